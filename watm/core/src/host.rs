@@ -1,0 +1,293 @@
+use std::net::{IpAddr, SocketAddr};
+use std::{error, fmt};
+
+use crate::{Destination, Instant};
+
+/// A name that the transport gives to a resource. The host repeats it in
+/// [`Transport::process`](crate::Transport::process) when that resource can make progress.
+pub type Token = u64;
+
+/// Why an operation failed. Names follow `wasi:sockets`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The host did not grant this label, destination or service.
+    AccessDenied,
+    /// The host or the transport cannot do this.
+    NotSupported,
+    /// An argument is out of range.
+    InvalidArgument,
+    /// The resource is not in a state for this.
+    InvalidState,
+    /// A limit set by the host is reached; nothing was created.
+    LimitReached,
+    /// The other end did not answer in time.
+    Timeout,
+    /// No route to the other end.
+    RemoteUnreachable,
+    /// The other end refused.
+    ConnectionRefused,
+    /// The other end aborted.
+    ConnectionReset,
+    /// This end aborted.
+    ConnectionAborted,
+    /// A datagram is larger than the path carries.
+    DatagramTooLarge,
+    /// A host name has no address.
+    NameUnresolvable,
+    /// Anything else, in words for people.
+    Other(String),
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorCode::AccessDenied => "access denied",
+            ErrorCode::NotSupported => "not supported",
+            ErrorCode::InvalidArgument => "invalid argument",
+            ErrorCode::InvalidState => "invalid state",
+            ErrorCode::LimitReached => "limit reached",
+            ErrorCode::Timeout => "timeout",
+            ErrorCode::RemoteUnreachable => "remote unreachable",
+            ErrorCode::ConnectionRefused => "connection refused",
+            ErrorCode::ConnectionReset => "connection reset",
+            ErrorCode::ConnectionAborted => "connection aborted",
+            ErrorCode::DatagramTooLarge => "datagram too large",
+            ErrorCode::NameUnresolvable => "name unresolvable",
+            ErrorCode::Other(text) => text,
+        })
+    }
+}
+
+impl error::Error for ErrorCode {}
+
+/// How much a log record matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Once a datagram.
+    Trace,
+    /// What a stranger can trigger.
+    Debug,
+    /// Once a start, a peer's first handshake.
+    Info,
+    /// Something the user should look at.
+    Warn,
+    /// Something the user asked for does not work.
+    Error,
+}
+
+/// The ECN bits of an IP header (RFC 3168).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ecn {
+    /// Not ECN-capable.
+    #[default]
+    NotEct,
+    /// ECT(1).
+    Ect1,
+    /// ECT(0).
+    Ect0,
+    /// Congestion experienced.
+    Ce,
+}
+
+/// One entry of a [`DatagramBatch`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram {
+    /// Bytes of the payload that this entry covers.
+    pub len: u32,
+    /// If present, the entry is a train of datagrams of this size, the last of which
+    /// may be shorter.
+    pub segment_size: Option<u16>,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// The local address the datagram was sent to, or should be sent from.
+    pub local: Option<IpAddr>,
+    /// ECN bits of the outer header.
+    pub ecn: Ecn,
+}
+
+/// Datagrams laid end to end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DatagramBatch {
+    /// The datagrams' bytes, without gaps.
+    pub payload: Vec<u8>,
+    /// Their descriptions, in order; the lengths add up to the payload's.
+    pub datagrams: Vec<Datagram>,
+}
+
+impl DatagramBatch {
+    /// Whether there is no datagram in it.
+    pub fn is_empty(&self) -> bool {
+        self.datagrams.is_empty()
+    }
+
+    /// The single datagrams, trains taken apart.
+    pub fn iter(&self) -> impl Iterator<Item = (&Datagram, &[u8])> {
+        let mut rest = self.payload.as_slice();
+        self.datagrams.iter().flat_map(move |datagram| {
+            let (bytes, tail) = rest.split_at((datagram.len as usize).min(rest.len()));
+            rest = tail;
+            let size = datagram
+                .segment_size
+                .map_or(bytes.len(), usize::from)
+                .max(1);
+            bytes.chunks(size).map(move |chunk| (datagram, chunk))
+        })
+    }
+}
+
+/// Datagrams of one flow, laid end to end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Datagrams {
+    /// The datagrams' bytes, without gaps.
+    pub payload: Vec<u8>,
+    /// Their lengths, in order, which add up to the payload's.
+    pub lengths: Vec<u32>,
+}
+
+impl Datagrams {
+    /// The single datagrams.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.payload.as_slice();
+        self.lengths.iter().map(move |length| {
+            let (datagram, tail) = rest.split_at((*length as usize).min(rest.len()));
+            rest = tail;
+            datagram
+        })
+    }
+
+    /// Append one datagram.
+    pub fn push(&mut self, datagram: &[u8]) {
+        self.payload.extend_from_slice(datagram);
+        self.lengths
+            .push(u32::try_from(datagram.len()).expect("a datagram is shorter than 4 GiB"));
+    }
+}
+
+/// Which direction of a stream an operation concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the other end to here.
+    Read,
+    /// From here to the other end.
+    Write,
+    /// Both.
+    Both,
+}
+
+/// What the application is told of a flow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowInfo {
+    /// The inner source.
+    pub source: SocketAddr,
+    /// The inner destination.
+    pub destination: Destination,
+    /// Who the transport authenticated: a public key, a user name.
+    pub peer: Option<String>,
+    /// The outer addresses the flow arrived on: remote, then local.
+    pub underlay: Option<(SocketAddr, SocketAddr)>,
+    /// Other facts by name.
+    pub attributes: Vec<(String, String)>,
+}
+
+/// A datagram socket on the network, granted by the host. Closed when dropped.
+pub trait DatagramSocket {
+    /// Receive what has arrived, at most `max_datagrams` entries and `max_bytes` bytes.
+    /// An empty batch means that nothing is waiting.
+    fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode>;
+
+    /// Send a batch, in order. Returns how many entries were accepted; the caller keeps
+    /// the rest. What the network refuses is lost, and counts as accepted.
+    fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode>;
+
+    /// The address the socket is bound to.
+    fn local_address(&self) -> SocketAddr;
+}
+
+/// A stream of bytes: an accepted connection, or a flow of the application's. Dropping
+/// it without [`shutdown`](ByteStream::shutdown) of both directions resets it.
+pub trait ByteStream {
+    /// Read at most `max_bytes`. `None` is the end of the stream; an empty vector means
+    /// that nothing is waiting.
+    fn read(&mut self, max_bytes: u32) -> Result<Option<Vec<u8>>, ErrorCode>;
+
+    /// Write. Returns how many bytes were accepted; the caller keeps the rest.
+    fn write(&mut self, data: &[u8]) -> Result<u32, ErrorCode>;
+
+    /// Close a direction after what was accepted has been delivered.
+    fn shutdown(&mut self, direction: Direction) -> Result<(), ErrorCode>;
+
+    /// Abort both directions, for this reason.
+    fn reset(&mut self, reason: ErrorCode);
+
+    /// The address of the other end, where it has one.
+    fn remote_address(&self) -> Option<SocketAddr>;
+}
+
+/// A flow of datagrams to the application. Dropping it ends the flow.
+pub trait DatagramFlow {
+    /// Receive what the application has sent, at most `max_datagrams` and `max_bytes`.
+    /// `None`: the application closed the flow. Empty: nothing is waiting.
+    fn receive(
+        &mut self,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> Result<Option<Datagrams>, ErrorCode>;
+
+    /// Hand datagrams to the application, in order. Returns how many were accepted.
+    fn send(&mut self, datagrams: &Datagrams) -> Result<u32, ErrorCode>;
+}
+
+/// A listening stream socket, granted by the host.
+pub trait Listener {
+    /// Accept a connection, which gets `token`; `None` if nobody is waiting.
+    fn accept(&mut self, token: Token) -> Result<Option<Box<dyn ByteStream>>, ErrorCode>;
+
+    /// The address the socket is bound to.
+    fn local_address(&self) -> SocketAddr;
+}
+
+/// What a transport reaches the world through: the imports of `wit/world.wit`.
+///
+/// Readiness is edge-triggered and armed by a shortfall: after a call moved less than it
+/// was asked to, the resource's token is listed once, as soon as more can be done. A new
+/// resource starts armed for reading.
+pub trait Host {
+    /// Take the datagram socket granted under `label`. Fails with
+    /// [`ErrorCode::AccessDenied`] if there is none, [`ErrorCode::InvalidState`] if it
+    /// was already taken.
+    fn datagram_socket(
+        &mut self,
+        label: &str,
+        token: Token,
+    ) -> Result<Box<dyn DatagramSocket>, ErrorCode>;
+
+    /// Take the listener granted under `label`. Errors as for
+    /// [`datagram_socket`](Host::datagram_socket).
+    fn listener(&mut self, label: &str, token: Token) -> Result<Box<dyn Listener>, ErrorCode>;
+
+    /// Offer a stream flow to the application: what is written is what it reads. Fails
+    /// with [`ErrorCode::LimitReached`] if it takes no more flows for now, and with
+    /// [`ErrorCode::AccessDenied`] if it refuses this one.
+    fn open_stream(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode>;
+
+    /// Offer a datagram flow to the application. Errors as for
+    /// [`open_stream`](Host::open_stream).
+    fn open_datagrams(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn DatagramFlow>, ErrorCode>;
+
+    /// Write a log record. `target` is the part of the transport it comes from.
+    fn log(&mut self, level: Level, target: &str, message: &str);
+
+    /// Whether a record of this level would be kept; asked before building a message.
+    fn log_enabled(&self, level: Level) -> bool;
+
+    /// The time that the current call was made at.
+    fn now(&self) -> Instant;
+}

@@ -1,0 +1,106 @@
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::{error, fmt};
+
+use crate::{Destination, ErrorCode, Host, Instant, Level, Token};
+
+/// Why a configuration was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The bytes are not in the transport's format: what is wrong, and where.
+    Syntax(String),
+    /// A field is missing, unknown or out of range: its path, and why.
+    Field(String, String),
+    /// The configuration is fine, but a resource it needs is not there.
+    Other(String),
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Syntax(text) | ConfigError::Other(text) => f.write_str(text),
+            ConfigError::Field(path, why) => write!(f, "{path}: {why}"),
+        }
+    }
+}
+
+impl error::Error for ConfigError {}
+
+/// What a transport is started with.
+#[derive(Debug, Clone)]
+pub struct StartOptions {
+    /// In the transport's own format.
+    pub config: Vec<u8>,
+    /// Records below this level are not worth building.
+    pub log_level: Level,
+}
+
+/// When a transport wants to be called next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wakeup {
+    /// Work is left over: soon.
+    Again,
+    /// When a token is ready, or at this time at the latest.
+    At(Instant),
+    /// When a token is ready.
+    OnReady,
+}
+
+/// One remote party the transport knows by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The name that [`FlowInfo::peer`](crate::FlowInfo::peer) carries.
+    pub name: String,
+    /// Where the peer was last heard.
+    pub endpoint: Option<SocketAddr>,
+    /// Age of the last completed handshake.
+    pub last_handshake: Option<Duration>,
+    /// Inner bytes from the peer.
+    pub received_bytes: u64,
+    /// Inner bytes to the peer.
+    pub sent_bytes: u64,
+}
+
+/// How a transport is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The peers, in the order of the configuration.
+    pub peers: Vec<PeerStatus>,
+    /// Flows open now.
+    pub flows: u32,
+    /// Counters by name; never reset.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// What one client needs in order to connect. Contains secrets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// The peer this is for, if the transport tells peers apart.
+    pub peer: Option<String>,
+    /// A file name to suggest.
+    pub name: String,
+    /// The content's media type.
+    pub media_type: String,
+    /// The file.
+    pub content: String,
+}
+
+/// A transport: the exports of `wit/endpoint.wit`. See the crate's page for the run loop.
+pub trait Transport: Sized {
+    /// Read the configuration and open the sockets.
+    fn start(options: StartOptions, host: &mut dyn Host) -> Result<Self, ConfigError>;
+
+    /// Replace the configuration; on an error the old one stays in force.
+    fn reconfigure(&mut self, config: &[u8], host: &mut dyn Host) -> Result<(), ConfigError>;
+
+    /// Make progress on the resources in `ready`, and on timers due by
+    /// [`host.now()`](Host::now). Spurious calls are harmless.
+    fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup;
+
+    /// How the transport is doing at `now`.
+    fn status(&self, now: Instant) -> Status;
+
+    /// What clients need in order to connect, given the host and port that they reach
+    /// the first socket at.
+    fn client_configs(&self, public: &Destination) -> Result<Vec<ClientConfig>, ErrorCode>;
+}
