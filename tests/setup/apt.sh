@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Install the Debian packages that the named programs come from, where they are missing.
+# Usage: apt.sh PROGRAM=PACKAGE …
+set -eu
+
+missing=()
+for pair in "$@"; do
+    command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
+    echo "these packages are needed: ${missing[*]}" >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -q
+apt-get install -y -q --no-install-recommends "${missing[@]}"

@@ -1,0 +1,84 @@
+"""Who may depend on whom: the rule that keeps the transports free of the host, and the host
+free of the transports."""
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Each crate of ours, and those of ours that it may use. `wasm` marks a dependency that is
+# allowed only under `cfg(target_family = "wasm")`.
+TRANSPORTS = {
+    "watm-core": {},
+    "watm-netstack": {"watm-core": "always"},
+    "watm-wireguard": {"watm-core": "always", "watm-netstack": "always", "watm-guest": "wasm"},
+    "watm-guest": {"watm-core": "always"},
+    "watm-componentize": {},
+    # The stand-ins for crates of these names; see watm/Cargo.toml.
+    "ring": {"watm-core": "always"},
+    "managed": {},
+    "getrandom": {},
+}
+HOST = {
+    "watm-runtime": {},
+    "watm-python": {"watm-runtime": "always"},
+}
+# The host must not know what its modules are made of, and no transport may do input or output.
+FORBIDDEN = {
+    "watm-runtime": {"boringtun", "smoltcp"},
+    "watm-python": {"boringtun", "smoltcp", "wasmtime"},
+    "watm-core": {"tokio", "wasmtime", "socket2", "mio"},
+    "watm-netstack": {"tokio", "wasmtime", "socket2", "mio"},
+    "watm-wireguard": {"tokio", "wasmtime", "socket2", "mio"},
+    "watm-guest": {"tokio", "wasmtime", "socket2", "mio"},
+}
+
+
+@cache
+def packages(workspace: str) -> dict[str, dict]:
+    """The members of a cargo workspace, by name."""
+    output = subprocess.run(
+        ["cargo", "metadata", "--format-version", "1", "--no-deps", "--manifest-path", ROOT / workspace / "Cargo.toml"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return {package["name"]: package for package in json.loads(output)["packages"]}
+
+
+@pytest.mark.parametrize(("workspace", "rule"), [("watm", TRANSPORTS), (".", HOST)])
+def test_every_crate_has_a_rule(workspace, rule):
+    assert packages(workspace).keys() == rule.keys()
+
+
+@pytest.mark.parametrize(
+    ("workspace", "name", "allowed"),
+    [("watm", name, allowed) for name, allowed in TRANSPORTS.items()]
+    + [(".", name, allowed) for name, allowed in HOST.items()],
+)
+def test_crate_depends_on_what_its_rule_allows(workspace, name, allowed):
+    ours = TRANSPORTS.keys() | HOST.keys()
+    stand_ins = {"ring", "managed", "getrandom"}
+    for dependency in packages(workspace)[name]["dependencies"]:
+        used = dependency["name"]
+        if dependency["kind"] == "dev":
+            continue
+        assert used not in FORBIDDEN.get(name, set()), f"{name} must not use {used}"
+        # Outside `watm/`, and where a crate asks for the registry's version, these names
+        # are the real crates.
+        if used not in ours or (used in stand_ins and "path" not in dependency):
+            continue
+        assert used in allowed, f"{name} must not use {used}"
+        if allowed[used] == "wasm":
+            assert dependency["target"] == 'cfg(target_family = "wasm")', f"{name} uses {used} on every target"
+
+
+def test_workspaces_do_not_reach_into_each_other():
+    for workspace, others in (("watm", HOST), (".", TRANSPORTS)):
+        for package in packages(workspace).values():
+            paths = {d["name"] for d in package["dependencies"] if "path" in d}
+            assert not paths & others.keys(), f"{package['name']} crosses the boundary of wit/"
