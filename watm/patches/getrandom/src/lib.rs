@@ -1,0 +1,87 @@
+//! Stands in for `getrandom` 0.2 in this workspace: the part that `rand_core` 0.6 uses,
+//! with a source that can be replaced.
+//!
+//! Protocol crates draw their keys and nonces through `rand_core::OsRng`, which takes
+//! no argument. Here it draws from this thread's source: the system's, unless a test
+//! has put a seeded one in its place with [`set_source`].
+
+use std::cell::RefCell;
+use std::num::NonZeroU32;
+use std::{error, fmt};
+
+/// Fills a slice with bytes.
+pub type Source = Box<dyn FnMut(&mut [u8])>;
+
+thread_local! {
+    static SOURCE: RefCell<Option<Source>> = const { RefCell::new(None) };
+}
+
+/// Draw this thread's randomness from `source` from now on; `None`: from the system.
+///
+/// For tests: what a predictable source gives is no secret.
+pub fn set_source(source: Option<Source>) {
+    SOURCE.with(|slot| *slot.borrow_mut() = source);
+}
+
+/// Fill `dest` with random bytes. Fails only if the system has none to give.
+pub fn getrandom(dest: &mut [u8]) -> Result<(), Error> {
+    SOURCE.with(|slot| match slot.borrow_mut().as_mut() {
+        Some(source) => {
+            source(dest);
+            Ok(())
+        }
+        None => system::fill(dest).map_err(|_| Error(UNAVAILABLE)),
+    })
+}
+
+/// The system gave no randomness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Error(NonZeroU32);
+
+/// The first code that `getrandom` keeps for itself: bit 31 tells it from the system's.
+const UNAVAILABLE: NonZeroU32 = NonZeroU32::new(1 << 31).expect("not zero");
+
+impl Error {
+    /// The code that `rand_core` carries on.
+    pub const fn code(self) -> NonZeroU32 {
+        self.0
+    }
+}
+
+impl From<NonZeroU32> for Error {
+    fn from(code: NonZeroU32) -> Self {
+        Error(code)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the system gives no randomness (code {:#x})", self.0)
+    }
+}
+
+impl error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_is_asked_by_default() {
+        let (mut first, mut second) = ([0; 32], [0; 32]);
+        getrandom(&mut first).unwrap();
+        getrandom(&mut second).unwrap();
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn a_source_replaces_the_system_until_it_is_taken_away() {
+        set_source(Some(Box::new(|dest| dest.fill(7))));
+        let mut bytes = [0; 16];
+        getrandom(&mut bytes).unwrap();
+        assert_eq!(bytes, [7; 16]);
+        set_source(None);
+        getrandom(&mut bytes).unwrap();
+        assert_ne!(bytes, [7; 16]);
+    }
+}

@@ -1,0 +1,147 @@
+//! ChaCha20-Poly1305 (RFC 8439), by the host or by a library.
+
+use std::cell::OnceCell;
+use std::fmt;
+
+use chacha20poly1305::{AeadInPlace, ChaCha20Poly1305, KeyInit, Tag as LibraryTag};
+use watm_core::crypto::{self, AeadKey};
+use zeroize::Zeroizing;
+
+use crate::error::Unspecified;
+
+const KEY_LEN: usize = 32;
+const NONCE_LEN: usize = 12;
+const TAG_LEN: usize = 16;
+
+/// Shorter texts are not worth a key at the host: a handshake makes throw-away keys for
+/// texts of at most 48 bytes, a session's packets begin with 20 bytes of IP header and
+/// are few while they are that short.
+const HOST_FROM: usize = 64;
+
+/// A cipher. There is one: [`CHACHA20_POLY1305`].
+#[derive(Debug)]
+pub struct Algorithm(());
+
+/// RFC 8439.
+pub static CHACHA20_POLY1305: Algorithm = Algorithm(());
+
+/// A key that is not yet tied to a way of choosing nonces.
+pub struct UnboundKey(Zeroizing<[u8; KEY_LEN]>);
+
+impl UnboundKey {
+    /// Fails unless the key has 32 bytes.
+    pub fn new(_algorithm: &'static Algorithm, key: &[u8]) -> Result<Self, Unspecified> {
+        let key = key.try_into().map_err(|_| Unspecified)?;
+        Ok(UnboundKey(Zeroizing::new(key)))
+    }
+}
+
+/// A key whose user chooses the nonces, and never uses one twice.
+pub struct LessSafeKey {
+    key: Zeroizing<[u8; KEY_LEN]>,
+    /// Made with the first text worth it; `None` inside: the host does not grant it.
+    host: OnceCell<Option<Box<dyn AeadKey>>>,
+}
+
+impl LessSafeKey {
+    /// Leaves the choice of nonces to the caller.
+    pub fn new(key: UnboundKey) -> Self {
+        LessSafeKey {
+            key: key.0,
+            host: OnceCell::new(),
+        }
+    }
+
+    /// Encrypt `in_out` in place and return its tag.
+    pub fn seal_in_place_separate_tag<A: AsRef<[u8]>>(
+        &self,
+        nonce: Nonce,
+        aad: Aad<A>,
+        in_out: &mut [u8],
+    ) -> Result<Tag, Unspecified> {
+        if let Some(host) = self.host(in_out.len()) {
+            return Ok(Tag(host.seal(&nonce.0, aad.0.as_ref(), in_out)));
+        }
+        self.library()
+            .encrypt_in_place_detached(&nonce.0.into(), aad.0.as_ref(), in_out)
+            .map(|tag| Tag(tag.into()))
+            .map_err(|_| Unspecified)
+    }
+
+    /// Decrypt `in_out`, a ciphertext followed by its tag, in place, and return the
+    /// plaintext. Fails if it is not authentic.
+    pub fn open_in_place<'a, A: AsRef<[u8]>>(
+        &self,
+        nonce: Nonce,
+        aad: Aad<A>,
+        in_out: &'a mut [u8],
+    ) -> Result<&'a mut [u8], Unspecified> {
+        let length = in_out.len().checked_sub(TAG_LEN).ok_or(Unspecified)?;
+        if let Some(host) = self.host(length) {
+            return if host.open(&nonce.0, aad.0.as_ref(), in_out) {
+                Ok(&mut in_out[..length])
+            } else {
+                Err(Unspecified)
+            };
+        }
+        let (text, tag) = in_out.split_at_mut(length);
+        self.library()
+            .decrypt_in_place_detached(
+                &nonce.0.into(),
+                aad.0.as_ref(),
+                text,
+                LibraryTag::from_slice(tag),
+            )
+            .map_err(|_| Unspecified)?;
+        Ok(text)
+    }
+
+    fn host(&self, text_len: usize) -> Option<&dyn AeadKey> {
+        if text_len < HOST_FROM {
+            return None;
+        }
+        self.host
+            .get_or_init(|| crypto::host_key(&self.key))
+            .as_deref()
+    }
+
+    fn library(&self) -> ChaCha20Poly1305 {
+        ChaCha20Poly1305::new((&*self.key).into())
+    }
+}
+
+impl fmt::Debug for LessSafeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LessSafeKey")
+    }
+}
+
+/// A number used once.
+pub struct Nonce([u8; NONCE_LEN]);
+
+impl Nonce {
+    /// The caller vouches that this key has not seen this nonce.
+    pub fn assume_unique_for_key(value: [u8; NONCE_LEN]) -> Self {
+        Nonce(value)
+    }
+}
+
+/// Data that is authenticated but not encrypted.
+pub struct Aad<A>(A);
+
+impl<A: AsRef<[u8]>> Aad<A> {
+    /// Authenticates `aad`.
+    pub fn from(aad: A) -> Self {
+        Aad(aad)
+    }
+}
+
+/// What proves that a ciphertext is authentic.
+#[derive(Clone, Copy)]
+pub struct Tag([u8; TAG_LEN]);
+
+impl AsRef<[u8]> for Tag {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}

@@ -1,0 +1,1 @@
+//! A WireGuard server as a transport.
