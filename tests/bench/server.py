@@ -1,0 +1,84 @@
+"""One server under test: `python server.py KIND`.
+
+Says how to reach it in a line of JSON and serves until its input ends. A line of
+input is answered with the server's counters, a line of JSON.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import sys
+
+import handlers
+import plain
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+HOST = "127.0.0.1"
+
+
+async def main(kind: str) -> None:
+    server_key, client_key = _key(), _key()
+    keys = (HOST, 0, server_key, [_public(client_key)], handlers.handle_tcp, handlers.handle_udp)
+    reach = {"direct": False, "private_key": client_key, "peer_public_key": _public(server_key)}
+    if kind == "native":
+        from mitmproxy_rs import wireguard
+
+        server = await wireguard.start_wireguard_server(*keys)
+    elif kind == "watm":
+        from mitmproxy_watm import wireguard
+
+        server = await wireguard.start_wireguard_server(*keys)
+    elif kind == "watm-own-aead":
+        import mitmproxy_watm
+
+        config = (
+            f"[Interface]\nPrivateKey = {server_key}\n"
+            f"[Peer]\nPublicKey = {_public(client_key)}\nAllowedIPs = 0.0.0.0/0, ::/0\n"
+        )
+        server = await mitmproxy_watm.start_server(
+            "wireguard",
+            HOST,
+            0,
+            config=config,
+            handle_tcp_stream=handlers.handle_tcp,
+            handle_udp_stream=handlers.handle_udp,
+            host_crypto=False,
+        )
+    elif kind == "plain":
+        ports = await plain.start(HOST)
+        _say({"direct": True, "ports": ports})
+        await _until_input_ends(None)
+        return
+    else:
+        raise SystemExit(f"{kind!r} is not a kind of server")
+    _say({**reach, "server": f"{HOST}:{server.getsockname()[1]}"})
+    await _until_input_ends(getattr(server, "stats", None))
+    server.close()
+
+
+async def _until_input_ends(stats) -> None:
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while await reader.readline():
+        _say(stats() if stats else {})
+
+
+def _say(what: dict) -> None:
+    print(json.dumps(what, default=str), flush=True)
+
+
+def _key() -> str:
+    return base64.b64encode(X25519PrivateKey.generate().private_bytes_raw()).decode()
+
+
+def _public(private: str) -> str:
+    key = X25519PrivateKey.from_private_bytes(base64.b64decode(private))
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+asyncio.run(main(sys.argv[1]))
+# mitmproxy_rs sometimes crashes while the interpreter is taken down, which is
+# not what is measured here.
+sys.stdout.flush()
+os._exit(0)
