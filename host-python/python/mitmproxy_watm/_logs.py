@@ -1,0 +1,22 @@
+"""Passes the records of native threads on to Python's `logging`."""
+
+import logging
+
+from mitmproxy_watm import _native
+
+logger = logging.getLogger("mitmproxy_watm")
+
+
+def write_logs() -> None:
+    """Write the records that are waiting, each to the logger `mitmproxy_watm.<its origin>`."""
+    records, dropped = _native.take_logs()
+    for level, target, message in records:
+        logger.getChild(target).log(level, "%s", message)
+    if dropped:
+        logger.warning("%d log records were dropped", dropped)
+    set_log_level()
+
+
+def set_log_level() -> None:
+    """Have native threads build only the records that a handler of Python's may want."""
+    _native.set_log_level(min(logger.getEffectiveLevel(), logging.CRITICAL))

@@ -1,0 +1,77 @@
+"""Delivers into an event loop what native threads have made ready: one wake-up a batch."""
+
+import asyncio
+import logging
+import select
+import threading
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+from mitmproxy_watm import _native
+from mitmproxy_watm._logs import write_logs
+
+logger = logging.getLogger(__name__)
+
+
+class LoopWake:
+    """What one event loop waits for, by key."""
+
+    def __init__(self) -> None:
+        self.native = _native.Wake()
+        self.waiters: dict[int, asyncio.Future[None]] = {}
+        """Futures to resolve when their key is ready, once."""
+        self.callbacks: dict[int, Callable[[], None]] = {self.native.log_key: write_logs}
+        """What to call each time a key is ready."""
+
+    @staticmethod
+    def of(loop: asyncio.AbstractEventLoop) -> "LoopWake":
+        """The one that belongs to `loop`."""
+        wake = _wakes.get(loop)
+        if wake is None:
+            wake = _wakes[loop] = LoopWake()
+            try:
+                loop.add_reader(wake.native.fileno(), wake.deliver)
+            except NotImplementedError:
+                _watch_from_a_thread(loop, wake)
+        return wake
+
+    def deliver(self) -> None:
+        """Resolve what is ready."""
+        for key in self.native.take():
+            waiter = self.waiters.pop(key, None)
+            if waiter is not None:
+                if not waiter.done():
+                    waiter.set_result(None)
+                continue
+            callback = self.callbacks.get(key)
+            if callback is not None:
+                try:
+                    callback()
+                except Exception:
+                    logger.exception("a callback failed")
+
+
+_wakes: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWake] = WeakKeyDictionary()
+
+
+def _watch_from_a_thread(loop: asyncio.AbstractEventLoop, wake: LoopWake) -> None:
+    """For a loop that cannot watch descriptors, such as Windows' ProactorEventLoop."""
+    delivered = threading.Event()
+
+    def deliver() -> None:
+        wake.deliver()
+        delivered.set()
+
+    def watch() -> None:
+        while True:
+            select.select([wake.native.fileno()], [], [])
+            delivered.clear()
+            try:
+                loop.call_soon_threadsafe(deliver)
+            except RuntimeError:
+                return  # the loop is closed
+            while not delivered.wait(timeout=1):
+                if loop.is_closed():
+                    return
+
+    threading.Thread(target=watch, name="watm wake", daemon=True).start()

@@ -1,0 +1,5 @@
+"""The addon, for a stock mitmproxy: -s "$(python -m mitmproxy_watm)" --set watm=wireguard@51820."""
+
+from mitmproxy_watm.mitmproxy import Watm
+
+addons = [Watm()]

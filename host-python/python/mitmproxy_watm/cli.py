@@ -1,0 +1,46 @@
+"""mitmproxy's own programs with the mode and the addon in them."""
+
+import re
+import sys
+from typing import NoReturn
+
+from mitmproxy_watm.mode.spec import complete
+
+_SPEC = re.compile(r"(?P<option>(?:--mode=|-m|--set=)?(?:mode=)?)(?P<spec>watm:.*)", re.DOTALL)
+
+
+def mitmproxy() -> NoReturn:
+    """`mitmproxy-watm`."""
+    _run("mitmproxy")
+
+
+def mitmdump() -> NoReturn:
+    """`mitmdump-watm`."""
+    _run("mitmdump")
+
+
+def mitmweb() -> NoReturn:
+    """`mitmweb-watm`."""
+    _run("mitmweb")
+
+
+def complete_arguments(arguments: list[str]) -> list[str]:
+    """Arguments with each specification of our mode as mitmproxy can parse it."""
+    found = ((argument, _SPEC.fullmatch(argument)) for argument in arguments)
+    return [match["option"] + complete(match["spec"]) if match else argument for argument, match in found]
+
+
+def _run(program: str) -> NoReturn:
+    try:
+        from mitmproxy import addons
+        from mitmproxy.tools import main
+    except ImportError as error:
+        sys.exit(f"{program}-watm needs mitmproxy (pip install 'mitmproxy-watm[mitmproxy]'): {error}")
+    from mitmproxy_watm.mitmproxy import Watm
+
+    # Each of the programs asks for these when it starts. Ours comes first, so that other addons
+    # find its metadata in a flow.
+    default_addons = addons.default_addons
+    addons.default_addons = lambda: [Watm(), *default_addons()]
+    sys.argv[1:] = complete_arguments(sys.argv[1:])
+    sys.exit(getattr(main, program)())

@@ -1,0 +1,20 @@
+"""The proxy mode `watm:` for mitmproxy. Importing this registers it, once a process.
+
+    watm:wireguard@51820              the WireGuard module of this package
+    watm:/path/to/x.wasm@[::1]:51820  any module
+    watm:wireguard?config=wg0.conf    with a configuration in the module's own format
+
+A module whose name begins with "wireguard" and that has no `config` gets the keys in mitmproxy's
+`wireguard.conf`, or in the file that the option `keys` names. Options that are neither `config`
+nor `keys` nor `transport` go to the module: `watm:wireguard?mtu=1280`. In a path, "%" stands for
+an encoded character, so that it is written "%25"; "?" is "%3f".
+
+Add `Watm()` to the addons of a mitmproxy of your own. `peer` tells who is behind a flow.
+"""
+
+from mitmproxy_watm.mode.addon import Watm
+from mitmproxy_watm.mode.instance import WatmInstance
+from mitmproxy_watm.mode.mode import WatmMode
+from mitmproxy_watm.mode.peers import Peer, peer
+
+__all__ = ["Peer", "Watm", "WatmInstance", "WatmMode", "peer"]

@@ -1,0 +1,33 @@
+"""The configuration that a module is started with."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mitmproxy_watm.mode.keys import read_keys
+from mitmproxy_watm.mode.spec import Data
+
+
+def build_config(data: Data, confdir: Path) -> bytes:
+    """A configuration in the module's own format.
+
+    A WireGuard server without one gets the keys that mitmproxy's own WireGuard mode uses, so
+    that its clients go on working. Options of the specification are added to JSON; a file in
+    another format has them inside. Raises ValueError and OSError.
+    """
+    content: dict[str, Any]
+    if data.config is not None:
+        text = data.config.read_bytes()
+        if not data.options:
+            return text
+        try:
+            content = dict(json.loads(text))
+        except ValueError:
+            names = ", ".join(data.options)
+            raise ValueError(f"{names}: {data.config} is not a JSON object; set it in that file instead") from None
+    elif data.keys is not None or data.is_wireguard:
+        content = dict(read_keys(data.keys or confdir / "wireguard.conf"))
+    else:
+        content = {}
+    content.update(data.options)
+    return json.dumps(content).encode() if content else b""

@@ -1,0 +1,90 @@
+"""mitmweb's side of the page, and the guard that keeps its Capture tab from stopping our modes."""
+
+import json
+import logging
+from typing import Any
+
+from mitmproxy import ctx
+from mitmproxy.tools.web import app
+
+from mitmproxy_watm.mode import page
+from mitmproxy_watm.mode.spec import PREFIX
+
+logger = logging.getLogger(__name__)
+
+
+class _Handler(app.RequestHandler):
+    """Behind mitmweb's login, where it has one."""
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        self.set_header("Cache-Control", "no-store")
+
+    def auth_fail(self, invalid_password: bool) -> None:
+        """Say how to get in."""
+        self.render("login.html", invalid_password=invalid_password)
+
+
+class Page(_Handler):
+    """The page; posted to by its login form."""
+
+    def get(self) -> None:
+        self.write(page.render())
+
+    post = get
+
+
+class Servers(_Handler):
+    """What the page fetches to refresh itself."""
+
+    def get(self) -> None:
+        self.write(page.render_servers())
+
+
+class Asset(_Handler):
+    """The page's style and script."""
+
+    def get(self, name: str) -> None:
+        self.set_header("Content-Type", "text/css" if name.endswith(".css") else "text/javascript")
+        self.write(page.asset(name))
+
+
+class Options(app.Options):
+    """mitmweb's own, but a toggle in the Capture tab leaves our modes alone.
+
+    The tab sends a list of the modes that it knows. It knows none of ours, so each toggle would
+    stop them. See `keep_modes`.
+    """
+
+    def put(self) -> None:
+        update = self.json
+        if isinstance(update, dict) and isinstance(update.get("mode"), list):
+            kept = keep_modes(list(ctx.options.mode), update["mode"])
+            if kept != update["mode"]:
+                update["mode"] = kept
+                self.request.body = json.dumps(update).encode()
+        super().put()
+
+
+def keep_modes(current: list[str], update: list[Any]) -> list[Any]:
+    """The modes to set when mitmweb asks for `update`.
+
+    A toggle in the Capture tab names none of our modes and changes another; then ours are kept.
+    An edit in the options editor names those of ours that shall stay, or removes nothing but
+    ours; then it is done as asked.
+    """
+    ours = [mode for mode in current if mode.startswith(PREFIX)]
+    others = [mode for mode in current if mode not in ours]
+    names_ours = any(str(mode).startswith(PREFIX) for mode in update)
+    if not ours or names_ours or update == others:
+        return update
+    logger.info("Capture tab: %s left running; stop it with watm.unload", ", ".join(ours))
+    return [*update, *ours]
+
+
+handlers: list[Any] = [
+    (r"/watm/?", Page),
+    (r"/watm/servers", Servers),
+    (r"/watm/(page\.css|page\.js)", Asset),
+    (r"/options(?:\.json)?", Options),
+]

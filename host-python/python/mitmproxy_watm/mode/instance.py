@@ -1,0 +1,136 @@
+"""A running server of the mode."""
+
+import asyncio
+import errno
+import logging
+import sys
+from pathlib import Path
+
+from mitmproxy import ctx
+from mitmproxy.connection import Address
+from mitmproxy.net import local_ip
+from mitmproxy.proxy import layers
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layer import Layer
+from mitmproxy.proxy.mode_servers import ServerInstance
+
+from mitmproxy_watm import wireguard
+from mitmproxy_watm._native import ClientConfig
+from mitmproxy_watm.mode.config import build_config
+from mitmproxy_watm.mode.mode import WatmMode
+from mitmproxy_watm.mode.peers import remember
+from mitmproxy_watm.mode.qr import qr_text
+from mitmproxy_watm.server import Server, start
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT = 5
+"""Seconds that a port may take to become free."""
+
+RULE = "-" * 60
+
+
+class FlowStream(wireguard.Stream):
+    """A stream as mitmproxy's core takes it."""
+
+    async def read(self, n: int = -1) -> bytes:
+        """Without empty datagrams, which the core takes for the end."""
+        while True:
+            data = await super().read(n)
+            if data or self.at_eof():
+                return data
+
+
+class WatmInstance(ServerInstance[WatmMode]):
+    """One `watm:` mode that was asked for, and its server while it runs."""
+
+    server: Server | None = None
+    _arriving: FlowStream | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a server."""
+        return self.server is not None
+
+    @property
+    def listen_addrs(self) -> tuple[Address, ...]:
+        """The address of its socket."""
+        return () if self.server is None else (self.server.getsockname(),)
+
+    def make_top_layer(self, context: Context) -> Layer:
+        """The layer that mitmproxy's own WireGuard mode has."""
+        stream, self._arriving = self._arriving, None
+        if stream is not None:
+            remember(context.client, stream)
+        return layers.modes.TransparentProxy(context)
+
+    def client_configs(self) -> list[ClientConfig]:
+        """What its clients need, for the address that this machine is reached at."""
+        if self.server is None:
+            return []
+        host = self.mode.listen_host(ctx.options.listen_host)
+        if host in ("", "0.0.0.0", "::"):
+            host = local_ip.get_local_ip() or local_ip.get_local_ip6() or "127.0.0.1"
+        return self.server.client_configs(host)
+
+    def to_json(self) -> dict[str, object]:
+        """Its state for mitmweb, as that of a WireGuard server."""
+        configs = self.client_configs()
+        return {"wireguard_conf": configs[0].content if configs else None, **super().to_json()}
+
+    async def _start(self) -> None:
+        assert self.server is None
+        data = self.mode.parsed
+        host = self.mode.listen_host(ctx.options.listen_host)
+        port = self.mode.listen_port(ctx.options.listen_port)
+        assert port is not None  # the mode has a default
+        config = build_config(data, Path(ctx.options.confdir).expanduser())
+        try:
+            self.server = await start(
+                Server,
+                FlowStream,
+                data.module,
+                host,
+                port,
+                config=config,
+                handle_tcp_stream=self._handle,
+                handle_udp_stream=self._handle,
+                transport=data.transport,
+                name=self.mode.full_spec,
+            )
+        except OSError as e:
+            if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+                raise
+            message = f"{self.mode.description} failed to listen on {host or '*'}:{port} with {e}"
+            if e.errno == errno.EADDRINUSE and self.mode.custom_listen_port is None:
+                message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
+            raise OSError(e.errno, message, e.filename) from e
+        for client in self.client_configs():
+            logger.info("%s", _announcement(client))
+
+    async def _stop(self) -> None:
+        assert self.server is not None
+        stopping, self.server = self.server, None
+        stopping.close()
+        await asyncio.wait_for(stopping.wait_closed(), STOP_TIMEOUT)
+
+    async def _handle(self, stream: FlowStream) -> None:
+        # The core makes the top layer before it first waits, so this one is it.
+        self._arriving = stream
+        await self.handle_stream(stream, stream)  # type: ignore[arg-type]
+
+
+def _announcement(client: ClientConfig) -> str:
+    lines = [RULE, client.content.strip(), RULE]
+    if _shows_blocks():
+        lines += [qr_text(client.content), RULE]
+    return "\n".join(lines)
+
+
+def _shows_blocks() -> bool:
+    """Whether people look at the output, in an encoding that has the blocks of a QR code."""
+    try:
+        "█▀▄".encode(sys.stdout.encoding)
+    except (AttributeError, TypeError, UnicodeEncodeError):
+        return False
+    return sys.stdout.isatty()

@@ -1,0 +1,44 @@
+"""mitmproxy's `wireguard.conf`: the keys of one server and one client, as JSON."""
+
+import json
+import logging
+import os
+import tempfile
+from pathlib import Path
+
+from mitmproxy_watm._native import genkey, pubkey
+
+logger = logging.getLogger(__name__)
+
+
+def read_keys(path: Path) -> dict[str, str]:
+    """The keys in a file, which is made if there is none, readable by its owner alone.
+
+    Raises ValueError if the file is not what it should be.
+    """
+    if not path.exists():
+        _create(path)
+    try:
+        content = json.loads(path.read_text())
+        keys = {name: content[name] for name in ("server_key", "client_key")}
+        for key in keys.values():
+            pubkey(key)
+        if path.stat().st_mode & 0o077:
+            logger.warning("%s holds private keys and is open to other users: chmod 600 %s", path, path)
+    except Exception as e:
+        raise ValueError(f"Invalid configuration file ({path}): {e}") from e
+    return keys
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Complete before it has its name, so that nobody reads half of it; mkstemp gives 0600.
+    descriptor, draft = tempfile.mkstemp(prefix=path.name, dir=path.parent)
+    try:
+        with open(descriptor, "w") as file:
+            json.dump({"server_key": genkey(), "client_key": genkey()}, file, indent=4)
+        os.link(draft, path)
+    except FileExistsError:
+        pass  # somebody else was faster
+    finally:
+        os.unlink(draft)

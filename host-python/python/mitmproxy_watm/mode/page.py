@@ -1,0 +1,156 @@
+"""The page at /watm in mitmweb: each server's state, its peers, and what its clients need."""
+
+import logging
+from collections.abc import Iterable
+from html import escape
+from importlib import resources
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakSet
+
+from mitmproxy import ctx
+
+from mitmproxy_watm._native import ClientConfig
+from mitmproxy_watm.mode.qr import qr_svg
+from mitmproxy_watm.mode.status import describe, instances
+
+logger = logging.getLogger(__name__)
+
+PATH = "/watm"
+
+
+def install() -> None:
+    """Add the page to mitmweb, where that is what runs, and say where it is."""
+    application = getattr(ctx.master, "app", None)
+    try:
+        from mitmproxy.tools.web.app import Application
+    except ImportError:
+        return
+    if not isinstance(application, Application):
+        return
+    if application not in _installed:
+        from mitmproxy_watm.mode.handlers import handlers
+
+        _installed.add(application)
+        application.add_handlers(r".*", handlers)
+    logger.info("Servers, client configurations and QR codes: %s", _address())
+
+
+def render() -> str:
+    """The whole page."""
+    template = _asset("page.html")
+    return template.replace("{{ servers }}", render_servers())
+
+
+def render_servers() -> str:
+    """The part of the page that changes."""
+    sections = [_server(number, instance) for number, instance in enumerate(instances())]
+    return "\n".join(sections) or "<p>No transport module is loaded. Load one with the command <code>watm.load</code>.</p>"
+
+
+def asset(name: str) -> str:
+    """A file that the page refers to."""
+    return _asset(name)
+
+
+_installed: WeakSet[Any] = WeakSet()
+
+
+def _asset(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text()
+
+
+def _address() -> str:
+    """Where the page is, with the token that lets a browser in if there is one."""
+    options = ctx.options
+    host = f"[{options.web_host}]" if ":" in options.web_host else options.web_host
+    url = urlsplit(getattr(ctx.master, "web_url", f"http://{host}:{options.web_port}/"))
+    return urlunsplit(url._replace(path=PATH))
+
+
+def _server(number: int, instance: Any) -> str:
+    facts = describe(instance)
+    heading = f"server-{number}"
+    parts = [
+        f'<section aria-labelledby="{heading}" data-spec="{escape(facts["spec"])}">',
+        f'<h2 id="{heading}">{escape(facts["spec"])}</h2>',
+        f'<div data-live="state-{number}">',
+        _state(facts),
+        _peers(facts.get("peers", [])) if instance.is_running else "",
+        "</div>",
+    ]
+    if instance.is_running:
+        parts += [
+            f'<details data-keep="counters-{number}"><summary>Counters</summary><div data-live="counters-{number}">',
+            _table(("Counter", "Value"), ((name, str(value)) for name, value in sorted(facts["counters"].items()))),
+            "</div></details>",
+            *(_client(number, index, config) for index, config in enumerate(instance.client_configs())),
+        ]
+    return "\n".join([*parts, "</section>"])
+
+
+def _state(facts: dict[str, Any]) -> str:
+    if not facts["running"]:
+        return f'<p class="bad">Not running. {escape(facts["error"] or "")}</p>'
+    where = " and ".join(f"{host} port {port}" for host, port in facts["listen_addrs"])
+    state = facts["phase"] + (f": {facts['reason']}" if facts["reason"] else "")
+    kind = "good" if facts["phase"] == "running" else "bad"
+    restarts = f", restarted {facts['generation']} times" if facts["generation"] else ""
+    return (
+        f'<p><span class="{kind}">{escape(state)}</span> on {escape(where)}, '
+        f"{facts['flows']} open flows{restarts}</p>"
+    )
+
+
+def _peers(peers: list[dict[str, Any]]) -> str:
+    if not peers:
+        return "<p>No peers.</p>"
+    rows = (
+        (
+            peer["name"],
+            peer["endpoint"] or "not seen yet",
+            "never" if peer["last_handshake"] is None else _age(peer["last_handshake"]),
+            _size(peer["received_bytes"]),
+            _size(peer["sent_bytes"]),
+        )
+        for peer in peers
+    )
+    return _table(("Peer", "Endpoint", "Last handshake", "Received", "Sent"), rows)
+
+
+def _client(number: int, index: int, config: ClientConfig) -> str:
+    heading = f"client-{number}-{index}"
+    title = f"Client configuration: {config.name}"
+    return "\n".join(
+        [
+            f'<article aria-labelledby="{heading}">',
+            f'<h3 id="{heading}">{escape(title)}</h3>',
+            f"<p>For the peer <code>{escape(config.peer)}</code>. It holds a private key.</p>" if config.peer else "",
+            '<div class="client">',
+            f"<pre>{escape(config.content.strip())}</pre>",
+            f'<figure class="qr">{qr_svg(config.content, title)}</figure>',
+            "</div></article>",
+        ]
+    )
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    header = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _age(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s ago"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min ago"
+    return f"{seconds / 3600:.0f} h ago"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

@@ -1,0 +1,85 @@
+"""What a mode specification says: `watm:MODULE[?option=value&...][@[host:]port]`."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote
+
+PREFIX = "watm:"
+
+SHIPPED = "wireguard"
+"""The module that comes with the package, by name."""
+
+_LISTEN = re.compile(r"(?:[^@/?&=%]*:)?[0-9]{1,5}")
+
+
+@dataclass(frozen=True)
+class Data:
+    """The part between `watm:` and `@`, taken apart."""
+
+    module: str
+    """A path, or `SHIPPED`."""
+    config: Path | None = None
+    """A file in the module's own format."""
+    keys: Path | None = None
+    """A key file in the place of mitmproxy's `wireguard.conf`."""
+    transport: Literal["udp", "tcp"] = "udp"
+    """What the module listens on."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What else the configuration has to say, by name."""
+
+    @property
+    def name(self) -> str:
+        """A short name for people."""
+        return Path(self.module).stem
+
+    @property
+    def is_wireguard(self) -> bool:
+        """Whether the module is a WireGuard server, which is told by its name."""
+        return self.name.lower().startswith(SHIPPED)
+
+
+def parse(data: str) -> Data:
+    """Take `data` apart. Percent-encoding is undone. Raises ValueError."""
+    head, _, query = data.partition("?")
+    module = unquote(head)
+    if module != SHIPPED and not module.endswith(".wasm"):
+        raise ValueError(f"module: {module!r} is neither {SHIPPED!r} nor the path of a .wasm file")
+    named: dict[str, str] = {}
+    for item in filter(None, query.split("&")):
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise ValueError(f"option {name!r}: write it as {name}=value")
+        if name in named:
+            raise ValueError(f"option {name!r}: given twice")
+        named[unquote(name)] = unquote(value)
+    config, keys = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in ("config", "keys"))
+    if config and keys:
+        raise ValueError("options config and keys: give one of them; a configuration has its own keys")
+    transport = named.pop("transport", "udp")
+    if transport not in ("udp", "tcp"):
+        raise ValueError(f"option transport: {transport!r} is neither udp nor tcp")
+    options = {name: _literal(value) for name, value in named.items()}
+    return Data(module, config, keys, "tcp" if transport == "tcp" else "udp", options)
+
+
+def complete(spec: str) -> str:
+    """A specification as mitmproxy can parse it, from one that may lack `watm:`.
+
+    mitmproxy takes what follows the last "@" for an address. Where it is none, the "@" belongs
+    to a path, and is encoded.
+    """
+    data = spec.removeprefix(PREFIX)
+    if "@" in data and not _LISTEN.fullmatch(data.rpartition("@")[2]):
+        data = data.replace("@", "%40")
+    return PREFIX + data
+
+
+def _literal(value: str) -> Any:
+    """A number or a boolean where it reads as one; a list or an object; otherwise the text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

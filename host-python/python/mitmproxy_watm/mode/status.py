@@ -1,0 +1,28 @@
+"""How the servers of the mode are doing."""
+
+from typing import Any
+
+from mitmproxy import ctx
+
+from mitmproxy_watm.mode.instance import WatmInstance
+
+
+def instances() -> list[WatmInstance]:
+    """The servers of the mode, running or not."""
+    return [server for server in ctx.master.addons.get("proxyserver").servers if isinstance(server, WatmInstance)]
+
+
+def describe(instance: WatmInstance) -> dict[str, Any]:
+    """A server's state in plain types."""
+    facts: dict[str, Any] = {
+        "spec": instance.mode.full_spec,
+        "running": instance.is_running,
+        "error": str(instance.last_exception) if instance.last_exception else None,
+        "listen_addrs": instance.listen_addrs,
+    }
+    if instance.server is not None:
+        status = instance.server.status()
+        facts |= {name: getattr(status, name) for name in ("phase", "reason", "generation", "flows", "counters")}
+        names = ("name", "endpoint", "last_handshake", "received_bytes", "sent_bytes")
+        facts["peers"] = [{name: getattr(peer, name) for name in names} for peer in status.peers]
+    return facts

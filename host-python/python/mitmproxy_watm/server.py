@@ -1,0 +1,339 @@
+"""Runs a module on a port and starts a handler for each flow that comes through it."""
+
+import asyncio
+import atexit
+import datetime
+import errno
+import inspect
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+from weakref import WeakSet
+
+from mitmproxy_watm import _native
+from mitmproxy_watm._logs import set_log_level
+from mitmproxy_watm._wake import LoopWake
+from mitmproxy_watm.stream import Origin, Stream
+
+logger = logging.getLogger(__name__)
+
+ACCEPT_BATCH = 64
+"""New flows to take before other work of the event loop gets its turn."""
+
+EXIT_TIMEOUT = datetime.timedelta(seconds=1)
+"""How long the interpreter's exit waits for a server that is still running."""
+
+Handler = Callable[[Any], Awaitable[None] | None]
+"""Called with each new flow; a coroutine that it returns runs as a task of its own."""
+
+AnyServer = TypeVar("AnyServer", bound="Server")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What one server may use; None is the runtime's default."""
+
+    memory_bytes: int | None = None
+    """Memory of the module."""
+    cpu_per_call: datetime.timedelta | None = None
+    """CPU time of one call into the module; past it the module is restarted."""
+    flows: int | None = None
+    """Flows open at once."""
+    accept_backlog: int | None = None
+    """Flows that wait for their handler."""
+    stream_buffer_bytes: int | None = None
+    """Bytes of a TCP flow that wait to be read."""
+    datagram_queue: int | None = None
+    """Datagrams of a UDP flow that wait, in each direction."""
+
+
+async def start_server(
+    module: str | os.PathLike[str] | bytes,
+    host: str | None,
+    port: int,
+    *,
+    config: str | bytes = b"",
+    handle_tcp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
+    handle_udp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
+    transport: Literal["udp", "tcp"] = "udp",
+    limits: Limits = Limits(),
+    host_crypto: bool = True,
+    ipv6_only: bool = False,
+    name: str | None = None,
+) -> "Server":
+    """Run a module on a port of this machine.
+
+    - `module`: the path of a `.wasm` file, its bytes, or "wireguard" for the module that comes
+      with this package.
+    - `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
+    - `config`: in the module's own format.
+    - `handle_tcp_stream`, `handle_udp_stream`: called with a `Stream` for each TCP connection
+      and each UDP flow (one pair of addresses). A flow without a handler is refused. An
+      exception in a handler is logged and resets its flow, no other.
+    - `transport`: what the module listens on.
+    - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
+    - `ipv6_only`: with an IPv6 `host`, leave IPv4 alone.
+    - `name`: what log records call the server.
+
+    Raises `ValueError` for a configuration that the module refuses, `ModuleError` for a module
+    that cannot run, and `OSError` for a port that cannot be had.
+    """
+    return await start(
+        Server,
+        Stream,
+        module,
+        host,
+        port,
+        config=config,
+        handle_tcp_stream=handle_tcp_stream,
+        handle_udp_stream=handle_udp_stream,
+        transport=transport,
+        limits=limits,
+        host_crypto=host_crypto,
+        ipv6_only=ipv6_only,
+        name=name,
+    )
+
+
+async def start(
+    server_class: type[AnyServer],
+    stream_class: type[Stream],
+    module: str | os.PathLike[str] | bytes,
+    host: str | None,
+    port: int,
+    *,
+    config: str | bytes,
+    handle_tcp_stream: Handler | None,
+    handle_udp_stream: Handler | None,
+    transport: Literal["udp", "tcp"] = "udp",
+    limits: Limits = Limits(),
+    host_crypto: bool = True,
+    ipv6_only: bool = False,
+    name: str | None = None,
+) -> AnyServer:
+    """`start_server`, with classes of the caller's."""
+    loop = asyncio.get_running_loop()
+    set_log_level()
+    if not 0 <= port <= 65535:
+        raise OverflowError(f"port must be 0-65535, not {port}")
+    addresses = await _resolve(loop, host, port)
+    wake = LoopWake.of(loop)
+    content = config.encode() if isinstance(config, str) else bytes(config)
+
+    def run() -> _native.Server:
+        loaded = _load(module)
+        error: OSError | None = None
+        for address in addresses:
+            try:
+                return _native.start(
+                    loaded,
+                    content,
+                    address,
+                    port,
+                    wake=wake.native,
+                    transport=transport,
+                    name=name or loaded.name,
+                    ipv6_only=ipv6_only,
+                    host_crypto=host_crypto,
+                    **asdict(limits),
+                )
+            except OSError as e:
+                error = error or e
+                if e.errno not in _NO_SUCH_FAMILY:
+                    break
+        assert error is not None  # the list has at least one address
+        raise error
+
+    starting = loop.run_in_executor(None, run)
+    try:
+        native = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        starting.add_done_callback(_close_unwanted)
+        raise
+    return server_class(native, Origin(loop, wake), handle_tcp_stream, handle_udp_stream, stream_class)
+
+
+class Server:
+    """A running module. Shaped like `asyncio.Server`; also an asynchronous context manager."""
+
+    def __init__(
+        self,
+        native: _native.Server,
+        origin: Origin,
+        handle_tcp_stream: Handler | None,
+        handle_udp_stream: Handler | None,
+        stream_class: type[Stream],
+    ) -> None:
+        """For `start_server`."""
+        self._native = native
+        self._origin = origin
+        self._handlers = {False: handle_tcp_stream, True: handle_udp_stream}
+        self._stream_class = stream_class
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._done: asyncio.Future[None] | None = None
+        _running.add(self)
+        origin.wake.callbacks[native.accept_key] = self._accept
+        self._accept()
+
+    def getsockname(self) -> tuple[str, int]:
+        """The address of its socket, also after `close`."""
+        return self._native.getsockname()
+
+    @property
+    def sockets(self) -> tuple[Self, ...]:
+        """As in `asyncio.Server`: objects with `getsockname`; none once it is closed."""
+        return () if self._origin.closed else (self,)
+
+    def is_serving(self) -> bool:
+        """Whether it takes flows."""
+        return not self._origin.closed
+
+    def close(self) -> None:
+        """Reset every flow and free the port, soon. Again: no effect.
+
+        Handlers go on; what they read ends.
+        """
+        if self._origin.closed:
+            return
+        self._origin.closed = True
+        self._origin.wake.callbacks.pop(self._native.accept_key, None)
+        self._native.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until the port is free, after `close`."""
+        while not self._native.closed():
+            if self._done is None or self._done.done():
+                self._done = self._origin.loop.create_future()
+                self._origin.wake.waiters[self._native.closed_key] = self._done
+            await asyncio.shield(self._done)
+        _running.discard(self)
+
+    def stats(self) -> dict[str, int]:
+        """The module's counters, and the host's, whose names begin with "host."."""
+        return dict(self._native.status().counters)
+
+    def status(self) -> _native.Status:
+        """Peers, flows, counters, and whether the module runs."""
+        return self._native.status()
+
+    def client_configs(self, host: str | None = None, port: int | None = None) -> list[_native.ClientConfig]:
+        """What clients need in order to connect to `host` and `port`. Contains secrets.
+
+        By default the address is the socket's; where that is every address, the one that this
+        machine reaches others from.
+        """
+        own_host, own_port = self.getsockname()
+        if host is None:
+            host = _outward_address() if ipaddress.ip_address(own_host).is_unspecified else own_host
+        return self._native.client_configs(host, own_port if port is None else port)
+
+    async def reconfigure(self, config: str | bytes) -> None:
+        """Replace the configuration. On a `ValueError` the old one stays in force."""
+        content = config.encode() if isinstance(config, str) else bytes(config)
+        await self._origin.loop.run_in_executor(None, self._native.reconfigure, content)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        await self.wait_closed()
+
+    def __repr__(self) -> str:
+        host, port = self.getsockname()
+        state = " closed" if self._origin.closed else ""
+        return f"<{type(self).__name__} on {host} port {port}{state}>"
+
+    def _accept(self) -> None:
+        if self._origin.closed:
+            return
+        flows = self._native.accept(ACCEPT_BATCH)
+        if len(flows) == ACCEPT_BATCH:
+            self._origin.loop.call_soon(self._accept)
+        for flow in flows:
+            self._handle(flow)
+
+    def _handle(self, flow: _native.Flow) -> None:
+        handler = self._handlers[flow.datagrams]
+        if handler is None:
+            flow.abort()
+            return
+        stream = self._stream_class(flow, self._origin)
+        try:
+            result = handler(stream)
+            if not inspect.isawaitable(result):
+                return
+            task = asyncio.ensure_future(result, loop=self._origin.loop)
+        except Exception:
+            logger.exception("a handler failed: %r", stream)
+            stream.abort()
+            return
+        self._tasks.add(task)
+
+        def done(task: asyncio.Future[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():
+                stream.close()
+            elif error := task.exception():
+                logger.error("a handler failed: %r", stream, exc_info=error)
+                stream.abort()
+
+        task.add_done_callback(done)
+
+
+_running: WeakSet[Server] = WeakSet()
+"""Servers whose driver thread may be alive."""
+
+_NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
+
+
+@atexit.register
+def _close_all() -> None:
+    """A driver thread must not outlive the interpreter's libraries."""
+    for server in list(_running):
+        server._native.finish(EXIT_TIMEOUT)
+
+
+def _close_unwanted(starting: asyncio.Future[_native.Server]) -> None:
+    if not starting.cancelled() and starting.exception() is None:
+        starting.result().close()
+
+
+def _load(module: str | os.PathLike[str] | bytes) -> _native.Module:
+    if isinstance(module, bytes):
+        return _native.load("module", module)
+    if module == "wireguard":
+        return _native.load("wireguard", (resources.files(__package__) / "modules" / "wireguard.wasm").read_bytes())
+    return _native.load_file(Path(module).expanduser())
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[str]:
+    """Addresses to try, in this order, the next one if this machine lacks the family."""
+    if not host:
+        return ["::", "0.0.0.0"]
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        return [str(info[4][0]) for info in found]
+
+
+def _outward_address() -> str:
+    """The address that this machine's traffic to elsewhere comes from. Sends nothing."""
+    for family, somewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect((somewhere, 9))
+                return str(probe.getsockname()[0])
+        except OSError:
+            continue
+    return "127.0.0.1"

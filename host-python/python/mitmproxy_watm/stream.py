@@ -1,0 +1,315 @@
+"""What a handler reads from and writes to."""
+
+import asyncio
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from mitmproxy_watm import _native
+from mitmproxy_watm._wake import LoopWake
+
+CHUNK = 65536
+"""Bytes to ask a flow for where the caller sets no bound."""
+
+LIMIT = 65536
+"""The longest line, in bytes, that `readuntil` and `readline` look for; asyncio's default."""
+
+
+@dataclass
+class Origin:
+    """What all streams of one server share."""
+
+    loop: asyncio.AbstractEventLoop
+    wake: LoopWake
+    closed: bool = False
+    """Whether the server is closed."""
+
+
+class Stream:
+    """One connection: `asyncio.StreamReader` and `asyncio.StreamWriter` in one object.
+
+    Where the connection is a UDP flow, each `read` returns one datagram, whole, and each
+    `write` sends one.
+
+    A stream that nobody refers to any more is closed.
+    """
+
+    def __init__(self, flow: _native.Flow, origin: Origin) -> None:
+        """For `Server`, which hands streams to its handlers."""
+        self._flow = flow
+        self._origin = origin
+        self._buffer = bytearray()
+        self._eof = False
+        self._reading = False
+        self._closed = False
+        self._write_closed = False
+        self._info: dict[str, Any] | None = None
+
+    # Reading.
+
+    async def read(self, n: int = -1) -> bytes:
+        """Up to `n` bytes, as soon as there is one; with -1, everything up to the end.
+
+        Of a UDP flow: one datagram, whole, whatever `n` is. `b""` at the end of the stream,
+        again and again, and after `close`; of a UDP flow, an empty datagram too: see `at_eof`.
+
+        Raises `ConnectionResetError` if the other end aborted, and `RuntimeError` if another
+        task is reading.
+        """
+        if self._reading:
+            raise _second_read("read")
+        if n < 0 and not self._flow.datagrams:
+            return await self._read_to_end()
+        if n == 0 and not self._flow.datagrams:
+            return b""
+        if self._buffer:
+            return self._take(n)
+        data = self._read_now(n)
+        if data is not None:
+            return data
+        return await self._read_later(n)
+
+    async def readexactly(self, n: int) -> bytes:
+        """Exactly `n` bytes; `asyncio.IncompleteReadError` has what came if the end was sooner."""
+        if n < 0:
+            raise ValueError("readexactly size can not be less than zero")
+        while len(self._buffer) < n:
+            if not await self._fill("readexactly"):
+                partial = self._take(len(self._buffer))
+                raise asyncio.IncompleteReadError(partial, n)
+        return self._take(n)
+
+    async def readuntil(self, separator: bytes = b"\n") -> bytes:
+        """Everything up to and including `separator`.
+
+        Raises `asyncio.IncompleteReadError` with what came if the end was sooner, and
+        `asyncio.LimitOverrunError` if there is no separator in the first `LIMIT` bytes, which
+        then stay where they are.
+        """
+        if not separator:
+            raise ValueError("Separator should be at least one-byte string")
+        searched = 0
+        while True:
+            found = self._buffer.find(separator, searched)
+            if found >= 0:
+                if found > LIMIT:
+                    raise asyncio.LimitOverrunError("Separator is found, but chunk is longer than limit", found)
+                return self._take(found + len(separator))
+            searched = max(0, len(self._buffer) + 1 - len(separator))
+            if searched > LIMIT:
+                raise asyncio.LimitOverrunError("Separator is not found, and chunk exceed the limit", searched)
+            if not await self._fill("readuntil"):
+                raise asyncio.IncompleteReadError(self._take(len(self._buffer)), None)
+
+    async def readline(self) -> bytes:
+        """A line with its `\\n`; the last one may lack it. `ValueError` if it exceeds `LIMIT`."""
+        try:
+            return await self.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            return error.partial
+        except asyncio.LimitOverrunError as error:
+            # As in asyncio: what was looked at is dropped, so that the next call goes on.
+            if self._buffer.startswith(b"\n", error.consumed):
+                del self._buffer[: error.consumed + 1]
+            else:
+                self._buffer.clear()
+            raise ValueError(error.args[0]) from None
+
+    def at_eof(self) -> bool:
+        """Whether the stream has ended and everything has been read."""
+        if self._buffer:
+            return False
+        if not self._eof and not self._closed and not self._reading and not self._flow.datagrams:
+            try:
+                self._buffer += self._read_now(CHUNK) or b""
+            except OSError:
+                return False  # for the next read to raise
+            return self._eof and not self._buffer
+        return self._eof or self._closed
+
+    def __aiter__(self) -> Self:
+        """The stream's lines."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        line = await self.readline()
+        if not line:
+            raise StopAsyncIteration
+        return line
+
+    def _read_now(self, n: int) -> bytes | None:
+        """What is there; None if nothing is."""
+        if self._closed or self._eof:
+            return b""
+        try:
+            data = self._flow.read(n)
+        except OSError:
+            if self._origin.closed:
+                self._eof = True
+                return b""
+            raise
+        if data is not None and not data:
+            self._eof = self._flow.ended
+        return data
+
+    async def _read_later(self, n: int) -> bytes:
+        # Bytes are taken from the flow only when they are returned in the same step, so a
+        # task cancelled here loses none.
+        self._reading = True
+        try:
+            while True:
+                waiter = self._origin.loop.create_future()
+                self._origin.wake.waiters[self._flow.read_key] = waiter
+                await waiter
+                data = self._read_now(n)
+                if data is not None:
+                    return data
+        finally:
+            self._reading = False
+            self._origin.wake.waiters.pop(self._flow.read_key, None)
+
+    async def _fill(self, caller: str) -> bool:
+        """Add to the buffer what comes next; False at the end."""
+        if self._reading:
+            raise _second_read(caller)
+        data = self._read_now(CHUNK)
+        if data is None:
+            data = await self._read_later(CHUNK)
+        self._buffer += data
+        return bool(data) or not (self._eof or self._closed)
+
+    async def _read_to_end(self) -> bytes:
+        while await self._fill("read"):
+            pass
+        return self._take(len(self._buffer))
+
+    def _take(self, n: int) -> bytes:
+        data = bytes(self._buffer[:n])
+        del self._buffer[:n]
+        return data
+
+    # Writing.
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Queue bytes, or one datagram, and return at once; follow it with `await drain()`.
+
+        Raises `BrokenPipeError` after `write_eof` or `close`. As in asyncio, what is written
+        after the other end has aborted is dropped: `drain` and `read` tell.
+        """
+        if type(data) is not bytes:
+            data = bytes(memoryview(data))
+        if self._origin.closed:
+            raise OSError("Server has been shut down.")
+        if self._write_closed:
+            raise BrokenPipeError(errno.EPIPE, "connection closed")
+        try:
+            self._flow.write(data)
+        except (ConnectionResetError, ConnectionAbortedError):
+            pass
+
+    def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
+        """Queue several pieces as `write` does one."""
+        if self._flow.datagrams:
+            for datagram in data:
+                self.write(datagram)
+        else:
+            self.write(b"".join(data))
+
+    async def drain(self) -> None:
+        """Wait until there is room for more; at once if there is.
+
+        Any number of tasks may wait. Raises `ConnectionResetError` if the connection is dead
+        and was not closed here.
+        """
+        while not (self._closed or self._origin.closed or self._flow.drained()):
+            await self._wait_to_write()
+
+    def can_write_eof(self) -> bool:
+        """Whether the connection can be half-closed: TCP can, UDP cannot."""
+        return not self._flow.datagrams
+
+    def write_eof(self) -> None:
+        """Close the direction to the other end after what is queued; reading goes on.
+
+        Again, or after `close`: no effect. On a UDP flow it only ends writing here.
+        """
+        if self._write_closed:
+            return
+        self._write_closed = True
+        if not self._flow.datagrams:
+            try:
+                self._flow.write_eof()
+            except (ConnectionResetError, ConnectionAbortedError):
+                pass
+
+    def close(self) -> None:
+        """Close both directions; what is queued is still delivered. Again: no effect.
+
+        A pending `read` returns `b""`.
+        """
+        if self._closed:
+            return
+        self._flow.close()
+        self._end()
+
+    def abort(self) -> None:
+        """Reset the connection: what is queued is lost, and the other end is told. Again: no effect."""
+        self._flow.abort()
+        self._end()
+
+    def is_closing(self) -> bool:
+        """Whether the connection is closed or being closed, by either end."""
+        if self._closed or self._origin.closed:
+            return True
+        try:
+            self._flow.drained()
+        except OSError:
+            return True
+        return False
+
+    async def wait_closed(self) -> None:
+        """Wait until what was queued before `close` has left, or the connection is dead."""
+        while not (self._origin.closed or self._flow.flushed()):
+            await self._wait_to_write()
+
+    async def _wait_to_write(self) -> None:
+        """Wait for the module to take what is queued; for any number of tasks at once."""
+        waiter = self._origin.wake.waiters.get(self._flow.drain_key)
+        if waiter is None:
+            waiter = self._origin.loop.create_future()
+            self._origin.wake.waiters[self._flow.drain_key] = waiter
+        await asyncio.shield(waiter)
+
+    def _end(self) -> None:
+        self._closed = self._write_closed = True
+        self._buffer.clear()
+        for key in (self._flow.read_key, self._flow.drain_key):
+            waiter = self._origin.wake.waiters.pop(key, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    # Facts.
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """A fact about the connection, or `default`.
+
+        - `transport_protocol`: "tcp" or "udp"
+        - `peername`, `sockname`: source and destination inside the tunnel, as (host, port)
+        - `original_src`, `original_dst`: the addresses of the tunnel itself, where the client
+          sends from and where the server received it
+        - `peer`: who the transport authenticated, for WireGuard the public key
+        - `attributes`: other facts that the transport knows, by name
+        """
+        if self._info is None:
+            self._info = self._flow.extra_info()
+        return self._info.get(name, default)
+
+    def __repr__(self) -> str:
+        protocol, source, destination = map(self.get_extra_info, ("transport_protocol", "peername", "sockname"))
+        state = " closing" if self.is_closing() else ""
+        return f"<{type(self).__name__} {protocol} {source} -> {destination}{state}>"
+
+
+def _second_read(caller: str) -> RuntimeError:
+    return RuntimeError(f"{caller}() called while another coroutine is already waiting for incoming data")

@@ -1,0 +1,199 @@
+//! A flow, as an event loop sees it: every call returns at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use watm_runtime::{DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
+
+use crate::error::{flow_error, os_error};
+use crate::wake::{Signal, Wake};
+
+/// One connection, or the datagrams between one pair of addresses. Closed when collected.
+#[pyclass(frozen, module = "mitmproxy_watm._native")]
+pub struct Flow {
+    kind: Kind,
+    ended: AtomicBool,
+    read: Wait,
+    drain: Wait,
+}
+
+enum Kind {
+    Stream(StreamFlow),
+    Datagrams(DatagramFlow),
+}
+
+struct Wait {
+    signal: Arc<Signal>,
+    waker: Waker,
+}
+
+impl Wait {
+    fn new(wake: &Wake) -> Self {
+        let signal = wake.signal();
+        let waker = signal.waker();
+        Wait { signal, waker }
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context::from_waker(&self.waker)
+    }
+}
+
+impl Flow {
+    pub(crate) fn new(flow: watm_runtime::Flow, wake: &Wake) -> Self {
+        Flow {
+            kind: match flow {
+                watm_runtime::Flow::Stream(flow) => Kind::Stream(flow),
+                watm_runtime::Flow::Datagrams(flow) => Kind::Datagrams(flow),
+            },
+            ended: AtomicBool::new(false),
+            read: Wait::new(wake),
+            drain: Wait::new(wake),
+        }
+    }
+
+    fn info(&self) -> &FlowInfo {
+        match &self.kind {
+            Kind::Stream(flow) => flow.info(),
+            Kind::Datagrams(flow) => flow.info(),
+        }
+    }
+}
+
+#[pymethods]
+impl Flow {
+    /// The key that wakes the loop after `read` returned None.
+    #[getter]
+    fn read_key(&self) -> u64 {
+        self.read.signal.key
+    }
+
+    /// The key that wakes the loop after `drained` returned False.
+    #[getter]
+    fn drain_key(&self) -> u64 {
+        self.drain.signal.key
+    }
+
+    /// Whether this is a flow of datagrams.
+    #[getter]
+    fn datagrams(&self) -> bool {
+        matches!(self.kind, Kind::Datagrams(_))
+    }
+
+    /// Whether the other end has finished and everything it sent has been read.
+    #[getter]
+    fn ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Up to `max` bytes, or one whole datagram. None: nothing is there yet. Empty: the
+    /// flow has ended, or, unless `ended`, an empty datagram.
+    fn read<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let mut context = self.read.context();
+        let data = match &self.kind {
+            Kind::Stream(flow) => match flow.poll_read_some(&mut context, max) {
+                Poll::Pending => return Ok(None),
+                Poll::Ready(Ok(data)) => Some(data).filter(|data| max == 0 || !data.is_empty()),
+                Poll::Ready(Err(error)) => return Err(flow_error(&error)),
+            },
+            Kind::Datagrams(flow) => match flow.poll_receive(&mut context) {
+                Poll::Pending => return Ok(None),
+                Poll::Ready(Ok(data)) => data,
+                Poll::Ready(Err(error)) => return Err(flow_error(&error)),
+            },
+        };
+        if data.is_none() {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+        Ok(Some(PyBytes::new(py, data.as_deref().unwrap_or_default())))
+    }
+
+    /// Queue bytes, or one datagram. Never waits: ask `drained` before queueing more. A
+    /// datagram that finds the queue full is dropped and counted.
+    fn write(&self, data: &[u8]) -> PyResult<()> {
+        let result = match &self.kind {
+            Kind::Stream(flow) => flow.queue_write(data),
+            Kind::Datagrams(flow) => flow.send(data).map(drop),
+        };
+        result.map_err(|error| flow_error(&error))
+    }
+
+    /// Whether there is room for more. An `OSError` says why the flow is dead.
+    fn drained(&self) -> PyResult<bool> {
+        let mut context = self.drain.context();
+        let room = match &self.kind {
+            Kind::Stream(flow) => flow.poll_drained(&mut context),
+            Kind::Datagrams(flow) => flow.poll_writable(&mut context),
+        };
+        match room {
+            Poll::Pending => Ok(false),
+            Poll::Ready(Ok(())) => Ok(true),
+            Poll::Ready(Err(error)) => Err(flow_error(&error)),
+        }
+    }
+
+    /// Whether everything queued before `close` has left, or never will. Wakes with `drain_key`.
+    fn flushed(&self) -> bool {
+        match &self.kind {
+            Kind::Stream(flow) => flow.poll_flushed(&mut self.drain.context()).is_ready(),
+            Kind::Datagrams(_) => true,
+        }
+    }
+
+    /// Tell the other end that nothing follows what is queued. Again: no effect.
+    fn write_eof(&self) -> PyResult<()> {
+        match &self.kind {
+            Kind::Stream(flow) => flow.shutdown_write().map_err(|error| flow_error(&error)),
+            Kind::Datagrams(_) => Err(os_error(libc::EOPNOTSUPP, "datagrams have no end")),
+        }
+    }
+
+    /// Close after what is queued has been delivered; what arrives is discarded.
+    fn close(&self) {
+        match &self.kind {
+            Kind::Stream(flow) => flow.close(),
+            Kind::Datagrams(flow) => flow.close(),
+        }
+    }
+
+    /// Close at once and tell the other end so; what is queued is lost.
+    fn abort(&self) {
+        match &self.kind {
+            Kind::Stream(flow) => flow.abort(ErrorCode::ConnectionAborted),
+            Kind::Datagrams(flow) => flow.close(),
+        }
+    }
+
+    /// What is known of the flow, by the names of asyncio's `get_extra_info`.
+    fn extra_info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let info = self.info();
+        let facts = PyDict::new(py);
+        let protocol = if self.datagrams() { "udp" } else { "tcp" };
+        facts.set_item("transport_protocol", protocol)?;
+        facts.set_item(
+            "peername",
+            (info.source.ip().to_string(), info.source.port()),
+        )?;
+        let destination = match &info.destination {
+            Destination::Address(address) => (address.ip().to_string(), address.port()),
+            Destination::Name(name, port) => (name.clone(), *port),
+        };
+        facts.set_item("sockname", destination)?;
+        if let Some((remote, local)) = &info.underlay {
+            facts.set_item("original_src", (remote.ip().to_string(), remote.port()))?;
+            facts.set_item("original_dst", (local.ip().to_string(), local.port()))?;
+        }
+        if let Some(peer) = &info.peer {
+            facts.set_item("peer", peer)?;
+        }
+        let attributes = PyDict::new(py);
+        for (name, value) in &info.attributes {
+            attributes.set_item(name, value)?;
+        }
+        facts.set_item("attributes", attributes)?;
+        Ok(facts)
+    }
+}

@@ -1,0 +1,43 @@
+//! The native half of the Python package `mitmproxy_watm`: `watm-runtime` as seen from an
+//! event loop.
+//!
+//! No thread but Python's own runs Python code or waits for the interpreter. A driver
+//! thread that makes something ready wakes a [`wake::Signal`]; that puts a number into a
+//! list, and the first number in the list makes one file descriptor readable. The event
+//! loop reads the whole list at once: one wake-up a batch.
+
+mod error;
+mod flow;
+mod keys;
+mod logs;
+mod module;
+mod server;
+mod wake;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::error::ModuleError;
+    #[pymodule_export]
+    use crate::flow::Flow;
+    #[pymodule_export]
+    use crate::keys::{genkey, pubkey};
+    #[pymodule_export]
+    use crate::logs::{set_log_level, take_logs};
+    #[pymodule_export]
+    use crate::module::{Module, load, load_file};
+    #[pymodule_export]
+    use crate::server::{ClientConfig, PeerStatus, Server, Status, start};
+    #[pymodule_export]
+    use crate::wake::Wake;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::logs::install();
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,262 @@
+//! A server, as an event loop sees it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use watm_runtime::{Limits, Phase};
+
+use crate::error::runtime_error;
+use crate::flow::Flow;
+use crate::module::Module;
+use crate::wake::{Signal, Wake};
+
+/// The label under which every module asks for its first socket.
+const LISTEN: &str = "listen";
+
+/// A running module and its socket. Closed when collected.
+#[pyclass(frozen, module = "mitmproxy_watm._native")]
+pub struct Server {
+    server: watm_runtime::Server,
+    address: SocketAddr,
+    wake: Py<Wake>,
+    accept: (Arc<Signal>, Waker),
+    closed: (Arc<Signal>, Waker),
+}
+
+/// Start a module: bind its socket, run its `start`. Other Python threads go on meanwhile.
+#[pyfunction]
+#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, memory_bytes=None,
+    cpu_per_call=None, flows=None, accept_backlog=None, stream_buffer_bytes=None, datagram_queue=None))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+pub fn start(
+    py: Python<'_>,
+    module: &Module,
+    config: Vec<u8>,
+    host: &str,
+    port: u16,
+    wake: Py<Wake>,
+    transport: &str,
+    name: &str,
+    ipv6_only: bool,
+    host_crypto: bool,
+    memory_bytes: Option<usize>,
+    cpu_per_call: Option<Duration>,
+    flows: Option<usize>,
+    accept_backlog: Option<usize>,
+    stream_buffer_bytes: Option<usize>,
+    datagram_queue: Option<usize>,
+) -> PyResult<Server> {
+    let host: IpAddr = host
+        .parse()
+        .map_err(|_| PyValueError::new_err(format!("host: {host:?} is not an IP address")))?;
+    let address = SocketAddr::new(host, port);
+    let defaults = Limits::default();
+    let limits = Limits {
+        memory_bytes: memory_bytes.unwrap_or(defaults.memory_bytes),
+        cpu_per_call: cpu_per_call.unwrap_or(defaults.cpu_per_call),
+        flows: flows.unwrap_or(defaults.flows),
+        accept_backlog: accept_backlog.unwrap_or(defaults.accept_backlog),
+        stream_buffer_bytes: stream_buffer_bytes.unwrap_or(defaults.stream_buffer_bytes),
+        datagram_queue: datagram_queue.unwrap_or(defaults.datagram_queue),
+        ..defaults
+    };
+    let builder = watm_runtime::Server::builder(&module.0)
+        .config(config)
+        .limits(limits)
+        .host_crypto(host_crypto)
+        .ipv6_only(ipv6_only)
+        .name(name);
+    let builder = match transport {
+        "udp" => builder.udp(LISTEN, address),
+        "tcp" => builder.tcp(LISTEN, address),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "transport: {transport:?} is neither \"udp\" nor \"tcp\""
+            )));
+        }
+    };
+    let server = py.detach(|| builder.start()).map_err(runtime_error)?;
+    let address = server.local_addr(LISTEN).unwrap_or(address);
+    let signal = |wake: &Wake| {
+        let signal = wake.signal();
+        let waker = signal.waker();
+        (signal, waker)
+    };
+    Ok(Server {
+        address,
+        accept: signal(wake.get()),
+        closed: signal(wake.get()),
+        server,
+        wake,
+    })
+}
+
+#[pymethods]
+impl Server {
+    /// The key that wakes the loop when flows are waiting after `accept` found none.
+    #[getter]
+    fn accept_key(&self) -> u64 {
+        self.accept.0.key
+    }
+
+    /// The key that wakes the loop after `closed` returned False.
+    #[getter]
+    fn closed_key(&self) -> u64 {
+        self.closed.0.key
+    }
+
+    /// The address of the socket.
+    fn getsockname(&self) -> (String, u16) {
+        (self.address.ip().to_string(), self.address.port())
+    }
+
+    /// Up to `max` new flows. Fewer: the loop is woken when there are more.
+    fn accept(&self, max: usize) -> Vec<Flow> {
+        let mut context = Context::from_waker(&self.accept.1);
+        let mut flows = Vec::new();
+        while flows.len() < max
+            && let Poll::Ready(Some(flow)) = self.server.poll_accept(&mut context)
+        {
+            flows.push(Flow::new(flow, self.wake.get()));
+        }
+        flows
+    }
+
+    /// Reset every flow and free the port, soon. Again: no effect.
+    fn close(&self) {
+        self.server.close();
+    }
+
+    /// Whether `close` is done.
+    fn closed(&self) -> bool {
+        let mut context = Context::from_waker(&self.closed.1);
+        self.server.poll_closed(&mut context).is_ready()
+    }
+
+    /// `close`, and wait for it, at most for `timeout`. For the end of the process only.
+    fn finish(&self, py: Python<'_>, timeout: Duration) {
+        self.server.close();
+        py.detach(|| {
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            let mut context = Context::from_waker(&waker);
+            let deadline = Instant::now() + timeout;
+            while self.server.poll_closed(&mut context).is_pending() {
+                match deadline.checked_duration_since(Instant::now()) {
+                    Some(left) if !left.is_zero() => thread::park_timeout(left),
+                    _ => break,
+                }
+            }
+        });
+    }
+
+    /// How the module is doing.
+    fn status(&self, py: Python<'_>) -> PyResult<Status> {
+        let status = py.detach(|| self.server.status()).map_err(runtime_error)?;
+        let (phase, reason) = match status.phase {
+            Phase::Running => ("running", None),
+            Phase::Restarting => ("restarting", None),
+            Phase::Failed(reason) => ("failed", Some(reason)),
+            Phase::Closed => ("closed", None),
+        };
+        let peers = status.peers.into_iter().map(|peer| {
+            Py::new(
+                py,
+                PeerStatus {
+                    name: peer.name,
+                    endpoint: peer.endpoint,
+                    last_handshake: peer.last_handshake.map(|age| age.as_secs_f64()),
+                    received_bytes: peer.received_bytes,
+                    sent_bytes: peer.sent_bytes,
+                },
+            )
+        });
+        Ok(Status {
+            phase,
+            reason,
+            generation: status.generation,
+            peers: peers.collect::<PyResult<_>>()?,
+            flows: status.flows,
+            counters: status.counters.into_iter().collect(),
+        })
+    }
+
+    /// What clients need in order to connect at `host` and `port`. Contains secrets.
+    fn client_configs(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<Vec<ClientConfig>> {
+        let configs = py
+            .detach(|| self.server.client_configs(host, port))
+            .map_err(runtime_error)?;
+        Ok(configs
+            .into_iter()
+            .map(|config| ClientConfig {
+                peer: config.peer,
+                name: config.name,
+                media_type: config.media_type,
+                content: config.content,
+            })
+            .collect())
+    }
+
+    /// Replace the configuration; on a `ValueError` the old one stays in force.
+    fn reconfigure(&self, py: Python<'_>, config: Vec<u8>) -> PyResult<()> {
+        py.detach(|| self.server.reconfigure(config))
+            .map_err(runtime_error)
+    }
+}
+
+struct Unpark(thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// How a module is doing.
+#[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
+pub struct Status {
+    /// "running", "restarting", "failed" or "closed".
+    phase: &'static str,
+    /// Why it failed.
+    reason: Option<String>,
+    /// How often it was restarted.
+    generation: u32,
+    /// In the order of the configuration.
+    peers: Vec<Py<PeerStatus>>,
+    /// Flows open now.
+    flows: u32,
+    /// The module's counters, and the host's, whose names begin with "host.".
+    counters: std::collections::BTreeMap<String, u64>,
+}
+
+/// One remote party that a module knows by name.
+#[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
+pub struct PeerStatus {
+    /// What the extra info "peer" of its flows is: a public key, a user name.
+    name: String,
+    /// Where it was last heard, as address:port.
+    endpoint: Option<String>,
+    /// Age of the last completed handshake, in seconds.
+    last_handshake: Option<f64>,
+    /// Inner bytes from the peer.
+    received_bytes: u64,
+    /// Inner bytes to the peer.
+    sent_bytes: u64,
+}
+
+/// What one client needs in order to connect.
+#[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
+pub struct ClientConfig {
+    /// The peer it is for, if the module tells peers apart.
+    peer: Option<String>,
+    /// A file name to suggest.
+    name: String,
+    /// The content's media type.
+    media_type: String,
+    /// The file.
+    content: String,
+}
