@@ -1,0 +1,104 @@
+use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
+use wasmtime::component::Resource;
+
+use super::bindings::watm::transport::crypto;
+use super::{Failure, State};
+use crate::ErrorCode;
+
+/// A key that a module has handed to the host.
+pub struct AeadKey {
+    key: LessSafeKey,
+}
+
+impl AeadKey {
+    fn new(algorithm: crypto::AeadAlgorithm, key: &[u8]) -> Result<AeadKey, ErrorCode> {
+        let algorithm = match algorithm {
+            crypto::AeadAlgorithm::Chacha20Poly1305 => &aead::CHACHA20_POLY1305,
+            crypto::AeadAlgorithm::Aes128Gcm => &aead::AES_128_GCM,
+            crypto::AeadAlgorithm::Aes256Gcm => &aead::AES_256_GCM,
+        };
+        let key = UnboundKey::new(algorithm, key).map_err(|_| ErrorCode::InvalidArgument)?;
+        Ok(AeadKey {
+            key: LessSafeKey::new(key),
+        })
+    }
+
+    /// The ciphertext and its tag, in place of the plaintext.
+    fn seal(&self, nonce: &[u8], associated: &[u8], text: &mut Vec<u8>) -> Result<(), ErrorCode> {
+        // Fails for a text of more than 64 GiB, which no memory of a module holds.
+        self.key
+            .seal_in_place_append_tag(nonce_of(nonce)?, Aad::from(associated), text)
+            .map_err(|_| ErrorCode::InvalidArgument)
+    }
+
+    /// The plaintext in place of a ciphertext and its tag; `false`: not authentic.
+    fn open(&self, nonce: &[u8], associated: &[u8], text: &mut Vec<u8>) -> Result<bool, ErrorCode> {
+        if text.len() < aead::MAX_TAG_LEN {
+            return Err(ErrorCode::InvalidArgument);
+        }
+        let opened = self
+            .key
+            .open_in_place(nonce_of(nonce)?, Aad::from(associated), text)
+            .map(|plaintext| plaintext.len());
+        match opened {
+            Ok(len) => {
+                text.truncate(len);
+                Ok(true)
+            }
+            Err(_) => Ok(false),
+        }
+    }
+}
+
+fn nonce_of(nonce: &[u8]) -> Result<Nonce, ErrorCode> {
+    Nonce::try_assume_unique_for_key(nonce).map_err(|_| ErrorCode::InvalidArgument)
+}
+
+impl crypto::Host for State {}
+
+impl crypto::HostAeadKey for State {
+    fn create(
+        &mut self,
+        algorithm: crypto::AeadAlgorithm,
+        key: Vec<u8>,
+    ) -> Result<Resource<AeadKey>, Failure> {
+        if !self.host_crypto {
+            return Err(ErrorCode::AccessDenied.into());
+        }
+        let key = AeadKey::new(algorithm, &key)?;
+        if self.keys >= self.hub.limits.crypto_keys {
+            return Err(ErrorCode::LimitReached.into());
+        }
+        let key = self.table.push(key)?;
+        self.keys += 1;
+        Ok(key)
+    }
+
+    fn seal(
+        &mut self,
+        key: Resource<AeadKey>,
+        nonce: Vec<u8>,
+        associated: Vec<u8>,
+        mut text: Vec<u8>,
+    ) -> Result<Vec<u8>, Failure> {
+        self.table.get(&key)?.seal(&nonce, &associated, &mut text)?;
+        Ok(text)
+    }
+
+    fn open(
+        &mut self,
+        key: Resource<AeadKey>,
+        nonce: Vec<u8>,
+        associated: Vec<u8>,
+        mut text: Vec<u8>,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let authentic = self.table.get(&key)?.open(&nonce, &associated, &mut text)?;
+        Ok(authentic.then_some(text))
+    }
+
+    fn drop(&mut self, key: Resource<AeadKey>) -> wasmtime::Result<()> {
+        self.table.delete(key)?;
+        self.keys -= 1;
+        Ok(())
+    }
+}

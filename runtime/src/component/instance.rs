@@ -1,0 +1,218 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant as Clock};
+
+use wasmtime::component::ResourceTable;
+use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
+
+use super::bindings::Module as Bindings;
+use super::bindings::exports::watm::transport::endpoint::{self, Guest};
+use super::convert::{config_error, destination_to_guest};
+use super::cpu::CpuMeter;
+use super::limiter::Limiter;
+use super::log::{Logger, guest_level};
+use super::{Prepared, State};
+use crate::hub::Hub;
+use crate::net::Port;
+use crate::ready::{ReadyList, WakeBatch};
+use crate::{ClientConfig, Destination, ErrorCode, PeerStatus};
+
+/// What an instance is given.
+pub(crate) struct Grants {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) ports: Arc<Vec<(String, Port)>>,
+    pub(crate) host_crypto: bool,
+    pub(crate) log_level: tracing::Level,
+}
+
+/// A running module. After a [`Trap`] it must not be called again.
+pub(crate) struct Instance {
+    store: Store<State>,
+    bindings: Bindings,
+    log_level: tracing::Level,
+    /// The zero of the clock that the module sees.
+    epoch: Clock,
+}
+
+/// Why an instance is lost.
+#[derive(Debug)]
+pub(crate) struct Trap {
+    /// On one line.
+    pub(crate) reason: String,
+    /// Where, if it was in the module.
+    pub(crate) backtrace: Option<String>,
+}
+
+/// Why `start` or `reconfigure` did not work.
+pub(crate) enum StartError {
+    Refused(String),
+    Trap(Trap),
+}
+
+/// When the module wants to be called next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakeup {
+    Again,
+    At(Clock),
+    OnReady,
+}
+
+/// What the module says of itself.
+pub(crate) struct ModuleStatus {
+    pub(crate) peers: Vec<PeerStatus>,
+    pub(crate) flows: u32,
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+impl Instance {
+    /// Instantiate, and run the component's initializers.
+    pub(crate) fn new(prepared: &Prepared, grants: &Grants) -> Result<Instance, Trap> {
+        let hub = &grants.hub;
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(hub.limits.handles);
+        let state = State {
+            table,
+            hub: hub.clone(),
+            ports: grants.ports.clone(),
+            ready: Arc::default(),
+            wakers: WakeBatch::default(),
+            failed: Arc::new(AtomicBool::new(false)),
+            cpu: CpuMeter::new(hub.limits.cpu_per_call),
+            limiter: Limiter::new(hub.limits.memory_bytes, hub.counters.clone()),
+            logger: Logger::new(hub.clone(), grants.log_level),
+            host_crypto: grants.host_crypto,
+            keys: 0,
+        };
+        let mut store = Store::new(prepared.pre.engine(), state);
+        store.limiter(|state| &mut state.limiter);
+        store.epoch_deadline_callback(|mut context| {
+            let state = context.data_mut();
+            if state.hub.is_closing() {
+                return Ok(UpdateDeadline::Interrupt);
+            }
+            Ok(state.cpu.tick())
+        });
+        // A list that an import takes lies in the module's memory, so that is its bound.
+        store.set_hostcall_fuel(hub.limits.memory_bytes);
+        store.set_epoch_deadline(1);
+        match prepared.pre.instantiate(&mut store) {
+            Ok(bindings) => Ok(Instance {
+                store,
+                bindings,
+                log_level: grants.log_level,
+                epoch: Clock::now(),
+            }),
+            Err(error) => Err(trap(&store, &error)),
+        }
+    }
+
+    /// The module's tokens.
+    pub(crate) fn ready(&self) -> &Arc<ReadyList> {
+        &self.store.data().ready
+    }
+
+    pub(crate) fn start(&mut self, config: &[u8]) -> Result<(), StartError> {
+        let options = endpoint::StartOptions {
+            config: config.to_vec(),
+            log_level: guest_level(self.log_level),
+        };
+        self.call(|guest, store, now| guest.call_start(store, &options, now))
+            .map_err(StartError::Trap)?
+            .map_err(|error| StartError::Refused(config_error(error)))
+    }
+
+    pub(crate) fn reconfigure(&mut self, config: &[u8]) -> Result<(), StartError> {
+        self.call(|guest, store, now| guest.call_reconfigure(store, config, now))
+            .map_err(StartError::Trap)?
+            .map_err(|error| StartError::Refused(config_error(error)))
+    }
+
+    pub(crate) fn process(&mut self, ready: &[u64]) -> Result<Wakeup, Trap> {
+        let wakeup = self.call(|guest, store, now| guest.call_process(store, now, ready))?;
+        Ok(match wakeup {
+            endpoint::Wakeup::Again => Wakeup::Again,
+            endpoint::Wakeup::OnReady => Wakeup::OnReady,
+            endpoint::Wakeup::At(instant) => {
+                match self.epoch.checked_add(Duration::from_nanos(instant)) {
+                    Some(instant) => Wakeup::At(instant),
+                    // Past the end of the clock.
+                    None => Wakeup::OnReady,
+                }
+            }
+        })
+    }
+
+    pub(crate) fn status(&mut self) -> Result<ModuleStatus, Trap> {
+        let status = self.call(|guest, store, now| guest.call_get_status(store, now))?;
+        Ok(ModuleStatus {
+            peers: status.peers.into_iter().map(PeerStatus::from).collect(),
+            flows: status.flows,
+            counters: status.counters.into_iter().collect(),
+        })
+    }
+
+    pub(crate) fn client_configs(
+        &mut self,
+        public: Destination,
+    ) -> Result<Result<Vec<ClientConfig>, ErrorCode>, Trap> {
+        let public = destination_to_guest(public);
+        let configs = self.call(|guest, store, _| guest.call_client_configs(store, &public))?;
+        Ok(configs
+            .map(|configs| configs.into_iter().map(ClientConfig::from).collect())
+            .map_err(ErrorCode::from))
+    }
+
+    /// Call the module, then wake the application for what it did.
+    fn call<T>(
+        &mut self,
+        call: impl FnOnce(&Guest, &mut Store<State>, u64) -> wasmtime::Result<T>,
+    ) -> Result<T, Trap> {
+        let begin = Clock::now();
+        // 584 years.
+        let now = begin.duration_since(self.epoch).as_nanos() as u64;
+        self.store.set_epoch_deadline(1);
+        self.store.data_mut().cpu.begin();
+        let result = call(
+            self.bindings.watm_transport_endpoint(),
+            &mut self.store,
+            now,
+        );
+        let spent = begin.elapsed().as_nanos() as u64;
+        let state = self.store.data_mut();
+        state.hub.counters.guest_time_ns.add(spent);
+        state.wakers.fire();
+        result.map_err(|error| {
+            self.store.data().failed.store(true, Ordering::Relaxed);
+            trap(&self.store, &error)
+        })
+    }
+}
+
+/// An instance goes only when it failed or its server closes; both reset its flows.
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.store.data().failed.store(true, Ordering::Relaxed);
+    }
+}
+
+fn trap(store: &Store<State>, error: &wasmtime::Error) -> Trap {
+    let state = store.data();
+    let reason = if let Some(limit) = state.cpu.overrun() {
+        format!("used more than {limit:?} of CPU time in one call")
+    } else if let Some(limit) = state.limiter.refused() {
+        format!(
+            "ran out of memory (limit {} MiB): {}",
+            limit >> 20,
+            error.root_cause()
+        )
+    } else {
+        error.root_cause().to_string()
+    };
+    Trap {
+        reason,
+        backtrace: error
+            .downcast_ref::<WasmBacktrace>()
+            .map(|backtrace| backtrace.to_string()),
+    }
+}

@@ -1,0 +1,83 @@
+use std::sync::Arc;
+
+use wasmtime::ResourceLimiter;
+
+use crate::counters::Counters;
+
+/// Entries of all tables; a table entry is a function pointer, and a large module has a
+/// few thousand functions.
+const MAX_TABLE_ELEMENTS: usize = 1 << 17;
+
+/// Core instances, tables and memories of one component. The usual component has a
+/// handful, for adapters and trampolines.
+const MAX_PARTS: usize = 32;
+
+/// Bounds what an instance may hold, and remembers whether it wanted more.
+pub(super) struct Limiter {
+    max_memory: usize,
+    memory: usize,
+    tables: usize,
+    refused: bool,
+    counters: Arc<Counters>,
+}
+
+impl Limiter {
+    pub(super) fn new(max_memory: usize, counters: Arc<Counters>) -> Limiter {
+        Limiter {
+            max_memory,
+            memory: 0,
+            tables: 0,
+            refused: false,
+            counters,
+        }
+    }
+
+    /// The limit, if the instance ran into it.
+    pub(super) fn refused(&self) -> Option<usize> {
+        self.refused.then_some(self.max_memory)
+    }
+}
+
+impl ResourceLimiter for Limiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let total = self.memory.saturating_add(desired.saturating_sub(current));
+        if total > self.max_memory {
+            self.refused = true;
+            return Ok(false);
+        }
+        self.memory = total;
+        self.counters.memory_bytes.set(total as u64);
+        Ok(true)
+    }
+
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let total = self.tables.saturating_add(desired.saturating_sub(current));
+        if total > MAX_TABLE_ELEMENTS {
+            return Ok(false);
+        }
+        self.tables = total;
+        Ok(true)
+    }
+
+    fn instances(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn tables(&self) -> usize {
+        MAX_PARTS
+    }
+
+    fn memories(&self) -> usize {
+        MAX_PARTS
+    }
+}

@@ -1,0 +1,113 @@
+//! Components for `wit/world.wit`: an instance, and what it imports, a file an interface.
+
+mod bindings;
+mod convert;
+mod cpu;
+mod crypto;
+mod flows;
+mod instance;
+mod limiter;
+pub(crate) mod log;
+mod sockets;
+mod wasi;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
+
+pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
+
+use crate::ModuleInfo;
+use crate::hub::Hub;
+use crate::net::Port;
+use crate::ready::{ReadyList, Token, WakeBatch};
+use bindings::watm::transport::types;
+use cpu::CpuMeter;
+use limiter::Limiter;
+use log::Logger;
+
+/// A module with its imports resolved; what is left for a start takes microseconds.
+pub(crate) struct Prepared {
+    pre: bindings::ModulePre<State>,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        engine: &wasmtime::Engine,
+        component: &Component,
+        info: &ModuleInfo,
+    ) -> Result<Prepared, String> {
+        let mismatch = |error: wasmtime::Error| {
+            format!(
+                "does not fit {}: {error:#}",
+                info.world.as_deref().unwrap_or("watm:transport")
+            )
+        };
+        let mut linker = Linker::new(engine);
+        bindings::Module::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)
+            .map_err(mismatch)?;
+        wasi::add_to_linker(&mut linker).map_err(mismatch)?;
+        let pre = linker.instantiate_pre(component).map_err(mismatch)?;
+        Ok(Prepared {
+            pre: bindings::ModulePre::new(pre).map_err(mismatch)?,
+        })
+    }
+}
+
+/// What one instance works on.
+pub(crate) struct State {
+    table: ResourceTable,
+    hub: Arc<Hub>,
+    ports: Arc<Vec<(String, Port)>>,
+    ready: Arc<ReadyList>,
+    wakers: WakeBatch,
+    /// Set before an instance that failed is dropped: its flows are reset, not ended.
+    failed: Arc<AtomicBool>,
+    cpu: CpuMeter,
+    limiter: Limiter,
+    logger: Logger,
+    host_crypto: bool,
+    keys: usize,
+}
+
+impl State {
+    fn token(&self, value: u64) -> Arc<Token> {
+        Token::new(value, &self.ready)
+    }
+}
+
+/// Why an import did not do what it was asked to: an answer for the guest, or a reason
+/// to stop it.
+pub enum Failure {
+    Code(types::ErrorCode),
+    Trap(wasmtime::Error),
+}
+
+impl From<crate::ErrorCode> for Failure {
+    fn from(code: crate::ErrorCode) -> Failure {
+        Failure::Code(code.into())
+    }
+}
+
+/// A handle that the table does not know cannot come from the guest: the runtime checks
+/// those. So it is the host's mistake, and costs the instance.
+impl From<wasmtime::component::ResourceTableError> for Failure {
+    fn from(error: wasmtime::component::ResourceTableError) -> Failure {
+        match error {
+            wasmtime::component::ResourceTableError::Full => {
+                Failure::Code(types::ErrorCode::LimitReached)
+            }
+            other => Failure::Trap(other.into()),
+        }
+    }
+}
+
+impl types::Host for State {
+    fn convert_error_code(&mut self, failure: Failure) -> wasmtime::Result<types::ErrorCode> {
+        match failure {
+            Failure::Code(code) => Ok(code),
+            Failure::Trap(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use wasmtime::component::Resource;
+
+use super::bindings::watm::transport::{sockets, types};
+use super::convert::{
+    address_from_guest, address_to_guest, ecn_from_guest, ecn_to_guest, ip_from_guest, ip_to_guest,
+};
+use super::{Failure, State};
+use crate::ErrorCode;
+use crate::flow::GuestStream;
+use crate::net::{Connection, Entry, Port, TcpPort, UdpPort};
+
+/// A granted datagram socket, taken by an instance.
+pub struct DatagramSocket {
+    port: Arc<UdpPort>,
+    waker: Waker,
+}
+
+impl Drop for DatagramSocket {
+    fn drop(&mut self) {
+        self.port.release();
+    }
+}
+
+/// A granted listener, taken by an instance.
+pub struct Listener {
+    port: Arc<TcpPort>,
+    waker: Waker,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.port.release();
+    }
+}
+
+/// A stream: towards the application, or an accepted connection.
+pub enum ByteStream {
+    Flow(GuestStream),
+    Connection(Connection, Waker),
+}
+
+impl State {
+    fn port(&self, label: &str) -> Option<&Port> {
+        self.ports
+            .iter()
+            .find(|(known, _)| known == label)
+            .map(|(_, port)| port)
+    }
+}
+
+impl sockets::Host for State {}
+
+impl sockets::HostDatagramSocket for State {
+    fn open(&mut self, label: String, token: u64) -> Result<Resource<DatagramSocket>, Failure> {
+        let Some(Port::Udp(port)) = self.port(&label) else {
+            return Err(ErrorCode::AccessDenied.into());
+        };
+        let port = port.clone();
+        if !port.take() {
+            return Err(ErrorCode::InvalidState.into());
+        }
+        let token = self.token(token);
+        // Armed for reading from the start: what waits already is announced.
+        token.notify();
+        let waker = token.into();
+        Ok(self.table.push(DatagramSocket { port, waker })?)
+    }
+
+    fn receive(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> Result<sockets::DatagramBatch, Failure> {
+        let socket = self.table.get(&socket)?;
+        let (payload, entries) = socket.port.receive(
+            max_datagrams as usize,
+            max_bytes as usize,
+            &mut Context::from_waker(&socket.waker),
+        );
+        let datagrams = entries.into_iter().map(|entry| sockets::DatagramInfo {
+            // A buffer of the kernel's has at most 64 KiB.
+            len: entry.len as u32,
+            segment_size: entry.segment_size,
+            remote_address: address_to_guest(entry.remote),
+            local_address: entry.local.map(ip_to_guest),
+            ecn: ecn_to_guest(entry.ecn),
+        });
+        Ok(sockets::DatagramBatch {
+            datagrams: datagrams.collect(),
+            payload,
+        })
+    }
+
+    fn send(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        batch: sockets::DatagramBatch,
+    ) -> Result<u32, Failure> {
+        let socket = self.table.get(&socket)?;
+        let total: u64 = batch.datagrams.iter().map(|info| u64::from(info.len)).sum();
+        let sane = |info: &sockets::DatagramInfo| info.segment_size != Some(0);
+        if total != batch.payload.len() as u64 || !batch.datagrams.iter().all(sane) {
+            return Err(ErrorCode::InvalidArgument.into());
+        }
+        let entries: Vec<Entry> = batch
+            .datagrams
+            .into_iter()
+            .map(|info| Entry {
+                len: info.len as usize,
+                segment_size: info.segment_size,
+                remote: address_from_guest(info.remote_address),
+                local: info.local_address.map(ip_from_guest),
+                ecn: ecn_from_guest(info.ecn),
+            })
+            .collect();
+        let accepted = socket.port.send(
+            &batch.payload,
+            &entries,
+            &mut Context::from_waker(&socket.waker),
+        );
+        Ok(u32::try_from(accepted).unwrap_or(u32::MAX))
+    }
+
+    fn local_address(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+    ) -> wasmtime::Result<types::IpSocketAddress> {
+        Ok(address_to_guest(self.table.get(&socket)?.port.local_addr()))
+    }
+
+    fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
+        self.table.delete(socket)?;
+        Ok(())
+    }
+}
+
+impl sockets::HostByteStream for State {
+    fn read(
+        &mut self,
+        stream: Resource<ByteStream>,
+        max_bytes: u32,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let max = max_bytes as usize;
+        Ok(match self.table.get_mut(&stream)? {
+            ByteStream::Flow(flow) => flow.read(max, &mut self.wakers)?,
+            ByteStream::Connection(connection, waker) => {
+                connection.read(max, &mut Context::from_waker(waker))?
+            }
+        })
+    }
+
+    fn write(&mut self, stream: Resource<ByteStream>, data: Vec<u8>) -> Result<u32, Failure> {
+        let written = match self.table.get_mut(&stream)? {
+            ByteStream::Flow(flow) => flow.write(data, &mut self.wakers)?,
+            ByteStream::Connection(connection, waker) => {
+                connection.write(&data, &mut Context::from_waker(waker))?
+            }
+        };
+        // A list in a 32-bit memory is shorter than 4 GiB.
+        Ok(written as u32)
+    }
+
+    fn shutdown(
+        &mut self,
+        stream: Resource<ByteStream>,
+        direction: sockets::Direction,
+    ) -> Result<(), Failure> {
+        let read = direction != sockets::Direction::Write;
+        let write = direction != sockets::Direction::Read;
+        match self.table.get_mut(&stream)? {
+            ByteStream::Flow(flow) => flow.shutdown(read, write, &mut self.wakers),
+            ByteStream::Connection(connection, _) => connection.shutdown(read, write)?,
+        }
+        Ok(())
+    }
+
+    fn reset(
+        &mut self,
+        stream: Resource<ByteStream>,
+        reason: types::ErrorCode,
+    ) -> wasmtime::Result<()> {
+        match self.table.get_mut(&stream)? {
+            ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut self.wakers),
+            ByteStream::Connection(connection, _) => connection.reset(),
+        }
+        Ok(())
+    }
+
+    fn remote_address(
+        &mut self,
+        stream: Resource<ByteStream>,
+    ) -> wasmtime::Result<Option<types::IpSocketAddress>> {
+        Ok(Some(address_to_guest(match self.table.get(&stream)? {
+            ByteStream::Flow(flow) => flow.source(),
+            ByteStream::Connection(connection, _) => connection.remote_addr(),
+        })))
+    }
+
+    fn drop(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
+        self.table.delete(stream)?;
+        Ok(())
+    }
+}
+
+impl sockets::HostListener for State {
+    fn open(&mut self, label: String, token: u64) -> Result<Resource<Listener>, Failure> {
+        let Some(Port::Tcp(port)) = self.port(&label) else {
+            return Err(ErrorCode::AccessDenied.into());
+        };
+        let port = port.clone();
+        if !port.take() {
+            return Err(ErrorCode::InvalidState.into());
+        }
+        let token = self.token(token);
+        token.notify();
+        let waker = token.into();
+        Ok(self.table.push(Listener { port, waker })?)
+    }
+
+    fn accept(
+        &mut self,
+        listener: Resource<Listener>,
+        token: u64,
+    ) -> Result<Option<Resource<ByteStream>>, Failure> {
+        let listener = self.table.get(&listener)?;
+        let mut cx = Context::from_waker(&listener.waker);
+        let Some(connection) = listener.port.accept(&mut cx)? else {
+            return Ok(None);
+        };
+        let token = self.token(token);
+        token.notify();
+        let stream = ByteStream::Connection(connection, token.into());
+        Ok(Some(self.table.push(stream)?))
+    }
+
+    fn local_address(
+        &mut self,
+        listener: Resource<Listener>,
+    ) -> wasmtime::Result<types::IpSocketAddress> {
+        Ok(address_to_guest(
+            self.table.get(&listener)?.port.local_addr(),
+        ))
+    }
+
+    fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
+        self.table.delete(listener)?;
+        Ok(())
+    }
+}

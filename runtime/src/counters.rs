@@ -1,0 +1,61 @@
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($field:ident = $name:literal),* $(,)?) => {
+        /// What the host counts of one server; never reset, except for gauges.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub(crate) $field: Counter,)*
+        }
+
+        impl Counters {
+            pub(crate) fn collect(&self, into: &mut BTreeMap<String, u64>) {
+                $(into.insert($name.to_owned(), self.$field.get());)*
+            }
+        }
+    };
+}
+
+counters! {
+    datagrams_received = "host.datagrams_received",
+    bytes_received = "host.bytes_received",
+    datagrams_sent = "host.datagrams_sent",
+    bytes_sent = "host.bytes_sent",
+    connections_accepted = "host.connections_accepted",
+    flows_opened = "host.flows_opened",
+    flows_refused_backlog = "host.flows_refused.backlog",
+    flows_refused_limit = "host.flows_refused.limit",
+    dropped_restarting = "host.dropped.restarting",
+    dropped_receive_limit = "host.dropped.receive_limit",
+    dropped_send_too_large = "host.dropped.send_too_large",
+    dropped_send_unreachable = "host.dropped.send_unreachable",
+    dropped_send_buffer = "host.dropped.send_buffer",
+    dropped_send_other = "host.dropped.send_other",
+    dropped_to_module = "host.dropped.flow_to_module",
+    dropped_log_records = "host.dropped.log_records",
+    restarts = "host.restarts",
+    process_calls = "host.process_calls",
+    guest_time_ns = "host.guest_time_ns",
+    memory_bytes = "host.memory_bytes",
+    receive_calls = "host.receive_calls",
+    send_calls = "host.send_calls",
+}
+
+/// One number. Statistics only: nothing is ordered by it.
+#[derive(Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

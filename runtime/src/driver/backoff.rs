@@ -1,0 +1,57 @@
+use std::time::{Duration, Instant};
+
+/// The first wait after a failure, short enough for a client to retry into.
+const FIRST: Duration = Duration::from_millis(100);
+/// The longest: what a person watching would still wait for.
+const LONGEST: Duration = Duration::from_secs(10);
+/// An instance that ran for this long was healthy; a failure after it is the first again.
+const HEALTHY: Duration = Duration::from_secs(60);
+
+/// How long to wait before the next instance.
+pub(super) struct Backoff {
+    next: Duration,
+    started: Instant,
+}
+
+impl Backoff {
+    pub(super) fn new(now: Instant) -> Backoff {
+        Backoff {
+            next: FIRST,
+            started: now,
+        }
+    }
+
+    /// An instance has started.
+    pub(super) fn started(&mut self, now: Instant) {
+        self.started = now;
+    }
+
+    /// It failed: how long to wait.
+    pub(super) fn failed(&mut self, now: Instant) -> Duration {
+        if now.duration_since(self.started) >= HEALTHY {
+            self.next = FIRST;
+        }
+        let wait = self.next;
+        self.next = (self.next * 2).min(LONGEST);
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound_and_begin_anew_after_health() {
+        let begin = Instant::now();
+        let mut backoff = Backoff::new(begin);
+        let waits: Vec<u128> = (0..9).map(|_| backoff.failed(begin).as_millis()).collect();
+        assert_eq!(
+            waits,
+            [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
+        );
+        backoff.started(begin);
+        assert_eq!(backoff.failed(begin + Duration::from_secs(59)), LONGEST);
+        assert_eq!(backoff.failed(begin + Duration::from_secs(60)), FIRST);
+    }
+}

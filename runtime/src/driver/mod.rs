@@ -1,0 +1,151 @@
+//! Steps a module: one thread a server.
+//!
+//! A thread of its own, because calls into a module are synchronous: a slow one stalls
+//! itself, and neither the application nor another server. The application's side of the
+//! flows is reached through wakers alone.
+
+mod backoff;
+mod run;
+
+use std::sync::Arc;
+use std::sync::mpsc as blocking;
+use std::thread;
+
+use tokio::runtime;
+use tokio::sync::mpsc;
+
+use crate::component::{Grants, Instance, StartError};
+use crate::hub::Hub;
+use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
+use crate::{ClientConfig, Destination, Error, Module, Status};
+use run::Driver;
+
+/// Requests that may wait for a module to return from a call.
+const COMMAND_QUEUE: usize = 64;
+
+/// What a server is started with.
+pub(crate) struct Plan {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) module: Module,
+    pub(crate) config: Vec<u8>,
+    pub(crate) sockets: Vec<(String, BoundSocket)>,
+    pub(crate) host_crypto: bool,
+    pub(crate) log_level: tracing::Level,
+}
+
+/// Takes the answer to a command. Dropped unused when the server closes.
+pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
+
+/// What the application asks of the driver, answered between two calls. The end of the
+/// commands closes the server.
+pub(crate) enum Command {
+    Status(Reply<Status>),
+    ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
+    Reconfigure(Vec<u8>, Reply<()>),
+}
+
+/// Start the thread, and wait until the module has started.
+pub(crate) fn start(plan: Plan) -> Result<mpsc::Sender<Command>, Error> {
+    let (sender, receiver) = mpsc::channel(COMMAND_QUEUE);
+    let (started, outcome) = blocking::sync_channel(1);
+    thread::Builder::new()
+        .name("watm-server".to_owned())
+        .spawn(move || serve(plan, receiver, &started))
+        .map_err(|error| Error::System(format!("cannot start a thread: {error}")))?;
+    match outcome.recv() {
+        Ok(Ok(())) => Ok(sender),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(Error::System("the server's thread ended".to_owned())),
+    }
+}
+
+fn serve(
+    plan: Plan,
+    commands: mpsc::Receiver<Command>,
+    started: &blocking::SyncSender<Result<(), Error>>,
+) {
+    let closed = ClosedOnDrop(plan.hub.clone());
+    let outcome = |result| {
+        // The builder waits for this, unless its thread is gone.
+        let _ = started.send(result);
+    };
+    let runtime = match runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            return outcome(Err(Error::System(format!(
+                "cannot wait for sockets: {error}"
+            ))));
+        }
+    };
+    let context = runtime.enter();
+    let prepared = prepare(plan);
+    drop(context);
+    match prepared {
+        Ok((driver, instance)) => {
+            outcome(Ok(()));
+            // Without a budget: sockets are polled through the module's tokens, and the
+            // driver yields by itself.
+            let run = driver.run(instance, commands);
+            runtime.block_on(tokio::task::coop::unconstrained(run));
+        }
+        Err(error) => outcome(Err(error)),
+    }
+    // The sockets are closed by now; that of the runtime itself goes before the news.
+    drop(runtime);
+    drop(closed);
+}
+
+fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
+    let hub = plan.hub;
+    let ticking = plan.module.engine().tick()?;
+    let mut ports = Vec::new();
+    for (label, socket) in plan.sockets {
+        let counters = hub.counters.clone();
+        let port = match socket {
+            BoundSocket::Udp(socket, local) => {
+                UdpPort::new(socket, local, counters).map(|port| Port::Udp(Arc::new(port)))
+            }
+            BoundSocket::Tcp(listener, local) => {
+                TcpPort::new(listener, local, counters).map(|port| Port::Tcp(Arc::new(port)))
+            }
+        };
+        let port =
+            port.map_err(|error| Error::System(format!("socket with label \"{label}\": {error}")))?;
+        ports.push((label, port));
+    }
+    let grants = Grants {
+        hub,
+        ports: Arc::new(ports),
+        host_crypto: plan.host_crypto,
+        log_level: plan.log_level,
+    };
+    let driver = Driver::new(plan.module, plan.config, grants, ticking);
+    let instance = driver.instantiate().map_err(|error| driver.error(error))?;
+    Ok((driver, instance))
+}
+
+/// Whatever ends the thread, nobody waits for it in vain.
+struct ClosedOnDrop(Arc<Hub>);
+
+impl Drop for ClosedOnDrop {
+    fn drop(&mut self) {
+        self.0.set_closed();
+    }
+}
+
+impl Driver {
+    fn error(&self, error: StartError) -> Error {
+        let module = self.name().to_owned();
+        match error {
+            StartError::Refused(reason) => Error::Config { module, reason },
+            StartError::Trap(trap) => Error::Trap {
+                module,
+                reason: trap.reason,
+            },
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Compiled modules on disk.
+//!
+//! Compiled code is loaded without checks (`deserialize` is unsafe for that reason): who
+//! can write an entry runs code in this process. So the directory must belong to the
+//! user and be closed to others, and each entry carries an HMAC under a key that is in
+//! the directory too, readable by the user alone. The directory's mode keeps other users
+//! out; the HMAC catches what a mode does not: a disk error, a torn write, an entry
+//! copied from another machine or restored from somebody else's backup.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
+use ring::{digest, hmac, rand};
+use wasmtime::component::Component;
+
+use crate::Error;
+use crate::module::hex;
+
+const KEY_FILE: &str = "key";
+const KEY_BYTES: usize = 32;
+const TAG_BYTES: usize = 32;
+
+pub(crate) struct Cache {
+    directory: PathBuf,
+    key: hmac::Key,
+    /// Of the engine's version, options and machine.
+    compatibility: [u8; 32],
+}
+
+impl Cache {
+    pub(super) fn default_path() -> Option<PathBuf> {
+        choose_base_strategy()
+            .ok()
+            .map(|strategy| strategy.cache_dir().join("watm"))
+    }
+
+    pub(super) fn open(directory: PathBuf, engine: &wasmtime::Engine) -> Result<Cache, Error> {
+        let file_error = |source| Error::File {
+            path: directory.clone(),
+            source,
+        };
+        make_private(&directory).map_err(file_error)?;
+        check_private(&directory).map_err(file_error)?;
+        let key = load_or_make_key(&directory).map_err(file_error)?;
+        Ok(Cache {
+            key,
+            compatibility: compatibility(engine),
+            directory,
+        })
+    }
+
+    /// The compiled form of the module with this SHA-256, if it is here and intact.
+    pub(crate) fn get(&self, engine: &wasmtime::Engine, sha256: &[u8]) -> Option<Component> {
+        let path = self.path(sha256);
+        let bytes = fs::read(&path).ok()?;
+        let (tag, code) = bytes.split_at_checked(TAG_BYTES)?;
+        if hmac::verify(&self.key, &self.signed(sha256, code), tag).is_err() {
+            tracing::warn!(
+                "{}: not written by this user's cache or damaged; compiling again",
+                path.display()
+            );
+            return None;
+        }
+        // SAFETY: the HMAC says that `put` below wrote these bytes for this module, and
+        // they are what `serialize` gave it for an engine of the same compatibility.
+        match unsafe { Component::deserialize(engine, code) } {
+            Ok(component) => Some(component),
+            Err(error) => {
+                tracing::warn!("{}: {error:#}; compiling again", path.display());
+                None
+            }
+        }
+    }
+
+    /// Keep the compiled form. A failure costs the next start a compilation, no more.
+    pub(crate) fn put(&self, sha256: &[u8], component: &Component) {
+        let path = self.path(sha256);
+        if let Err(error) = self.write(&path, sha256, component) {
+            tracing::warn!("{}: not cached: {error}", path.display());
+        }
+    }
+
+    fn write(&self, path: &Path, sha256: &[u8], component: &Component) -> io::Result<()> {
+        let code = component.serialize().map_err(io::Error::other)?;
+        let tag = hmac::sign(&self.key, &self.signed(sha256, &code));
+        let mut bytes = Vec::with_capacity(TAG_BYTES + code.len());
+        bytes.extend_from_slice(tag.as_ref());
+        bytes.extend_from_slice(&code);
+        write_atomically(path, &bytes)
+    }
+
+    fn path(&self, sha256: &[u8]) -> PathBuf {
+        // One directory for all; 128 bits of each are far more than tell them apart.
+        self.directory.join(format!(
+            "{}-{}.bin",
+            hex(&sha256[..16]),
+            hex(&self.compatibility[..8])
+        ))
+    }
+
+    /// What the tag covers: the code's digest, and what it is the code of.
+    fn signed(&self, sha256: &[u8], code: &[u8]) -> Vec<u8> {
+        let mut signed = Vec::with_capacity(96);
+        signed.extend_from_slice(sha256);
+        signed.extend_from_slice(&self.compatibility);
+        signed.extend_from_slice(digest::digest(&digest::SHA256, code).as_ref());
+        signed
+    }
+}
+
+fn compatibility(engine: &wasmtime::Engine) -> [u8; 32] {
+    struct Sha256(digest::Context);
+    impl Hasher for Sha256 {
+        fn write(&mut self, bytes: &[u8]) {
+            self.0.update(bytes);
+        }
+
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    let mut hasher = Sha256(digest::Context::new(&digest::SHA256));
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    let mut out = [0; 32];
+    out.copy_from_slice(hasher.0.finish().as_ref());
+    out
+}
+
+fn load_or_make_key(directory: &Path) -> io::Result<hmac::Key> {
+    let path = directory.join(KEY_FILE);
+    let usable =
+        |bytes: &[u8]| (bytes.len() == KEY_BYTES).then(|| hmac::Key::new(hmac::HMAC_SHA256, bytes));
+    if check_private(&path).is_ok()
+        && let Some(key) = usable(&fs::read(&path)?)
+    {
+        return Ok(key);
+    }
+    let random = rand::SystemRandom::new();
+    let bytes: [u8; KEY_BYTES] = rand::generate(&random)
+        .map_err(|_| io::Error::other("the system gives no random numbers"))?
+        .expose();
+    write_atomically(&path, &bytes)?;
+    // Another process may have won a race; both use what is there now.
+    usable(&fs::read(&path)?).ok_or_else(|| io::Error::other("the key file is damaged"))
+}
+
+/// Write a file that only the user can read, so that it is there whole or not at all.
+fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    let written = private_file(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // Nothing more can be done about what cannot be removed either.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn private_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+fn make_private(directory: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory)
+}
+
+#[cfg(unix)]
+fn check_private(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    let metadata = fs::metadata(path)?;
+    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return refuse(
+            "belongs to another user; a cache of compiled code must be one's own".into(),
+        );
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return refuse(format!(
+            "mode {:o} lets others write; a cache of compiled code must be private (chmod 700)",
+            metadata.mode() & 0o777
+        ));
+    }
+    Ok(())
+}
+
+/// The profile directory, where the default is, is private by its access list.
+#[cfg(not(unix))]
+fn check_private(_: &Path) -> io::Result<()> {
+    Ok(())
+}

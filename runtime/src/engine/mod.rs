@@ -1,0 +1,137 @@
+//! One compiler and one clock tick for all servers of a process.
+
+mod cache;
+mod ticker;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(crate) use ticker::Ticking;
+
+use crate::Error;
+use crate::module::{MAX_MODULE_BYTES, Module};
+use cache::Cache;
+use ticker::Ticker;
+
+/// Compiles modules. One a process is enough; clones share everything.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    wasmtime: wasmtime::Engine,
+    cache: Option<Cache>,
+    ticker: Ticker,
+}
+
+/// Options of an [`Engine`].
+#[derive(Debug, Clone, Default)]
+pub struct EngineConfig {
+    /// Where compiled modules are kept.
+    pub cache: CacheDir,
+}
+
+/// Where compiled modules are kept, so that a second start takes a millisecond.
+#[derive(Debug, Clone, Default)]
+pub enum CacheDir {
+    /// `watm` in the user's cache directory (`$XDG_CACHE_HOME`, `~/.cache`, or what the
+    /// platform uses), made with mode 0700. If it is not private or cannot be made, a
+    /// warning is logged and nothing is cached.
+    #[default]
+    Default,
+    /// This directory, made if missing. [`Engine::new`] fails if it is not private.
+    Path(PathBuf),
+    /// Nowhere.
+    Off,
+}
+
+impl Engine {
+    /// Make an engine. Fails if the cache directory that was asked for is not private to
+    /// the user.
+    pub fn new(config: EngineConfig) -> Result<Engine, Error> {
+        let wasmtime = wasmtime::Engine::new(&wasmtime_config())
+            .map_err(|error| Error::System(format!("wasmtime: {error:#}")))?;
+        let cache = match config.cache {
+            CacheDir::Off => None,
+            CacheDir::Path(path) => Some(Cache::open(path, &wasmtime)?),
+            CacheDir::Default => match Cache::default_path() {
+                None => None,
+                Some(path) => Cache::open(path, &wasmtime)
+                    .inspect_err(|error| {
+                        tracing::warn!("compiled modules are not cached: {error}");
+                    })
+                    .ok(),
+            },
+        };
+        Ok(Engine {
+            inner: Arc::new(Inner {
+                ticker: Ticker::new(wasmtime.clone()),
+                wasmtime,
+                cache,
+            }),
+        })
+    }
+
+    /// Load a module from a file. The first time it is compiled, which takes a tenth of a
+    /// second or more of every core; then it comes from the cache.
+    ///
+    /// Errors name the file, what is wrong with it, and what would be right.
+    pub fn load_file(&self, path: impl AsRef<Path>) -> Result<Module, Error> {
+        let path = path.as_ref();
+        let bytes = read_module(path).map_err(|source| Error::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        self.load(&path.display().to_string(), &bytes)
+    }
+
+    /// Load a module from memory; `name` stands for it in errors and logs.
+    pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Module, Error> {
+        Module::load(self, name, bytes)
+    }
+
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.inner.wasmtime
+    }
+
+    pub(crate) fn cache(&self) -> Option<&Cache> {
+        self.inner.cache.as_ref()
+    }
+
+    /// Advance the epoch for as long as the result lives.
+    pub(crate) fn tick(&self) -> Result<Ticking, Error> {
+        self.inner.ticker.start()
+    }
+}
+
+/// At most one byte more than a module may have, so that a device or a disk image given by
+/// mistake does not fill the memory.
+fn read_module(path: &Path) -> std::io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    if file.metadata()?.is_dir() {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::IsADirectory,
+            "is a directory; name the .wasm file in it",
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_MODULE_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn wasmtime_config() -> wasmtime::Config {
+    let mut config = wasmtime::Config::new();
+    // The deadline of a call is checked at every tick; see `component::cpu`.
+    config.epoch_interruption(true);
+    // Names in a backtrace come from the module's name section; more is not worth
+    // reading DWARF for.
+    config.wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable);
+    // A module says by its instructions what it needs. Vectors: yes, ciphers live on
+    // them. Relaxed ones differ between machines.
+    config.wasm_relaxed_simd(false);
+    config
+}

@@ -1,0 +1,91 @@
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::ErrorCode;
+
+/// Why a call of this library failed, sorted by who can do something about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The module is not one that this host runs.
+    #[error("{module}: {reason}")]
+    Module {
+        /// The file or the name it was loaded under.
+        module: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// The module refused its configuration.
+    #[error("{module}: configuration refused: {reason}")]
+    Config {
+        /// The module's name.
+        module: String,
+        /// In the module's words: the field, and why.
+        reason: String,
+    },
+    /// The module answered a request with an error.
+    #[error("{module}: {code}")]
+    Refused {
+        /// The module's name.
+        module: String,
+        /// Its answer.
+        code: ErrorCode,
+    },
+    /// A file or directory cannot be used.
+    #[error("{path}: {source}")]
+    File {
+        /// Which one.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A socket that the caller grants cannot be had.
+    #[error("{protocol} {address} (label \"{label}\"): {reason}")]
+    Grant {
+        /// `udp` or `tcp`.
+        protocol: &'static str,
+        /// The address asked for.
+        address: std::net::SocketAddr,
+        /// The label it was to be granted under.
+        label: String,
+        /// The system's reason, and what would help.
+        reason: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The options contradict each other or are out of range.
+    #[error("{0}")]
+    Options(String),
+    /// The module trapped, or went over its memory or CPU limit.
+    #[error("{module}: {reason}")]
+    Trap {
+        /// The module's name.
+        module: String,
+        /// What happened.
+        reason: String,
+    },
+    /// The server did not answer in time; it is busy or the machine is.
+    #[error("{module}: no answer within {} s", after.as_secs_f32())]
+    Timeout {
+        /// The module's name.
+        module: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// The server is between two instances of its module, after a failure.
+    #[error("{module}: restarting after a failure; try again")]
+    Restarting {
+        /// The module's name.
+        module: String,
+    },
+    /// The server is closed.
+    #[error("{module}: the server is closed")]
+    Closed {
+        /// The module's name.
+        module: String,
+    },
+    /// The machine does not let the host do its work: no thread, no private directory.
+    #[error("{0}")]
+    System(String),
+}

@@ -1,0 +1,336 @@
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use super::{FlowPermit, KEPT_CAPACITY};
+use crate::counters::Counters;
+use crate::ready::{Token, WakeBatch, register};
+use crate::{ErrorCode, FlowInfo, Limits};
+
+/// The longest datagram: what fits an IPv6 packet without extension (RFC 8200 section 3)
+/// and a UDP length field (RFC 768).
+const MAX_DATAGRAM: usize = 65_527;
+
+/// The application's end of a datagram flow. Dropping it closes it.
+///
+/// All methods take `&self` and may be called from any thread. One waker is kept for
+/// receiving and one for sending: the last poll's.
+pub struct DatagramFlow {
+    shared: Arc<Shared>,
+}
+
+/// The module's end.
+pub struct GuestDatagrams {
+    shared: Arc<Shared>,
+    /// Whether the instance failed, so that dropping this is no regular end.
+    failed: Arc<AtomicBool>,
+}
+
+struct Shared {
+    info: FlowInfo,
+    token: Arc<Token>,
+    max_datagrams: usize,
+    max_bytes: usize,
+    counters: Arc<Counters>,
+    state: Mutex<State>,
+    _permit: FlowPermit,
+}
+
+#[derive(Default)]
+struct State {
+    /// From the module to the application.
+    inbound: Queue,
+    /// From the application to the module.
+    outbound: Queue,
+    guest_ended: bool,
+    app_closed: bool,
+    /// What the application's calls fail with.
+    error: Option<ErrorCode>,
+    /// The module's last receive or send fell short.
+    read_armed: bool,
+    write_armed: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+#[derive(Default)]
+struct Queue {
+    datagrams: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+/// Make both ends of a flow. `failed` is set before an instance that failed is dropped.
+pub(crate) fn pair(
+    info: FlowInfo,
+    token: Arc<Token>,
+    limits: &Limits,
+    permit: FlowPermit,
+    counters: Arc<Counters>,
+    failed: Arc<AtomicBool>,
+) -> (GuestDatagrams, DatagramFlow) {
+    let shared = Arc::new(Shared {
+        info,
+        token,
+        max_datagrams: limits.datagram_queue,
+        max_bytes: limits.datagram_queue_bytes,
+        counters,
+        state: Mutex::new(State {
+            read_armed: true,
+            ..State::default()
+        }),
+        _permit: permit,
+    });
+    let guest = GuestDatagrams {
+        shared: shared.clone(),
+        failed,
+    };
+    (guest, DatagramFlow { shared })
+}
+
+impl DatagramFlow {
+    /// What is known of the flow.
+    pub fn info(&self) -> &FlowInfo {
+        &self.shared.info
+    }
+
+    /// Take one datagram, whole; it may be empty. `None`: the flow has ended. Changes
+    /// with what the module sends, and when it ends the flow.
+    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ErrorCode>> {
+        let mut state = self.shared.lock();
+        if let Some(datagram) = state.inbound.pop() {
+            let notify =
+                state.write_armed && state.inbound.datagrams.len() <= self.shared.max_datagrams / 2;
+            if notify {
+                state.write_armed = false;
+            }
+            drop(state);
+            if notify {
+                self.shared.token.notify();
+            }
+            return Poll::Ready(Ok(Some(datagram)));
+        }
+        if let Some(error) = &state.error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if state.guest_ended || state.app_closed {
+            return Poll::Ready(Ok(None));
+        }
+        register(&mut state.reader, cx);
+        Poll::Pending
+    }
+
+    /// Queue one datagram for the module. `false`: the queue is full, the datagram is
+    /// dropped and counted as `host.dropped.flow_to_module`.
+    ///
+    /// Fails with [`ErrorCode::DatagramTooLarge`] above 65527 bytes, with
+    /// [`ErrorCode::InvalidState`] after `close`, and with
+    /// [`ErrorCode::ConnectionAborted`] when the module has ended the flow.
+    pub fn send(&self, datagram: &[u8]) -> Result<bool, ErrorCode> {
+        if datagram.len() > MAX_DATAGRAM {
+            return Err(ErrorCode::DatagramTooLarge);
+        }
+        let mut state = self.shared.lock();
+        state.check_send()?;
+        if !self.shared.has_room(&state.outbound, datagram.len()) {
+            drop(state);
+            self.shared.counters.dropped_to_module.add(1);
+            return Ok(false);
+        }
+        state.outbound.push(datagram.to_vec());
+        let notify = std::mem::take(&mut state.read_armed);
+        drop(state);
+        if notify {
+            self.shared.token.notify();
+        }
+        Ok(true)
+    }
+
+    /// Ready when the queue towards the module has room for a datagram of any size that
+    /// a network carries unfragmented; an error if the flow is dead. Changes with what
+    /// the module receives.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
+        /// Jumbo frames included.
+        const USUAL: usize = 9000;
+        let mut state = self.shared.lock();
+        if let Err(error) = state.check_send() {
+            return Poll::Ready(Err(error));
+        }
+        if self.shared.has_room(&state.outbound, USUAL) {
+            return Poll::Ready(Ok(()));
+        }
+        register(&mut state.writer, cx);
+        Poll::Pending
+    }
+
+    /// End the flow: what is queued is still delivered to the module, what arrives is
+    /// discarded, and a pending receive gets `None`. Idempotent.
+    pub fn close(&self) {
+        let mut state = self.shared.lock();
+        if state.app_closed {
+            return;
+        }
+        state.app_closed = true;
+        state.inbound.clear();
+        let wakers = [state.reader.take(), state.writer.take()];
+        drop(state);
+        self.shared.token.notify();
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Drop for DatagramFlow {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for DatagramFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DatagramFlow")
+            .field("info", &self.shared.info)
+            .finish_non_exhaustive()
+    }
+}
+
+impl GuestDatagrams {
+    /// As `datagram-flow.receive`: the payload and the lengths.
+    pub(crate) fn receive(
+        &self,
+        max_datagrams: usize,
+        max_bytes: usize,
+        wakers: &mut WakeBatch,
+    ) -> Option<(Vec<u8>, Vec<u32>)> {
+        let mut payload = Vec::new();
+        let mut lengths = Vec::new();
+        let mut state = self.shared.lock();
+        if state.outbound.datagrams.is_empty() && state.app_closed {
+            return None;
+        }
+        while lengths.len() < max_datagrams
+            && let Some(next) = state.outbound.datagrams.front()
+        {
+            if next.len() > max_bytes {
+                // It would never fit; holding it back would hold back the rest.
+                state.outbound.pop();
+                self.shared.counters.dropped_to_module.add(1);
+                continue;
+            }
+            if payload.len() + next.len() > max_bytes {
+                break;
+            }
+            let datagram = state.outbound.pop().unwrap_or_default();
+            payload.extend_from_slice(&datagram);
+            lengths.push(u32::try_from(datagram.len()).unwrap_or(u32::MAX));
+        }
+        let short = lengths.len() < max_datagrams;
+        state.read_armed = short;
+        wakers.add(state.writer.take());
+        let notify = short && (!state.outbound.datagrams.is_empty() || state.app_closed);
+        drop(state);
+        if notify {
+            self.shared.token.notify();
+        }
+        Some((payload, lengths))
+    }
+
+    /// As `datagram-flow.send`.
+    pub(crate) fn send(
+        &self,
+        payload: &[u8],
+        lengths: &[u32],
+        wakers: &mut WakeBatch,
+    ) -> Result<usize, ErrorCode> {
+        let total: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+        if total != payload.len() as u64 {
+            return Err(ErrorCode::InvalidArgument);
+        }
+        if lengths.iter().any(|length| *length as usize > MAX_DATAGRAM) {
+            return Err(ErrorCode::DatagramTooLarge);
+        }
+        let mut rest = payload;
+        let mut count = 0;
+        let mut state = self.shared.lock();
+        if state.app_closed {
+            return Err(ErrorCode::ConnectionAborted);
+        }
+        for length in lengths {
+            let (datagram, tail) = rest.split_at(*length as usize);
+            if !self.shared.has_room(&state.inbound, datagram.len()) {
+                break;
+            }
+            state.inbound.push(datagram.to_vec());
+            rest = tail;
+            count += 1;
+        }
+        state.write_armed = count < lengths.len();
+        if count > 0 {
+            wakers.add(state.reader.take());
+        }
+        Ok(count)
+    }
+}
+
+/// The flow has ended; or was reset, if the instance failed.
+impl Drop for GuestDatagrams {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.guest_ended = true;
+        state.outbound.clear();
+        if self.failed.load(Ordering::Relaxed) {
+            state.inbound.clear();
+            state.error = Some(ErrorCode::ConnectionReset);
+        }
+        let wakers = [state.reader.take(), state.writer.take()];
+        drop(state);
+        wakers.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+
+    /// An empty queue takes a datagram of any size.
+    fn has_room(&self, queue: &Queue, bytes: usize) -> bool {
+        queue.datagrams.is_empty()
+            || (queue.datagrams.len() < self.max_datagrams && queue.bytes + bytes <= self.max_bytes)
+    }
+}
+
+impl State {
+    fn check_send(&self) -> Result<(), ErrorCode> {
+        if let Some(error) = &self.error {
+            return Err(error.clone());
+        }
+        if self.app_closed {
+            return Err(ErrorCode::InvalidState);
+        }
+        if self.guest_ended {
+            return Err(ErrorCode::ConnectionAborted);
+        }
+        Ok(())
+    }
+}
+
+impl Queue {
+    fn push(&mut self, datagram: Vec<u8>) {
+        self.bytes += datagram.len();
+        self.datagrams.push_back(datagram);
+    }
+
+    fn pop(&mut self) -> Option<Vec<u8>> {
+        let datagram = self.datagrams.pop_front()?;
+        self.bytes -= datagram.len();
+        if self.datagrams.is_empty() && self.datagrams.capacity() > KEPT_CAPACITY {
+            self.datagrams = VecDeque::new();
+        }
+        Some(datagram)
+    }
+
+    fn clear(&mut self) {
+        *self = Queue::default();
+    }
+}

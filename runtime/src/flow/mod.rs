@@ -1,0 +1,80 @@
+//! Flows: queues between a module and the application.
+//!
+//! Each flow is one value behind a mutex, held only to move bytes or to leave a waker.
+//! Wakers are called after it is released.
+
+mod chunks;
+mod datagrams;
+mod stream;
+
+pub(crate) use datagrams::pair as datagram_pair;
+pub use datagrams::{DatagramFlow, GuestDatagrams};
+pub use stream::StreamFlow;
+pub(crate) use stream::{GuestStream, pair as stream_pair};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::FlowInfo;
+
+/// One flow of the inner side.
+#[derive(Debug)]
+pub enum Flow {
+    /// A stream of bytes.
+    Stream(StreamFlow),
+    /// Datagrams.
+    Datagrams(DatagramFlow),
+}
+
+impl Flow {
+    /// What is known of it.
+    pub fn info(&self) -> &FlowInfo {
+        match self {
+            Flow::Stream(flow) => flow.info(),
+            Flow::Datagrams(flow) => flow.info(),
+        }
+    }
+}
+
+/// Entries that the table of an empty queue may keep room for: less than a kilobyte.
+const KEPT_CAPACITY: usize = 32;
+
+/// Counts the flows that hold memory, up to a limit.
+#[derive(Clone)]
+pub(crate) struct FlowCount {
+    open: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl FlowCount {
+    pub(crate) fn new(limit: usize) -> FlowCount {
+        FlowCount {
+            open: Arc::default(),
+            limit,
+        }
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// `None`: the limit is reached.
+    pub(crate) fn permit(&self) -> Option<FlowPermit> {
+        let permit = FlowPermit {
+            open: self.open.clone(),
+        };
+        let before = permit.open.fetch_add(1, Ordering::Relaxed);
+        (before < self.limit).then_some(permit)
+    }
+}
+
+/// Held by a flow for as long as either end of it lives.
+pub(crate) struct FlowPermit {
+    open: Arc<AtomicUsize>,
+}
+
+impl Drop for FlowPermit {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}

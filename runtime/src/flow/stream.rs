@@ -1,0 +1,443 @@
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::FlowPermit;
+use super::chunks::Chunks;
+use crate::ready::{Token, WakeBatch, register};
+use crate::{ErrorCode, FlowInfo, Limits};
+
+/// The application's end of a stream flow. Dropping it closes it.
+///
+/// All methods take `&self` and may be called from any thread. One waker is kept for
+/// reading and one for writing: the last poll's.
+pub struct StreamFlow {
+    shared: Arc<Shared>,
+}
+
+/// The module's end.
+pub struct GuestStream {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    info: FlowInfo,
+    token: Arc<Token>,
+    capacity: usize,
+    high_water: usize,
+    low_water: usize,
+    state: Mutex<State>,
+    _permit: FlowPermit,
+}
+
+#[derive(Default)]
+struct State {
+    /// From the module to the application.
+    inbound: Chunks,
+    /// From the application to the module.
+    outbound: Chunks,
+    /// The module has written all it will.
+    guest_finished: bool,
+    /// The module reads no more.
+    guest_deaf: bool,
+    /// The module has read the end.
+    guest_saw_end: bool,
+    /// What the application's reads and writes fail with.
+    read_error: Option<ErrorCode>,
+    write_error: Option<ErrorCode>,
+    /// The application has written all it will.
+    app_finished: bool,
+    /// The application reads no more.
+    app_deaf: bool,
+    /// The application aborted: what the module's calls fail with.
+    abort: Option<ErrorCode>,
+    /// The module's last read or write fell short.
+    read_armed: bool,
+    write_armed: bool,
+    /// The application's writes went above the high-water mark, and are not yet at or
+    /// below the low one.
+    paused: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// Make both ends of a flow.
+pub(crate) fn pair(
+    info: FlowInfo,
+    token: Arc<Token>,
+    limits: &Limits,
+    permit: FlowPermit,
+) -> (GuestStream, StreamFlow) {
+    let shared = Arc::new(Shared {
+        info,
+        token,
+        capacity: limits.stream_buffer_bytes,
+        high_water: limits.write_high_water,
+        low_water: limits.write_low_water,
+        state: Mutex::new(State {
+            read_armed: true,
+            ..State::default()
+        }),
+        _permit: permit,
+    });
+    let guest = GuestStream {
+        shared: shared.clone(),
+    };
+    (guest, StreamFlow { shared })
+}
+
+impl StreamFlow {
+    /// What is known of the flow.
+    pub fn info(&self) -> &FlowInfo {
+        &self.shared.info
+    }
+
+    /// Take what has arrived, up to `max` bytes. Empty: the end of the stream, again and
+    /// again; also after [`close`](StreamFlow::close). Changes with what the module
+    /// writes, finishes or resets.
+    pub fn poll_read_some(
+        &self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Vec<u8>, ErrorCode>> {
+        let mut state = self.shared.lock();
+        if let Some(error) = &state.read_error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if !state.inbound.is_empty() {
+            let data = state.inbound.take(max);
+            // Half of the queue is free: enough for the module to be worth a call.
+            let notify = state.write_armed && state.inbound.len() <= self.shared.capacity / 2;
+            if notify {
+                state.write_armed = false;
+            }
+            drop(state);
+            if notify {
+                self.shared.token.notify();
+            }
+            return Poll::Ready(Ok(data));
+        }
+        if state.guest_finished || state.app_deaf {
+            return Poll::Ready(Ok(Vec::new()));
+        }
+        register(&mut state.reader, cx);
+        Poll::Pending
+    }
+
+    /// Queue all of `data` for the module, beyond the high-water mark too: a caller with
+    /// more waits for [`poll_drained`](StreamFlow::poll_drained) first.
+    ///
+    /// Fails with [`ErrorCode::InvalidState`] after `shutdown_write` or `close`, with
+    /// [`ErrorCode::ConnectionReset`] or the like once the flow is dead.
+    pub fn queue_write(&self, data: &[u8]) -> Result<(), ErrorCode> {
+        let mut state = self.shared.lock();
+        state.check_write()?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        state.outbound.push(data);
+        if state.outbound.len() > self.shared.high_water {
+            state.paused = true;
+        }
+        let notify = std::mem::take(&mut state.read_armed);
+        drop(state);
+        if notify {
+            self.shared.token.notify();
+        }
+        Ok(())
+    }
+
+    /// Ready unless writes went above the high-water mark and the module has not yet
+    /// brought them down to the low one; an error if the flow is dead. Changes with what
+    /// the module reads or resets.
+    pub fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
+        let mut state = self.shared.lock();
+        if let Some(error) = &state.write_error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if !state.paused || state.guest_deaf {
+            return Poll::Ready(Ok(()));
+        }
+        register(&mut state.writer, cx);
+        Poll::Pending
+    }
+
+    /// Ready once the module has taken all that was queued before
+    /// [`shutdown_write`](StreamFlow::shutdown_write) or [`close`](StreamFlow::close); an
+    /// error if the flow died before. Has its waker in common with
+    /// [`poll_drained`](StreamFlow::poll_drained). Changes with what the module reads or
+    /// resets.
+    pub fn poll_flushed(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
+        let mut state = self.shared.lock();
+        if let Some(error) = &state.write_error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if state.guest_deaf || state.guest_saw_end {
+            return Poll::Ready(Ok(()));
+        }
+        register(&mut state.writer, cx);
+        Poll::Pending
+    }
+
+    /// Write no more: the module sees the end after what is queued. Idempotent.
+    pub fn shutdown_write(&self) -> Result<(), ErrorCode> {
+        let mut state = self.shared.lock();
+        if let Some(error) = &state.write_error {
+            return Err(error.clone());
+        }
+        state.app_finished = true;
+        let notify = std::mem::take(&mut state.read_armed);
+        drop(state);
+        if notify {
+            self.shared.token.notify();
+        }
+        Ok(())
+    }
+
+    /// End gracefully: what is queued is still delivered, then the end; what arrives is
+    /// discarded, and a pending read gets the end. Idempotent.
+    pub fn close(&self) {
+        let mut state = self.shared.lock();
+        if state.app_finished && state.app_deaf {
+            return;
+        }
+        state.app_finished = true;
+        state.app_deaf = true;
+        state.inbound.clear();
+        let wakers = state.take_wakers();
+        drop(state);
+        self.shared.token.notify();
+        wake(wakers);
+    }
+
+    /// End at once: the module's calls fail with `reason`, the application's too.
+    /// Nothing happens to a flow that is closed or dead.
+    pub fn abort(&self, reason: ErrorCode) {
+        let mut state = self.shared.lock();
+        if state.abort.is_some() || state.write_error.is_some() {
+            return;
+        }
+        state.fail(&reason);
+        state.abort = Some(reason);
+        let wakers = state.take_wakers();
+        drop(state);
+        self.shared.token.notify();
+        wake(wakers);
+    }
+
+    /// Bytes written and not yet taken by the module.
+    pub fn buffered_write(&self) -> usize {
+        self.shared.lock().outbound.len()
+    }
+}
+
+impl Drop for StreamFlow {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for StreamFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamFlow")
+            .field("info", &self.shared.info)
+            .finish_non_exhaustive()
+    }
+}
+
+impl AsyncRead for StreamFlow {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_read_some(cx, buffer.remaining())
+            .map_ok(|data| buffer.put_slice(&data))
+            .map_err(io::Error::from)
+    }
+}
+
+impl AsyncWrite for StreamFlow {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.poll_drained(cx) {
+            Poll::Ready(Ok(())) => {
+                // One call queues no more than the mark, whatever the caller offers.
+                let count = data.len().min(self.shared.high_water.max(1));
+                self.queue_write(&data[..count])?;
+                Poll::Ready(Ok(count))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.shutdown_write().map_err(io::Error::from))
+    }
+}
+
+impl GuestStream {
+    /// As `byte-stream.read`.
+    pub(crate) fn read(
+        &self,
+        max: usize,
+        wakers: &mut WakeBatch,
+    ) -> Result<Option<Vec<u8>>, ErrorCode> {
+        let mut state = self.shared.lock();
+        if let Some(reason) = &state.abort {
+            return Err(reason.clone());
+        }
+        if state.guest_deaf {
+            return Ok(None);
+        }
+        if state.outbound.is_empty() && state.app_finished {
+            state.guest_saw_end = true;
+            wakers.add(state.writer.take());
+            return Ok(None);
+        }
+        let data = state.outbound.take(max);
+        let short = data.len() < max;
+        state.read_armed = short;
+        if state.paused && state.outbound.len() <= self.shared.low_water {
+            state.paused = false;
+            wakers.add(state.writer.take());
+        }
+        // The end is there to be read already.
+        let notify = short && state.app_finished;
+        drop(state);
+        if notify {
+            self.shared.token.notify();
+        }
+        Ok(Some(data))
+    }
+
+    /// As `byte-stream.write`.
+    pub(crate) fn write(
+        &self,
+        mut data: Vec<u8>,
+        wakers: &mut WakeBatch,
+    ) -> Result<usize, ErrorCode> {
+        let mut state = self.shared.lock();
+        if let Some(reason) = &state.abort {
+            return Err(reason.clone());
+        }
+        if state.guest_finished {
+            return Err(ErrorCode::InvalidState);
+        }
+        if state.app_deaf {
+            return Err(ErrorCode::ConnectionAborted);
+        }
+        let room = self.shared.capacity.saturating_sub(state.inbound.len());
+        let count = data.len().min(room);
+        state.write_armed = count < data.len();
+        if count > 0 {
+            data.truncate(count);
+            state.inbound.push_vec(data);
+            wakers.add(state.reader.take());
+        }
+        Ok(count)
+    }
+
+    /// As `byte-stream.shutdown`.
+    pub(crate) fn shutdown(&self, read: bool, write: bool, wakers: &mut WakeBatch) {
+        let mut state = self.shared.lock();
+        if write && !state.guest_finished {
+            state.guest_finished = true;
+            wakers.add(state.reader.take());
+        }
+        if read && !state.guest_deaf {
+            state.guest_deaf = true;
+            state.outbound.clear();
+            if !state.guest_saw_end {
+                state
+                    .write_error
+                    .get_or_insert(ErrorCode::ConnectionAborted);
+            }
+            wakers.add(state.writer.take());
+        }
+    }
+
+    /// As `byte-stream.reset`.
+    pub(crate) fn reset(&self, reason: &ErrorCode, wakers: &mut WakeBatch) {
+        let mut state = self.shared.lock();
+        state.fail(reason);
+        state.guest_finished = true;
+        state.guest_deaf = true;
+        let [reader, writer] = state.take_wakers();
+        drop(state);
+        wakers.add(reader);
+        wakers.add(writer);
+    }
+
+    /// Where the flow comes from.
+    pub(crate) fn source(&self) -> std::net::SocketAddr {
+        self.shared.info.source
+    }
+}
+
+/// What is not finished is reset.
+impl Drop for GuestStream {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        let reset = ErrorCode::ConnectionReset;
+        if !state.guest_finished {
+            state.fail(&reset);
+        } else if !state.guest_deaf && !state.guest_saw_end {
+            state.write_error.get_or_insert(reset);
+        }
+        state.guest_finished = true;
+        state.guest_deaf = true;
+        state.outbound.clear();
+        let wakers = state.take_wakers();
+        drop(state);
+        wake(wakers);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+}
+
+impl State {
+    fn check_write(&self) -> Result<(), ErrorCode> {
+        if let Some(error) = &self.write_error {
+            return Err(error.clone());
+        }
+        if self.app_finished {
+            return Err(ErrorCode::InvalidState);
+        }
+        Ok(())
+    }
+
+    /// Fail the application's calls from now on and forget what is queued.
+    fn fail(&mut self, reason: &ErrorCode) {
+        self.read_error.get_or_insert_with(|| reason.clone());
+        self.write_error.get_or_insert_with(|| reason.clone());
+        self.inbound.clear();
+        self.outbound.clear();
+    }
+
+    fn take_wakers(&mut self) -> [Option<Waker>; 2] {
+        [self.reader.take(), self.writer.take()]
+    }
+}
+
+fn wake(wakers: [Option<Waker>; 2]) {
+    for waker in wakers.into_iter().flatten() {
+        waker.wake();
+    }
+}

@@ -1,0 +1,124 @@
+//! What a server's handles and its driver share.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use crate::counters::Counters;
+use crate::flow::{Flow, FlowCount};
+use crate::ready::register;
+use crate::{ErrorCode, Limits};
+
+pub(crate) struct Hub {
+    pub(crate) name: String,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) flows: FlowCount,
+    /// Set once; a running call is stopped at the next tick.
+    closing: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    offered: VecDeque<Flow>,
+    acceptor: Option<Waker>,
+    closed: bool,
+    closed_wakers: Vec<Waker>,
+}
+
+impl Hub {
+    pub(crate) fn new(name: String, limits: Limits) -> Hub {
+        Hub {
+            name,
+            counters: Arc::default(),
+            flows: FlowCount::new(limits.flows),
+            limits,
+            closing: AtomicBool::new(false),
+            state: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn begin_close(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Relaxed)
+    }
+
+    /// Whether a flow could be offered now.
+    pub(crate) fn check_backlog(&self) -> Result<(), ErrorCode> {
+        if self.lock().offered.len() < self.limits.accept_backlog {
+            return Ok(());
+        }
+        self.counters.flows_refused_backlog.add(1);
+        Err(ErrorCode::LimitReached)
+    }
+
+    /// Offer a flow after [`check_backlog`](Hub::check_backlog); returns who waits for one.
+    pub(crate) fn offer(&self, flow: Flow) -> Option<Waker> {
+        let mut state = self.lock();
+        state.offered.push_back(flow);
+        self.counters.flows_opened.add(1);
+        state.acceptor.take()
+    }
+
+    /// Forget the flows that nobody has accepted.
+    pub(crate) fn withdraw_offers(&self) {
+        let offered = mem::take(&mut self.lock().offered);
+        drop(offered);
+    }
+
+    pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Flow>> {
+        let mut state = self.lock();
+        if let Some(flow) = state.offered.pop_front() {
+            return Poll::Ready(Some(flow));
+        }
+        if state.closed {
+            return Poll::Ready(None);
+        }
+        register(&mut state.acceptor, cx);
+        Poll::Pending
+    }
+
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.closed {
+            return Poll::Ready(());
+        }
+        if !state
+            .closed_wakers
+            .iter()
+            .any(|waker| waker.will_wake(cx.waker()))
+        {
+            state.closed_wakers.push(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// The driver is gone: sockets are free, flows are reset.
+    pub(crate) fn set_closed(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let offered = mem::take(&mut state.offered);
+        let acceptor = state.acceptor.take();
+        let waiting = mem::take(&mut state.closed_wakers);
+        drop(state);
+        drop(offered);
+        acceptor.into_iter().chain(waiting).for_each(Waker::wake);
+    }
+
+    pub(crate) fn host_counters(&self) -> BTreeMap<String, u64> {
+        let mut counters = BTreeMap::new();
+        self.counters.collect(&mut counters);
+        counters.insert("host.flows".to_owned(), self.flows.open() as u64);
+        counters
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic under this lock")
+    }
+}

@@ -1,0 +1,99 @@
+use std::time::Duration;
+
+use crate::Error;
+
+/// What one server may use. Each bound has a default that a busy WireGuard server does
+/// not reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Linear memory of an instance, in bytes. Beyond it `memory.grow` fails. Default
+    /// 512 MiB: a module keeps about 10 KiB an idle flow, and up to a few MiB for each
+    /// one that fills a long path.
+    pub memory_bytes: usize,
+    /// CPU time (not wall time) that one call into the module may take; past it the
+    /// instance is replaced. Default 1 s, a thousand times what a batch takes. At least
+    /// 20 ms, since it is checked every 10 ms.
+    pub cpu_per_call: Duration,
+    /// Flows open at once. Default 16384.
+    pub flows: usize,
+    /// Flows offered and not yet accepted; beyond it the module is told `limit-reached`.
+    /// Default 1024.
+    pub accept_backlog: usize,
+    /// Bytes of a stream flow that wait for the application. Default 256 KiB: what
+    /// 1 Gbit/s brings in 2 ms.
+    pub stream_buffer_bytes: usize,
+    /// Bytes written by the application above which
+    /// [`poll_drained`](crate::StreamFlow::poll_drained) waits. Default 64 KiB, as
+    /// in asyncio.
+    pub write_high_water: usize,
+    /// Bytes at or below which it waits no more. Default 16 KiB, as in asyncio.
+    pub write_low_water: usize,
+    /// Datagrams of a datagram flow that wait, each way. Default 256.
+    pub datagram_queue: usize,
+    /// Bytes of those datagrams, each way. Default 512 KiB.
+    pub datagram_queue_bytes: usize,
+    /// Handles (sockets, streams, keys) a module may hold. Default 65536, four times
+    /// the flows: a relay holds an accepted stream and a flow for each.
+    pub handles: usize,
+    /// Keys a module may hand to the host's ciphers. Default 16384: two sessions of
+    /// two keys each for 4096 peers.
+    pub crypto_keys: usize,
+    /// Log records a second, after a burst of ten times as many. Default 20: a person
+    /// reads no faster.
+    pub log_records_per_second: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            memory_bytes: 512 << 20,
+            cpu_per_call: Duration::from_secs(1),
+            flows: 16384,
+            accept_backlog: 1024,
+            stream_buffer_bytes: 256 << 10,
+            write_high_water: 64 << 10,
+            write_low_water: 16 << 10,
+            datagram_queue: 256,
+            datagram_queue_bytes: 512 << 10,
+            handles: 65536,
+            crypto_keys: 16384,
+            log_records_per_second: 20,
+        }
+    }
+}
+
+impl Limits {
+    /// Refuse values that no server could work with.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let refuse = |text: String| Err(Error::Options(text));
+        if self.cpu_per_call < Duration::from_millis(20) {
+            return refuse(format!(
+                "limits.cpu_per_call: {:?} is too short; at least 20 ms",
+                self.cpu_per_call
+            ));
+        }
+        if self.write_low_water > self.write_high_water {
+            return refuse(format!(
+                "limits.write_low_water: {} is above write_high_water ({})",
+                self.write_low_water, self.write_high_water
+            ));
+        }
+        for (field, value) in [
+            ("memory_bytes", self.memory_bytes),
+            ("flows", self.flows),
+            ("accept_backlog", self.accept_backlog),
+            ("stream_buffer_bytes", self.stream_buffer_bytes),
+            ("datagram_queue", self.datagram_queue),
+            ("datagram_queue_bytes", self.datagram_queue_bytes),
+            ("handles", self.handles),
+        ] {
+            if value == 0 {
+                return refuse(format!("limits.{field}: must be at least 1"));
+            }
+        }
+        if self.log_records_per_second == 0 {
+            return refuse("limits.log_records_per_second: must be at least 1".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::Error;
+
+/// Asked of the kernel for each direction of a UDP socket; it may give less
+/// (`net.core.rmem_max`). 4 MiB is 30 ms of 1 Gbit/s, about what a busy machine takes to
+/// come round to us.
+const UDP_BUFFER_BYTES: usize = 4 << 20;
+
+/// Connections that the kernel completes before they are accepted; it may allow less
+/// (`net.core.somaxconn`, 4096 by default on Linux).
+const TCP_BACKLOG: i32 = 1024;
+
+/// A socket that the user gives to a module.
+pub(crate) struct Grant {
+    pub(crate) label: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) address: SocketAddr,
+    /// Leave IPv4 alone, if `address` is the unspecified address of IPv6.
+    pub(crate) ipv6_only: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Protocol {
+    Udp,
+    Tcp,
+}
+
+/// Bound and non-blocking, not yet with an executor.
+pub(crate) enum BoundSocket {
+    Udp(UdpSocket, SocketAddr),
+    Tcp(TcpListener, SocketAddr),
+}
+
+impl BoundSocket {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        match self {
+            BoundSocket::Udp(_, address) | BoundSocket::Tcp(_, address) => *address,
+        }
+    }
+}
+
+impl Grant {
+    pub(crate) fn bind(&self) -> Result<BoundSocket, Error> {
+        let bound = match self.protocol {
+            Protocol::Udp => self.bind_udp(),
+            Protocol::Tcp => self.bind_tcp(),
+        };
+        bound.map_err(|error| Error::Grant {
+            protocol: match self.protocol {
+                Protocol::Udp => "udp",
+                Protocol::Tcp => "tcp",
+            },
+            address: self.address,
+            label: self.label.clone(),
+            reason: advise(&error),
+            source: error,
+        })
+    }
+
+    fn bind_udp(&self) -> io::Result<BoundSocket> {
+        let socket = self.socket(Type::DGRAM)?;
+        // Larger buffers are a wish.
+        let _ = socket.set_recv_buffer_size(UDP_BUFFER_BYTES);
+        let _ = socket.set_send_buffer_size(UDP_BUFFER_BYTES);
+        socket.bind(&self.address.into())?;
+        let socket: UdpSocket = socket.into();
+        let address = socket.local_addr()?;
+        Ok(BoundSocket::Udp(socket, address))
+    }
+
+    fn bind_tcp(&self) -> io::Result<BoundSocket> {
+        let socket = self.socket(Type::STREAM)?;
+        // So that a restart does not wait for old connections to time out; on Windows
+        // the option would let others take the port.
+        #[cfg(unix)]
+        socket.set_reuse_address(true)?;
+        socket.bind(&self.address.into())?;
+        socket.listen(TCP_BACKLOG)?;
+        let listener: TcpListener = socket.into();
+        let address = listener.local_addr()?;
+        Ok(BoundSocket::Tcp(listener, address))
+    }
+
+    fn socket(&self, kind: Type) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(self.address), kind, None)?;
+        if self.address.is_ipv6() {
+            // The unspecified address stands for all of both families, unless told otherwise.
+            socket.set_only_v6(self.ipv6_only || !self.address.ip().is_unspecified())?;
+        }
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
+
+fn advise(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "address already in use; pass another port".to_owned(),
+        io::ErrorKind::AddrNotAvailable => {
+            "no such address on this machine; pass one of its own, 0.0.0.0 or [::]".to_owned()
+        }
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; ports below 1024 are reserved, pass a higher one".to_owned()
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,425 @@
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket as StdSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+use crate::counters::Counters;
+
+/// One receive buffer: the most that the kernel coalesces (GRO), and more than any single
+/// datagram. Pages that no datagram has reached cost nothing.
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// What one send may carry in all (GSO): an IPv4 packet less its headers.
+const MAX_SEND_BYTES: usize = 65_507;
+
+/// Receive errors in a row (an ICMP answer to something sent, as a rule) before the socket
+/// is left alone until the next call.
+const MAX_RECEIVE_ERRORS: usize = 16;
+
+/// A bound UDP socket. It outlives the instances of the module that use it.
+pub(crate) struct UdpPort {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    taken: AtomicBool,
+    received: Mutex<Received>,
+    counters: Arc<Counters>,
+}
+
+/// A batch of the kernel's, of which a part may have been handed on.
+struct Received {
+    buffers: Vec<u8>,
+    metas: [RecvMeta; BATCH_SIZE],
+    /// Buffers `next..filled` hold datagrams; of the first, `offset` bytes are gone.
+    next: usize,
+    filled: usize,
+    offset: usize,
+}
+
+/// One datagram, or a train of them from or to one address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) len: usize,
+    /// If present, a train of datagrams of this size, the last of which may be shorter.
+    pub(crate) segment_size: Option<u16>,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) ecn: Option<EcnCodepoint>,
+}
+
+impl UdpPort {
+    /// Within the context of a tokio runtime.
+    pub(crate) fn new(
+        socket: StdSocket,
+        local: SocketAddr,
+        counters: Arc<Counters>,
+    ) -> io::Result<UdpPort> {
+        let state = UdpSocketState::new((&socket).into())?;
+        allow_fragments(&socket);
+        Ok(UdpPort {
+            socket: UdpSocket::from_std(socket)?,
+            state,
+            local: SocketAddr::new(local.ip().to_canonical(), local.port()),
+            taken: AtomicBool::new(false),
+            received: Mutex::new(Received {
+                buffers: vec![0; BUFFER_BYTES * BATCH_SIZE],
+                metas: [RecvMeta::default(); BATCH_SIZE],
+                next: 0,
+                filled: 0,
+                offset: 0,
+            }),
+            counters,
+        })
+    }
+
+    pub(crate) fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Whether this instance is the first to ask.
+    pub(crate) fn take(&self) -> bool {
+        !self.taken.swap(true, Ordering::Relaxed)
+    }
+
+    /// The instance that took it is gone.
+    pub(crate) fn release(&self) {
+        self.taken.store(false, Ordering::Relaxed);
+    }
+
+    /// Receive up to both limits. If that fell short of `max_entries`, `cx` is woken when
+    /// there is more.
+    pub(crate) fn receive(
+        &self,
+        max_entries: usize,
+        max_bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> (Vec<u8>, Vec<Entry>) {
+        let mut payload = Vec::new();
+        let mut entries = Vec::new();
+        if max_bytes == 0 {
+            return (payload, entries);
+        }
+        let mut received = self.received.lock().expect("no panic under this lock");
+        while entries.len() < max_entries {
+            if received.next == received.filled && !self.fill(&mut received, cx) {
+                break;
+            }
+            let room = max_bytes - payload.len();
+            match received.take(room, &mut payload) {
+                Taken::Entry(entry) => entries.push(entry),
+                Taken::NoRoom if payload.is_empty() => {
+                    received.skip_datagram();
+                    self.counters.dropped_receive_limit.add(1);
+                }
+                Taken::NoRoom => {
+                    // More can be done at once, with another call.
+                    cx.waker().wake_by_ref();
+                    break;
+                }
+            }
+        }
+        let datagrams: usize = entries.iter().map(Entry::datagrams).sum();
+        self.counters.datagrams_received.add(datagrams as u64);
+        self.counters.bytes_received.add(payload.len() as u64);
+        (payload, entries)
+    }
+
+    /// Send entries laid end to end in `payload`, whose lengths add up to its length.
+    /// Returns how many were accepted; if not all, `cx` is woken when there is room.
+    ///
+    /// Single datagrams that follow each other to one address leave in one system call.
+    pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> usize {
+        let mut rest = payload;
+        let mut accepted = 0;
+        while accepted < entries.len() {
+            let run = Run::gather(&entries[accepted..], self.state.max_gso_segments());
+            let (contents, tail) = rest.split_at(run.bytes.min(rest.len()));
+            if !self.send_run(&entries[accepted], &run, contents, cx) {
+                break;
+            }
+            rest = tail;
+            accepted += run.entries;
+        }
+        accepted
+    }
+
+    /// Throw away what has arrived, for want of a module. Bounded by one batch.
+    pub(crate) fn discard(&self) {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut received = self.received.lock().expect("no panic under this lock");
+        if received.next == received.filled && !self.fill(&mut received, &mut cx) {
+            return;
+        }
+        while received.next < received.filled {
+            received.skip_datagram();
+            self.counters.dropped_restarting.add(1);
+        }
+    }
+
+    /// Read a batch from the kernel; `false` if there is nothing.
+    fn fill(&self, received: &mut Received, cx: &mut Context<'_>) -> bool {
+        for _ in 0..MAX_RECEIVE_ERRORS {
+            if self.socket.poll_recv_ready(cx).is_pending() {
+                return false;
+            }
+            let mut count = 0;
+            let result = self.socket.try_io(Interest::READABLE, || {
+                let mut buffers = received.buffers.chunks_exact_mut(BUFFER_BYTES);
+                let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
+                    std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
+                self.counters.receive_calls.add(1);
+                count = self
+                    .state
+                    .recv((&self.socket).into(), &mut slices, &mut received.metas)?;
+                // A short batch says that the next read would block, so it is not made.
+                // It cannot say so where a batch is one datagram.
+                if count < BATCH_SIZE {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                Ok(())
+            });
+            if count > 0 {
+                received.next = 0;
+                received.offset = 0;
+                received.filled = count;
+                return true;
+            }
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => tracing::trace!("udp {}: receive: {error}", self.local),
+                Ok(()) => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        false
+    }
+
+    /// `false`: there is no room for now.
+    fn send_run(&self, entry: &Entry, run: &Run, contents: &[u8], cx: &mut Context<'_>) -> bool {
+        let Some(destination) = self.outer(entry.remote) else {
+            self.counters
+                .dropped_send_unreachable
+                .add(run.segments as u64);
+            return true;
+        };
+        let src_ip = entry.local.and_then(|local| self.outer_ip(local));
+        let size = run.segment_size.max(1);
+        let mut rest = contents;
+        loop {
+            let limit = self
+                .state
+                .max_gso_segments()
+                .min(MAX_SEND_BYTES / size)
+                .max(1);
+            let (now, later) = rest.split_at(rest.len().min(size.saturating_mul(limit)));
+            let segments = now.len().div_ceil(size).max(1);
+            let transmit = Transmit {
+                destination,
+                ecn: entry.ecn,
+                contents: now,
+                segment_size: (segments > 1).then_some(size),
+                src_ip,
+            };
+            match self.transmit(&transmit, cx) {
+                Ok(()) => {
+                    self.counters.datagrams_sent.add(segments as u64);
+                    self.counters.bytes_sent.add(now.len() as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let untouched = rest.len() == contents.len();
+                    if !untouched {
+                        // The head of the train is gone; the tail is lost rather than
+                        // the head sent twice.
+                        let lost = rest.len().div_ceil(size);
+                        self.counters.dropped_send_buffer.add(lost as u64);
+                    }
+                    return !untouched;
+                }
+                // Segmentation has just been found not to work; now one by one.
+                Err(_) if segments > self.state.max_gso_segments() => continue,
+                Err(error) => self.count_lost(&error, segments as u64),
+            }
+            if later.is_empty() {
+                return true;
+            }
+            rest = later;
+        }
+    }
+
+    fn transmit(&self, transmit: &Transmit<'_>, cx: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            match self.socket.poll_send_ready(cx) {
+                Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
+                Poll::Ready(Err(error)) => return Err(error),
+                Poll::Ready(Ok(())) => {}
+            }
+            let result = self.socket.try_io(Interest::WRITABLE, || {
+                self.counters.send_calls.add(1);
+                self.state.try_send((&self.socket).into(), transmit)
+            });
+            match result {
+                // The readiness was stale and is cleared; the next turn leaves a waker.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn count_lost(&self, error: &io::Error, datagrams: u64) {
+        let counter = match error.kind() {
+            io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::ConnectionRefused => &self.counters.dropped_send_unreachable,
+            _ if is_too_large(error) => &self.counters.dropped_send_too_large,
+            _ => &self.counters.dropped_send_other,
+        };
+        counter.add(datagrams);
+        tracing::trace!("udp {}: send: {error}", self.local);
+    }
+
+    /// The address as this socket's family has it; `None` if it cannot be reached.
+    fn outer(&self, remote: SocketAddr) -> Option<SocketAddr> {
+        if remote.port() == 0 {
+            return None;
+        }
+        Some(SocketAddr::new(self.outer_ip(remote.ip())?, remote.port()))
+    }
+
+    fn outer_ip(&self, ip: IpAddr) -> Option<IpAddr> {
+        match (self.local.is_ipv6(), ip) {
+            (true, IpAddr::V4(ip)) => Some(ip.to_ipv6_mapped().into()),
+            (false, IpAddr::V6(_)) => None,
+            _ => Some(ip),
+        }
+    }
+}
+
+impl Entry {
+    fn datagrams(&self) -> usize {
+        match self.segment_size {
+            Some(size) if size > 0 => self.len.div_ceil(usize::from(size)).max(1),
+            _ => 1,
+        }
+    }
+}
+
+enum Taken {
+    Entry(Entry),
+    NoRoom,
+}
+
+impl Received {
+    /// Move the next buffer, or as many whole datagrams of it as there is room for, to
+    /// `payload`.
+    fn take(&mut self, room: usize, payload: &mut Vec<u8>) -> Taken {
+        let meta = self.metas[self.next];
+        let left = meta.len - self.offset;
+        let len = if left <= room {
+            left
+        } else {
+            let whole = room - room % meta.stride.max(1);
+            if whole == 0 || meta.stride == 0 {
+                return Taken::NoRoom;
+            }
+            whole
+        };
+        let start = self.next * BUFFER_BYTES + self.offset;
+        payload.extend_from_slice(&self.buffers[start..start + len]);
+        self.advance(len);
+        Taken::Entry(Entry {
+            len,
+            segment_size: (len > meta.stride)
+                .then(|| u16::try_from(meta.stride).ok())
+                .flatten(),
+            remote: SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port()),
+            local: meta.dst_ip.map(|ip| ip.to_canonical()),
+            ecn: meta.ecn,
+        })
+    }
+
+    fn skip_datagram(&mut self) {
+        let meta = self.metas[self.next];
+        self.advance(meta.stride.max(1));
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.offset += bytes;
+        if self.offset >= self.metas[self.next].len {
+            self.next += 1;
+            self.offset = 0;
+        }
+    }
+}
+
+/// Entries that leave together.
+struct Run {
+    entries: usize,
+    bytes: usize,
+    segment_size: usize,
+    segments: usize,
+}
+
+impl Run {
+    /// The longest run that begins with the first entry. A train is a run of its own; so
+    /// are single datagrams of one size to one address, the last of which may be shorter.
+    fn gather(entries: &[Entry], max_segments: usize) -> Run {
+        let first = &entries[0];
+        let mut run = Run {
+            entries: 1,
+            bytes: first.len,
+            segment_size: first.segment_size.map_or(first.len, usize::from),
+            segments: first.datagrams(),
+        };
+        if run.segments > 1 || first.len == 0 {
+            return run;
+        }
+        run.segment_size = first.len;
+        for next in &entries[1..] {
+            let same = next.remote == first.remote
+                && next.local == first.local
+                && next.ecn == first.ecn
+                && next.datagrams() == 1
+                && (1..=first.len).contains(&next.len);
+            if !same || run.segments == max_segments || run.bytes + next.len > MAX_SEND_BYTES {
+                break;
+            }
+            run.entries += 1;
+            run.segments += 1;
+            run.bytes += next.len;
+            if next.len < first.len {
+                break;
+            }
+        }
+        run
+    }
+}
+
+/// The path's MTU is the kernel's to learn, and what does not fit is fragmented here, as
+/// with any other datagram socket. quinn-udp forbids it, because QUIC probes for itself.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn allow_fragments(socket: &StdSocket) {
+    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+
+    // Not supported everywhere; then large datagrams are lost, and counted.
+    let _ = set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::WANT);
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn allow_fragments(_: &StdSocket) {}
+
+#[cfg(unix)]
+fn is_too_large(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+}
+
+#[cfg(windows)]
+fn is_too_large(error: &io::Error) -> bool {
+    const WSAEMSGSIZE: i32 = 10040;
+    error.raw_os_error() == Some(WSAEMSGSIZE)
+}

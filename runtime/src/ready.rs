@@ -1,0 +1,120 @@
+//! Which of a module's resources can make progress.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+/// The tokens that the next `process` will name. One an instance: what belongs to an
+/// earlier instance pushes to that one's list, which nobody reads any more.
+#[derive(Default)]
+pub(crate) struct ReadyList {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    ready: Vec<Arc<Token>>,
+    driver: Option<Waker>,
+}
+
+impl ReadyList {
+    /// Ready once a token is. May change by [`Token::wake`].
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut inner = self.inner.lock().expect("no panic under this lock");
+        if !inner.ready.is_empty() {
+            return Poll::Ready(());
+        }
+        register(&mut inner.driver, cx);
+        Poll::Pending
+    }
+
+    /// Move the ready tokens to the end of `tokens`; each can be woken again from now on.
+    pub(crate) fn take(&self, tokens: &mut Vec<u64>) {
+        let ready = mem::take(&mut self.inner.lock().expect("no panic under this lock").ready);
+        for token in &ready {
+            token.queued.store(false, Ordering::Release);
+            tokens.push(token.value);
+        }
+    }
+
+    fn push(&self, token: &Arc<Token>) {
+        let driver = {
+            let mut inner = self.inner.lock().expect("no panic under this lock");
+            inner.ready.push(token.clone());
+            inner.driver.take()
+        };
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+/// The name that a module gave to one resource. Waking it puts it on the list, once.
+pub(crate) struct Token {
+    value: u64,
+    queued: AtomicBool,
+    list: Arc<ReadyList>,
+}
+
+impl Token {
+    pub(crate) fn new(value: u64, list: &Arc<ReadyList>) -> Arc<Token> {
+        Arc::new(Token {
+            value,
+            queued: AtomicBool::new(false),
+            list: list.clone(),
+        })
+    }
+
+    /// List the token in the next `process`.
+    pub(crate) fn notify(self: &Arc<Token>) {
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.list.push(self);
+        }
+    }
+}
+
+impl Wake for Token {
+    fn wake(self: Arc<Self>) {
+        self.notify();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.notify();
+    }
+}
+
+/// Wakers of the application, fired after the module's call has returned: one wake-up
+/// for all that a batch of datagrams brought.
+#[derive(Default)]
+pub(crate) struct WakeBatch {
+    wakers: Vec<Waker>,
+}
+
+impl WakeBatch {
+    /// An application has one or two executors, so looking at the last few is enough to
+    /// keep one waker for each.
+    const LOOK_BACK: usize = 8;
+
+    pub(crate) fn add(&mut self, waker: Option<Waker>) {
+        let Some(waker) = waker else { return };
+        let mut last = self.wakers.iter().rev().take(Self::LOOK_BACK);
+        if !last.any(|known| known.will_wake(&waker)) {
+            self.wakers.push(waker);
+        }
+    }
+
+    pub(crate) fn fire(&mut self) {
+        for waker in self.wakers.drain(..) {
+            waker.wake();
+        }
+    }
+}
+
+/// Keep `cx`'s waker in `slot`.
+pub(crate) fn register(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(waker) => waker.clone_from(cx.waker()),
+        None => *slot = Some(cx.waker().clone()),
+    }
+}

@@ -1,0 +1,134 @@
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use super::{Handle, Server};
+use crate::component::log;
+use crate::driver::{self, Plan};
+use crate::hub::Hub;
+use crate::net::{Grant, Protocol};
+use crate::{Error, Limits, Module};
+
+/// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
+#[must_use = "nothing happens before `start`"]
+pub struct ServerBuilder {
+    module: Module,
+    config: Vec<u8>,
+    grants: Vec<Grant>,
+    limits: Limits,
+    host_crypto: bool,
+    name: Option<String>,
+    log_level: Option<tracing::Level>,
+}
+
+impl ServerBuilder {
+    pub(super) fn new(module: &Module) -> ServerBuilder {
+        ServerBuilder {
+            module: module.clone(),
+            config: Vec::new(),
+            grants: Vec::new(),
+            limits: Limits::default(),
+            host_crypto: true,
+            name: None,
+            log_level: None,
+        }
+    }
+
+    /// The configuration, in the module's own format. Default: empty.
+    pub fn config(mut self, config: impl Into<Vec<u8>>) -> Self {
+        self.config = config.into();
+        self
+    }
+
+    /// Grant a datagram socket bound to `address`; port 0 lets the system choose, and
+    /// `[::]` takes IPv4 too. Modules call their first socket `listen`.
+    pub fn udp(self, label: &str, address: SocketAddr) -> Self {
+        self.grant(label, Protocol::Udp, address)
+    }
+
+    /// Grant a listener bound to `address`, which is read as in [`udp`](ServerBuilder::udp).
+    pub fn tcp(self, label: &str, address: SocketAddr) -> Self {
+        self.grant(label, Protocol::Tcp, address)
+    }
+
+    /// Whether `[::]` leaves IPv4 alone, for the sockets granted so far. Default: no.
+    pub fn ipv6_only(mut self, only: bool) -> Self {
+        for grant in &mut self.grants {
+            grant.ipv6_only = only;
+        }
+        self
+    }
+
+    /// Bound what the module may use. Default: [`Limits::default`].
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether the module may have its ciphers run by the host. Default: yes.
+    pub fn host_crypto(mut self, granted: bool) -> Self {
+        self.host_crypto = granted;
+        self
+    }
+
+    /// What the server is called in logs and errors. Default: the module's name.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// The least level of the module's own records. Default: what the `tracing`
+    /// subscriber lets through when the server starts.
+    pub fn log_level(mut self, level: tracing::Level) -> Self {
+        self.log_level = Some(level);
+        self
+    }
+
+    /// Bind the sockets and start the module. Blocks until the module has accepted its
+    /// configuration; the bound is the CPU limit of a call.
+    ///
+    /// Errors: a port that is taken, a configuration that the module refuses (in its
+    /// words), a trap.
+    pub fn start(self) -> Result<Server, Error> {
+        self.limits.check()?;
+        let mut addresses: Vec<(String, SocketAddr)> = Vec::new();
+        let mut sockets = Vec::new();
+        for grant in self.grants {
+            if addresses.iter().any(|(label, _)| *label == grant.label) {
+                return Err(Error::Options(format!(
+                    "label \"{}\" is granted twice",
+                    grant.label
+                )));
+            }
+            let socket = grant.bind()?;
+            addresses.push((grant.label.clone(), socket.local_addr()));
+            sockets.push((grant.label, socket));
+        }
+        let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
+        let hub = Arc::new(Hub::new(name, self.limits));
+        let commands = driver::start(Plan {
+            hub: hub.clone(),
+            module: self.module,
+            config: self.config,
+            sockets,
+            host_crypto: self.host_crypto,
+            log_level: self.log_level.unwrap_or_else(log::subscribed_level),
+        })?;
+        Ok(Server {
+            handle: Arc::new(Handle {
+                hub,
+                addresses,
+                commands: Mutex::new(Some(commands)),
+            }),
+        })
+    }
+
+    fn grant(mut self, label: &str, protocol: Protocol, address: SocketAddr) -> Self {
+        self.grants.push(Grant {
+            label: label.to_owned(),
+            protocol,
+            address,
+            ipv6_only: false,
+        });
+        self
+    }
+}

@@ -1,0 +1,142 @@
+//! The application's handle on a running module.
+
+mod builder;
+mod request;
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use tokio::sync::mpsc;
+
+pub use builder::ServerBuilder;
+
+use crate::driver::Command;
+use crate::flow::Flow;
+use crate::hub::Hub;
+use crate::{ClientConfig, Destination, Error, Module, Phase, Status};
+
+/// A module at work: its sockets, its instance, its flows. Clones are handles on the same
+/// server; dropping the last one closes it.
+#[derive(Clone)]
+pub struct Server {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    hub: Arc<Hub>,
+    addresses: Vec<(String, SocketAddr)>,
+    commands: Mutex<Option<mpsc::Sender<Command>>>,
+}
+
+impl Server {
+    /// Begin to describe a server for this module.
+    pub fn builder(module: &Module) -> ServerBuilder {
+        ServerBuilder::new(module)
+    }
+
+    /// The address that the socket granted under `label` is bound to.
+    pub fn local_addr(&self, label: &str) -> Option<SocketAddr> {
+        let mut addresses = self.handle.addresses.iter();
+        addresses
+            .find(|(known, _)| known == label)
+            .map(|(_, address)| *address)
+    }
+
+    /// The next flow; `None` once the server is closed. Changes when the module opens a
+    /// flow, and at the end.
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Flow>> {
+        self.handle.hub.poll_accept(cx)
+    }
+
+    /// The next flow; `None` once the server is closed. For one caller at a time.
+    pub async fn accept(&self) -> Option<Flow> {
+        poll_fn(|cx| self.poll_accept(cx)).await
+    }
+
+    /// How the server is doing. Asks the module between two of its calls and waits for
+    /// the answer, for 10 s at most.
+    pub fn status(&self) -> Result<Status, Error> {
+        self.or_closed(self.handle.ask(Command::Status))
+    }
+
+    /// As [`status`](Server::status), without blocking.
+    pub async fn status_async(&self) -> Result<Status, Error> {
+        self.or_closed(self.handle.ask_async(Command::Status).await)
+    }
+
+    /// What clients need in order to connect, given the host and the port that they reach
+    /// the socket `listen` at. Contains secrets. Waits for 10 s at most.
+    pub fn client_configs(&self, host: &str, port: u16) -> Result<Vec<ClientConfig>, Error> {
+        let public = destination(host, port);
+        self.handle
+            .ask(|reply| Command::ClientConfigs(public, reply))
+    }
+
+    /// Replace the module's configuration. On an error the old one stays in force. Waits
+    /// for 10 s at most.
+    pub fn reconfigure(&self, config: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let config = config.into();
+        self.handle.ask(|reply| Command::Reconfigure(config, reply))
+    }
+
+    /// Begin to close: every flow is reset, the sockets are released. Idempotent and
+    /// immediate; [`wait_closed`](Server::wait_closed) tells when it is done.
+    pub fn close(&self) {
+        self.handle.close();
+    }
+
+    /// Ready once the server is closed and its ports are free.
+    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.handle.hub.poll_closed(cx)
+    }
+
+    /// Wait until the server is closed and its ports are free.
+    pub async fn wait_closed(&self) {
+        poll_fn(|cx| self.poll_closed(cx)).await;
+    }
+
+    /// A closed server still has its counters.
+    fn or_closed(&self, status: Result<Status, Error>) -> Result<Status, Error> {
+        match status {
+            Err(Error::Closed { .. }) => Ok(Status {
+                phase: Phase::Closed,
+                generation: u32::try_from(self.handle.hub.counters.restarts.get())
+                    .unwrap_or(u32::MAX),
+                peers: Vec::new(),
+                flows: 0,
+                counters: self.handle.hub.host_counters(),
+            }),
+            other => other,
+        }
+    }
+}
+
+impl Handle {
+    fn close(&self) {
+        self.hub.begin_close();
+        // The driver takes the end of its commands as the request.
+        self.commands
+            .lock()
+            .expect("no panic under this lock")
+            .take();
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn destination(host: &str, port: u16) -> Destination {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'))
+        .unwrap_or(host);
+    match bare.parse() {
+        Ok(ip) => Destination::Address(SocketAddr::new(ip, port)),
+        Err(_) => Destination::Name(host.to_owned(), port),
+    }
+}

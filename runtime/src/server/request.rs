@@ -1,0 +1,67 @@
+use std::sync::mpsc as blocking;
+use std::time::Duration;
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::oneshot;
+
+use super::Handle;
+use crate::Error;
+use crate::driver::{Command, Reply};
+
+/// How long a blocking caller waits: several times the CPU limit of a call, for a machine
+/// that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Handle {
+    /// Ask the driver and wait for its answer.
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, Error> {
+        let (sender, receiver) = blocking::sync_channel(1);
+        self.send(command(Box::new(move |answer| {
+            // Nobody waits any more; that is theirs to decide.
+            let _ = sender.send(answer);
+        })))?;
+        match receiver.recv_timeout(PATIENCE) {
+            Ok(answer) => answer,
+            Err(blocking::RecvTimeoutError::Disconnected) => Err(self.closed()),
+            Err(blocking::RecvTimeoutError::Timeout) => Err(Error::Timeout {
+                module: self.hub.name.clone(),
+                after: PATIENCE,
+            }),
+        }
+    }
+
+    pub(super) async fn ask_async<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, Error> {
+        let (sender, receiver) = oneshot::channel();
+        self.send(command(Box::new(move |answer| {
+            // As above.
+            let _ = sender.send(answer);
+        })))?;
+        receiver.await.unwrap_or_else(|_| Err(self.closed()))
+    }
+
+    fn send(&self, command: Command) -> Result<(), Error> {
+        let commands = self.commands.lock().expect("no panic under this lock");
+        let Some(sender) = commands.as_ref() else {
+            return Err(self.closed());
+        };
+        sender.try_send(command).map_err(|error| match error {
+            TrySendError::Closed(_) => self.closed(),
+            TrySendError::Full(_) => Error::Timeout {
+                module: self.hub.name.clone(),
+                after: Duration::ZERO,
+            },
+        })
+    }
+
+    fn closed(&self) -> Error {
+        Error::Closed {
+            module: self.hub.name.clone(),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::{error, fmt, io};
+
+/// Why an operation on a flow or a socket failed. Names follow `wasi:sockets`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorCode {
+    /// The host did not grant this label, destination or service.
+    AccessDenied,
+    /// Not implemented by the other side.
+    NotSupported,
+    /// An argument is out of range.
+    InvalidArgument,
+    /// Not possible in the present state, such as a write after `shutdown_write`.
+    InvalidState,
+    /// A limit is reached; nothing was created.
+    LimitReached,
+    /// The other end did not answer in time.
+    Timeout,
+    /// No route to the other end.
+    RemoteUnreachable,
+    /// The other end refused.
+    ConnectionRefused,
+    /// The other end aborted.
+    ConnectionReset,
+    /// This end aborted, or the other end reads no more.
+    ConnectionAborted,
+    /// A datagram is larger than the path carries.
+    DatagramTooLarge,
+    /// A host name has no address.
+    NameUnresolvable,
+    /// Anything else, in words for people.
+    Other(String),
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorCode::AccessDenied => "access denied",
+            ErrorCode::NotSupported => "not supported",
+            ErrorCode::InvalidArgument => "invalid argument",
+            ErrorCode::InvalidState => "invalid state",
+            ErrorCode::LimitReached => "limit reached",
+            ErrorCode::Timeout => "timeout",
+            ErrorCode::RemoteUnreachable => "remote unreachable",
+            ErrorCode::ConnectionRefused => "connection refused",
+            ErrorCode::ConnectionReset => "connection reset",
+            ErrorCode::ConnectionAborted => "connection aborted",
+            ErrorCode::DatagramTooLarge => "datagram too large",
+            ErrorCode::NameUnresolvable => "name unresolvable",
+            ErrorCode::Other(text) => text,
+        })
+    }
+}
+
+impl error::Error for ErrorCode {}
+
+impl From<ErrorCode> for io::Error {
+    fn from(code: ErrorCode) -> io::Error {
+        let kind = match &code {
+            ErrorCode::AccessDenied => io::ErrorKind::PermissionDenied,
+            ErrorCode::NotSupported => io::ErrorKind::Unsupported,
+            ErrorCode::InvalidArgument => io::ErrorKind::InvalidInput,
+            ErrorCode::InvalidState => io::ErrorKind::NotConnected,
+            ErrorCode::LimitReached => io::ErrorKind::QuotaExceeded,
+            ErrorCode::Timeout => io::ErrorKind::TimedOut,
+            ErrorCode::RemoteUnreachable => io::ErrorKind::HostUnreachable,
+            ErrorCode::ConnectionRefused => io::ErrorKind::ConnectionRefused,
+            ErrorCode::ConnectionReset => io::ErrorKind::ConnectionReset,
+            ErrorCode::ConnectionAborted => io::ErrorKind::ConnectionAborted,
+            ErrorCode::DatagramTooLarge => io::ErrorKind::FileTooLarge,
+            ErrorCode::NameUnresolvable => io::ErrorKind::NotFound,
+            ErrorCode::Other(_) => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, code)
+    }
+}
+
+impl From<&io::Error> for ErrorCode {
+    fn from(error: &io::Error) -> ErrorCode {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => ErrorCode::AccessDenied,
+            io::ErrorKind::TimedOut => ErrorCode::Timeout,
+            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                ErrorCode::RemoteUnreachable
+            }
+            io::ErrorKind::ConnectionRefused => ErrorCode::ConnectionRefused,
+            io::ErrorKind::ConnectionReset => ErrorCode::ConnectionReset,
+            io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::NotConnected => ErrorCode::ConnectionAborted,
+            _ => ErrorCode::Other(error.to_string()),
+        }
+    }
+}
+
+/// Where a flow is going.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// An address and a port.
+    Address(SocketAddr),
+    /// A host name, not yet resolved, and a port.
+    Name(String, u16),
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Destination::Address(address) => address.fmt(f),
+            Destination::Name(name, port) => write!(f, "{name}:{port}"),
+        }
+    }
+}
+
+/// What is known of a flow when it is offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowInfo {
+    /// The inner source.
+    pub source: SocketAddr,
+    /// The inner destination.
+    pub destination: Destination,
+    /// Who the transport authenticated: a public key, a user name.
+    pub peer: Option<String>,
+    /// The outer addresses that the flow arrived on: remote, then local.
+    pub underlay: Option<(SocketAddr, SocketAddr)>,
+    /// Other facts by name, such as `sni`.
+    pub attributes: Vec<(String, String)>,
+}
+
+/// What a server is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The module runs.
+    Running,
+    /// The module failed; a new instance is on its way. The sockets stay bound.
+    Restarting,
+    /// The last attempt to restart failed, for this reason; the host goes on trying.
+    Failed(String),
+    /// The server is closed.
+    Closed,
+}
+
+/// How a server is doing.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// What it is doing.
+    pub phase: Phase,
+    /// Restarts so far.
+    pub generation: u32,
+    /// The peers, in the order of the module's configuration.
+    pub peers: Vec<PeerStatus>,
+    /// Flows open now.
+    pub flows: u32,
+    /// Counters by name. Those of the host begin with `host.`; see the
+    /// [crate page](crate#counters).
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// One remote party that the transport knows by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The name that [`FlowInfo::peer`] carries.
+    pub name: String,
+    /// Where the peer was last heard, as `address:port`.
+    pub endpoint: Option<String>,
+    /// Age of the last completed handshake.
+    pub last_handshake: Option<Duration>,
+    /// Inner bytes from the peer.
+    pub received_bytes: u64,
+    /// Inner bytes to the peer.
+    pub sent_bytes: u64,
+}
+
+/// What one client needs in order to connect. Contains secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientConfig {
+    /// The peer this is for, if the transport tells peers apart.
+    pub peer: Option<String>,
+    /// A file name to suggest, such as `wg0.conf`.
+    pub name: String,
+    /// The content's media type.
+    pub media_type: String,
+    /// The file.
+    pub content: String,
+}
+
+/// Without the content, which holds secrets.
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientConfig")
+            .field("peer", &self.peer)
+            .field("name", &self.name)
+            .field("media_type", &self.media_type)
+            .finish_non_exhaustive()
+    }
+}
