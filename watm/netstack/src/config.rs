@@ -28,3 +28,11 @@ impl Default for Config {
         }
     }
 }
+
+impl Config {
+    /// The same with an MTU that IP allows.
+    pub(crate) fn checked(mut self) -> Self {
+        self.mtu = self.mtu.clamp(1280, 65535);
+        self
+    }
+}

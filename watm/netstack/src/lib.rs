@@ -14,12 +14,32 @@
 //! 3. Ask [`Netstack::poll_timeout`] when to come back.
 
 mod config;
+mod counters;
+mod hash;
+mod icmp;
+mod io;
+mod ip;
+mod limit;
+mod table;
+mod tcp;
+mod timer;
+mod udp;
 
-use std::net::SocketAddr;
+use std::hash::BuildHasher;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 pub use config::Config;
 use watm_core::{Host, Instant, Token};
+
+use crate::counters::Counters;
+use crate::hash::Keyed;
+use crate::icmp::Icmp;
+use crate::io::Io;
+use crate::ip::{Fault, Outcome, Packet, Reassembly, Sender};
+use crate::table::{FlowId, Protocol};
+use crate::tcp::Tcp;
+use crate::udp::Udp;
 
 /// A peer's number, chosen by the owner of the stack and never reused for another peer
 /// while the stack has flows of the first.
@@ -45,18 +65,49 @@ pub trait PacketSink {
 /// The stack. See the crate's page for the run loop.
 pub struct Netstack {
     config: Config,
+    /// Makes seeds for what needs one.
+    seeds: Keyed,
+    /// Of the configuration.
+    generation: u64,
+    tcp: Tcp,
+    udp: Udp,
+    icmp: Icmp,
+    reassembly: Reassembly,
+    sender: Sender,
+    counters: Counters,
 }
 
 impl Netstack {
     /// A stack without flows. `seed` makes sequence numbers and hash keys; it must be
     /// unpredictable to peers.
-    pub fn new(config: Config, seed: u64, now: Instant) -> Self {
-        let _ = (seed, now);
-        Netstack { config }
+    pub fn new(config: Config, seed: u64, _: Instant) -> Self {
+        let config = config.checked();
+        let seeds = Keyed::new(seed);
+        let hash = Keyed::new(seeds.hash_one("hash"));
+        let sequence = seeds.hash_one(("sequence", 0u64));
+        Netstack {
+            tcp: Tcp::new(config.mtu, config.buffer_budget, sequence, hash.clone()),
+            udp: Udp::new(config.udp_idle_timeout, hash.clone()),
+            icmp: Icmp::new(hash.clone()),
+            reassembly: Reassembly::new(hash),
+            sender: Sender::new(config.mtu, seeds.hash_one("fragment") as u32),
+            counters: Counters::default(),
+            seeds,
+            generation: 0,
+            config,
+        }
     }
 
-    /// Replace the configuration, for flows opened from now on and the timeouts of all.
+    /// Replace the configuration, for flows opened from now on, and the timeouts of all. A
+    /// new MTU counts for all packets, but the MSS that open TCP flows announced stays.
     pub fn reconfigure(&mut self, config: Config) {
+        let config = config.checked();
+        self.generation += 1;
+        let sequence = self.seeds.hash_one(("sequence", self.generation));
+        self.tcp
+            .reconfigure(config.mtu, config.buffer_budget, sequence);
+        self.udp.set_idle_timeout(config.udp_idle_timeout);
+        self.sender.set_mtu(config.mtu);
         self.config = config;
     }
 
@@ -69,47 +120,146 @@ impl Netstack {
         host: &mut dyn Host,
         sink: &mut dyn PacketSink,
     ) {
-        let _ = (origin, packet, host, sink);
+        let io = &mut Io::new(host, sink);
+        let Some(packet) = self.read(packet) else {
+            return;
+        };
+        let Some(fragment) = packet.fragment else {
+            self.carry(origin, &packet, io);
+            return;
+        };
+        self.counters.fragments_in += 1;
+        let (outcome, expired) = self.reassembly.add(origin.peer, &packet, fragment, io.now);
+        self.counters.fragments_expired += expired;
+        match outcome {
+            Outcome::Kept => {}
+            Outcome::Dropped => self.counters.fragments_dropped += 1,
+            Outcome::Whole(whole) => match self.read(&whole) {
+                Some(packet) if packet.fragment.is_none() => {
+                    self.counters.fragments_reassembled += 1;
+                    self.carry(origin, &packet, io);
+                }
+                // Fragments in fragments.
+                Some(_) => self.counters.ip_malformed += 1,
+                None => {}
+            },
+        }
     }
 
     /// Whether the stack chose this token. Its tokens, and no others, have the top bit set.
     pub fn owns(&self, token: Token) -> bool {
-        token >> 63 == 1
+        FlowId::from_token(token).is_some()
     }
 
     /// Make progress on the flow with this token. Tokens of flows that are gone are ignored.
-    pub fn handle_ready(&mut self, token: Token, host: &mut dyn Host, sink: &mut dyn PacketSink) {
-        let _ = (token, host, sink);
+    pub fn handle_ready(&mut self, token: Token, _: &mut dyn Host, _: &mut dyn PacketSink) {
+        match FlowId::from_token(token) {
+            Some((Protocol::Tcp, id)) => self.tcp.ready(id),
+            Some((Protocol::Udp, id)) => self.udp.ready(id),
+            None => {}
+        }
     }
 
     /// Do what is due by [`Host::now`].
-    pub fn handle_timeouts(&mut self, host: &mut dyn Host, sink: &mut dyn PacketSink) {
-        let _ = (host, sink);
+    pub fn handle_timeouts(&mut self, host: &mut dyn Host, _: &mut dyn PacketSink) {
+        let now = host.now();
+        self.tcp.expire(now, &mut self.counters);
+        self.udp.expire(now, &mut self.counters);
+        self.counters.fragments_expired += self.reassembly.expire(now);
     }
 
-    /// Send what the calls since the last flush have left to be sent.
+    /// Move the bytes that the calls since the last flush have announced, and send what
+    /// comes of it. A flow with much to send may leave some for the next flush; then
+    /// [`poll_timeout`](Self::poll_timeout) is in the past.
     pub fn flush(&mut self, host: &mut dyn Host, sink: &mut dyn PacketSink) {
-        let _ = (host, sink);
+        let io = &mut Io::new(host, sink);
+        self.udp.flush(&mut self.sender, io, &mut self.counters);
+        self.tcp.flush(io, &mut self.counters);
     }
 
-    /// When [`handle_timeouts`](Self::handle_timeouts) wants to be called. Any other call
-    /// may change it.
+    /// When [`handle_timeouts`](Self::handle_timeouts) and [`flush`](Self::flush) want to be
+    /// called. Any other call may change it.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        None
+        if self.tcp.has_more() || self.udp.has_more() {
+            return Some(Instant(0));
+        }
+        let deadlines = [
+            self.tcp.deadline(),
+            self.udp.deadline(),
+            self.reassembly.deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Reset the flows of a peer that is no longer served.
     pub fn remove_peer(&mut self, peer: PeerId, host: &mut dyn Host, sink: &mut dyn PacketSink) {
-        let _ = (peer, host, sink);
+        let io = &mut Io::new(host, sink);
+        self.tcp.remove_peer(peer, io, &mut self.counters);
+        self.udp.remove_peer(peer);
+        self.icmp.forget(peer);
+        self.reassembly.forget(peer);
     }
 
     /// How many flows there are.
     pub fn flows(&self) -> usize {
-        0
+        self.tcp.len() + self.udp.len()
+    }
+
+    /// Bytes of TCP buffers that exist now; never more than
+    /// [`Config::buffer_budget`].
+    pub fn held_bytes(&self) -> usize {
+        self.tcp.held()
     }
 
     /// What happened so far, by name.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        std::iter::empty()
+        self.counters.iter()
+    }
+
+    fn read<'a>(&mut self, packet: &'a [u8]) -> Option<Packet<'a>> {
+        let fault = match Packet::parse(packet) {
+            Ok(packet) => return Some(packet),
+            Err(fault) => fault,
+        };
+        let counter = match fault {
+            Fault::Malformed => &mut self.counters.ip_malformed,
+            Fault::BadAddress => &mut self.counters.ip_bad_address,
+            Fault::Multicast => &mut self.counters.ip_multicast,
+        };
+        *counter += 1;
+        None
+    }
+
+    fn carry(&mut self, origin: &Origin, packet: &Packet<'_>, io: &mut Io<'_>) {
+        let (peer, counters, sender) = (origin.peer, &mut self.counters, &mut self.sender);
+        match (packet.protocol, packet.source) {
+            (ip::TCP, _) => {
+                let room = self.tcp.len() + self.udp.len() < self.config.max_flows;
+                if self.tcp.handle(origin, packet, room, sender, io, counters) {
+                    return;
+                }
+                let room = self.tcp.evict_time_wait() || self.udp.evict(counters);
+                if !room || !self.tcp.handle(origin, packet, true, sender, io, counters) {
+                    self.tcp.refuse(peer, packet, sender, io.sink, counters);
+                }
+            }
+            (ip::UDP, _) => {
+                let room = self.tcp.len() + self.udp.len() < self.config.max_flows;
+                if self.udp.handle(origin, packet, room, io, counters) {
+                    return;
+                }
+                let room = self.tcp.evict_time_wait() || self.udp.evict(counters);
+                if !room || !self.udp.handle(origin, packet, true, io, counters) {
+                    counters.udp_refused += 1;
+                }
+            }
+            (ip::ICMP, IpAddr::V4(_)) | (ip::ICMPV6, IpAddr::V6(_)) => {
+                self.icmp.handle(peer, packet, sender, io.sink, counters);
+            }
+            (ip::NOTHING, IpAddr::V6(_)) => counters.ip_empty += 1,
+            _ => self
+                .icmp
+                .refuse(peer, packet, io.now, sender, io.sink, counters),
+        }
     }
 }

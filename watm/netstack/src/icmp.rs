@@ -1,0 +1,138 @@
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and errors for what is not carried.
+
+use std::net::IpAddr;
+
+use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, checksum};
+use watm_core::Instant;
+
+use crate::counters::Counters;
+use crate::hash::Keyed;
+use crate::ip::{self, Packet, Sender};
+use crate::limit::Limiter;
+use crate::{PacketSink, PeerId};
+
+/// An error answers at most this many packets at once, and this many in a second after
+/// that: a program that probes protocols gets its answers, a flood does not.
+const ERROR_BURST: u32 = 20;
+const ERRORS_PER_SECOND: u32 = 10;
+
+/// Of the packet that an ICMPv4 error is about, its header and this many bytes are
+/// repeated (RFC 1812 section 4.3.2.3: as much as fits 576 bytes).
+const QUOTE_V4: usize = 576 - ip::V4_HEADER - 8;
+/// ICMPv6 errors fill the smallest MTU of IPv6 (RFC 4443 section 2.4 c).
+const QUOTE_V6: usize = 1280 - ip::V6_HEADER - 8;
+
+/// Answers echo requests and says what is not carried.
+#[derive(Debug)]
+pub(crate) struct Icmp {
+    errors: Limiter,
+}
+
+impl Icmp {
+    pub(crate) fn new(hash: Keyed) -> Self {
+        Icmp {
+            errors: Limiter::new(ERROR_BURST, ERRORS_PER_SECOND, hash),
+        }
+    }
+
+    pub(crate) fn forget(&mut self, peer: PeerId) {
+        self.errors.forget(peer);
+    }
+
+    /// Take an ICMP message; `packet` has the protocol that belongs to its addresses.
+    pub(crate) fn handle(
+        &mut self,
+        peer: PeerId,
+        packet: &Packet<'_>,
+        sender: &mut Sender,
+        sink: &mut dyn PacketSink,
+        counters: &mut Counters,
+    ) {
+        let message = packet.payload;
+        if !is_sound(packet) {
+            counters.icmp_malformed += 1;
+            return;
+        }
+        let (request, reply) = match packet.source {
+            IpAddr::V4(_) => (8, 0),
+            IpAddr::V6(_) => (128, 129),
+        };
+        if message[..2] != [request, 0] || message.len() < 8 {
+            counters.icmp_ignored += 1;
+            return;
+        }
+        let addresses = (packet.destination, packet.source);
+        sender.send(peer, sink, addresses, packet.protocol, |out| {
+            let start = out.len();
+            out.extend_from_slice(&[reply, 0, 0, 0]);
+            out.extend_from_slice(&message[4..]);
+            fill_checksum(&mut out[start..], addresses);
+        });
+        counters.icmp_echoed += 1;
+    }
+
+    /// Tell a peer that the protocol of this packet is not carried.
+    pub(crate) fn refuse(
+        &mut self,
+        peer: PeerId,
+        packet: &Packet<'_>,
+        now: Instant,
+        sender: &mut Sender,
+        sink: &mut dyn PacketSink,
+        counters: &mut Counters,
+    ) {
+        if !self.errors.permits(peer, now) {
+            counters.icmp_errors_withheld += 1;
+            return;
+        }
+        // Destination unreachable, protocol unreachable; or parameter problem, unrecognized
+        // next header, and where it stands.
+        let (protocol, kind, code, field, quote) = match packet.source {
+            IpAddr::V4(_) => (ip::ICMP, 3, 2, 0, QUOTE_V4),
+            IpAddr::V6(_) => (ip::ICMPV6, 4, 1, packet.protocol_at as u32, QUOTE_V6),
+        };
+        let addresses = (packet.destination, packet.source);
+        sender.send(peer, sink, addresses, protocol, |out| {
+            let start = out.len();
+            out.extend_from_slice(&[kind, code, 0, 0]);
+            out.extend_from_slice(&field.to_be_bytes());
+            out.extend_from_slice(&packet.whole[..packet.whole.len().min(quote)]);
+            fill_checksum(&mut out[start..], addresses);
+        });
+        counters.icmp_errors_sent += 1;
+    }
+}
+
+fn is_sound(packet: &Packet<'_>) -> bool {
+    match (packet.source, packet.destination) {
+        (IpAddr::V4(_), _) => {
+            Icmpv4Packet::new_checked(packet.payload).is_ok_and(|message| message.verify_checksum())
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            packet.payload.len() >= 4
+                && Icmpv6Packet::new_unchecked(packet.payload)
+                    .verify_checksum(&source, &destination)
+        }
+        _ => false,
+    }
+}
+
+/// Fill the checksum of a message whose checksum field is zero.
+fn fill_checksum(message: &mut [u8], (source, destination): (IpAddr, IpAddr)) {
+    let body = checksum::data(message);
+    let sum = match source {
+        IpAddr::V4(_) => body,
+        IpAddr::V6(_) => {
+            // The length counts in the pseudo-header; a message is never longer than that.
+            let length = message.len() as u32;
+            let header = checksum::pseudo_header(
+                &source.into(),
+                &destination.into(),
+                IpProtocol::Icmpv6,
+                length,
+            );
+            checksum::combine(&[header, body])
+        }
+    };
+    message[2..4].copy_from_slice(&(!sum).to_be_bytes());
+}

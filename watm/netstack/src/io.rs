@@ -1,0 +1,29 @@
+use watm_core::{FlowInfo, Host, Instant};
+
+use crate::table::Key;
+use crate::{Origin, PacketSink};
+
+/// What one call of the stack reaches the world through.
+pub(crate) struct Io<'a> {
+    pub host: &'a mut dyn Host,
+    pub sink: &'a mut dyn PacketSink,
+    pub now: Instant,
+}
+
+impl<'a> Io<'a> {
+    pub(crate) fn new(host: &'a mut dyn Host, sink: &'a mut dyn PacketSink) -> Self {
+        let now = host.now();
+        Io { host, sink, now }
+    }
+}
+
+/// What the application is told of a flow.
+pub(crate) fn flow_info(origin: &Origin, key: &Key) -> FlowInfo {
+    FlowInfo {
+        source: key.source,
+        destination: key.destination.into(),
+        peer: Some(origin.name.to_string()),
+        underlay: origin.underlay,
+        attributes: Vec::new(),
+    }
+}

@@ -1,0 +1,21 @@
+//! IP packets: read, put together, and written.
+
+mod extension;
+mod packet;
+mod reassembly;
+mod send;
+
+pub(crate) use packet::{Fault, Packet};
+pub(crate) use reassembly::{Outcome, Reassembly};
+pub(crate) use send::{Sender, write_packet};
+
+/// Protocol numbers (IANA) that this stack carries or answers.
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const ICMPV6: u8 = 58;
+/// Not a protocol: nothing follows (RFC 8200 section 4.7).
+pub(crate) const NOTHING: u8 = 59;
+
+pub(crate) const V4_HEADER: usize = 20;
+pub(crate) const V6_HEADER: usize = 40;

@@ -1,0 +1,120 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
+
+use super::extension::{self, Walk};
+use super::{V4_HEADER, V6_HEADER};
+
+/// An IP packet that was read and found sound, up to the header of its protocol.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet<'a> {
+    pub source: IpAddr,
+    pub destination: IpAddr,
+    /// The protocol of `payload`.
+    pub protocol: u8,
+    pub payload: &'a [u8],
+    /// The packet, without what may follow it in the buffer.
+    pub whole: &'a [u8],
+    /// Where in `whole` the number `protocol` stands.
+    pub protocol_at: usize,
+    /// Set if this is a piece of a packet: `payload` is a piece too.
+    pub fragment: Option<Fragment>,
+}
+
+/// Which piece of which packet a fragment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fragment {
+    pub id: u32,
+    /// In bytes.
+    pub offset: usize,
+    pub more: bool,
+}
+
+/// Why a packet is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A header is wrong.
+    Malformed,
+    /// Nobody can be reached at the source or the destination.
+    BadAddress,
+    /// The destination is a group; groups are not carried.
+    Multicast,
+}
+
+impl<'a> Packet<'a> {
+    pub(crate) fn parse(packet: &'a [u8]) -> Result<Packet<'a>, Fault> {
+        match packet.first().map(|first| first >> 4) {
+            Some(4) => parse_v4(packet),
+            Some(6) => parse_v6(packet),
+            _ => Err(Fault::Malformed),
+        }
+    }
+
+    /// Whether nothing but one IP header precedes the payload.
+    pub(crate) fn is_plain(&self) -> bool {
+        let header = match self.source {
+            IpAddr::V4(_) => V4_HEADER,
+            IpAddr::V6(_) => V6_HEADER,
+        };
+        self.fragment.is_none() && self.whole.len() == header + self.payload.len()
+    }
+}
+
+fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
+    let header = Ipv4Packet::new_checked(packet).map_err(|_| Fault::Malformed)?;
+    if !header.verify_checksum() {
+        return Err(Fault::Malformed);
+    }
+    let (source, destination) = (header.src_addr(), header.dst_addr());
+    if destination.is_multicast() || destination.is_broadcast() {
+        return Err(Fault::Multicast);
+    }
+    let unusable = |a: Ipv4Addr| a.is_unspecified() || a.is_multicast() || a.is_broadcast();
+    if unusable(source) || destination.is_unspecified() {
+        return Err(Fault::BadAddress);
+    }
+    let whole = &packet[..usize::from(header.total_len())];
+    let fragment = Fragment {
+        id: header.ident().into(),
+        offset: header.frag_offset().into(),
+        more: header.more_frags(),
+    };
+    Ok(Packet {
+        source: source.into(),
+        destination: destination.into(),
+        protocol: header.next_header().into(),
+        payload: &whole[usize::from(header.header_len())..],
+        whole,
+        protocol_at: 9,
+        fragment: (fragment.more || fragment.offset > 0).then_some(fragment),
+    })
+}
+
+fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
+    let header = Ipv6Packet::new_checked(packet).map_err(|_| Fault::Malformed)?;
+    let (source, destination) = (header.src_addr(), header.dst_addr());
+    if destination.is_multicast() {
+        return Err(Fault::Multicast);
+    }
+    // IPv4 in disguise (RFC 4291 section 2.5.5.2) is for programs, not for the wire.
+    let unusable = |a: Ipv6Addr| a.is_unspecified() || a.to_ipv4_mapped().is_some();
+    if unusable(source) || source.is_multicast() || unusable(destination) {
+        return Err(Fault::BadAddress);
+    }
+    let whole = &packet[..header.total_len()];
+    let Walk {
+        protocol,
+        protocol_at,
+        payload_at,
+        fragment,
+    } = extension::walk(whole).ok_or(Fault::Malformed)?;
+    Ok(Packet {
+        source: source.into(),
+        destination: destination.into(),
+        protocol,
+        payload: &whole[payload_at..],
+        whole,
+        protocol_at,
+        fragment,
+    })
+}

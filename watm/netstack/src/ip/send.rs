@@ -1,0 +1,189 @@
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use smoltcp::wire::{Ipv4Packet, Ipv6FragmentHeader, Ipv6Packet};
+
+use super::{V4_HEADER, V6_HEADER};
+use crate::{PacketSink, PeerId};
+
+/// RFC 1700 recommends 64 hops.
+const HOP_LIMIT: u8 = 64;
+/// Lengths in IP headers have 16 bits.
+const MAX_LENGTH: usize = 65535;
+const FRAGMENT_HEADER: usize = 8;
+
+/// Writes IP packets, in fragments where the MTU asks for it.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    mtu: usize,
+    next_id: u32,
+    packet: Vec<u8>,
+    fragment: Vec<u8>,
+}
+
+impl Sender {
+    pub(crate) fn new(mtu: usize, first_id: u32) -> Self {
+        Sender {
+            mtu,
+            next_id: first_id,
+            packet: Vec::new(),
+            fragment: Vec::new(),
+        }
+    }
+
+    pub(crate) fn set_mtu(&mut self, mtu: usize) {
+        self.mtu = mtu;
+    }
+
+    /// Send a packet whose payload `fill` appends. False, and nothing is sent, if the
+    /// payload is more than IP can carry.
+    pub(crate) fn send(
+        &mut self,
+        peer: PeerId,
+        sink: &mut dyn PacketSink,
+        (source, destination): (IpAddr, IpAddr),
+        protocol: u8,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        let header = header_len(destination);
+        self.packet.clear();
+        self.packet.resize(header, 0);
+        fill(&mut self.packet);
+        let length = self.packet.len();
+        let counted = if destination.is_ipv4() {
+            length
+        } else {
+            length - header
+        };
+        if counted > MAX_LENGTH {
+            return false;
+        }
+        if length <= self.mtu {
+            write_header(&mut self.packet, source, destination, protocol);
+            sink.send(peer, &self.packet);
+            return true;
+        }
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        let overhead = match destination {
+            IpAddr::V4(_) => header,
+            IpAddr::V6(_) => header + FRAGMENT_HEADER,
+        };
+        // All but the last are multiples of eight bytes.
+        let step = (self.mtu - overhead) / 8 * 8;
+        let payload = &self.packet[header..];
+        for (number, piece) in payload.chunks(step).enumerate() {
+            let offset = number * step;
+            let more = offset + piece.len() < payload.len();
+            self.fragment.clear();
+            self.fragment.resize(overhead, 0);
+            self.fragment.extend_from_slice(piece);
+            write_fragment(
+                &mut self.fragment,
+                (source, destination),
+                protocol,
+                Piece { id, offset, more },
+            );
+            sink.send(peer, &self.fragment);
+        }
+        true
+    }
+}
+
+struct Piece {
+    id: u32,
+    offset: usize,
+    more: bool,
+}
+
+/// A packet with this payload, however large, in `out`.
+pub(crate) fn write_packet(
+    out: &mut Vec<u8>,
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    payload: &[u8],
+) {
+    out.clear();
+    out.resize(header_len(destination), 0);
+    out.extend_from_slice(payload);
+    write_header(out, source, destination, protocol);
+}
+
+fn header_len(address: IpAddr) -> usize {
+    match address {
+        IpAddr::V4(_) => V4_HEADER,
+        IpAddr::V6(_) => V6_HEADER,
+    }
+}
+
+fn write_header(packet: &mut [u8], source: IpAddr, destination: IpAddr, protocol: u8) {
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut header = write_v4(packet, source, destination, protocol);
+            // Not to be fragmented, so that the identification may be 0 (RFC 6864).
+            header.set_dont_frag(true);
+            header.fill_checksum();
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            write_v6(packet, source, destination, protocol);
+        }
+        _ => unreachable!("both addresses come from one packet"),
+    }
+}
+
+fn write_fragment(
+    packet: &mut [u8],
+    (source, destination): (IpAddr, IpAddr),
+    protocol: u8,
+    piece: Piece,
+) {
+    let offset = u16::try_from(piece.offset).expect("the payload has at most 65535 bytes");
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut header = write_v4(packet, source, destination, protocol);
+            header.set_ident(piece.id as u16);
+            header.set_frag_offset(offset);
+            header.set_more_frags(piece.more);
+            header.fill_checksum();
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            const FRAGMENT: u8 = 44;
+            write_v6(packet, source, destination, FRAGMENT);
+            packet[V6_HEADER] = protocol;
+            let mut header = Ipv6FragmentHeader::new_unchecked(&mut packet[V6_HEADER + 2..]);
+            header.set_frag_offset(offset / 8);
+            header.set_more_frags(piece.more);
+            header.set_ident(piece.id);
+        }
+        _ => unreachable!("both addresses come from one packet"),
+    }
+}
+
+fn write_v4(
+    packet: &mut [u8],
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    protocol: u8,
+) -> Ipv4Packet<&mut [u8]> {
+    let length = u16::try_from(packet.len()).expect("checked by the caller");
+    let mut header = Ipv4Packet::new_unchecked(packet);
+    header.set_version(4);
+    header.set_header_len(V4_HEADER as u8);
+    header.set_total_len(length);
+    header.set_hop_limit(HOP_LIMIT);
+    header.set_next_header(protocol.into());
+    header.set_src_addr(source);
+    header.set_dst_addr(destination);
+    header
+}
+
+fn write_v6(packet: &mut [u8], source: Ipv6Addr, destination: Ipv6Addr, protocol: u8) {
+    let length = u16::try_from(packet.len() - V6_HEADER).expect("checked by the caller");
+    let mut header = Ipv6Packet::new_unchecked(packet);
+    header.set_version(6);
+    header.set_payload_len(length);
+    header.set_next_header(protocol.into());
+    header.set_hop_limit(HOP_LIMIT);
+    header.set_src_addr(source);
+    header.set_dst_addr(destination);
+}

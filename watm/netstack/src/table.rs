@@ -1,0 +1,220 @@
+use std::net::SocketAddr;
+
+use watm_core::Token;
+
+use crate::PeerId;
+use crate::hash::{Keyed, Map};
+
+/// What tells a flow from all others of its protocol. The peer is part of it: peers may use
+/// the same addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub peer: PeerId,
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+}
+
+/// A place in a [`Table`], and which of the flows that were there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct FlowId {
+    slot: u32,
+    generation: u32,
+}
+
+/// The protocol of a flow, in a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Tcp,
+    Udp,
+}
+
+const OURS: u64 = 1 << 63;
+const UDP: u64 = 1 << 62;
+/// Tokens have room for 30 bits of it.
+const GENERATIONS: u32 = (1 << 30) - 1;
+
+impl FlowId {
+    pub(crate) fn token(self, protocol: Protocol) -> Token {
+        let bit = match protocol {
+            Protocol::Tcp => 0,
+            Protocol::Udp => UDP,
+        };
+        OURS | bit | u64::from(self.generation) << 32 | u64::from(self.slot)
+    }
+
+    pub(crate) fn from_token(token: Token) -> Option<(Protocol, FlowId)> {
+        if token & OURS == 0 {
+            return None;
+        }
+        let protocol = if token & UDP == 0 {
+            Protocol::Tcp
+        } else {
+            Protocol::Udp
+        };
+        let id = FlowId {
+            slot: token as u32,
+            generation: (token >> 32) as u32 & GENERATIONS,
+        };
+        Some((protocol, id))
+    }
+}
+
+/// Flows by key and by id. Ids of flows that are gone find nothing.
+#[derive(Debug)]
+pub(crate) struct Table<F> {
+    slots: Vec<Slot<F>>,
+    free: Vec<u32>,
+    ids: Map<Key, FlowId>,
+}
+
+#[derive(Debug)]
+struct Slot<F> {
+    generation: u32,
+    flow: Option<(Key, F)>,
+}
+
+impl<F> Table<F> {
+    pub(crate) fn new(hash: Keyed) -> Self {
+        Table {
+            slots: Vec::new(),
+            free: Vec::new(),
+            ids: Map::with_hasher(hash),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub(crate) fn find(&self, key: &Key) -> Option<FlowId> {
+        self.ids.get(key).copied()
+    }
+
+    pub(crate) fn key(&self, id: FlowId) -> Option<&Key> {
+        Some(&self.slot(id)?.flow.as_ref()?.0)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: FlowId) -> Option<&mut F> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        Some(&mut slot.flow.as_mut()?.1)
+    }
+
+    fn slot(&self, id: FlowId) -> Option<&Slot<F>> {
+        let slot = self.slots.get(id.slot as usize)?;
+        (slot.generation == id.generation).then_some(slot)
+    }
+
+    /// The id that the next flow will get.
+    pub(crate) fn next_id(&self) -> FlowId {
+        match self.free.last() {
+            Some(&slot) => FlowId {
+                slot,
+                generation: self.slots[slot as usize].generation,
+            },
+            None => FlowId {
+                slot: u32::try_from(self.slots.len()).expect("fewer flows than 2^32"),
+                generation: 0,
+            },
+        }
+    }
+
+    /// Add a flow. There must be none with this key.
+    pub(crate) fn insert(&mut self, key: Key, flow: F) -> FlowId {
+        let id = self.next_id();
+        if self.free.pop().is_none() {
+            self.slots.push(Slot {
+                generation: id.generation,
+                flow: None,
+            });
+        }
+        self.slots[id.slot as usize].flow = Some((key, flow));
+        self.ids.insert(key, id);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: FlowId) -> Option<(Key, F)> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let (key, flow) = slot.flow.take()?;
+        slot.generation = (slot.generation + 1) & GENERATIONS;
+        self.free.push(id.slot);
+        self.ids.remove(&key);
+        Some((key, flow))
+    }
+
+    /// All flows of a peer.
+    pub(crate) fn of_peer(&self, peer: PeerId) -> Vec<FlowId> {
+        self.iter()
+            .filter(|(_, key, _)| key.peer == peer)
+            .map(|(id, _, _)| id)
+            .collect()
+    }
+
+    /// All flows, in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Key, &F)> {
+        self.slots.iter().zip(0..).filter_map(|(slot, number)| {
+            let (key, flow) = slot.flow.as_ref()?;
+            let id = FlowId {
+                slot: number,
+                generation: slot.generation,
+            };
+            Some((id, key, flow))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(port: u16) -> Key {
+        Key {
+            peer: 1,
+            source: SocketAddr::from(([10, 0, 0, 1], port)),
+            destination: SocketAddr::from(([10, 0, 0, 2], 80)),
+        }
+    }
+
+    #[test]
+    fn an_id_finds_only_the_flow_it_was_given_to() {
+        let mut table = Table::new(Keyed::new(7));
+        let first = table.insert(key(1), "first");
+        assert_eq!(table.remove(first), Some((key(1), "first")));
+        let second = table.insert(key(2), "second");
+        assert_eq!(second.slot, first.slot, "the place is used again");
+        assert_eq!(table.get_mut(first), None);
+        assert_eq!(table.remove(first), None);
+        assert_eq!(table.find(&key(1)), None);
+        assert_eq!(table.get_mut(second), Some(&mut "second"));
+    }
+
+    #[test]
+    fn tokens_keep_protocol_and_id() {
+        let id = FlowId {
+            slot: u32::MAX,
+            generation: GENERATIONS,
+        };
+        for protocol in [Protocol::Tcp, Protocol::Udp] {
+            let token = id.token(protocol);
+            assert_eq!(token >> 63, 1);
+            assert_eq!(FlowId::from_token(token), Some((protocol, id)));
+        }
+        assert_eq!(FlowId::from_token(5), None);
+    }
+
+    #[test]
+    fn generations_wrap() {
+        let mut table = Table::new(Keyed::new(7));
+        let id = table.insert(key(1), ());
+        table.remove(id);
+        table.slots[0].generation = GENERATIONS;
+        let last = table.insert(key(1), ());
+        table.remove(last);
+        assert_eq!(table.insert(key(1), ()).generation, 0);
+    }
+}

@@ -1,0 +1,690 @@
+use std::rc::Rc;
+use std::time::Duration;
+
+use managed::{Elastic, Handle, Lender};
+use smoltcp::iface::{Interface, PollResult, SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
+use smoltcp::wire::IpListenEndpoint;
+use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
+
+use super::memory::Memory;
+use super::segment::{Segment, Sequence};
+use super::wire::{Log, Outgoing, Wire};
+use crate::counters::Counters;
+use crate::io::Io;
+use crate::table::Key;
+use crate::timer::Alarm;
+
+/// Each direction of a new flow: what fits a window that is not scaled.
+pub(crate) const INITIAL_BUFFER: usize = 64 << 10;
+/// Each direction of a flow that needs it: 160 Mbit/s over 100 ms.
+pub(crate) const MAX_BUFFER: usize = 2 << 20;
+/// Most bytes that cross to or from the application in one call; more gains nothing.
+const CHUNK: usize = 256 << 10;
+/// Segments that one flow sends before the next has its turn: 90 KB, one train.
+const BUDGET: usize = 64;
+
+/// A lone segment is acknowledged after this, two at once. Long enough for the answer of an
+/// application on this machine to carry the acknowledgement; too short to be noticed by a
+/// client that holds back its next small segment until then (Nagle).
+const ACK_DELAY: Duration = Duration::from_millis(2);
+/// A silent peer is asked whether it is there, and is gone after four times that without an
+/// answer; longer than the 100 s of RFC 9293 (R2).
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(240);
+/// A peer may go on sending for so long after the application has closed both directions,
+/// as in Linux (`tcp_fin_timeout`).
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
+/// A flow that moved nothing for so long has buffers of the initial size again.
+const IDLE: Duration = Duration::from_secs(10);
+/// What a batch and a timer may add to a round trip.
+const SLACK: Duration = Duration::from_millis(50);
+/// A handshake that took longer than this lost a packet, and measured that.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
+
+/// One TCP connection: smoltcp's socket, and the application's stream.
+pub(crate) struct Flow {
+    sockets: SocketSet<'static>,
+    socket: SocketHandle,
+    key: Key,
+    token: Token,
+    application: Application,
+    rx: Handle,
+    tx: Handle,
+    log: Log,
+    /// What [`Memory`] knows that this flow holds.
+    accounted: usize,
+    /// When the first SYN came.
+    pub since: Instant,
+    round_trip: Duration,
+    /// The next byte for the application.
+    taken: Sequence,
+    /// The end of the furthest segment in the window. Beyond what is in order, the buffer
+    /// holds bytes that the socket does not count.
+    furthest: Sequence,
+    /// The end of what the application wrote.
+    queued_end: Sequence,
+    /// Bytes for the application since `window_began`.
+    window_taken: usize,
+    window_began: Instant,
+    /// When bytes last moved.
+    moved: Instant,
+    orphaned: Option<Instant>,
+    flags: Flags,
+    pub alarm: Alarm,
+    /// In the list of flows with something to do.
+    pub dirty: bool,
+    /// In the queue for memory.
+    pub starved: bool,
+    /// In the queue of flows in TIME-WAIT.
+    pub lingering: bool,
+}
+
+enum Application {
+    /// To be offered when the handshake is complete.
+    Asked(Box<FlowInfo>),
+    Open(Box<dyn ByteStream>),
+    /// It is done with the flow.
+    Done,
+}
+
+#[derive(Debug, Default)]
+struct Flags {
+    /// The application may have bytes.
+    readable: bool,
+    /// The application takes no more bytes until its token is ready.
+    blocked: bool,
+    /// The application has closed its side.
+    closed: bool,
+    /// The application was told that the peer has closed.
+    told: bool,
+    /// The application reads no more.
+    deaf: bool,
+    /// The peer sent RST.
+    reset: bool,
+    /// The peer stopped answering.
+    timed_out: bool,
+    /// The socket is in TIME-WAIT and has said so.
+    lingers: bool,
+    /// Nothing moved since the buffers were made small.
+    small: bool,
+}
+
+/// What the flow's work needs from the stack.
+pub(crate) struct Context<'a, 'io> {
+    pub interface: &'a mut Interface,
+    pub mtu: usize,
+    pub buffer: &'a mut Vec<u8>,
+    pub memory: &'a mut Memory,
+    pub io: &'a mut Io<'io>,
+    pub counters: &'a mut Counters,
+}
+
+/// What becomes of the flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Wait for a packet, a token or the deadline.
+    Wait,
+    /// It has more to send than its turn allowed.
+    Again,
+    /// It cannot go on for lack of memory.
+    Starved,
+    /// Forget it.
+    Gone,
+}
+
+impl Flow {
+    /// A flow for this SYN, not yet told of it.
+    pub(crate) fn new(
+        key: Key,
+        token: Token,
+        info: FlowInfo,
+        syn: &Segment<'_>,
+        memory: &Memory,
+        now: Instant,
+    ) -> Flow {
+        let lender: Rc<dyn Lender<u8>> = Rc::clone(&memory.pool) as Rc<dyn Lender<u8>>;
+        let (rx_memory, rx) = Elastic::new(MAX_BUFFER, Rc::clone(&lender));
+        let (tx_memory, tx) = Elastic::new(INITIAL_BUFFER, lender);
+        let mut socket = Socket::new(SocketBuffer::new(rx_memory), SocketBuffer::new(tx_memory));
+        socket.set_congestion_control(CongestionControl::Cubic);
+        socket.set_nagle_enabled(false);
+        socket.set_ack_delay(Some(ACK_DELAY.into()));
+        socket.set_keep_alive(Some(KEEP_ALIVE.into()));
+        socket.set_timeout(Some(TIMEOUT.into()));
+        let endpoint = IpListenEndpoint {
+            addr: Some(key.destination.ip().into()),
+            port: key.destination.port(),
+        };
+        socket
+            .listen(endpoint)
+            .expect("the socket is new, and port 0 is a malformed segment");
+        // The socket has fixed its window scale by the greatest size; it begins smaller.
+        rx.set_unused_len(INITIAL_BUFFER);
+        let shift = match syn.repr.window_scale {
+            Some(_) => MAX_BUFFER.ilog2() as u8 + 1 - 16,
+            None => 0,
+        };
+        let first = syn.sequence().plus(1);
+        let mut sockets = SocketSet::new(Vec::with_capacity(1));
+        let socket = sockets.add(socket);
+        Flow {
+            sockets,
+            socket,
+            key,
+            token,
+            application: Application::Asked(Box::new(info)),
+            rx,
+            tx,
+            log: Log {
+                shift,
+                ..Log::default()
+            },
+            accounted: 0,
+            since: now,
+            round_trip: Duration::ZERO,
+            taken: first,
+            furthest: first,
+            queued_end: Sequence::default(),
+            window_taken: 0,
+            window_began: now,
+            moved: now,
+            orphaned: None,
+            flags: Flags {
+                small: true,
+                ..Flags::default()
+            },
+            alarm: Alarm::default(),
+            dirty: false,
+            starved: false,
+            lingering: false,
+        }
+    }
+
+    /// Whether the handshake is not complete.
+    pub(crate) fn is_half_open(&self) -> bool {
+        matches!(self.application, Application::Asked(_))
+    }
+
+    /// Whether both sides are done and only stray segments are waited for.
+    pub(crate) fn is_time_wait(&self) -> bool {
+        matches!(self.application, Application::Done) && self.state() == State::TimeWait
+    }
+
+    /// Take a segment of this flow.
+    pub(crate) fn ingress(
+        &mut self,
+        packet: &[u8],
+        segment: &Segment<'_>,
+        cx: &mut Context<'_, '_>,
+    ) {
+        if !segment.repr.payload.is_empty() && !self.admits(segment, cx) {
+            return;
+        }
+        let before = self.state();
+        let time = smoltcp_time(cx.io.now);
+        let mut wire = Wire {
+            mtu: cx.mtu,
+            incoming: Some(packet),
+            outgoing: Outgoing {
+                peer: self.key.peer,
+                sink: cx.io.sink,
+                buffer: cx.buffer,
+                log: &mut self.log,
+            },
+        };
+        cx.interface
+            .poll_ingress_single(time, &mut wire, &mut self.sockets);
+        let after = self.state();
+        let ended = before != after && matches!(after, State::Closed | State::Listen);
+        self.flags.reset |= ended && segment.resets();
+        self.account(cx.memory);
+    }
+
+    /// The application can take or has more.
+    pub(crate) fn ready(&mut self) {
+        self.flags.readable = true;
+        self.flags.blocked = false;
+    }
+
+    /// Move what can be moved, both ways.
+    pub(crate) fn service(&mut self, cx: &mut Context<'_, '_>) -> Verdict {
+        let verdict = self.work(cx);
+        self.release_tx();
+        self.account(cx.memory);
+        verdict
+    }
+
+    fn work(&mut self, cx: &mut Context<'_, '_>) -> Verdict {
+        let mut left = BUDGET;
+        if self.is_half_open() {
+            match self.state() {
+                State::Closed | State::Listen => return Verdict::Gone,
+                State::SynReceived => {
+                    self.egress(&mut left, cx);
+                    return Verdict::Wait;
+                }
+                _ if !self.open(cx) => {
+                    cx.counters.tcp_refused += 1;
+                    return self.abort(cx);
+                }
+                _ => {}
+            }
+        }
+        self.deliver(cx);
+        self.tell_end();
+        self.grow_rx(cx);
+        self.shrink_when_idle(cx.io.now);
+        let mut starved = false;
+        loop {
+            match self.collect(cx) {
+                Collected::All => {}
+                Collected::NoMemory => starved = true,
+                Collected::Aborted => return self.abort(cx),
+            }
+            self.egress(&mut left, cx);
+            if !self.grow_tx(cx) {
+                break;
+            }
+        }
+        if self.orphan_is_due(cx.io.now) {
+            return self.abort(cx);
+        }
+        if self.has_ended(cx) {
+            Verdict::Gone
+        } else if left == 0 {
+            Verdict::Again
+        } else if starved {
+            Verdict::Starved
+        } else {
+            Verdict::Wait
+        }
+    }
+
+    /// When [`service`](Self::service) has something to do of itself.
+    pub(crate) fn deadline(&self, cx: &mut Context<'_, '_>) -> Option<Instant> {
+        let now = cx.io.now;
+        let socket = match cx.interface.poll_at(smoltcp_time(now), &self.sockets) {
+            _ if self.holds_unread() => None,
+            // It was just polled until it had nothing to say; it must not make the stack spin.
+            at => at.map(|at| from_smoltcp(at).max(now + Duration::from_millis(1))),
+        };
+        let orphan = self.orphaned.map(|since| since + ORPHAN_TIMEOUT);
+        let idle = (!self.flags.small).then(|| self.moved + IDLE);
+        [socket, orphan, idle].into_iter().flatten().min()
+    }
+
+    /// End the flow from our side, with RST.
+    pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) -> Verdict {
+        self.socket_mut().abort();
+        self.egress(&mut { BUDGET }, cx);
+        self.finish(Some(ErrorCode::ConnectionAborted));
+        Verdict::Gone
+    }
+
+    /// Give back what the flow holds; it is about to be dropped.
+    pub(crate) fn release(self, memory: &mut Memory) {
+        let (peer, accounted) = (self.key.peer, self.accounted);
+        drop(self);
+        memory.account(peer, accounted, 0);
+    }
+
+    fn state(&self) -> State {
+        self.sockets.get::<Socket<'_>>(self.socket).state()
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.socket)
+    }
+
+    /// Whether there is room for the payload of this segment.
+    ///
+    /// smoltcp takes for granted that what is in the window that it announced has room in
+    /// the buffer. That does not hold right after the handshake (see [`Log`]), nor once the
+    /// buffer is smaller than it was.
+    fn admits(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
+        let socket = self.sockets.get::<Socket<'_>>(self.socket);
+        let next = self.taken.plus(socket.recv_queue());
+        let buffer_end = self.taken.plus(socket.recv_capacity());
+        let window_end = self.log.window_end.unwrap_or(next);
+        let start = segment.sequence();
+        let end = start.plus(segment.repr.payload.len());
+        let in_window = window_end.is_after(start) && end.is_after(next);
+        if !in_window {
+            // The socket answers with what it expects.
+            return true;
+        }
+        if end.earlier(window_end).is_after(buffer_end) {
+            cx.counters.tcp_beyond_buffer += 1;
+            return false;
+        }
+        if self.rx.held() == 0 && !cx.memory.grants(self.key.peer, self.rx.len()) {
+            cx.counters.tcp_no_memory += 1;
+            return false;
+        }
+        self.furthest = self.furthest.later(end.earlier(window_end));
+        true
+    }
+
+    /// Offer the flow. False if the application does not want it.
+    fn open(&mut self, cx: &mut Context<'_, '_>) -> bool {
+        let Application::Asked(info) = &self.application else {
+            return true;
+        };
+        let Ok(stream) = cx.io.host.open_stream(info, self.token) else {
+            self.application = Application::Done;
+            return false;
+        };
+        self.application = Application::Open(stream);
+        cx.counters.tcp_opened += 1;
+        // So far only a SYN was sent.
+        self.queued_end = self.log.sent_end.unwrap_or_default();
+        let now = cx.io.now;
+        self.round_trip = (now - self.since).min(LONGEST_ROUND_TRIP);
+        self.window_began = now;
+        true
+    }
+
+    /// Hand the application what came.
+    fn deliver(&mut self, cx: &mut Context<'_, '_>) {
+        let Application::Open(stream) = &mut self.application else {
+            return;
+        };
+        let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
+        while !self.flags.blocked {
+            let queued = socket.recv_queue();
+            if queued == 0 {
+                return;
+            }
+            let mut offered = 0;
+            let mut accepted = Ok(0);
+            let deaf = self.flags.deaf;
+            let read = socket.recv(|data| {
+                let data = &data[..data.len().min(CHUNK)];
+                offered = data.len();
+                accepted = match deaf {
+                    true => Ok(offered),
+                    false => stream.write(data).map(|count| offered.min(count as usize)),
+                };
+                // The last byte is taken below.
+                let count = accepted.as_ref().map_or(0, |count| *count);
+                (count - usize::from(count == queued), ())
+            });
+            if read.is_err() {
+                return;
+            }
+            let Ok(count) = accepted else {
+                // It reads no more. Whether it still writes, reading tells.
+                self.flags.deaf = true;
+                self.flags.readable = true;
+                continue;
+            };
+            if count == queued {
+                // The buffer is empty once the last byte is out, in whatever state the
+                // socket is, and this very access can release the memory.
+                let holds_later = self.furthest.is_after(self.taken.plus(queued));
+                let mut take = || {
+                    let _ = socket.recv_slice(&mut [0]);
+                };
+                if holds_later {
+                    take();
+                } else {
+                    self.rx.release_read(self.rx.len(), take);
+                }
+            }
+            self.taken = self.taken.plus(count);
+            self.window_taken += count;
+            self.moved = cx.io.now;
+            self.flags.small = self.rx.len() == INITIAL_BUFFER && self.tx.len() == INITIAL_BUFFER;
+            self.flags.blocked = count < offered;
+        }
+    }
+
+    /// Tell the application that the peer has closed its side, once it has read everything.
+    fn tell_end(&mut self) {
+        let socket = self.sockets.get::<Socket<'_>>(self.socket);
+        let closed = match socket.state() {
+            State::CloseWait | State::Closing | State::LastAck | State::TimeWait => true,
+            // The end of LAST-ACK.
+            State::Closed => !self.flags.reset && !self.flags.timed_out,
+            _ => false,
+        };
+        if closed
+            && !self.flags.told
+            && socket.recv_queue() == 0
+            && let Application::Open(stream) = &mut self.application
+        {
+            self.flags.told = true;
+            // It may have gone meanwhile; then reading tells.
+            let _ = stream.shutdown(Direction::Write);
+        }
+    }
+
+    /// Take from the application as much as the buffer has room for.
+    fn collect(&mut self, cx: &mut Context<'_, '_>) -> Collected {
+        let Application::Open(stream) = &mut self.application else {
+            return Collected::All;
+        };
+        let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
+        while self.flags.readable && !self.flags.closed && socket.may_send() {
+            let room = socket.send_capacity() - socket.send_queue();
+            if room == 0 {
+                break;
+            }
+            if self.tx.held() == 0 && !cx.memory.grants(self.key.peer, self.tx.len()) {
+                return Collected::NoMemory;
+            }
+            let wanted = room.min(CHUNK);
+            match stream.read(wanted as u32) {
+                Err(_) => return Collected::Aborted,
+                Ok(None) => {
+                    self.flags.closed = true;
+                    socket.close();
+                    if self.flags.deaf {
+                        self.orphaned = Some(cx.io.now);
+                    }
+                }
+                Ok(Some(data)) => {
+                    // Less than asked for: the token comes when there is more.
+                    self.flags.readable = data.len() >= wanted;
+                    if data.is_empty() {
+                        break;
+                    }
+                    if socket.send_slice(&data) != Ok(data.len()) {
+                        // More than was asked for.
+                        return Collected::Aborted;
+                    }
+                    self.queued_end = self.queued_end.plus(data.len());
+                    self.moved = cx.io.now;
+                }
+            }
+        }
+        if self.flags.closed && self.flags.deaf && self.orphaned.is_none() {
+            self.orphaned = Some(cx.io.now);
+        }
+        Collected::All
+    }
+
+    /// Send what there is to send, at most `left` packets.
+    fn egress(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
+        if self.holds_unread() {
+            return;
+        }
+        let time = smoltcp_time(cx.io.now);
+        let before = self.state();
+        while *left > 0 {
+            let mut wire = Wire {
+                mtu: cx.mtu,
+                incoming: None,
+                outgoing: Outgoing {
+                    peer: self.key.peer,
+                    sink: cx.io.sink,
+                    buffer: cx.buffer,
+                    log: &mut self.log,
+                },
+            };
+            let sent = cx.interface.poll_egress(time, &mut wire, &mut self.sockets);
+            if sent == PollResult::None {
+                break;
+            }
+            *left -= 1;
+        }
+        let after = self.state();
+        self.flags.lingers = after == State::TimeWait;
+        // Of itself the socket closes for this reason only, and at the end of TIME-WAIT.
+        self.flags.timed_out |=
+            after == State::Closed && !matches!(before, State::Closed | State::TimeWait);
+    }
+
+    /// At the end of TIME-WAIT the socket forgets what it holds. If the application has still
+    /// to read that, the end must wait; all that there was to send has been sent.
+    fn holds_unread(&self) -> bool {
+        self.flags.lingers && self.sockets.get::<Socket<'_>>(self.socket).recv_queue() > 0
+    }
+
+    /// Double the receive buffer if the peer filled the window within a round trip: then the
+    /// window is what holds it back.
+    fn grow_rx(&mut self, cx: &mut Context<'_, '_>) {
+        let length = self.rx.len();
+        if self.window_taken < length {
+            return;
+        }
+        let now = cx.io.now;
+        let fast = now - self.window_began <= self.round_trip * 2 + SLACK;
+        self.window_taken = 0;
+        self.window_began = now;
+        if fast
+            && length < MAX_BUFFER
+            && self.log.shift > 0
+            && cx.memory.grants(self.key.peer, length * 2)
+        {
+            let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
+            let touch = || {
+                let _ = socket.recv(|_| (0, ()));
+            };
+            if self.rx.grow(length * 2, touch) {
+                self.flags.small = false;
+            }
+        }
+    }
+
+    /// Double the send buffer if all of it is in flight: then it is what holds us back.
+    /// True if there is room now for more.
+    fn grow_tx(&mut self, cx: &mut Context<'_, '_>) -> bool {
+        let length = self.tx.len();
+        let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
+        let limits = self.flags.readable
+            && socket.may_send()
+            && socket.send_queue() == length
+            && self.log.sent_end == Some(self.queued_end);
+        if !limits || length >= MAX_BUFFER || !cx.memory.grants(self.key.peer, length * 2) {
+            return false;
+        }
+        let grown = self.tx.grow(length * 2, || {
+            let _ = socket.send(|_| (0, ()));
+        });
+        self.flags.small &= !grown;
+        grown
+    }
+
+    /// Give the memory of an empty send buffer back. Once the application has closed, the
+    /// socket does not let us: then it goes with the flow.
+    fn release_tx(&mut self) {
+        let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
+        if self.tx.held() > 0 && socket.send_queue() == 0 && socket.may_send() {
+            self.tx.release_write(self.tx.len(), || {
+                let _ = socket.send(|_| (0, ()));
+            });
+        }
+    }
+
+    /// Make the buffers of a flow small again that moved nothing for a while.
+    fn shrink_when_idle(&mut self, now: Instant) {
+        let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
+        if self.flags.small || now < self.moved + IDLE {
+            return;
+        }
+        let empty = socket.recv_queue() == 0 && !self.furthest.is_after(self.taken);
+        if empty {
+            self.rx.release_read(INITIAL_BUFFER, || {
+                let _ = socket.recv(|_| (0, ()));
+            });
+        }
+        if socket.send_queue() == 0 && socket.may_send() {
+            self.tx.release_write(INITIAL_BUFFER, || {
+                let _ = socket.send(|_| (0, ()));
+            });
+        }
+        // If something is in the way, the next time it moves is soon enough.
+        self.flags.small = true;
+    }
+
+    fn orphan_is_due(&self, now: Instant) -> bool {
+        self.orphaned
+            .is_some_and(|since| since + ORPHAN_TIMEOUT <= now)
+    }
+
+    /// Whether the flow is over. Tells the application why.
+    fn has_ended(&mut self, cx: &mut Context<'_, '_>) -> bool {
+        let state = self.state();
+        let graceful = self.flags.told && self.flags.closed;
+        let reason = match state {
+            State::TimeWait if graceful => {
+                self.finish(None);
+                return false;
+            }
+            State::Closed if self.flags.timed_out => {
+                cx.counters.tcp_timed_out += 1;
+                Some(ErrorCode::Timeout)
+            }
+            State::Closed if self.flags.reset => Some(ErrorCode::ConnectionReset),
+            State::Closed if graceful || matches!(self.application, Application::Done) => None,
+            // If the socket is closed, the application has still to read.
+            _ => return false,
+        };
+        self.finish(reason);
+        true
+    }
+
+    /// Part from the application: in peace, or for a reason.
+    fn finish(&mut self, reason: Option<ErrorCode>) {
+        if let Application::Open(mut stream) =
+            std::mem::replace(&mut self.application, Application::Done)
+        {
+            match reason {
+                Some(reason) => stream.reset(reason),
+                None => {
+                    // Both directions are closed already; this says that nothing was lost.
+                    let _ = stream.shutdown(Direction::Both);
+                }
+            }
+        }
+    }
+
+    fn account(&mut self, memory: &mut Memory) {
+        let held = self.rx.held() + self.tx.held();
+        memory.account(self.key.peer, self.accounted, held);
+        self.accounted = held;
+    }
+}
+
+enum Collected {
+    /// All that there is, or all that there is room for.
+    All,
+    NoMemory,
+    /// The application gave the flow up.
+    Aborted,
+}
+
+pub(crate) fn smoltcp_time(now: Instant) -> smoltcp::time::Instant {
+    // 2^64 ns are less than 2^63 us.
+    smoltcp::time::Instant::from_micros((now.0 / 1000) as i64)
+}
+
+fn from_smoltcp(at: smoltcp::time::Instant) -> Instant {
+    Instant(
+        u64::try_from(at.total_micros())
+            .unwrap_or(0)
+            .saturating_mul(1000),
+    )
+}

@@ -1,0 +1,70 @@
+use std::rc::Rc;
+
+use managed::Pool;
+
+use crate::PeerId;
+use crate::hash::{Keyed, Map};
+
+/// Free buffers that are kept for the next flow: a batch touches few flows, and a buffer is
+/// returned as soon as it is empty.
+const KEEP: usize = 4 << 20;
+
+/// The memory that TCP buffers are made of, and who holds how much of it.
+pub(crate) struct Memory {
+    pub pool: Rc<Pool<u8>>,
+    pub budget: usize,
+    held: Map<PeerId, usize>,
+}
+
+impl Memory {
+    pub(crate) fn new(budget: usize, hash: Keyed) -> Self {
+        Memory {
+            pool: Rc::new(Pool::new(KEEP)),
+            budget,
+            held: Map::with_hasher(hash),
+        }
+    }
+
+    /// Whether this peer may have so much more. One peer may hold as much as it leaves for
+    /// the others, so that one alone gets half of the budget, two get a third each, and
+    /// there is always something left for the next.
+    pub(crate) fn grants(&self, peer: PeerId, bytes: usize) -> bool {
+        let left = self.budget.saturating_sub(self.pool.lent() + bytes);
+        let held = self.held.get(&peer).copied().unwrap_or(0);
+        held + bytes <= left
+    }
+
+    /// A flow of the peer held `before` and holds `after`.
+    pub(crate) fn account(&mut self, peer: PeerId, before: usize, after: usize) {
+        if before == after {
+            return;
+        }
+        let held = self.held.entry(peer).or_default();
+        *held = *held + after - before;
+        if *held == 0 {
+            self.held.remove(&peer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use managed::Lender;
+
+    use super::*;
+
+    #[test]
+    fn nobody_gets_the_last_of_it() {
+        let mut memory = Memory::new(100, Keyed::new(1));
+        let pool = Rc::clone(&memory.pool);
+        assert!(memory.grants(1, 50));
+        assert!(!memory.grants(1, 51));
+        let lent = pool.lend(50);
+        memory.account(1, 0, 50);
+        assert!(!memory.grants(1, 1));
+        assert!(memory.grants(2, 25));
+        pool.take_back(lent);
+        memory.account(1, 50, 0);
+        assert!(memory.grants(1, 50));
+    }
+}

@@ -1,0 +1,399 @@
+//! TCP (RFC 9293): a flow for each connection that a peer opens, each with a smoltcp socket
+//! set of its own, so that a packet costs the same however many flows there are.
+
+mod flow;
+mod half_open;
+mod memory;
+mod segment;
+mod wire;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use smoltcp::iface::{self, Interface};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+use watm_core::Instant;
+
+use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict, smoltcp_time};
+use self::half_open::HalfOpen;
+use self::memory::Memory;
+use self::segment::Segment;
+use self::wire::{Log, Outgoing, Wire};
+use crate::counters::Counters;
+use crate::hash::Keyed;
+use crate::io::{Io, flow_info};
+use crate::ip::{self, Packet, Sender};
+use crate::limit::Limiter;
+use crate::table::{FlowId, Key, Protocol, Table};
+use crate::timer::Timers;
+use crate::{Origin, PacketSink, PeerId};
+
+/// Segments of unknown flows are answered so often at once, and so often in a second after
+/// that: a client that outlives a restart of ours learns at once that its connections are
+/// gone, and a flood is not answered one to one.
+const STRAY_BURST: u32 = 500;
+const STRAYS_PER_SECOND: u32 = 100;
+/// Flows that are tried again in one flush after a lack of memory.
+const RETRIES: usize = 64;
+
+/// The TCP half of the stack.
+pub(crate) struct Tcp {
+    interface: Interface,
+    mtu: usize,
+    /// For packets that smoltcp writes, one at a time.
+    buffer: Vec<u8>,
+    /// For packets that are written anew for smoltcp.
+    rewritten: Vec<u8>,
+    flows: Table<Flow>,
+    timers: Timers,
+    half_open: HalfOpen,
+    /// Flows in TIME-WAIT, the oldest first; some may be gone.
+    time_wait: VecDeque<FlowId>,
+    memory: Memory,
+    strays: Limiter,
+    /// Flows with something to do in the next flush, each at most once.
+    dirty: Vec<FlowId>,
+    /// Flows that wait for memory, each at most once; some may be gone.
+    starved: VecDeque<FlowId>,
+}
+
+impl Tcp {
+    pub(crate) fn new(mtu: usize, budget: usize, seed: u64, hash: Keyed) -> Self {
+        Tcp {
+            interface: interface(mtu, seed),
+            mtu,
+            buffer: Vec::new(),
+            rewritten: Vec::new(),
+            flows: Table::new(hash.clone()),
+            timers: Timers::default(),
+            half_open: HalfOpen::new(hash.clone()),
+            time_wait: VecDeque::new(),
+            memory: Memory::new(budget, hash.clone()),
+            strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash),
+            dirty: Vec::new(),
+            starved: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Bytes of buffers that exist for flows.
+    pub(crate) fn held(&self) -> usize {
+        self.memory.pool.lent()
+    }
+
+    /// `seed` must be a new one.
+    pub(crate) fn reconfigure(&mut self, mtu: usize, budget: usize, seed: u64) {
+        self.memory.budget = budget;
+        if mtu != self.mtu {
+            self.mtu = mtu;
+            self.interface = interface(mtu, seed);
+        }
+    }
+
+    /// Take a packet. False if it would open a flow and there is no room for one: the caller
+    /// may make room and try again, or [refuse](Self::refuse) it.
+    pub(crate) fn handle(
+        &mut self,
+        origin: &Origin,
+        packet: &Packet<'_>,
+        room: bool,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) -> bool {
+        let Some(segment) = Segment::parse(packet) else {
+            counters.tcp_malformed += 1;
+            return true;
+        };
+        let key = Key {
+            peer: origin.peer,
+            source: SocketAddr::new(packet.source, segment.repr.src_port),
+            destination: SocketAddr::new(packet.destination, segment.repr.dst_port),
+        };
+        let mut id = self.flows.find(&key);
+        if segment.opens()
+            && let Some(old) = id
+            && self
+                .flows
+                .get_mut(old)
+                .is_some_and(|flow| flow.is_time_wait())
+        {
+            // A new connection over the same ports (RFC 9293 section 3.6.1).
+            self.remove(old);
+            id = None;
+        }
+        let id = match id {
+            Some(id) => id,
+            None if !segment.opens() => {
+                self.answer_stray(origin.peer, packet, &segment, sender, io, counters);
+                return true;
+            }
+            None if !room => return false,
+            None if !self.memory.grants(origin.peer, 2 * INITIAL_BUFFER) => {
+                segment::send_reset(origin.peer, packet, &segment, sender, io.sink);
+                counters.tcp_refused += 1;
+                return true;
+            }
+            None => self.admit(key, origin, &segment, io, counters),
+        };
+        let mut rewritten = std::mem::take(&mut self.rewritten);
+        let plain = if packet.is_plain() {
+            packet.whole
+        } else {
+            ip::write_packet(
+                &mut rewritten,
+                packet.source,
+                packet.destination,
+                ip::TCP,
+                packet.payload,
+            );
+            &rewritten
+        };
+        let (flow, mut cx) = self.parts(id, io, counters).expect("found or made above");
+        flow.ingress(plain, &segment, &mut cx);
+        self.rewritten = rewritten;
+        self.touch(id);
+        true
+    }
+
+    /// Refuse a packet that [`handle`](Self::handle) had no room for.
+    pub(crate) fn refuse(
+        &mut self,
+        peer: PeerId,
+        packet: &Packet<'_>,
+        sender: &mut Sender,
+        sink: &mut dyn PacketSink,
+        counters: &mut Counters,
+    ) {
+        if let Some(segment) = Segment::parse(packet) {
+            segment::send_reset(peer, packet, &segment, sender, sink);
+            counters.tcp_refused += 1;
+        }
+    }
+
+    /// The application can take or has more.
+    pub(crate) fn ready(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id) {
+            flow.ready();
+            self.touch(id);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, io: &mut Io<'_>, counters: &mut Counters) {
+        for id in std::mem::take(&mut self.dirty) {
+            self.service(id, io, counters);
+        }
+        // What the others have given back.
+        for _ in 0..self.starved.len().min(RETRIES) {
+            let Some(id) = self.starved.pop_front() else {
+                break;
+            };
+            if let Some(flow) = self.flows.get_mut(id) {
+                flow.starved = false;
+                self.service(id, io, counters);
+            }
+        }
+    }
+
+    /// Whether a flow used up its turn and has more.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let deadlines = [self.timers.next(), self.half_open.deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// Have the flows that are due do their work in the next flush.
+    pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        while let Some(id) = self.half_open.due(now) {
+            self.remove(id);
+            counters.tcp_half_open_expired += 1;
+        }
+        while let Some(id) = self.timers.pop_due(now) {
+            if let Some(flow) = self.flows.get_mut(id) {
+                flow.alarm.rang();
+                self.touch(id);
+            }
+        }
+    }
+
+    /// Forget the flow that has been in TIME-WAIT for longest. False if there is none.
+    pub(crate) fn evict_time_wait(&mut self) -> bool {
+        while let Some(id) = self.time_wait.pop_front() {
+            if self.remove(id) {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn remove_peer(&mut self, peer: PeerId, io: &mut Io<'_>, counters: &mut Counters) {
+        for id in self.flows.of_peer(peer) {
+            if let Some((flow, mut cx)) = self.parts(id, io, counters) {
+                flow.abort(&mut cx);
+                self.remove(id);
+            }
+        }
+        self.strays.forget(peer);
+    }
+
+    /// Make a flow for this SYN.
+    fn admit(
+        &mut self,
+        key: Key,
+        origin: &Origin,
+        syn: &Segment<'_>,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) -> FlowId {
+        if let Some(id) = self.half_open.in_the_way(key.peer) {
+            self.remove(id);
+            counters.tcp_half_open_evicted += 1;
+        }
+        let id = self.flows.next_id();
+        let token = id.token(Protocol::Tcp);
+        let info = flow_info(origin, &key);
+        let flow = Flow::new(key, token, info, syn, &self.memory, io.now);
+        self.half_open.insert(key.peer, flow.since, id);
+        self.flows.insert(key, flow)
+    }
+
+    fn answer_stray(
+        &mut self,
+        peer: PeerId,
+        packet: &Packet<'_>,
+        segment: &Segment<'_>,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) {
+        if segment.resets() {
+            return;
+        }
+        if self.strays.permits(peer, io.now) {
+            segment::send_reset(peer, packet, segment, sender, io.sink);
+            counters.tcp_strays_reset += 1;
+        } else {
+            counters.tcp_strays_ignored += 1;
+        }
+    }
+
+    fn service(&mut self, id: FlowId, io: &mut Io<'_>, counters: &mut Counters) {
+        let Some((flow, mut cx)) = self.parts(id, io, counters) else {
+            return;
+        };
+        flow.dirty = false;
+        let was_half_open = flow.is_half_open();
+        let verdict = flow.service(&mut cx);
+        if verdict == Verdict::Gone {
+            self.remove(id);
+            return;
+        }
+        let deadline = flow.deadline(&mut cx);
+        let (since, half_open) = (flow.since, flow.is_half_open());
+        let lingers = flow.is_time_wait() && !std::mem::replace(&mut flow.lingering, true);
+        let starves = verdict == Verdict::Starved && !std::mem::replace(&mut flow.starved, true);
+        if let Some(deadline) = deadline
+            && let Some(flow) = self.flows.get_mut(id)
+        {
+            self.timers.schedule(id, &mut flow.alarm, deadline);
+        }
+        if was_half_open
+            && !half_open
+            && let Some(key) = self.flows.key(id)
+        {
+            self.half_open.remove(key.peer, since, id);
+        }
+        if lingers {
+            self.time_wait.push_back(id);
+        }
+        if starves {
+            self.starved.push_back(id);
+        }
+        if verdict == Verdict::Again {
+            self.touch(id);
+        }
+    }
+
+    fn touch(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id)
+            && !flow.dirty
+        {
+            flow.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn remove(&mut self, id: FlowId) -> bool {
+        let Some((key, mut flow)) = self.flows.remove(id) else {
+            return false;
+        };
+        self.timers.cancel(id, &mut flow.alarm);
+        self.half_open.remove(key.peer, flow.since, id);
+        flow.release(&mut self.memory);
+        // Those at the front that are gone by now.
+        while let Some(first) = self.time_wait.front()
+            && self.flows.key(*first).is_none()
+        {
+            self.time_wait.pop_front();
+        }
+        true
+    }
+
+    fn parts<'a, 'io>(
+        &'a mut self,
+        id: FlowId,
+        io: &'a mut Io<'io>,
+        counters: &'a mut Counters,
+    ) -> Option<(&'a mut Flow, Context<'a, 'io>)> {
+        let flow = self.flows.get_mut(id)?;
+        let context = Context {
+            interface: &mut self.interface,
+            mtu: self.mtu,
+            buffer: &mut self.buffer,
+            memory: &mut self.memory,
+            io,
+            counters,
+        };
+        Some((flow, context))
+    }
+}
+
+/// smoltcp asks a device for its limits, and sends nothing, when it makes an interface.
+struct Nowhere;
+
+impl PacketSink for Nowhere {
+    fn send(&mut self, _: PeerId, _: &[u8]) {}
+}
+
+/// An interface that has every address. It is told the time with every poll.
+fn interface(mtu: usize, seed: u64) -> Interface {
+    let mut config = iface::Config::new(HardwareAddress::Ip);
+    config.random_seed = seed;
+    let mut log = Log::default();
+    let mut wire = Wire {
+        mtu,
+        incoming: None,
+        outgoing: Outgoing {
+            peer: 0,
+            sink: &mut Nowhere,
+            buffer: &mut Vec::new(),
+            log: &mut log,
+        },
+    };
+    let mut interface = Interface::new(config, &mut wire, smoltcp_time(Instant::default()));
+    interface.set_any_ip(true);
+    interface.update_ip_addrs(|addresses| {
+        let everything = [
+            IpCidr::new(IpAddress::v4(0, 0, 0, 1), 0),
+            IpCidr::new(IpAddress::v6(0, 0, 0, 0, 0, 0, 0, 1), 0),
+        ];
+        addresses.extend(everything);
+    });
+    interface
+}

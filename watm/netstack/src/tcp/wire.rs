@@ -1,0 +1,114 @@
+//! The device that smoltcp's interface works on: one packet in, any number out.
+
+use smoltcp::phy::{self, Checksum, Device, DeviceCapabilities, Medium};
+use smoltcp::time::Instant;
+
+use super::segment::{Said, Sequence};
+use crate::{PacketSink, PeerId};
+
+/// Carries packets between smoltcp and one peer, for one call.
+pub(crate) struct Wire<'a> {
+    pub mtu: usize,
+    pub incoming: Option<&'a [u8]>,
+    pub outgoing: Outgoing<'a>,
+}
+
+/// Where packets go, and what they said.
+pub(crate) struct Outgoing<'a> {
+    pub peer: PeerId,
+    pub sink: &'a mut dyn PacketSink,
+    /// For one packet after the other.
+    pub buffer: &'a mut Vec<u8>,
+    pub log: &'a mut Log,
+}
+
+/// What our segments on one flow have said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    /// By how much smoltcp shifts windows on this flow.
+    pub shift: u8,
+    /// Where we promised to take bytes up to; `None` before the first segment.
+    pub window_end: Option<Sequence>,
+    /// The end of all that was sent; `None` before the first segment.
+    pub sent_end: Option<Sequence>,
+}
+
+impl Log {
+    fn note(&mut self, packet: &[u8]) {
+        let Some(said) = Said::read(packet) else {
+            return;
+        };
+        if said.reset {
+            return;
+        }
+        // The window of a SYN is not scaled, but smoltcp takes for granted that it is when
+        // it looks whether a segment is in the window. What counts here is its belief.
+        self.window_end = Some(said.acknowledged.plus(said.window << self.shift));
+        self.sent_end = Some(self.sent_end.map_or(said.end, |end| end.later(said.end)));
+    }
+}
+
+impl Device for Wire<'_> {
+    type RxToken<'t>
+        = Incoming<'t>
+    where
+        Self: 't;
+    type TxToken<'t>
+        = Outgoing<'t>
+    where
+        Self: 't;
+
+    fn receive(&mut self, _: Instant) -> Option<(Incoming<'_>, Outgoing<'_>)> {
+        let incoming = self.incoming.take()?;
+        Some((Incoming(incoming), self.outgoing.reborrow()))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Outgoing<'_>> {
+        Some(self.outgoing.reborrow())
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        capabilities(self.mtu)
+    }
+}
+
+/// Checksums are verified before a packet comes here, so that bad ones are counted.
+fn capabilities(mtu: usize) -> DeviceCapabilities {
+    let mut capabilities = DeviceCapabilities::default();
+    capabilities.medium = Medium::Ip;
+    capabilities.max_transmission_unit = mtu;
+    capabilities.checksum.ipv4 = Checksum::Tx;
+    capabilities.checksum.tcp = Checksum::Tx;
+    capabilities
+}
+
+impl Outgoing<'_> {
+    fn reborrow(&mut self) -> Outgoing<'_> {
+        Outgoing {
+            peer: self.peer,
+            sink: self.sink,
+            buffer: self.buffer,
+            log: self.log,
+        }
+    }
+}
+
+/// The packet for smoltcp.
+pub(crate) struct Incoming<'a>(&'a [u8]);
+
+impl phy::RxToken for Incoming<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, read: F) -> R {
+        read(self.0)
+    }
+}
+
+impl phy::TxToken for Outgoing<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, write: F) -> R {
+        // smoltcp writes every byte of it.
+        self.buffer.resize(length, 0);
+        let result = write(self.buffer);
+        self.log.note(self.buffer);
+        self.sink.send(self.peer, self.buffer);
+        result
+    }
+}

@@ -1,0 +1,346 @@
+//! UDP (RFC 768): a flow for each peer and 4-tuple, until it is idle for too long.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use smoltcp::wire::{UDP_HEADER_LEN, UdpPacket};
+use watm_core::{DatagramFlow, Datagrams, FlowInfo, Instant};
+
+use crate::counters::Counters;
+use crate::hash::Keyed;
+use crate::io::{Io, flow_info};
+use crate::ip::{self, Packet, Sender};
+use crate::table::{FlowId, Key, Protocol, Table};
+use crate::timer::{Alarm, Timers};
+use crate::{Origin, PeerId};
+
+/// Datagrams for the application are handed over together, at most so many and so many
+/// bytes: what one batch of the outer socket can carry.
+const BATCH: usize = 64;
+const BATCH_BYTES: usize = 128 << 10;
+/// Datagrams taken from one flow before the next has its turn.
+const BUDGET: usize = 256;
+/// Buffers for batches that are kept: as many flows rarely share one batch.
+const SPARE: usize = 32;
+
+/// The UDP half of the stack.
+pub(crate) struct Udp {
+    flows: Table<Flow>,
+    timers: Timers,
+    idle_timeout: Duration,
+    /// Flows with something to do in the next flush, each at most once.
+    dirty: Vec<FlowId>,
+    spare: Vec<Datagrams>,
+}
+
+struct Flow {
+    flow: Box<dyn DatagramFlow>,
+    info: Rc<FlowInfo>,
+    /// For the application, since the last flush.
+    pending: Datagrams,
+    /// When the last datagram passed, either way.
+    used: Instant,
+    alarm: Alarm,
+    /// The application may have something.
+    readable: bool,
+    dirty: bool,
+}
+
+impl Udp {
+    pub(crate) fn new(idle_timeout: Duration, hash: Keyed) -> Self {
+        Udp {
+            flows: Table::new(hash),
+            timers: Timers::default(),
+            idle_timeout,
+            dirty: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// Change the timeout, of open flows too.
+    pub(crate) fn set_idle_timeout(&mut self, idle_timeout: Duration) {
+        self.idle_timeout = idle_timeout;
+        let ids: Vec<FlowId> = self.flows.iter().map(|(id, _, _)| id).collect();
+        for id in ids {
+            if let Some(flow) = self.flows.get_mut(id) {
+                let deadline = flow.used + idle_timeout;
+                self.timers.schedule(id, &mut flow.alarm, deadline);
+            }
+        }
+    }
+
+    /// Take a packet. False if it would open a flow and there is no room for one: the caller
+    /// may make room and try again.
+    pub(crate) fn handle(
+        &mut self,
+        origin: &Origin,
+        packet: &Packet<'_>,
+        room: bool,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) -> bool {
+        let Some(datagram) = parse(packet) else {
+            counters.udp_malformed += 1;
+            return true;
+        };
+        let key = Key {
+            peer: origin.peer,
+            source: SocketAddr::new(packet.source, datagram.src_port()),
+            destination: SocketAddr::new(packet.destination, datagram.dst_port()),
+        };
+        let id = match self.flows.find(&key) {
+            Some(id) => id,
+            None if !room => return false,
+            None => {
+                let info = Rc::new(flow_info(origin, &key));
+                match self.open(key, info, io, counters) {
+                    Some(id) => id,
+                    None => {
+                        counters.udp_refused += 1;
+                        return true;
+                    }
+                }
+            }
+        };
+        let payload = datagram.payload();
+        let flow = self.flows.get_mut(id).expect("found or opened above");
+        flow.used = io.now;
+        let full = flow.pending.lengths.len() >= BATCH
+            || flow.pending.payload.len() + payload.len() > BATCH_BYTES;
+        if full && !flow.pending.lengths.is_empty() {
+            self.deliver(id, io, counters);
+        }
+        // The application may have closed the flow meanwhile.
+        if let Some(flow) = self.flows.get_mut(id) {
+            if flow.pending.lengths.is_empty() {
+                flow.pending = self.spare.pop().unwrap_or_default();
+            }
+            flow.pending.push(payload);
+            self.touch(id);
+        } else {
+            counters.udp_dropped += 1;
+        }
+        true
+    }
+
+    /// The application can take or has more.
+    pub(crate) fn ready(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id) {
+            flow.readable = true;
+            self.touch(id);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, sender: &mut Sender, io: &mut Io<'_>, counters: &mut Counters) {
+        for id in std::mem::take(&mut self.dirty) {
+            if let Some(flow) = self.flows.get_mut(id) {
+                flow.dirty = false;
+            }
+            self.deliver(id, io, counters);
+            self.collect(id, sender, io, counters);
+        }
+    }
+
+    /// Whether a flow used up its turn and has more.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// End flows that have been idle for too long.
+    pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        while let Some(id) = self.timers.pop_due(now) {
+            let Some(flow) = self.flows.get_mut(id) else {
+                continue;
+            };
+            flow.alarm.rang();
+            let deadline = flow.used + self.idle_timeout;
+            if deadline > now {
+                self.timers.schedule(id, &mut flow.alarm, deadline);
+            } else {
+                self.remove(id);
+                counters.udp_expired += 1;
+            }
+        }
+    }
+
+    /// End the flow that has been idle for longest. False if there is none.
+    pub(crate) fn evict(&mut self, counters: &mut Counters) -> bool {
+        // Alarms are never late, so the first whose alarm is exact is the one.
+        while let Some(at) = self.timers.next() {
+            let Some(id) = self.timers.pop() else { break };
+            let Some(flow) = self.flows.get_mut(id) else {
+                continue;
+            };
+            flow.alarm.rang();
+            let deadline = flow.used + self.idle_timeout;
+            if deadline > at {
+                self.timers.schedule(id, &mut flow.alarm, deadline);
+                continue;
+            }
+            self.remove(id);
+            counters.udp_evicted += 1;
+            return true;
+        }
+        false
+    }
+
+    pub(crate) fn remove_peer(&mut self, peer: PeerId) {
+        for id in self.flows.of_peer(peer) {
+            self.remove(id);
+        }
+    }
+
+    fn open(
+        &mut self,
+        key: Key,
+        info: Rc<FlowInfo>,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) -> Option<FlowId> {
+        let token = self.flows.next_id().token(Protocol::Udp);
+        let flow = io.host.open_datagrams(&info, token).ok()?;
+        let now = io.now;
+        let id = self.flows.insert(
+            key,
+            Flow {
+                flow,
+                info,
+                pending: Datagrams::default(),
+                used: now,
+                alarm: Alarm::default(),
+                // Opened armed: its token comes when there is something.
+                readable: false,
+                dirty: false,
+            },
+        );
+        counters.udp_opened += 1;
+        let deadline = now + self.idle_timeout;
+        if let Some(flow) = self.flows.get_mut(id) {
+            self.timers.schedule(id, &mut flow.alarm, deadline);
+        }
+        Some(id)
+    }
+
+    fn touch(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.get_mut(id)
+            && !flow.dirty
+        {
+            flow.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Hand over what is pending. If the application has closed the flow, it is offered
+    /// anew: a 4-tuple is never dead.
+    fn deliver(&mut self, id: FlowId, io: &mut Io<'_>, counters: &mut Counters) {
+        let Some(flow) = self.flows.get_mut(id) else {
+            return;
+        };
+        if flow.pending.lengths.is_empty() {
+            return;
+        }
+        let mut pending = std::mem::take(&mut flow.pending);
+        let mut accepted = flow.flow.send(&pending);
+        if accepted.is_err()
+            && let Some((key, flow)) = self.remove(id)
+            && let Some(id) = self.open(key, flow.info, io, counters)
+            && let Some(flow) = self.flows.get_mut(id)
+        {
+            accepted = flow.flow.send(&pending);
+            self.touch(id);
+        }
+        let accepted = accepted.map_or(0, |count| count as usize);
+        counters.udp_dropped += pending.lengths.len().saturating_sub(accepted) as u64;
+        if self.spare.len() < SPARE {
+            pending.payload.clear();
+            pending.lengths.clear();
+            self.spare.push(pending);
+        }
+    }
+
+    /// Send what the application has.
+    fn collect(
+        &mut self,
+        id: FlowId,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+        counters: &mut Counters,
+    ) {
+        let mut left = BUDGET;
+        loop {
+            let Some(flow) = self.flows.get_mut(id) else {
+                return;
+            };
+            if !flow.readable {
+                return;
+            }
+            if left == 0 {
+                self.touch(id);
+                return;
+            }
+            let received = flow.flow.receive(BATCH as u32, BATCH_BYTES as u32);
+            let Ok(Some(datagrams)) = received else {
+                self.remove(id);
+                return;
+            };
+            if datagrams.lengths.is_empty() {
+                flow.readable = false;
+                return;
+            }
+            flow.used = io.now;
+            left = left.saturating_sub(datagrams.lengths.len());
+            let Some(key) = self.flows.key(id) else {
+                return;
+            };
+            for datagram in datagrams.iter() {
+                if !send(key, datagram, sender, io) {
+                    counters.udp_too_large += 1;
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, id: FlowId) -> Option<(Key, Flow)> {
+        let (key, mut flow) = self.flows.remove(id)?;
+        self.timers.cancel(id, &mut flow.alarm);
+        Some((key, flow))
+    }
+}
+
+fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
+    let datagram = UdpPacket::new_checked(packet.payload).ok()?;
+    // Without a checksum in IPv6 only between tunnel ends (RFC 8200 section 8.1).
+    let bare = datagram.checksum() == 0 && packet.source.is_ipv6();
+    let sound = !bare
+        && datagram.src_port() != 0
+        && datagram.dst_port() != 0
+        && datagram.verify_checksum(&packet.source.into(), &packet.destination.into());
+    sound.then_some(datagram)
+}
+
+fn send(key: &Key, datagram: &[u8], sender: &mut Sender, io: &mut Io<'_>) -> bool {
+    let (source, destination) = (key.destination, key.source);
+    let Ok(length) = u16::try_from(UDP_HEADER_LEN + datagram.len()) else {
+        return false;
+    };
+    let addresses = (source.ip(), destination.ip());
+    sender.send(key.peer, io.sink, addresses, ip::UDP, |out| {
+        let start = out.len();
+        out.resize(start + UDP_HEADER_LEN, 0);
+        out.extend_from_slice(datagram);
+        let mut header = UdpPacket::new_unchecked(&mut out[start..]);
+        header.set_src_port(source.port());
+        header.set_dst_port(destination.port());
+        header.set_len(length);
+        header.fill_checksum(&source.ip().into(), &destination.ip().into());
+    })
+}

@@ -1,0 +1,381 @@
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use watm_core::{
+    ByteStream, DatagramFlow, DatagramSocket, Datagrams, Direction, ErrorCode, FlowInfo, Host,
+    Instant, Level, Listener, Token,
+};
+
+/// The host and the application behind it, with the rule of readiness kept to the letter: a
+/// token is listed once, after a call moved less than it was asked to.
+#[derive(Default)]
+pub struct Application {
+    now: Instant,
+    ready: Rc<RefCell<BTreeSet<Token>>>,
+    streams: Vec<StreamEnd>,
+    flows: Vec<DatagramEnd>,
+    /// What the next flows are refused with.
+    pub refuse: Option<ErrorCode>,
+    /// How much a stream takes before the application reads.
+    pub room: Option<usize>,
+}
+
+impl Application {
+    pub fn set_now(&mut self, now: Instant) {
+        assert!(now >= self.now, "time goes forward");
+        self.now = now;
+    }
+
+    /// All streams that were ever opened.
+    pub fn streams(&self) -> &[StreamEnd] {
+        &self.streams
+    }
+
+    pub fn flows(&self) -> &[DatagramEnd] {
+        &self.flows
+    }
+
+    pub fn take_ready(&mut self) -> Vec<Token> {
+        self.ready.take().into_iter().collect()
+    }
+
+    pub fn is_quiet(&self) -> bool {
+        self.ready.borrow().is_empty()
+    }
+}
+
+impl Host for Application {
+    fn datagram_socket(&mut self, _: &str, _: Token) -> Result<Box<dyn DatagramSocket>, ErrorCode> {
+        Err(ErrorCode::AccessDenied)
+    }
+
+    fn listener(&mut self, _: &str, _: Token) -> Result<Box<dyn Listener>, ErrorCode> {
+        Err(ErrorCode::AccessDenied)
+    }
+
+    fn open_stream(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        if let Some(error) = &self.refuse {
+            return Err(error.clone());
+        }
+        let end = StreamEnd(Rc::new(RefCell::new(Stream {
+            info: info.clone(),
+            token,
+            ready: Rc::clone(&self.ready),
+            incoming: VecDeque::new(),
+            room: self.room.unwrap_or(usize::MAX),
+            outgoing: VecDeque::new(),
+            closed: false,
+            aborted: false,
+            ended: false,
+            finished: false,
+            reset: None,
+            gone: false,
+            read_armed: true,
+            write_armed: false,
+        })));
+        self.streams.push(end.clone());
+        Ok(Box::new(HostStream(end)))
+    }
+
+    fn open_datagrams(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
+        if let Some(error) = &self.refuse {
+            return Err(error.clone());
+        }
+        let end = DatagramEnd(Rc::new(RefCell::new(Flow {
+            info: info.clone(),
+            token,
+            ready: Rc::clone(&self.ready),
+            incoming: Vec::new(),
+            room: self.room.unwrap_or(usize::MAX),
+            outgoing: VecDeque::new(),
+            closed: false,
+            gone: false,
+            read_armed: true,
+        })));
+        self.flows.push(end.clone());
+        Ok(Box::new(HostFlow(end)))
+    }
+
+    fn log(&mut self, _: Level, _: &str, _: &str) {}
+
+    fn log_enabled(&self, _: Level) -> bool {
+        false
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+}
+
+struct Stream {
+    info: FlowInfo,
+    token: Token,
+    ready: Rc<RefCell<BTreeSet<Token>>>,
+    incoming: VecDeque<u8>,
+    room: usize,
+    outgoing: VecDeque<u8>,
+    closed: bool,
+    aborted: bool,
+    ended: bool,
+    finished: bool,
+    reset: Option<ErrorCode>,
+    gone: bool,
+    read_armed: bool,
+    write_armed: bool,
+}
+
+/// The application's end of a stream.
+#[derive(Clone)]
+pub struct StreamEnd(Rc<RefCell<Stream>>);
+
+impl StreamEnd {
+    pub fn info(&self) -> FlowInfo {
+        self.0.borrow().info.clone()
+    }
+
+    pub fn token(&self) -> Token {
+        self.0.borrow().token
+    }
+
+    /// Take what has come.
+    pub fn read(&self) -> Vec<u8> {
+        let mut stream = self.0.borrow_mut();
+        let data = stream.incoming.drain(..).collect();
+        if std::mem::take(&mut stream.write_armed) {
+            stream.ready.borrow_mut().insert(stream.token);
+        }
+        data
+    }
+
+    pub fn waiting(&self) -> usize {
+        self.0.borrow().incoming.len()
+    }
+
+    pub fn set_room(&self, room: usize) {
+        self.0.borrow_mut().room = room;
+    }
+
+    pub fn write(&self, data: &[u8]) {
+        self.0.borrow_mut().outgoing.extend(data);
+        self.wake_reader();
+    }
+
+    /// What the stack has not taken yet.
+    pub fn unsent(&self) -> usize {
+        self.0.borrow().outgoing.len()
+    }
+
+    pub fn close(&self) {
+        self.0.borrow_mut().closed = true;
+        self.wake_reader();
+    }
+
+    pub fn abort(&self) {
+        self.0.borrow_mut().aborted = true;
+        self.wake_reader();
+        self.read();
+    }
+
+    /// The end of what comes was announced.
+    pub fn ended(&self) -> bool {
+        self.0.borrow().ended
+    }
+
+    /// Both directions were closed in peace before the stack let go.
+    pub fn finished(&self) -> bool {
+        self.0.borrow().finished
+    }
+
+    pub fn reset(&self) -> Option<ErrorCode> {
+        self.0.borrow().reset.clone()
+    }
+
+    /// The stack has let go of the stream.
+    pub fn gone(&self) -> bool {
+        self.0.borrow().gone
+    }
+
+    fn wake_reader(&self) {
+        let mut stream = self.0.borrow_mut();
+        if std::mem::take(&mut stream.read_armed) {
+            stream.ready.borrow_mut().insert(stream.token);
+        }
+    }
+}
+
+struct HostStream(StreamEnd);
+
+impl ByteStream for HostStream {
+    fn read(&mut self, max_bytes: u32) -> Result<Option<Vec<u8>>, ErrorCode> {
+        let mut stream = self.0.0.borrow_mut();
+        if stream.aborted {
+            return Err(ErrorCode::ConnectionReset);
+        }
+        if stream.outgoing.is_empty() && stream.closed {
+            return Ok(None);
+        }
+        let count = stream.outgoing.len().min(max_bytes as usize);
+        stream.read_armed = count < max_bytes as usize;
+        // The end is one more thing to come.
+        if stream.read_armed && stream.closed {
+            stream.read_armed = false;
+            stream.ready.borrow_mut().insert(stream.token);
+        }
+        Ok(Some(stream.outgoing.drain(..count).collect()))
+    }
+
+    fn write(&mut self, data: &[u8]) -> Result<u32, ErrorCode> {
+        let mut stream = self.0.0.borrow_mut();
+        assert!(!stream.ended, "written after the end");
+        if stream.aborted {
+            return Err(ErrorCode::ConnectionAborted);
+        }
+        let room = stream.room.saturating_sub(stream.incoming.len());
+        let count = room.min(data.len());
+        stream.incoming.extend(&data[..count]);
+        stream.write_armed = count < data.len();
+        Ok(count as u32)
+    }
+
+    fn shutdown(&mut self, direction: Direction) -> Result<(), ErrorCode> {
+        let mut stream = self.0.0.borrow_mut();
+        match direction {
+            Direction::Write => stream.ended = true,
+            Direction::Read => {}
+            Direction::Both => {
+                stream.ended = true;
+                stream.finished = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self, reason: ErrorCode) {
+        self.0.0.borrow_mut().reset = Some(reason);
+    }
+
+    fn remote_address(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+}
+
+impl Drop for HostStream {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().gone = true;
+    }
+}
+
+struct Flow {
+    info: FlowInfo,
+    token: Token,
+    ready: Rc<RefCell<BTreeSet<Token>>>,
+    incoming: Vec<Vec<u8>>,
+    room: usize,
+    outgoing: VecDeque<Vec<u8>>,
+    closed: bool,
+    gone: bool,
+    read_armed: bool,
+}
+
+/// The application's end of a flow of datagrams.
+#[derive(Clone)]
+pub struct DatagramEnd(Rc<RefCell<Flow>>);
+
+impl DatagramEnd {
+    pub fn info(&self) -> FlowInfo {
+        self.0.borrow().info.clone()
+    }
+
+    pub fn token(&self) -> Token {
+        self.0.borrow().token
+    }
+
+    pub fn read(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.0.borrow_mut().incoming)
+    }
+
+    pub fn write(&self, datagram: &[u8]) {
+        self.0.borrow_mut().outgoing.push_back(datagram.to_vec());
+        self.wake();
+    }
+
+    pub fn set_room(&self, room: usize) {
+        self.0.borrow_mut().room = room;
+    }
+
+    /// Close, with or without the stack being told at once.
+    pub fn close(&self, tell: bool) {
+        self.0.borrow_mut().closed = true;
+        if tell {
+            self.wake();
+        }
+    }
+
+    pub fn gone(&self) -> bool {
+        self.0.borrow().gone
+    }
+
+    fn wake(&self) {
+        let mut flow = self.0.borrow_mut();
+        if std::mem::take(&mut flow.read_armed) {
+            flow.ready.borrow_mut().insert(flow.token);
+        }
+    }
+}
+
+struct HostFlow(DatagramEnd);
+
+impl DatagramFlow for HostFlow {
+    fn receive(
+        &mut self,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> Result<Option<Datagrams>, ErrorCode> {
+        let mut flow = self.0.0.borrow_mut();
+        if flow.outgoing.is_empty() && flow.closed {
+            return Ok(None);
+        }
+        let mut datagrams = Datagrams::default();
+        while datagrams.lengths.len() < max_datagrams as usize
+            && flow
+                .outgoing
+                .front()
+                .is_some_and(|next| datagrams.payload.len() + next.len() <= max_bytes as usize)
+        {
+            datagrams.push(&flow.outgoing.pop_front().unwrap());
+        }
+        flow.read_armed = datagrams.lengths.is_empty();
+        Ok(Some(datagrams))
+    }
+
+    fn send(&mut self, datagrams: &Datagrams) -> Result<u32, ErrorCode> {
+        let mut flow = self.0.0.borrow_mut();
+        if flow.closed {
+            return Err(ErrorCode::ConnectionAborted);
+        }
+        let mut count = 0;
+        for datagram in datagrams.iter() {
+            if flow.incoming.len() == flow.room {
+                break;
+            }
+            flow.incoming.push(datagram.to_vec());
+            count += 1;
+        }
+        Ok(count)
+    }
+}
+
+impl Drop for HostFlow {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().gone = true;
+    }
+}

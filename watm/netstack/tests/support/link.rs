@@ -1,0 +1,81 @@
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use watm_core::Instant;
+
+use super::Random;
+
+/// What a network does to packets.
+#[derive(Debug, Clone, Copy)]
+pub struct Conditions {
+    /// One way.
+    pub delay: Duration,
+    /// Added at random, which reorders.
+    pub jitter: Duration,
+    /// In thousandths.
+    pub loss: usize,
+    pub duplication: usize,
+}
+
+impl Conditions {
+    /// Half of `round_trip` each way, and nothing bad.
+    pub fn clean(round_trip: Duration) -> Self {
+        Conditions {
+            delay: round_trip / 2,
+            jitter: Duration::ZERO,
+            loss: 0,
+            duplication: 0,
+        }
+    }
+}
+
+/// One direction of a network.
+#[derive(Debug)]
+pub struct Link {
+    pub conditions: Conditions,
+    random: Random,
+    sent: u64,
+    queue: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
+}
+
+impl Link {
+    pub fn new(conditions: Conditions, seed: u64) -> Self {
+        Link {
+            conditions,
+            random: Random(seed),
+            sent: 0,
+            queue: BinaryHeap::new(),
+        }
+    }
+
+    pub fn send(&mut self, now: Instant, packet: Vec<u8>) {
+        if self.random.below(1000) < self.conditions.loss {
+            return;
+        }
+        if self.random.below(1000) < self.conditions.duplication {
+            self.push(now, packet.clone());
+        }
+        self.push(now, packet);
+    }
+
+    fn push(&mut self, now: Instant, packet: Vec<u8>) {
+        let jitter = self.conditions.jitter.as_nanos() as usize;
+        let extra = self.random.below(jitter + 1) as u64;
+        let at = now + self.conditions.delay + Duration::from_nanos(extra);
+        self.sent += 1;
+        self.queue.push(Reverse((at, self.sent, packet)));
+    }
+
+    pub fn next(&self) -> Option<Instant> {
+        self.queue.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    pub fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut due = Vec::new();
+        while self.next().is_some_and(|at| at <= now) {
+            due.extend(self.queue.pop().map(|Reverse((_, _, packet))| packet));
+        }
+        due
+    }
+}

@@ -1,0 +1,258 @@
+//! A client, a bad network and an application around the stack, in virtual time.
+#![allow(dead_code)] // every test file uses a part of it
+
+mod application;
+mod client;
+mod link;
+pub mod packets;
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use smoltcp::iface::SocketHandle;
+use watm_core::{Host, Instant};
+use watm_netstack::{Config, Netstack, Origin, PacketSink, PeerId};
+
+pub use application::{Application, DatagramEnd, StreamEnd};
+pub use client::Client;
+pub use link::{Conditions, Link};
+
+/// Every random choice in the tests comes from here.
+#[derive(Debug, Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// SplitMix64.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Packets that the stack sent.
+#[derive(Debug, Default)]
+pub struct Sent(pub Vec<(PeerId, Vec<u8>)>);
+
+impl PacketSink for Sent {
+    fn send(&mut self, peer: PeerId, packet: &[u8]) {
+        self.0.push((peer, packet.to_vec()));
+    }
+}
+
+/// The packet's origin: peer 1, unless a test says otherwise.
+pub fn origin(peer: PeerId) -> Origin {
+    Origin {
+        peer,
+        name: Rc::from(format!("peer {peer}")),
+        underlay: None,
+    }
+}
+
+/// The stack and its application, with packets made by hand.
+pub struct Bench {
+    pub stack: Netstack,
+    pub app: Application,
+    pub sent: Sent,
+}
+
+impl Bench {
+    pub fn new(config: Config) -> Self {
+        let app = Application::default();
+        Bench {
+            stack: Netstack::new(config, 42, app.now()),
+            app,
+            sent: Sent::default(),
+        }
+    }
+
+    /// A batch of packets of one peer, and what the stack sends for it.
+    pub fn batch(&mut self, peer: PeerId, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        for packet in packets {
+            self.stack
+                .handle_packet(&origin(peer), packet, &mut self.app, &mut self.sent);
+        }
+        self.settle()
+    }
+
+    pub fn packet(&mut self, peer: PeerId, packet: &[u8]) -> Vec<Vec<u8>> {
+        self.batch(peer, &[packet.to_vec()])
+    }
+
+    /// Do everything that can be done now.
+    pub fn settle(&mut self) -> Vec<Vec<u8>> {
+        for _ in 0..1000 {
+            for token in self.app.take_ready() {
+                self.stack
+                    .handle_ready(token, &mut self.app, &mut self.sent);
+            }
+            self.stack.flush(&mut self.app, &mut self.sent);
+            if self.app.is_quiet() && self.stack.poll_timeout().is_none_or(|at| at.0 > 0) {
+                return self.sent.0.drain(..).map(|(_, packet)| packet).collect();
+            }
+        }
+        panic!("the stack does not come to rest");
+    }
+
+    /// Let time pass, with all timers.
+    pub fn wait(&mut self, time: Duration) -> Vec<Vec<u8>> {
+        let end = self.app.now() + time;
+        let mut sent = Vec::new();
+        for _ in 0..100_000 {
+            match self.stack.poll_timeout() {
+                Some(at) if at <= end => self.app.set_now(at.max(self.app.now())),
+                _ => {
+                    self.app.set_now(end);
+                    return sent;
+                }
+            }
+            self.stack.handle_timeouts(&mut self.app, &mut self.sent);
+            sent.extend(self.settle());
+        }
+        panic!("the stack spins");
+    }
+
+    pub fn counter(&self, name: &str) -> u64 {
+        let full = format!("netstack.{name}");
+        self.stack
+            .counters()
+            .find(|(name, _)| *name == full)
+            .unwrap_or_else(|| panic!("no counter {full}"))
+            .1
+    }
+}
+
+/// A real TCP client behind a network, talking to the stack.
+pub struct Simulation {
+    pub bench: Bench,
+    pub client: Client,
+    pub up: Link,
+    pub down: Link,
+    /// Packets to the stack in one batch.
+    pub batch: usize,
+    pub packets_up: u64,
+    pub packets_down: u64,
+}
+
+impl Simulation {
+    pub fn new(conditions: Conditions, seed: u64) -> Self {
+        Self::with_config(Config::default(), conditions, seed)
+    }
+
+    pub fn with_config(config: Config, conditions: Conditions, seed: u64) -> Self {
+        Simulation {
+            client: Client::new(config.mtu, seed),
+            bench: Bench::new(config),
+            up: Link::new(conditions, seed ^ 1),
+            down: Link::new(conditions, seed ^ 2),
+            batch: 32,
+            packets_up: 0,
+            packets_down: 0,
+        }
+    }
+
+    pub fn now(&self) -> Instant {
+        self.bench.app.now()
+    }
+
+    /// Open a connection; the stack's side of it is there once the handshake is done.
+    pub fn connect(&mut self, destination: SocketAddr) -> (SocketHandle, StreamEnd) {
+        let known = self.bench.app.streams().len();
+        let handle = self.client.connect(destination);
+        self.run_until(Duration::from_secs(30), |sim| {
+            sim.bench.app.streams().len() > known
+        });
+        let stream = self.bench.app.streams().last().cloned().unwrap();
+        (handle, stream)
+    }
+
+    /// Run until `done`, checked after every event; panics when `limit` has passed.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = self.now() + limit;
+        loop {
+            self.step();
+            if done(self) {
+                return;
+            }
+            let next = self.next_event();
+            assert!(
+                next.is_some_and(|next| next <= end),
+                "nothing more happens within {limit:?}"
+            );
+            let now = self.now();
+            self.bench.app.set_now(next.unwrap().max(now));
+        }
+    }
+
+    /// Run for this long.
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.now() + time;
+        loop {
+            self.step();
+            let now = self.now();
+            match self.next_event() {
+                Some(next) if next <= end => self.bench.app.set_now(next.max(now)),
+                _ => {
+                    self.bench.app.set_now(end);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Instant> {
+        let events = [
+            self.up.next(),
+            self.down.next(),
+            self.bench.stack.poll_timeout(),
+            self.client.next(self.bench.app.now()),
+        ];
+        events.into_iter().flatten().min()
+    }
+
+    /// Everything that is due now.
+    fn step(&mut self) {
+        let now = self.now();
+        for packet in self.client.poll(now) {
+            self.packets_up += 1;
+            self.up.send(now, packet);
+        }
+        let due = self.up.due(now);
+        for batch in due.chunks(self.batch) {
+            let answers = self.bench.batch(1, batch);
+            self.send_down(answers);
+        }
+        if self.bench.stack.poll_timeout().is_some_and(|at| at <= now) {
+            let bench = &mut self.bench;
+            bench.stack.handle_timeouts(&mut bench.app, &mut bench.sent);
+        }
+        let answers = self.bench.settle();
+        self.send_down(answers);
+        for packet in self.down.due(now) {
+            self.client.receive(packet);
+        }
+        for packet in self.client.poll(now) {
+            self.packets_up += 1;
+            self.up.send(now, packet);
+        }
+    }
+
+    fn send_down(&mut self, packets: Vec<Vec<u8>>) {
+        let now = self.now();
+        for packet in packets {
+            self.packets_down += 1;
+            self.down.send(now, packet);
+        }
+    }
+}

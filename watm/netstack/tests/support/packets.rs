@@ -1,0 +1,205 @@
+//! Packets made by hand.
+
+use std::net::{IpAddr, SocketAddr};
+
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    IpProtocol, IpRepr, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber, UdpPacket, checksum,
+};
+
+/// A packet with this payload.
+pub fn ip(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let repr = IpRepr::new(
+        source.into(),
+        destination.into(),
+        IpProtocol::from(protocol),
+        payload.len(),
+        64,
+    );
+    let mut packet = vec![0; repr.header_len()];
+    repr.emit(&mut packet, &ChecksumCapabilities::default());
+    packet.extend_from_slice(payload);
+    packet
+}
+
+pub fn udp(source: SocketAddr, destination: SocketAddr, data: &[u8]) -> Vec<u8> {
+    let message = udp_message(source, destination, data);
+    ip(source.ip(), destination.ip(), 17, &message)
+}
+
+pub fn udp_message(source: SocketAddr, destination: SocketAddr, data: &[u8]) -> Vec<u8> {
+    let mut message = vec![0; 8];
+    message.extend_from_slice(data);
+    let length = message.len() as u16;
+    let mut header = UdpPacket::new_unchecked(&mut message);
+    header.set_src_port(source.port());
+    header.set_dst_port(destination.port());
+    header.set_len(length);
+    header.fill_checksum(&source.ip().into(), &destination.ip().into());
+    message
+}
+
+/// A segment of a connection from `source`.
+pub struct Tcp<'a> {
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub control: TcpControl,
+    pub sequence: u32,
+    pub acknowledges: Option<u32>,
+    pub window: u16,
+    pub scale: Option<u8>,
+    pub payload: &'a [u8],
+}
+
+impl Tcp<'_> {
+    pub fn packet(&self) -> Vec<u8> {
+        let repr = TcpRepr {
+            src_port: self.source.port(),
+            dst_port: self.destination.port(),
+            control: self.control,
+            seq_number: TcpSeqNumber(self.sequence as i32),
+            ack_number: self.acknowledges.map(|number| TcpSeqNumber(number as i32)),
+            window_len: self.window,
+            window_scale: self.scale,
+            max_seg_size: (self.control == TcpControl::Syn).then_some(1380),
+            sack_permitted: self.control == TcpControl::Syn,
+            sack_ranges: [None; 3],
+            timestamp: None,
+            payload: self.payload,
+        };
+        let mut segment = vec![0; repr.buffer_len()];
+        repr.emit(
+            &mut TcpPacket::new_unchecked(&mut segment),
+            &self.source.ip().into(),
+            &self.destination.ip().into(),
+            &ChecksumCapabilities::default(),
+        );
+        ip(self.source.ip(), self.destination.ip(), 6, &segment)
+    }
+}
+
+pub fn syn(source: SocketAddr, destination: SocketAddr, sequence: u32) -> Vec<u8> {
+    Tcp {
+        source,
+        destination,
+        control: TcpControl::Syn,
+        sequence,
+        acknowledges: None,
+        window: 65535,
+        scale: Some(7),
+        payload: &[],
+    }
+    .packet()
+}
+
+/// What a TCP packet says.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    pub syn: bool,
+    pub fin: bool,
+    pub reset: bool,
+    pub sequence: u32,
+    pub acknowledges: Option<u32>,
+    pub window: u16,
+    pub payload: Vec<u8>,
+}
+
+pub fn read_tcp(packet: &[u8]) -> Segment {
+    let (source, destination, protocol, payload) = read_ip(packet);
+    assert_eq!(protocol, 6);
+    let segment = TcpPacket::new_checked(payload).unwrap();
+    assert!(segment.verify_checksum(&source.into(), &destination.into()));
+    Segment {
+        syn: segment.syn(),
+        fin: segment.fin(),
+        reset: segment.rst(),
+        sequence: segment.seq_number().0 as u32,
+        acknowledges: segment.ack().then(|| segment.ack_number().0 as u32),
+        window: segment.window_len(),
+        payload: segment.payload().to_vec(),
+    }
+}
+
+/// Source, destination, protocol and payload.
+pub fn read_ip(packet: &[u8]) -> (IpAddr, IpAddr, u8, &[u8]) {
+    if packet[0] >> 4 == 4 {
+        assert_eq!(!checksum::data(&packet[..20]), 0, "header checksum");
+        let address = |at: usize| {
+            let bytes: [u8; 4] = packet[at..at + 4].try_into().unwrap();
+            IpAddr::from(bytes)
+        };
+        let length = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
+        assert_eq!(length, packet.len());
+        (address(12), address(16), packet[9], &packet[20..])
+    } else {
+        let address = |at: usize| {
+            let bytes: [u8; 16] = packet[at..at + 16].try_into().unwrap();
+            IpAddr::from(bytes)
+        };
+        let length = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+        assert_eq!(40 + length, packet.len());
+        (address(8), address(24), packet[6], &packet[40..])
+    }
+}
+
+/// The data of a UDP packet with a good checksum, and its addresses.
+pub fn read_udp(packet: &[u8]) -> (SocketAddr, SocketAddr, Vec<u8>) {
+    let (source, destination, protocol, payload) = read_ip(packet);
+    assert_eq!(protocol, 17);
+    let datagram = UdpPacket::new_checked(payload).unwrap();
+    assert!(datagram.verify_checksum(&source.into(), &destination.into()));
+    (
+        SocketAddr::new(source, datagram.src_port()),
+        SocketAddr::new(destination, datagram.dst_port()),
+        datagram.payload().to_vec(),
+    )
+}
+
+/// Cut a packet at these offsets of its payload, multiples of eight.
+pub fn fragments(packet: &[u8], id: u32, cuts: &[usize]) -> Vec<Vec<u8>> {
+    let (_, _, protocol, payload) = read_ip(packet);
+    let mut ends = cuts.to_vec();
+    ends.push(payload.len());
+    let mut start = 0;
+    let mut pieces = Vec::new();
+    for end in ends {
+        pieces.push(fragment(
+            packet,
+            protocol,
+            id,
+            start,
+            end < payload.len(),
+            &payload[start..end],
+        ));
+        start = end;
+    }
+    pieces
+}
+
+/// A single fragment with the addresses of `packet`.
+pub fn fragment(
+    packet: &[u8],
+    protocol: u8,
+    id: u32,
+    offset: usize,
+    more: bool,
+    piece: &[u8],
+) -> Vec<u8> {
+    let (source, destination, ..) = read_ip(packet);
+    if source.is_ipv4() {
+        let mut out = ip(source, destination, protocol, piece);
+        out[4..6].copy_from_slice(&(id as u16).to_be_bytes());
+        let field = (offset / 8) as u16 | if more { 0x2000 } else { 0 };
+        out[6..8].copy_from_slice(&field.to_be_bytes());
+        out[10..12].fill(0);
+        let sum = !checksum::data(&out[..20]);
+        out[10..12].copy_from_slice(&sum.to_be_bytes());
+        out
+    } else {
+        let mut body = vec![protocol, 0];
+        body.extend_from_slice(&(offset as u16 | u16::from(more)).to_be_bytes());
+        body.extend_from_slice(&id.to_be_bytes());
+        body.extend_from_slice(piece);
+        ip(source, destination, 44, &body)
+    }
+}
