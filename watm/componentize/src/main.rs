@@ -1,3 +1,40 @@
-//! Turns a transport built for wasm32-wasip1 into a component.
+//! `watm-componentize IN.wasm OUT.wasm`: a transport built for wasm32-wasip1 in, a
+//! component out.
 
-fn main() {}
+use std::path::Path;
+use std::process::ExitCode;
+use std::{env, fs};
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = env::args_os().skip(1).collect();
+    let [input, output] = arguments.as_slice() else {
+        eprintln!("usage: watm-componentize IN.wasm OUT.wasm");
+        return ExitCode::from(2);
+    };
+    match run(Path::new(input), Path::new(output)) {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("watm-componentize: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(input: &Path, output: &Path) -> Result<String, String> {
+    let module = fs::read(input).map_err(|error| format!("{}: {error}", input.display()))?;
+    let component = watm_componentize::componentize(&module)
+        .map_err(|error| format!("{}: {error:#}", input.display()))?;
+    if let Some(folder) = output.parent() {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    fs::write(output, &component).map_err(|error| format!("{}: {error}", output.display()))?;
+    Ok(format!(
+        "{}: {} bytes (core module: {})",
+        output.display(),
+        component.len(),
+        module.len()
+    ))
+}

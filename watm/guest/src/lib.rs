@@ -1,1 +1,72 @@
-//! The component shell.
+//! The component shell of a transport.
+//!
+//! A transport is written against [`watm_core`] and knows nothing of wasm. Its crate
+//! says [`export!`] under `cfg(target_family = "wasm")`, and what `cargo` builds is a
+//! module for the world `module` of `wit/world.wit`: the exports call the
+//! [`Transport`](watm_core::Transport), the imports are the [`Host`](watm_core::Host)
+//! that it is handed. No other guest crate knows the WIT.
+
+mod convert;
+mod crypto;
+mod host;
+#[doc(hidden)]
+pub mod shell;
+
+#[allow(missing_docs, reason = "generated; the documentation is in wit/")]
+#[doc(hidden)]
+pub mod bindings {
+    wit_bindgen::generate!({
+        path: "../../wit",
+        world: "module",
+        ownership: Borrowing { duplicate_if_necessary: true },
+        pub_export_macro: true,
+        default_bindings_module: "watm_guest::bindings",
+    });
+}
+
+/// Make the crate a module whose transport is `$transport`, a type that implements
+/// [`Transport`](watm_core::Transport). Once a crate, at its top level.
+#[macro_export]
+macro_rules! export {
+    ($transport:ty) => {
+        const _: () = {
+            use $crate::bindings::exports::watm::transport::endpoint;
+
+            ::std::thread_local! {
+                static SHELL: $crate::shell::Shell<$transport> =
+                    const { $crate::shell::Shell::new() };
+            }
+
+            struct Component;
+
+            impl endpoint::Guest for Component {
+                fn start(
+                    options: endpoint::StartOptions,
+                    now: u64,
+                ) -> Result<(), endpoint::ConfigError> {
+                    SHELL.with(|shell| shell.start(options, now))
+                }
+
+                fn reconfigure(config: Vec<u8>, now: u64) -> Result<(), endpoint::ConfigError> {
+                    SHELL.with(|shell| shell.reconfigure(&config, now))
+                }
+
+                fn process(now: u64, ready: Vec<u64>) -> endpoint::Wakeup {
+                    SHELL.with(|shell| shell.process(now, &ready))
+                }
+
+                fn get_status(now: u64) -> endpoint::Status {
+                    SHELL.with(|shell| shell.status(now))
+                }
+
+                fn client_configs(
+                    public: endpoint::DestinationResult,
+                ) -> Result<Vec<endpoint::ClientConfig>, endpoint::ErrorCodeResult> {
+                    SHELL.with(|shell| shell.client_configs(public))
+                }
+            }
+
+            $crate::bindings::export!(Component with_types_in $crate::bindings);
+        };
+    };
+}

@@ -1,0 +1,58 @@
+//! The host's cipher, where it grants one.
+
+use std::cell::Cell;
+
+use watm_core::crypto::AeadKey;
+
+use crate::bindings::watm::transport::crypto as wit;
+use crate::convert::to_error;
+
+thread_local! {
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Hand a ChaCha20-Poly1305 key to the host. A host that does not do this at all is
+/// asked once.
+pub fn host_key(key: &[u8; 32]) -> Option<Box<dyn AeadKey>> {
+    if REFUSED.get() {
+        return None;
+    }
+    match wit::AeadKey::create(wit::AeadAlgorithm::Chacha20Poly1305, key) {
+        Ok(key) => Some(Box::new(HostKey(key))),
+        Err(wit::ErrorCodeResult::AccessDenied | wit::ErrorCodeResult::NotSupported) => {
+            REFUSED.set(true);
+            None
+        }
+        // Such as a limit on keys: the next one may be taken.
+        Err(_) => None,
+    }
+}
+
+struct HostKey(wit::AeadKey);
+
+impl AeadKey for HostKey {
+    fn seal(&self, nonce: &[u8; 12], associated_data: &[u8], in_out: &mut [u8]) -> [u8; 16] {
+        let sealed = self
+            .0
+            .seal(nonce, associated_data, in_out)
+            // The nonce has its 12 bytes, so the contract leaves no error to answer.
+            .unwrap_or_else(|error| panic!("the host cannot seal: {}", to_error(error)));
+        let (text, tag) = sealed
+            .split_last_chunk()
+            .filter(|(text, _)| text.len() == in_out.len())
+            // So says `wit/crypto.wit`.
+            .expect("a ciphertext is as long as its plaintext, and a tag follows");
+        in_out.copy_from_slice(text);
+        *tag
+    }
+
+    fn open(&self, nonce: &[u8; 12], associated_data: &[u8], in_out: &mut [u8]) -> bool {
+        match self.0.open(nonce, associated_data, in_out) {
+            Ok(Some(text)) if text.len() + 16 == in_out.len() => {
+                in_out[..text.len()].copy_from_slice(&text);
+                true
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! [`Host`] and its resources, on the imports.
+
+use std::net::SocketAddr;
+
+use watm_core::{
+    ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Direction, ErrorCode,
+    FlowInfo, Host, Instant, Level, Listener, Token,
+};
+
+use crate::bindings::watm::transport::{flows, log, sockets};
+use crate::convert::{
+    error_param, from_datagram, from_destination, from_direction, from_level, from_socket_address,
+    to_batch, to_datagrams, to_error, to_socket_address,
+};
+
+/// The imports, during one call.
+pub struct Imports {
+    pub now: Instant,
+    pub log_level: Level,
+}
+
+impl Host for Imports {
+    fn datagram_socket(
+        &mut self,
+        label: &str,
+        token: Token,
+    ) -> Result<Box<dyn DatagramSocket>, ErrorCode> {
+        let socket = sockets::DatagramSocket::open(label, token).map_err(to_error)?;
+        Ok(Box::new(Socket {
+            socket,
+            descriptions: Vec::new(),
+        }))
+    }
+
+    fn listener(&mut self, label: &str, token: Token) -> Result<Box<dyn Listener>, ErrorCode> {
+        let listener = sockets::Listener::open(label, token).map_err(to_error)?;
+        Ok(Box::new(TcpListener(listener)))
+    }
+
+    fn open_stream(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        let stream = with_info(info, |info| flows::open_stream(info, token)).map_err(to_error)?;
+        Ok(Box::new(Stream(stream)))
+    }
+
+    fn open_datagrams(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
+        let flow = with_info(info, |info| flows::open_datagrams(info, token)).map_err(to_error)?;
+        Ok(Box::new(Flow(flow)))
+    }
+
+    fn log(&mut self, level: Level, target: &str, message: &str) {
+        log::log(from_level(level), target, message);
+    }
+
+    fn log_enabled(&self, level: Level) -> bool {
+        level >= self.log_level
+    }
+
+    fn now(&self) -> Instant {
+        self.now
+    }
+}
+
+fn with_info<R>(info: &FlowInfo, call: impl FnOnce(flows::FlowInfo<'_>) -> R) -> R {
+    let attributes: Vec<_> = info
+        .attributes
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    call(flows::FlowInfo {
+        source: from_socket_address(info.source),
+        destination: from_destination(&info.destination),
+        peer: info.peer.as_deref(),
+        underlay: info
+            .underlay
+            .map(|(remote, local)| (from_socket_address(remote), from_socket_address(local))),
+        attributes: &attributes,
+    })
+}
+
+struct Socket {
+    socket: sockets::DatagramSocket,
+    /// Kept for its capacity.
+    descriptions: Vec<sockets::DatagramInfo>,
+}
+
+impl DatagramSocket for Socket {
+    fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
+        self.socket
+            .receive(max_datagrams, max_bytes)
+            .map(to_batch)
+            .map_err(to_error)
+    }
+
+    fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode> {
+        self.descriptions.clear();
+        self.descriptions
+            .extend(batch.datagrams.iter().map(from_datagram));
+        self.socket
+            .send(sockets::DatagramBatchParam {
+                payload: &batch.payload,
+                datagrams: &self.descriptions,
+            })
+            .map_err(to_error)
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        to_socket_address(self.socket.local_address())
+    }
+}
+
+struct Stream(sockets::ByteStream);
+
+impl ByteStream for Stream {
+    fn read(&mut self, max_bytes: u32) -> Result<Option<Vec<u8>>, ErrorCode> {
+        self.0.read(max_bytes).map_err(to_error)
+    }
+
+    fn write(&mut self, data: &[u8]) -> Result<u32, ErrorCode> {
+        self.0.write(data).map_err(to_error)
+    }
+
+    fn shutdown(&mut self, direction: Direction) -> Result<(), ErrorCode> {
+        self.0.shutdown(from_direction(direction)).map_err(to_error)
+    }
+
+    fn reset(&mut self, reason: ErrorCode) {
+        self.0.reset(error_param(&reason));
+    }
+
+    fn remote_address(&self) -> Option<SocketAddr> {
+        self.0.remote_address().map(to_socket_address)
+    }
+}
+
+struct Flow(flows::DatagramFlow);
+
+impl DatagramFlow for Flow {
+    fn receive(
+        &mut self,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> Result<Option<Datagrams>, ErrorCode> {
+        self.0
+            .receive(max_datagrams, max_bytes)
+            .map(|datagrams| datagrams.map(to_datagrams))
+            .map_err(to_error)
+    }
+
+    fn send(&mut self, datagrams: &Datagrams) -> Result<u32, ErrorCode> {
+        self.0
+            .send(flows::DatagramsParam {
+                payload: &datagrams.payload,
+                lengths: &datagrams.lengths,
+            })
+            .map_err(to_error)
+    }
+}
+
+struct TcpListener(sockets::Listener);
+
+impl Listener for TcpListener {
+    fn accept(&mut self, token: Token) -> Result<Option<Box<dyn ByteStream>>, ErrorCode> {
+        let accepted = self.0.accept(token).map_err(to_error)?;
+        Ok(accepted.map(|stream| Box::new(Stream(stream)) as Box<dyn ByteStream>))
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        to_socket_address(self.0.local_address())
+    }
+}

@@ -1,0 +1,102 @@
+//! What the exports do: keep the transport between calls, and convert.
+
+use std::cell::RefCell;
+use std::panic;
+
+use watm_core::{ConfigError, ErrorCode, Instant, Level, StartOptions, Transport, Wakeup};
+
+use crate::bindings::exports::watm::transport::endpoint as wit;
+use crate::bindings::watm::transport::log;
+use crate::convert::{
+    error_result, from_client_config, from_config_error, from_status, from_wakeup, to_destination,
+    to_level,
+};
+use crate::crypto;
+use crate::host::Imports;
+
+/// The state of a module. A component is not entered again during a call, so the
+/// borrow never fails.
+pub struct Shell<T>(RefCell<Option<Running<T>>>);
+
+struct Running<T> {
+    transport: T,
+    log_level: Level,
+}
+
+impl<T: Transport> Shell<T> {
+    /// Before `start`.
+    #[expect(clippy::new_without_default, reason = "used in a const, by the macro alone")]
+    pub const fn new() -> Self {
+        Shell(RefCell::new(None))
+    }
+
+    /// `endpoint.start`.
+    pub fn start(&self, options: wit::StartOptions, now: u64) -> Result<(), wit::ConfigError> {
+        watm_core::crypto::set_provider(Some(crypto::host_key));
+        panic::set_hook(Box::new(|info| {
+            log::log(log::Level::Error, "panic", &info.to_string());
+        }));
+        let log_level = to_level(options.log_level);
+        let options = StartOptions {
+            config: options.config,
+            log_level,
+        };
+        let transport =
+            T::start(options, &mut imports(now, log_level)).map_err(from_config_error)?;
+        *self.0.borrow_mut() = Some(Running {
+            transport,
+            log_level,
+        });
+        Ok(())
+    }
+
+    /// `endpoint.reconfigure`.
+    pub fn reconfigure(&self, config: &[u8], now: u64) -> Result<(), wit::ConfigError> {
+        match self.0.borrow_mut().as_mut() {
+            Some(running) => running
+                .transport
+                .reconfigure(config, &mut imports(now, running.log_level)),
+            None => Err(ConfigError::Other("the module is not started".to_owned())),
+        }
+        .map_err(from_config_error)
+    }
+
+    /// `endpoint.process`.
+    pub fn process(&self, now: u64, ready: &[u64]) -> wit::Wakeup {
+        let wakeup = match self.0.borrow_mut().as_mut() {
+            Some(running) => running
+                .transport
+                .process(ready, &mut imports(now, running.log_level)),
+            None => Wakeup::OnReady,
+        };
+        from_wakeup(wakeup)
+    }
+
+    /// `endpoint.get-status`.
+    pub fn status(&self, now: u64) -> wit::Status {
+        let running = self.0.borrow();
+        from_status(running.as_ref().map_or_else(Default::default, |running| {
+            running.transport.status(Instant(now))
+        }))
+    }
+
+    /// `endpoint.client-configs`.
+    pub fn client_configs(
+        &self,
+        public: wit::DestinationResult,
+    ) -> Result<Vec<wit::ClientConfig>, wit::ErrorCodeResult> {
+        match self.0.borrow().as_ref() {
+            Some(running) => running.transport.client_configs(&to_destination(public)),
+            None => Err(ErrorCode::InvalidState),
+        }
+        .map(|configs| configs.into_iter().map(from_client_config).collect())
+        .map_err(error_result)
+    }
+}
+
+fn imports(now: u64, log_level: Level) -> Imports {
+    Imports {
+        now: Instant(now),
+        log_level,
+    }
+}

@@ -1,0 +1,135 @@
+//! Single values. Each error says what is wrong and what would be right; none repeats a
+//! key, since a secret may have been put into the wrong field.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+
+use super::Network;
+use crate::key;
+
+/// A key in base64.
+pub fn key(text: &str) -> Result<[u8; 32], String> {
+    match key::decode(text) {
+        Ok(key) if key == [0; 32] => {
+            Err("all zero, which is no key; make one with 'wg genkey'".to_owned())
+        }
+        Ok(key) => Ok(key),
+        Err(why) => Err(why.to_owned()),
+    }
+}
+
+/// A decimal number.
+pub fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    text.parse()
+        .ok()
+        .filter(|number| range.contains(number) && text.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or_else(|| {
+            format!(
+                "'{text}' is not a number from {} to {}",
+                range.start(),
+                range.end()
+            )
+        })
+}
+
+/// Seconds between keepalives, or `off`.
+pub fn keepalive(text: &str) -> Result<Option<u16>, String> {
+    if text.eq_ignore_ascii_case("off") {
+        return Ok(None);
+    }
+    match number(text, 0..=65535) {
+        // The range is that of the type.
+        Ok(seconds) => Ok(u16::try_from(seconds).ok().filter(|&seconds| seconds > 0)),
+        Err(_) => Err(format!(
+            "'{text}' is neither 'off' nor a number of seconds from 0 to 65535"
+        )),
+    }
+}
+
+/// An address with or without a prefix length, as in `10.0.0.2/32`.
+pub fn network(text: &str) -> Result<Network, String> {
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| {
+        format!("'{text}' is not an IP address with a prefix length, such as 10.0.0.2/32")
+    })?;
+    let longest = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = match prefix {
+        None => longest,
+        Some(prefix) => number(prefix, 0..=longest).map_err(|_| {
+            format!("'{text}' has no prefix length from 0 to {longest} after the '/'")
+        })?,
+    };
+    Ok(Network {
+        address,
+        // At most 128.
+        prefix: prefix as u8,
+    })
+}
+
+/// An address and a port.
+pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(endpoint) = text.parse::<SocketAddr>() {
+        return if endpoint.port() == 0 {
+            Err(format!("'{text}' has port 0; use one from 1 to 65535"))
+        } else {
+            Ok(endpoint)
+        };
+    }
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    let is_name = host.parse::<IpAddr>().is_err()
+        && host.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && !host.contains(':');
+    Err(if is_name {
+        format!(
+            "'{text}' names a host; a module cannot look names up, \
+             so write an address and a port, such as 192.0.2.1:51820"
+        )
+    } else {
+        format!(
+            "'{text}' is not an address and a port, such as 192.0.2.1:51820 or [2001:db8::1]:51820"
+        )
+    })
+}
+
+/// A comma-separated list; empty entries are refused, an empty list is not.
+pub fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    text.split(',')
+        .map(|text| match text.trim() {
+            "" => Err("a comma with nothing before or after it".to_owned()),
+            text => item(text),
+        })
+        .collect()
+}
+
+/// A resolver's address or a search domain, as wg-quick takes them.
+pub fn dns(text: &str) -> Result<String, String> {
+    let is_domain = text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    if is_domain || text.parse::<IpAddr>().is_ok() {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "'{text}' is neither an IP address nor a search domain"
+        ))
+    }
+}
+
+/// The range of an MTU: what IPv6 asks of a link (RFC 8200 section 5), to what fits into
+/// a UDP datagram with the 32 bytes that WireGuard adds.
+pub const MTU: RangeInclusive<u32> = 1280..=65475;
+
+/// The range of `UdpIdleTimeout`, in seconds: up to a day.
+pub const UDP_IDLE_TIMEOUT: RangeInclusive<u32> = 1..=86400;
+
+/// The range of `MaxFlows`: as many as there are ports.
+pub const MAX_FLOWS: RangeInclusive<u32> = 1..=65535;
+
+/// The range of `HandshakesPerSecond`.
+pub const HANDSHAKES_PER_SECOND: RangeInclusive<u32> = 1..=1_000_000;

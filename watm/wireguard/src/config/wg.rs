@@ -1,0 +1,323 @@
+//! The format of wg(8) and wg-quick(8), with a section `[Watm]` of our own.
+
+use std::time::Duration;
+
+use boringtun::x25519::{PublicKey, StaticSecret};
+use watm_core::ConfigError;
+
+use super::{
+    AllowedIps, ClientSettings, Config, DEFAULT_DNS, DEFAULT_MTU, Limits, PeerConfig, check, value,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Section {
+    Interface,
+    Peer,
+    Watm,
+}
+
+impl Section {
+    const ALL: [Section; 3] = [Section::Interface, Section::Peer, Section::Watm];
+
+    fn name(self) -> &'static str {
+        match self {
+            Section::Interface => "Interface",
+            Section::Peer => "Peer",
+            Section::Watm => "Watm",
+        }
+    }
+
+    fn fields(self) -> &'static [&'static str] {
+        match self {
+            Section::Interface => &["PrivateKey", "ListenPort", "Address", "DNS", "MTU"],
+            Section::Peer => &[
+                "PublicKey",
+                "PresharedKey",
+                "AllowedIPs",
+                "Endpoint",
+                "PersistentKeepalive",
+            ],
+            Section::Watm => &["UdpIdleTimeout", "MaxFlows", "HandshakesPerSecond"],
+        }
+    }
+}
+
+/// Fields that wg-quick has and a module has no use for, and why.
+const REFUSED: &[(&str, &str)] = &[
+    ("PreUp", NO_COMMANDS),
+    ("PostUp", NO_COMMANDS),
+    ("PreDown", NO_COMMANDS),
+    ("PostDown", NO_COMMANDS),
+    ("Table", NO_ROUTES),
+    ("FwMark", NO_ROUTES),
+    ("SaveConfig", "a sandboxed module writes no files; remove the line"),
+];
+const NO_COMMANDS: &str = "a sandboxed module runs no commands; remove the line";
+const NO_ROUTES: &str = "a sandboxed module has no routes, and changes none of the system's; remove the line";
+
+/// A `key = value` line.
+struct Entry<'a> {
+    line: usize,
+    section: Section,
+    /// As [`Section::fields`] spells it.
+    field: &'static str,
+    value: &'a str,
+}
+
+/// A section with its entries.
+struct Block<'a> {
+    line: usize,
+    section: Section,
+    entries: Vec<Entry<'a>>,
+}
+
+/// Read a configuration in this format.
+pub fn parse(text: &str) -> Result<Config, ConfigError> {
+    let blocks = blocks(text)?;
+    let interface = the_only(&blocks, Section::Interface)?.ok_or_else(|| {
+        ConfigError::Syntax(
+            "no [Interface] section; it is where the server's PrivateKey stands".to_owned(),
+        )
+    })?;
+
+    let private_key = StaticSecret::from(
+        interface
+            .one("PrivateKey", value::key)?
+            .ok_or_else(|| interface.missing("PrivateKey", "make one with 'wg genkey'"))?,
+    );
+    let public_key = PublicKey::from(&private_key);
+
+    let mut peers = Vec::new();
+    let mut peer_blocks = Vec::new();
+    let mut warnings = Vec::new();
+    for block in blocks.iter().filter(|block| block.section == Section::Peer) {
+        let peer = peer(block)?;
+        if peer.allowed_ips == AllowedIps::Networks(Vec::new()) {
+            warnings.push(format!(
+                "line {}: [Peer] has no AllowedIPs, so nothing from this peer is let in",
+                block.line
+            ));
+        }
+        peers.push(peer);
+        peer_blocks.push(block);
+    }
+    if peers.is_empty() {
+        warnings.push("no [Peer] section, so nobody can connect".to_owned());
+    }
+    check::peers(public_key.as_bytes(), &peers, |position| {
+        format!("the peer in line {}", peer_blocks[position].line)
+    })
+    .map_err(|error| peer_blocks[error.position].error(error.field, error.why))?;
+
+    let dns: Vec<_> = interface.many("DNS", value::dns)?;
+    Ok(Config {
+        private_key,
+        public_key,
+        listen_port: interface
+            .one("ListenPort", |text| value::number(text, 0..=65535))?
+            // The range is that of the type; 0 is wg's way to say any.
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|&port| port != 0),
+        mtu: interface
+            .one("MTU", |text| value::number(text, value::MTU))?
+            .and_then(|mtu| u16::try_from(mtu).ok())
+            .unwrap_or(DEFAULT_MTU),
+        client: ClientSettings {
+            addresses: {
+                // The server's own addresses: checked, but no client may have them.
+                interface.many("Address", value::network)?;
+                Vec::new()
+            },
+            dns: if dns.is_empty() {
+                vec![DEFAULT_DNS.to_owned()]
+            } else {
+                dns
+            },
+        },
+        peers,
+        limits: limits(the_only(&blocks, Section::Watm)?)?,
+        warnings,
+    })
+}
+
+fn peer(block: &Block<'_>) -> Result<PeerConfig, ConfigError> {
+    let public_key = block
+        .one("PublicKey", value::key)?
+        .ok_or_else(|| block.missing("PublicKey", "it is the client's, from 'wg pubkey'"))?;
+    Ok(PeerConfig {
+        public_key: PublicKey::from(public_key),
+        private_key: None,
+        preshared_key: block.one("PresharedKey", value::key)?,
+        allowed_ips: AllowedIps::Networks(block.many("AllowedIPs", value::network)?),
+        persistent_keepalive: block
+            .one("PersistentKeepalive", value::keepalive)?
+            .flatten(),
+        endpoint: block.one("Endpoint", value::endpoint)?,
+    })
+}
+
+fn limits(block: Option<&Block<'_>>) -> Result<Limits, ConfigError> {
+    let mut limits = Limits::default();
+    let Some(block) = block else {
+        return Ok(limits);
+    };
+    if let Some(seconds) = block.one("UdpIdleTimeout", |text| {
+        value::number(text, value::UDP_IDLE_TIMEOUT)
+    })? {
+        limits.udp_idle_timeout = Duration::from_secs(seconds.into());
+    }
+    if let Some(flows) = block.one("MaxFlows", |text| value::number(text, value::MAX_FLOWS))? {
+        limits.max_flows = flows;
+    }
+    if let Some(handshakes) = block.one("HandshakesPerSecond", |text| {
+        value::number(text, value::HANDSHAKES_PER_SECOND)
+    })? {
+        limits.handshakes_per_second = handshakes;
+    }
+    Ok(limits)
+}
+
+impl Block<'_> {
+    /// The value of a field that stands at most once.
+    fn one<T>(
+        &self,
+        field: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, ConfigError> {
+        let mut entries = self.entries.iter().filter(|entry| entry.field == field);
+        let Some(entry) = entries.next() else {
+            return Ok(None);
+        };
+        if let Some(second) = entries.next() {
+            return Err(second.error(format!(
+                "already set in line {}; remove one of the two",
+                entry.line
+            )));
+        }
+        parse(entry.value).map(Some).map_err(|why| entry.error(why))
+    }
+
+    /// The values of a field that is a list and may stand several times.
+    fn many<T>(
+        &self,
+        field: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, ConfigError> {
+        let mut values = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.field == field) {
+            values.extend(value::list(entry.value, &parse).map_err(|why| entry.error(why))?);
+        }
+        Ok(values)
+    }
+
+    /// An error of a field, at its line, or at the section's if it is missing.
+    fn error(&self, field: &str, why: String) -> ConfigError {
+        let line = self
+            .entries
+            .iter()
+            .find(|entry| entry.field == field)
+            .map_or(self.line, |entry| entry.line);
+        field_error(line, self.section, field, why)
+    }
+
+    fn missing(&self, field: &str, help: &str) -> ConfigError {
+        self.error(field, format!("missing; {help}"))
+    }
+}
+
+impl Entry<'_> {
+    fn error(&self, why: String) -> ConfigError {
+        field_error(self.line, self.section, self.field, why)
+    }
+}
+
+fn field_error(line: usize, section: Section, field: &str, why: String) -> ConfigError {
+    ConfigError::Field(format!("line {line}: [{}] {field}", section.name()), why)
+}
+
+/// The section that stands at most once.
+fn the_only<'a, 'b>(
+    blocks: &'a [Block<'b>],
+    section: Section,
+) -> Result<Option<&'a Block<'b>>, ConfigError> {
+    let mut found = blocks.iter().filter(|block| block.section == section);
+    let first = found.next();
+    match (first, found.next()) {
+        (Some(first), Some(second)) => Err(ConfigError::Syntax(format!(
+            "line {}: a second [{}] section, after the one in line {}; put its fields there",
+            second.line,
+            section.name(),
+            first.line
+        ))),
+        _ => Ok(first),
+    }
+}
+
+/// Sections and lines, with every field name known to be right for its section.
+fn blocks(text: &str) -> Result<Vec<Block<'_>>, ConfigError> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let number = index + 1;
+        let line = line.split_once('#').map_or(line, |(line, _)| line).trim();
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(heading) = line.strip_prefix('[') {
+            blocks.push(Block {
+                line: number,
+                section: section(number, heading)?,
+                entries: Vec::new(),
+            });
+            continue;
+        }
+        let Some(block) = blocks.last_mut() else {
+            return Err(ConfigError::Syntax(format!(
+                "line {number}: a field before the first section; begin with [Interface]"
+            )));
+        };
+        let Some((name, value)) = line.split_once('=') else {
+            return Err(ConfigError::Syntax(format!(
+                "line {number}: neither a [Section] nor 'Field = value'"
+            )));
+        };
+        block.entries.push(Entry {
+            line: number,
+            section: block.section,
+            field: field(number, block.section, name.trim())?,
+            value: value.trim(),
+        });
+    }
+    Ok(blocks)
+}
+
+fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
+    let name = heading.strip_suffix(']').map(str::trim).ok_or_else(|| {
+        ConfigError::Syntax(format!("line {line}: a section heading without its ']'"))
+    })?;
+    Section::ALL
+        .into_iter()
+        .find(|section| section.name().eq_ignore_ascii_case(name))
+        .ok_or_else(|| {
+            ConfigError::Syntax(format!(
+                "line {line}: unknown section [{name}]; there are [Interface], [Peer] and [Watm]"
+            ))
+        })
+}
+
+fn field(line: usize, section: Section, name: &str) -> Result<&'static str, ConfigError> {
+    let matches = |known: &&'static str| known.eq_ignore_ascii_case(name);
+    if let Some(field) = section.fields().iter().copied().find(|field| matches(field)) {
+        return Ok(field);
+    }
+    if let Some((field, why)) = REFUSED.iter().find(|(field, _)| matches(field)) {
+        return Err(field_error(line, section, field, (*why).to_owned()));
+    }
+    let elsewhere = Section::ALL
+        .into_iter()
+        .find(|section| section.fields().iter().any(|field| matches(field)));
+    let why = match elsewhere {
+        Some(other) => format!("belongs into [{}]", other.name()),
+        None => format!("unknown; [{}] has {}", section.name(), section.fields().join(", ")),
+    };
+    Err(field_error(line, section, name, why))
+}

@@ -1,0 +1,20 @@
+//! Keys as people write them: 32 bytes in base64.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// The bytes of a key, or what is wrong with the text. The text is not repeated: it may
+/// be a secret, in whatever field it has been put.
+pub fn decode(text: &str) -> Result<[u8; 32], &'static str> {
+    let bytes = STANDARD
+        .decode(text)
+        .map_err(|_| "not base64; a key is 44 characters of base64, ending in '='")?;
+    bytes
+        .try_into()
+        .map_err(|_| "wrong length; a key is 32 bytes, which is 44 characters of base64")
+}
+
+/// The text of a key.
+pub fn encode(key: &[u8; 32]) -> String {
+    STANDARD.encode(key)
+}

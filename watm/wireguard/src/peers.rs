@@ -1,0 +1,178 @@
+//! The peers, and which of them a datagram or a packet is for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use boringtun::noise::Tunn;
+use boringtun::noise::rate_limiter::RateLimiter;
+use ip_network::IpNetwork;
+use ip_network_table::IpNetworkTable;
+use watm_core::{Instant, PeerStatus};
+use watm_netstack::{PacketSink, PeerId};
+
+use crate::config::{AllowedIps, Config, Network};
+use crate::counters::Counter;
+use crate::peer::{Io, Peer};
+
+/// boringtun numbers a peer's sessions with the low eight bits of their index, which
+/// leaves the others for the peer.
+const ID_BITS: u32 = 24;
+
+/// See the module's page.
+pub struct Peers {
+    peers: BTreeMap<PeerId, Peer>,
+    by_key: BTreeMap<[u8; 32], PeerId>,
+    /// The order of the configuration.
+    order: Vec<PeerId>,
+    /// Whose inner addresses are whose.
+    routes: IpNetworkTable<PeerId>,
+    /// Numbers are given in turn, so that one is not soon used again: a session of a
+    /// peer that is gone must not meet another.
+    next_id: PeerId,
+}
+
+impl Peers {
+    /// No peers. `seed` is where their numbers begin.
+    pub fn new(seed: u32) -> Self {
+        Peers {
+            peers: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            order: Vec::new(),
+            routes: IpNetworkTable::new(),
+            next_id: seed % (1 << ID_BITS),
+        }
+    }
+
+    /// Take over a configuration. Peers whose number is in `keep` go on as they are; the
+    /// others of the configuration are new, and those not in it are gone.
+    pub fn reconfigure(
+        &mut self,
+        config: &Config,
+        keep: &BTreeSet<PeerId>,
+        limiter: &Arc<RateLimiter>,
+    ) {
+        let mut old = std::mem::take(&mut self.peers);
+        let by_key = std::mem::take(&mut self.by_key);
+        self.order.clear();
+        self.routes = IpNetworkTable::new();
+        for peer_config in &config.peers {
+            let key = peer_config.public_key.to_bytes();
+            let kept = by_key
+                .get(&key)
+                .filter(|id| keep.contains(id))
+                .and_then(|id| old.remove_entry(id));
+            let (id, peer) = match kept {
+                Some((id, mut peer)) => {
+                    peer.reconfigure(peer_config.clone());
+                    (id, peer)
+                }
+                None => {
+                    let id = self.unused_id(&old);
+                    let peer = Peer::new(id, &config.private_key, peer_config.clone(), limiter);
+                    (id, peer)
+                }
+            };
+            if let AllowedIps::Networks(networks) = &peer_config.allowed_ips {
+                for network in networks.iter().filter_map(prefix) {
+                    self.routes.insert(network, id);
+                }
+            }
+            self.peers.insert(id, peer);
+            self.by_key.insert(key, id);
+            self.order.push(id);
+        }
+    }
+
+    /// Whose key this is.
+    pub fn id_of_key(&self, key: &[u8; 32]) -> Option<PeerId> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Whose session or handshake this index of ours in a message stands for.
+    pub fn id_of_index(&self, index: u32) -> Option<PeerId> {
+        let id = index >> (u32::BITS - ID_BITS);
+        self.peers.contains_key(&id).then_some(id)
+    }
+
+    /// The peer with this number.
+    pub fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
+        self.peers.get_mut(&id)
+    }
+
+    /// All of them, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
+        self.peers.iter().map(|(&id, peer)| (id, peer))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.peers.len()
+    }
+
+    /// Whether this inner address belongs to the peer with this number.
+    pub fn owns(&self, id: PeerId, address: IpAddr) -> bool {
+        self.peers.get(&id).is_some_and(Peer::may_use_any_address)
+            || self
+                .routes
+                .longest_match(address)
+                .is_some_and(|(_, &owner)| owner == id)
+    }
+
+    /// Run the timers of at most `budget` peers, beginning at number `from`. Where to go
+    /// on; `None` if all had their turn.
+    pub fn tick(&mut self, from: PeerId, budget: usize, io: &mut Io<'_>) -> Option<PeerId> {
+        let mut due = self
+            .peers
+            .range_mut(from..)
+            .filter(|(_, peer)| peer.has_timers());
+        for (_, peer) in due.by_ref().take(budget) {
+            peer.tick(io);
+            if peer.has_timers() {
+                io.wake();
+            }
+        }
+        due.next().map(|(&id, _)| id)
+    }
+
+    /// How they are doing, in the order of the configuration.
+    pub fn status(&self, now: Instant) -> Vec<PeerStatus> {
+        self.order
+            .iter()
+            .filter_map(|id| self.peers.get(id))
+            .map(|peer| peer.status(now))
+            .collect()
+    }
+
+    fn unused_id(&mut self, old: &BTreeMap<PeerId, Peer>) -> PeerId {
+        loop {
+            let id = self.next_id;
+            self.next_id = (id + 1) % (1 << ID_BITS);
+            // Ends, because a configuration with 2^24 peers does not fit into a module.
+            if !self.peers.contains_key(&id) && !old.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+/// Takes the packets of the network stack.
+pub struct Sink<'a> {
+    pub peers: &'a mut Peers,
+    pub io: Io<'a>,
+}
+
+impl PacketSink for Sink<'_> {
+    fn send(&mut self, peer: PeerId, packet: &[u8]) {
+        let allowed =
+            Tunn::dst_address(packet).is_some_and(|destination| self.peers.owns(peer, destination));
+        match self.peers.get_mut(peer) {
+            Some(peer) if allowed => peer.send(packet, &mut self.io),
+            _ => self.io.counters.count(Counter::DestinationNotAllowed),
+        }
+    }
+}
+
+fn prefix(network: &Network) -> Option<IpNetwork> {
+    IpNetwork::new_truncate(network.address, network.prefix).ok()
+}
