@@ -55,7 +55,8 @@ class Demo:
 
 
 def _text(address: tuple) -> str:
-    return f"{address[0]}:{address[1]}"
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 addons = [Demo()]

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "wgclient", "bench")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "wgclient", "bench", "demo")]
 
 # Seconds; a test that has its own long pause says so with `@pytest.mark.limit(seconds)`.
 _LIMIT = 60
