@@ -5,7 +5,7 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use smoltcp::socket::tcp::State;
+use smoltcp::socket::tcp::{CongestionControl, State};
 use support::{Conditions, Random, Simulation};
 use watm_core::ErrorCode;
 
@@ -73,4 +73,295 @@ fn bytes_pass_a_bad_network_unchanged() {
         let mut simulation = Simulation::new(conditions, seed);
         exchange(&mut simulation, v4(), 300_000);
     }
+}
+
+/// Bytes that arrive in one round trip once the flow is up to speed.
+#[test]
+fn a_long_path_is_filled_up() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    let block = vec![7; 1 << 20];
+    // What is measured is the stack's window, not the client's.
+    let client = simulation.client.socket(handle);
+    client.set_congestion_control(CongestionControl::None);
+    let mut arrived = 0;
+    let mut upload = |simulation: &mut Simulation, time| {
+        let end = simulation.now() + time;
+        let before = arrived;
+        simulation.run_until(time + ROUND_TRIP, |sim| {
+            let socket = sim.client.socket(handle);
+            while socket.can_send() {
+                socket.send_slice(&block).unwrap();
+            }
+            arrived += stream.read().len();
+            sim.now() >= end
+        });
+        arrived - before
+    };
+    upload(&mut simulation, Duration::from_secs(5));
+    let per_round_trip = upload(&mut simulation, ROUND_TRIP * 10) / 10;
+    assert!(per_round_trip > 1 << 20, "up: {per_round_trip} bytes");
+
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    let mut arrived = 0;
+    let mut download = |simulation: &mut Simulation, time| {
+        let end = simulation.now() + time;
+        let before = arrived;
+        simulation.run_until(time + ROUND_TRIP, |sim| {
+            if stream.unsent() < block.len() {
+                stream.write(&block);
+            }
+            let socket = sim.client.socket(handle);
+            while socket.can_recv() {
+                arrived += socket.recv(|data| (data.len(), data.len())).unwrap();
+            }
+            sim.now() >= end
+        });
+        arrived - before
+    };
+    download(&mut simulation, Duration::from_secs(5));
+    let per_round_trip = download(&mut simulation, ROUND_TRIP * 10) / 10;
+    assert!(per_round_trip > 1 << 20, "down: {per_round_trip} bytes");
+}
+
+#[test]
+fn either_side_may_close_first() {
+    // The client closes, and reads on.
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    simulation
+        .client
+        .socket(handle)
+        .send_slice(b"question")
+        .unwrap();
+    simulation.client.socket(handle).close();
+    simulation.run_until(MINUTES, |_| stream.ended());
+    assert_eq!(stream.read(), b"question");
+    simulation.run_for(Duration::from_secs(300));
+    stream.write(b"late answer");
+    stream.close();
+    simulation.run_until(MINUTES, |_| stream.gone());
+    assert!(stream.finished());
+    assert_eq!(stream.reset(), None);
+    let socket = simulation.client.socket(handle);
+    let mut answer = [0; 20];
+    let count = socket.recv_slice(&mut answer).unwrap();
+    assert_eq!(&answer[..count], b"late answer");
+
+    // The application closes, and reads on.
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    stream.write(b"greeting");
+    stream.close();
+    simulation.run_until(MINUTES, |sim| {
+        sim.client.socket(handle).state() == State::CloseWait
+    });
+    assert!(!stream.ended() && !stream.gone());
+    simulation.run_for(Duration::from_secs(300));
+    simulation
+        .client
+        .socket(handle)
+        .send_slice(b"and more")
+        .unwrap();
+    simulation.client.socket(handle).close();
+    simulation.run_until(MINUTES, |_| stream.gone());
+    assert_eq!(stream.read(), b"and more");
+    assert!(stream.finished());
+    assert_eq!(stream.reset(), None);
+}
+
+#[test]
+fn the_end_waits_for_a_slow_reader() {
+    for application_closes_first in [false, true] {
+        let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+        simulation.bench.app.room = Some(10);
+        let (handle, stream) = simulation.connect(v4());
+        if application_closes_first {
+            stream.close();
+            simulation.run_for(ROUND_TRIP * 3);
+        }
+        let data = Random(3).bytes(5000);
+        simulation.client.socket(handle).send_slice(&data).unwrap();
+        simulation.client.socket(handle).close();
+        // Longer than TIME-WAIT.
+        simulation.run_for(Duration::from_secs(30));
+        assert!(!stream.ended());
+        let mut got = stream.read();
+        while !stream.ended() {
+            simulation.run_for(Duration::from_millis(1));
+            got.extend(stream.read());
+        }
+        assert!(got == data);
+        stream.close();
+        simulation.run_for(Duration::from_secs(30));
+        assert!(stream.gone() && stream.finished());
+        assert_eq!(stream.reset(), None);
+        assert_eq!(simulation.bench.stack.flows(), 0);
+    }
+}
+
+#[test]
+fn a_reset_passes_both_ways() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    simulation.client.socket(handle).abort();
+    simulation.run_until(MINUTES, |_| stream.gone());
+    assert_eq!(stream.reset(), Some(ErrorCode::ConnectionReset));
+    assert_eq!(simulation.bench.stack.flows(), 0);
+
+    let (handle, stream) = simulation.connect(v4());
+    stream.abort();
+    simulation.run_until(MINUTES, |sim| {
+        sim.client.socket(handle).state() == State::Closed
+    });
+    assert!(stream.gone());
+    assert_eq!(simulation.bench.stack.flows(), 0);
+}
+
+#[test]
+fn an_application_that_refuses_resets_the_connection() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    simulation.bench.app.refuse = Some(ErrorCode::LimitReached);
+    let handle = simulation.client.connect(v4());
+    simulation.run_for(ROUND_TRIP * 3);
+    assert_eq!(simulation.client.socket(handle).state(), State::Closed);
+    assert_eq!(simulation.bench.counter("tcp_refused"), 1);
+    assert_eq!(simulation.bench.stack.flows(), 0);
+}
+
+#[test]
+fn a_slow_reader_stops_the_sender_and_loses_nothing() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    simulation.bench.app.room = Some(1000);
+    let (handle, stream) = simulation.connect(v4());
+    let data = Random(4).bytes(2_000_000);
+    let mut sent = 0;
+    let mut feed = |sim: &mut Simulation| {
+        let socket = sim.client.socket(handle);
+        if socket.can_send() && sent < data.len() {
+            sent += socket.send_slice(&data[sent..]).unwrap();
+        }
+        sent == data.len()
+    };
+    simulation.run_until(MINUTES, &mut feed);
+    simulation.run_for(Duration::from_secs(600));
+    assert_eq!(stream.waiting(), 1000);
+    assert!(simulation.bench.stack.held_bytes() <= 64 << 10);
+    let quiet = simulation.packets_up;
+    simulation.run_for(Duration::from_secs(60));
+    let probes = simulation.packets_up - quiet;
+    assert!(probes < 10, "{probes} packets while the window was closed");
+    stream.set_room(usize::MAX);
+    let mut got = Vec::new();
+    simulation.run_until(MINUTES, |sim| {
+        feed(sim);
+        got.extend(stream.read());
+        got.len() == data.len()
+    });
+    assert!(got == data);
+    assert_eq!(simulation.bench.stack.held_bytes(), 0);
+}
+
+#[test]
+fn a_client_that_does_not_read_stops_the_application() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    let data = Random(5).bytes(20 << 20);
+    stream.write(&data);
+    simulation.run_for(Duration::from_secs(60));
+    let unsent = stream.unsent();
+    assert!(unsent > 10 << 20, "the stack took all but {unsent}");
+    assert!(simulation.bench.stack.held_bytes() <= 2 << 20);
+    let mut got = Vec::new();
+    simulation.run_until(MINUTES, |sim| {
+        let socket = sim.client.socket(handle);
+        while socket.can_recv() {
+            socket
+                .recv(|data| (data.len(), got.extend_from_slice(data)))
+                .unwrap();
+        }
+        got.len() == data.len()
+    });
+    assert!(got == data);
+    simulation.run_for(ROUND_TRIP);
+    assert_eq!(simulation.bench.stack.held_bytes(), 0);
+}
+
+#[test]
+fn a_silent_client_is_given_up_in_time() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (_, stream) = simulation.connect(v4());
+    simulation.run_for(Duration::from_secs(3600));
+    assert!(!stream.gone(), "an idle client answers keep-alives");
+    simulation.up.conditions.loss = 1000;
+    simulation.run_for(Duration::from_secs(180));
+    assert!(!stream.gone());
+    simulation.run_for(Duration::from_secs(180));
+    assert!(stream.gone());
+    assert_eq!(stream.reset(), Some(ErrorCode::Timeout));
+    assert_eq!(simulation.bench.counter("tcp_timed_out"), 1);
+    assert_eq!(simulation.bench.stack.flows(), 0);
+}
+
+#[test]
+fn acknowledgements_are_shared_by_a_batch() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    let data = vec![1; 4 << 20];
+    let before = (simulation.packets_up, simulation.packets_down);
+    simulation.client.socket(handle).send_slice(&data).unwrap();
+    let mut got = 0;
+    simulation.run_until(MINUTES, |_| {
+        got += stream.read().len();
+        got == data.len()
+    });
+    let up = simulation.packets_up - before.0;
+    let down = simulation.packets_down - before.1;
+    assert!(down * 8 < up, "{down} acknowledgements for {up} segments");
+}
+
+#[test]
+fn a_lone_segment_is_acknowledged_soon() {
+    let mut simulation = Simulation::new(Conditions::clean(Duration::ZERO), 1);
+    let (handle, _) = simulation.connect(v4());
+    simulation.client.socket(handle).send_slice(b"a").unwrap();
+    let sent = simulation.now();
+    simulation.run_until(MINUTES, |sim| sim.client.socket(handle).send_queue() == 0);
+    assert!(simulation.now() - sent <= Duration::from_millis(3));
+}
+
+#[test]
+fn buffers_are_small_again_after_a_while() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    let data = Random(6).bytes(8 << 20);
+    let mut sent = 0;
+    let mut got = Vec::new();
+    simulation.run_until(MINUTES, |sim| {
+        let socket = sim.client.socket(handle);
+        if socket.can_send() && sent < data.len() {
+            sent += socket.send_slice(&data[sent..]).unwrap();
+        }
+        got.extend(stream.read());
+        got.len() == data.len()
+    });
+    simulation.run_for(Duration::from_secs(20));
+    // A reader that stops now holds no more than a small window.
+    stream.set_room(0);
+    simulation
+        .client
+        .socket(handle)
+        .send_slice(&data[..1 << 20])
+        .unwrap();
+    simulation.run_for(Duration::from_secs(20));
+    let held = simulation.bench.stack.held_bytes();
+    assert!(held <= 1 << 20, "{held} bytes held");
+    stream.set_room(usize::MAX);
+    let mut more = Vec::new();
+    simulation.run_until(MINUTES, |_| {
+        more.extend(stream.read());
+        more.len() == 1 << 20
+    });
+    assert!(got == data && more == data[..1 << 20]);
 }

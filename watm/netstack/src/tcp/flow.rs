@@ -37,6 +37,11 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
 /// A flow that moved nothing for so long has buffers of the initial size again.
 const IDLE: Duration = Duration::from_secs(10);
+/// A segment to a peer that does not say how much it takes (RFC 9293 section 3.7.1).
+const DEFAULT_SEGMENT: usize = 536;
+/// An acknowledgement is taken apart into at most so many: 64 KiB, which is what receivers
+/// put together, in full segments of 1 KiB.
+const MOST_PIECES: usize = 64;
 /// What a batch and a timer may add to a round trip.
 const SLACK: Duration = Duration::from_millis(50);
 /// A handshake that took longer than this lost a packet, and measured that.
@@ -64,6 +69,10 @@ pub(crate) struct Flow {
     furthest: Sequence,
     /// The end of what the application wrote.
     queued_end: Sequence,
+    /// The end of what the peer has acknowledged.
+    acknowledged: Sequence,
+    /// Bytes of a full segment to the peer.
+    segment_size: usize,
     /// Bytes for the application since `window_began`.
     window_taken: usize,
     window_began: Instant,
@@ -115,6 +124,7 @@ pub(crate) struct Context<'a, 'io> {
     pub interface: &'a mut Interface,
     pub mtu: usize,
     pub buffer: &'a mut Vec<u8>,
+    pub piece: &'a mut Vec<u8>,
     pub memory: &'a mut Memory,
     pub io: &'a mut Io<'io>,
     pub counters: &'a mut Counters,
@@ -186,6 +196,8 @@ impl Flow {
             taken: first,
             furthest: first,
             queued_end: Sequence::default(),
+            acknowledged: Sequence::default(),
+            segment_size: usize::from(syn.repr.max_seg_size.unwrap_or(0)).max(DEFAULT_SEGMENT),
             window_taken: 0,
             window_began: now,
             moved: now,
@@ -221,7 +233,49 @@ impl Flow {
         if !segment.repr.payload.is_empty() && !self.admits(segment, cx) {
             return;
         }
+        self.count_bytes(segment, cx);
         let before = self.state();
+        self.feed(packet, cx);
+        let after = self.state();
+        let ended = before != after && matches!(after, State::Closed | State::Listen);
+        self.flags.reset |= ended && segment.resets();
+        self.account(cx.memory);
+    }
+
+    /// Let the congestion window grow by what an acknowledgement covers, as if it had come
+    /// in pieces of one segment.
+    ///
+    /// smoltcp lets it grow by one segment with each acknowledgement. Receivers that put
+    /// segments together before they look at them (GRO) acknowledge dozens at once, and a
+    /// long path would never be filled; so other stacks count bytes (RFC 3465). The window
+    /// needs to grow only while it holds something back.
+    fn count_bytes(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+        let Some(acknowledged) = segment.acknowledges() else {
+            return;
+        };
+        let Some(sent_end) = self.log.sent_end else {
+            return;
+        };
+        let step = self.segment_size;
+        let next = self.taken.plus(self.socket_mut().recv_queue());
+        let held_back = self.queued_end.is_after(sent_end);
+        if held_back && segment.sequence() == next && !acknowledged.is_after(sent_end) {
+            let mut piece = std::mem::take(cx.piece);
+            for _ in 0..MOST_PIECES {
+                let part = self.acknowledged.plus(step);
+                if !acknowledged.is_after(part) {
+                    break;
+                }
+                self.acknowledged = part;
+                segment.write_acknowledgement(&self.key, part, &mut piece);
+                self.feed(&piece, cx);
+            }
+            *cx.piece = piece;
+        }
+        self.acknowledged = self.acknowledged.later(acknowledged);
+    }
+
+    fn feed(&mut self, packet: &[u8], cx: &mut Context<'_, '_>) {
         let time = smoltcp_time(cx.io.now);
         let mut wire = Wire {
             mtu: cx.mtu,
@@ -235,10 +289,6 @@ impl Flow {
         };
         cx.interface
             .poll_ingress_single(time, &mut wire, &mut self.sockets);
-        let after = self.state();
-        let ended = before != after && matches!(after, State::Closed | State::Listen);
-        self.flags.reset |= ended && segment.resets();
-        self.account(cx.memory);
     }
 
     /// The application can take or has more.
@@ -379,6 +429,7 @@ impl Flow {
         cx.counters.tcp_opened += 1;
         // So far only a SYN was sent.
         self.queued_end = self.log.sent_end.unwrap_or_default();
+        self.acknowledged = self.queued_end;
         let now = cx.io.now;
         self.round_trip = (now - self.since).min(LONGEST_ROUND_TRIP);
         self.window_began = now;

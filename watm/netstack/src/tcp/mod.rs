@@ -44,6 +44,8 @@ pub(crate) struct Tcp {
     buffer: Vec<u8>,
     /// For packets that are written anew for smoltcp.
     rewritten: Vec<u8>,
+    /// For pieces of acknowledgements.
+    piece: Vec<u8>,
     flows: Table<Flow>,
     timers: Timers,
     half_open: HalfOpen,
@@ -64,6 +66,7 @@ impl Tcp {
             mtu,
             buffer: Vec::new(),
             rewritten: Vec::new(),
+            piece: Vec::new(),
             flows: Table::new(hash.clone()),
             timers: Timers::default(),
             half_open: HalfOpen::new(hash.clone()),
@@ -356,6 +359,7 @@ impl Tcp {
             interface: &mut self.interface,
             mtu: self.mtu,
             buffer: &mut self.buffer,
+            piece: &mut self.piece,
             memory: &mut self.memory,
             io,
             counters,

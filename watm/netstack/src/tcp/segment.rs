@@ -1,7 +1,8 @@
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
+use smoltcp::wire::{TCP_HEADER_LEN, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use crate::ip::{self, Packet, Sender};
+use crate::table::Key;
 use crate::{PacketSink, PeerId};
 
 /// A TCP segment that was read and found sound.
@@ -30,6 +31,34 @@ impl<'a> Segment<'a> {
 
     pub(crate) fn sequence(&self) -> Sequence {
         Sequence(self.repr.seq_number.0 as u32)
+    }
+
+    pub(crate) fn acknowledges(&self) -> Option<Sequence> {
+        Some(Sequence(self.repr.ack_number?.0 as u32))
+    }
+
+    /// A packet that is like this segment's, but acknowledges up to `end` and says nothing
+    /// else. Without a checksum: it does not leave the stack.
+    pub(crate) fn write_acknowledgement(&self, key: &Key, end: Sequence, out: &mut Vec<u8>) {
+        let repr = TcpRepr {
+            control: TcpControl::None,
+            ack_number: Some(TcpSeqNumber(end.0 as i32)),
+            window_scale: None,
+            max_seg_size: None,
+            sack_permitted: false,
+            sack_ranges: [None; 3],
+            timestamp: None,
+            payload: &[],
+            ..self.repr
+        };
+        let mut bytes = [0; TCP_HEADER_LEN];
+        repr.emit(
+            &mut TcpPacket::new_unchecked(&mut bytes[..]),
+            &key.source.ip().into(),
+            &key.destination.ip().into(),
+            &ChecksumCapabilities::ignored(),
+        );
+        ip::write_packet(out, key.source.ip(), key.destination.ip(), ip::TCP, &bytes);
     }
 }
 

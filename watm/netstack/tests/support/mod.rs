@@ -14,7 +14,7 @@ use smoltcp::iface::SocketHandle;
 use watm_core::{Host, Instant};
 use watm_netstack::{Config, Netstack, Origin, PacketSink, PeerId};
 
-pub use application::{Application, DatagramEnd, StreamEnd};
+pub use application::{Application, StreamEnd};
 pub use client::Client;
 pub use link::{Conditions, Link};
 

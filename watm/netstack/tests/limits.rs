@@ -1,0 +1,448 @@
+//! What one peer, or a crowd, can make the stack hold.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use smoltcp::wire::TcpControl;
+use support::packets::{self, Tcp, read_tcp};
+use support::{Bench, Random};
+use watm_core::ErrorCode;
+use watm_netstack::Config;
+
+fn server() -> SocketAddr {
+    "192.0.2.1:443".parse().unwrap()
+}
+
+fn client(number: usize) -> SocketAddr {
+    let [high, low] = (number as u16 / 60000).to_be_bytes();
+    SocketAddr::from(([10, 0, high, low], 1000 + (number % 60000) as u16))
+}
+
+/// Complete a handshake; the stack's first sequence number is returned.
+fn establish(bench: &mut Bench, peer: u32, source: SocketAddr) -> u32 {
+    let answers = bench.packet(peer, &packets::syn(source, server(), 100));
+    let answer = read_tcp(&answers[0]);
+    assert!(answer.syn && answer.acknowledges == Some(101));
+    bench.packet(peer, &segment(source, 101, answer.sequence + 1, &[]));
+    answer.sequence + 1
+}
+
+fn segment(source: SocketAddr, sequence: u32, acknowledges: u32, payload: &[u8]) -> Vec<u8> {
+    Tcp {
+        source,
+        destination: server(),
+        control: TcpControl::None,
+        sequence,
+        acknowledges: Some(acknowledges),
+        window: 65535,
+        scale: None,
+        payload,
+    }
+    .packet()
+}
+
+#[test]
+fn ten_thousand_idle_flows_hold_no_buffers_and_no_time() {
+    let mut bench = Bench::new(Config::default());
+    let mut next = Vec::new();
+    for number in 0..10_000 {
+        next.push(establish(&mut bench, 1, client(number)));
+        bench.wait(Duration::from_millis(1));
+    }
+    assert_eq!(bench.stack.flows(), 10_000);
+    assert_eq!(bench.app.streams().len(), 10_000);
+    assert_eq!(bench.stack.held_bytes(), 0);
+    // Each says something, is answered, and is idle again.
+    for number in 0..10_000 {
+        bench.packet(1, &segment(client(number), 101, next[number], b"question"));
+        let stream = bench.app.streams()[number].clone();
+        assert_eq!(stream.read(), b"question");
+        stream.write(b"answer");
+        let answers = bench.settle();
+        assert_eq!(read_tcp(&answers[0]).payload, b"answer");
+        assert_eq!(bench.stack.held_bytes(), 64 << 10);
+        bench.packet(1, &segment(client(number), 109, next[number] + 6, &[]));
+        assert_eq!(bench.stack.held_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_flood_of_syns_is_bounded_and_leaves_room_for_the_honest() {
+    let mut bench = Bench::new(Config::default());
+    let honest = establish(&mut bench, 2, client(1));
+    for number in 0..5000 {
+        bench.packet(1, &packets::syn(client(number), server(), 100));
+    }
+    assert_eq!(bench.stack.flows(), 1 + 256);
+    assert_eq!(bench.counter("tcp_half_open_evicted"), 5000 - 256);
+    // Another peer, while the flood goes on.
+    let answers = bench.packet(3, &packets::syn(client(1), server(), 100));
+    let answer = read_tcp(&answers[0]);
+    for number in 5000..6000 {
+        bench.packet(1, &packets::syn(client(number), server(), 100));
+    }
+    bench.packet(3, &segment(client(1), 101, answer.sequence + 1, b"hello"));
+    assert_eq!(bench.app.streams()[1].read(), b"hello");
+    bench.packet(2, &segment(client(1), 101, honest, b"still here"));
+    assert_eq!(bench.app.streams()[0].read(), b"still here");
+    // Many peers together.
+    for peer in 10..30 {
+        for number in 0..256 {
+            bench.packet(peer, &packets::syn(client(number), server(), 100));
+        }
+    }
+    assert_eq!(bench.stack.flows(), 2 + 1024);
+    assert_eq!(bench.stack.held_bytes(), 0);
+    bench.wait(Duration::from_secs(11));
+    assert_eq!(bench.stack.flows(), 2);
+    assert_eq!(bench.app.streams().len(), 2, "none of them was offered");
+}
+
+#[test]
+fn a_full_table_refuses_tcp_and_lets_the_oldest_udp_flow_go() {
+    let config = Config {
+        max_flows: 10,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(config);
+    for number in 0..5 {
+        establish(&mut bench, 1, client(number));
+    }
+    for number in 0..5 {
+        bench.packet(1, &packets::udp(client(number), server(), b"one"));
+        bench.wait(Duration::from_secs(1));
+    }
+    // The first flow is used again, so that the second is the oldest.
+    bench.packet(1, &packets::udp(client(0), server(), b"two"));
+    bench.packet(1, &packets::udp(client(7), server(), b"new"));
+    assert_eq!(bench.stack.flows(), 10);
+    assert_eq!(bench.counter("udp_evicted"), 1);
+    let gone: Vec<bool> = bench.app.flows().iter().map(|flow| flow.gone()).collect();
+    assert_eq!(gone, [false, true, false, false, false, false]);
+    // TCP takes the place of UDP, until there is none left.
+    for number in 10..15 {
+        establish(&mut bench, 1, client(number));
+    }
+    assert_eq!(bench.counter("udp_evicted"), 6);
+    let answers = bench.packet(1, &packets::syn(client(20), server(), 100));
+    let reset = read_tcp(&answers[0]);
+    assert!(reset.reset && reset.acknowledges == Some(101));
+    bench.packet(1, &packets::udp(client(20), server(), b"new"));
+    assert_eq!(bench.counter("tcp_refused"), 1);
+    assert_eq!(bench.counter("udp_refused"), 1);
+    assert_eq!(bench.stack.flows(), 10);
+}
+
+#[test]
+fn no_peer_can_take_the_memory_of_the_others() {
+    let budget = 1 << 20;
+    let config = Config {
+        buffer_budget: budget,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(config);
+    let mut flows = Vec::new();
+    for number in 0..100 {
+        flows.push(establish(&mut bench, 1, client(number)));
+    }
+    let honest = establish(&mut bench, 2, client(1));
+    for (number, next) in flows.iter().enumerate() {
+        // A gap before it, so that it must be kept.
+        bench.packet(1, &segment(client(number), 1000, *next, &[1; 1000]));
+    }
+    assert!(bench.counter("tcp_no_memory") > 80);
+    assert!(bench.stack.held_bytes() <= budget / 2);
+    bench.packet(2, &segment(client(1), 101, honest, b"hello"));
+    assert_eq!(bench.app.streams()[100].read(), b"hello");
+    // A new flow of the greedy peer is refused, one of another is not.
+    let answers = bench.packet(1, &packets::syn(client(200), server(), 100));
+    assert!(read_tcp(&answers[0]).reset);
+    establish(&mut bench, 3, client(1));
+    // An application with much to say to everybody stays within the budget, too.
+    for stream in bench.app.streams().to_vec() {
+        stream.write(&[2; 200_000]);
+    }
+    bench.settle();
+    assert!(bench.stack.held_bytes() <= budget);
+    assert!(bench.app.streams()[0].unsent() > 0);
+    // When the greedy flows end, those that waited for memory go on by themselves.
+    let waiting: usize = bench.app.streams().iter().map(|s| s.unsent()).sum();
+    for number in 0..50 {
+        let reset = Tcp {
+            source: client(number),
+            destination: server(),
+            control: TcpControl::Rst,
+            sequence: 101,
+            acknowledges: None,
+            window: 0,
+            scale: None,
+            payload: &[],
+        };
+        bench.packet(1, &reset.packet());
+    }
+    let after: usize = bench.app.streams()[50..].iter().map(|s| s.unsent()).sum();
+    assert!(after < waiting, "{after} of {waiting}");
+    bench.stack.remove_peer(1, &mut bench.app, &mut bench.sent);
+    bench.stack.remove_peer(2, &mut bench.app, &mut bench.sent);
+    bench.stack.remove_peer(3, &mut bench.app, &mut bench.sent);
+    assert_eq!((bench.stack.flows(), bench.stack.held_bytes()), (0, 0));
+}
+
+#[test]
+fn a_segment_beyond_the_buffer_is_dropped() {
+    let mut bench = Bench::new(Config::default());
+    let next = establish(&mut bench, 1, client(1));
+    bench.app.streams()[0].set_room(0);
+    // The window is 64 KiB; with its scale misread it would be two megabytes.
+    bench.packet(1, &segment(client(1), 101 + 300_000, next, &[1; 1000]));
+    assert_eq!(bench.counter("tcp_beyond_buffer"), 1);
+    assert_eq!(bench.stack.held_bytes(), 0);
+    // Up to the very end, and not a byte further.
+    bench.packet(1, &segment(client(1), 101 + 64_535, next, &[1; 1000]));
+    assert_eq!(bench.counter("tcp_beyond_buffer"), 1);
+    bench.packet(1, &segment(client(1), 101, next, &[2; 1000]));
+    for at in (1000..64_535).step_by(1000) {
+        bench.packet(1, &segment(client(1), 101 + at, next, &[2; 1000]));
+    }
+    bench.app.streams()[0].set_room(usize::MAX);
+    bench.app.streams()[0].read();
+    bench.settle();
+    assert_eq!(bench.app.streams()[0].read().len(), 65_535);
+}
+
+#[test]
+fn peers_with_the_same_address_do_not_mix() {
+    let mut bench = Bench::new(Config::default());
+    let first = establish(&mut bench, 1, client(1));
+    let second = establish(&mut bench, 2, client(1));
+    bench.packet(1, &segment(client(1), 101, first, b"of one"));
+    bench.packet(2, &segment(client(1), 101, second, b"of two"));
+    bench.packet(1, &packets::udp(client(1), server(), b"one"));
+    bench.packet(2, &packets::udp(client(1), server(), b"two"));
+    let streams = bench.app.streams().to_vec();
+    assert_eq!(streams[0].read(), b"of one");
+    assert_eq!(streams[1].read(), b"of two");
+    assert_eq!(streams[1].info().peer.as_deref(), Some("peer 2"));
+    let flows = bench.app.flows().to_vec();
+    assert_eq!(flows[0].read(), [b"one"]);
+    assert_eq!(flows[1].read(), [b"two"]);
+    streams[1].write(b"answer");
+    flows[1].write(b"answer");
+    for token in bench.app.take_ready() {
+        bench
+            .stack
+            .handle_ready(token, &mut bench.app, &mut bench.sent);
+    }
+    bench.stack.flush(&mut bench.app, &mut bench.sent);
+    assert!(bench.sent.0.iter().all(|(peer, _)| *peer == 2));
+    assert_eq!(bench.sent.0.len(), 2);
+    bench.stack.remove_peer(1, &mut bench.app, &mut bench.sent);
+    assert_eq!(bench.stack.flows(), 2);
+    assert_eq!(streams[0].reset(), Some(ErrorCode::ConnectionAborted));
+    assert!(flows[0].gone() && !flows[1].gone() && !streams[1].gone());
+}
+
+#[test]
+fn tokens_of_flows_that_are_gone_do_nothing() {
+    let mut bench = Bench::new(Config::default());
+    bench.packet(1, &packets::udp(client(1), server(), b"a"));
+    establish(&mut bench, 1, client(1));
+    let tokens = [bench.app.flows()[0].token(), bench.app.streams()[0].token()];
+    assert!(tokens.iter().all(|token| bench.stack.owns(*token)));
+    assert!(!bench.stack.owns(5));
+    bench.stack.remove_peer(1, &mut bench.app, &mut bench.sent);
+    // Others are in their places now.
+    bench.packet(1, &packets::udp(client(2), server(), b"b"));
+    establish(&mut bench, 1, client(2));
+    for token in tokens.into_iter().chain([u64::MAX, 1 << 63, 7]) {
+        bench
+            .stack
+            .handle_ready(token, &mut bench.app, &mut bench.sent);
+    }
+    assert!(bench.settle().is_empty());
+    assert_eq!(bench.stack.flows(), 2);
+}
+
+#[test]
+fn strays_are_answered_with_resets_within_bounds() {
+    let mut bench = Bench::new(Config::default());
+    let answers = bench.packet(1, &segment(client(1), 500, 900, b"abc"));
+    let reset = read_tcp(&answers[0]);
+    assert!(reset.reset && reset.sequence == 900 && reset.acknowledges.is_none());
+    let fin = Tcp {
+        source: client(1),
+        destination: server(),
+        control: TcpControl::Fin,
+        sequence: 500,
+        acknowledges: None,
+        window: 0,
+        scale: None,
+        payload: b"abc",
+    };
+    let reset = read_tcp(&bench.packet(1, &fin.packet())[0]);
+    assert!(reset.reset && reset.sequence == 0 && reset.acknowledges == Some(504));
+    let rst = Tcp {
+        control: TcpControl::Rst,
+        ..fin
+    };
+    assert!(bench.packet(1, &rst.packet()).is_empty());
+    let answered: usize = (0..2000)
+        .map(|number| bench.packet(1, &segment(client(number), 1, 1, &[])).len())
+        .sum();
+    assert_eq!(answered, 498);
+    assert_eq!(bench.packet(2, &segment(client(1), 1, 1, &[])).len(), 1);
+    assert_eq!(bench.counter("tcp_strays_ignored"), 2000 - 498);
+}
+
+#[test]
+fn a_new_connection_replaces_one_in_time_wait() {
+    let mut bench = Bench::new(Config::default());
+    let next = establish(&mut bench, 1, client(1));
+    bench.app.streams()[0].close();
+    bench.settle();
+    let fin = Tcp {
+        source: client(1),
+        destination: server(),
+        control: TcpControl::Fin,
+        sequence: 101,
+        acknowledges: Some(next + 1),
+        window: 65535,
+        scale: None,
+        payload: &[],
+    };
+    bench.packet(1, &fin.packet());
+    assert!(bench.app.streams()[0].finished());
+    assert_eq!(bench.stack.flows(), 1, "in TIME-WAIT");
+    establish(&mut bench, 1, client(1));
+    assert_eq!(bench.app.streams().len(), 2);
+    assert_eq!(bench.stack.flows(), 1);
+}
+
+/// Whatever comes, nothing panics and no bound is exceeded.
+#[test]
+fn mutated_packets_break_nothing() {
+    let config = Config {
+        max_flows: 200,
+        buffer_budget: 4 << 20,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(config.clone());
+    let mut random = Random(99);
+    let v6_client: SocketAddr = "[fd00::2]:4000".parse().unwrap();
+    let v6_server: SocketAddr = "[2001:db8::1]:53".parse().unwrap();
+    let (mut next, mut sequence) = (1u32, 100u32);
+    for round in 0..60_000 {
+        let at = client(random.below(4));
+        let size = random.below(1300);
+        let data = random.bytes(size);
+        let jump = random.below(200_000) as u32;
+        let controls = [
+            TcpControl::None,
+            TcpControl::Psh,
+            TcpControl::Syn,
+            TcpControl::Fin,
+            TcpControl::Rst,
+        ];
+        let mut packet = match random.below(8) {
+            0 => packets::udp(at, server(), &data),
+            1 => packets::udp(v6_client, v6_server, &data),
+            2 => packets::syn(at, server(), random.next() as u32),
+            3 => {
+                let whole = packets::udp(v6_client, v6_server, &[3; 400]);
+                let id = random.below(100) as u32;
+                packets::fragments(&whole, id, &[160, 320]).swap_remove(random.below(3))
+            }
+            4 => {
+                let whole = packets::udp(at, server(), &data);
+                let offset = random.below(300) * 8;
+                let id = random.below(5) as u32;
+                packets::fragment(&whole, 17, id, offset, random.below(2) == 0, &data)
+            }
+            5 => random.bytes(size),
+            _ => Tcp {
+                source: at,
+                destination: server(),
+                control: controls[random.below(20).min(4) * usize::from(random.below(9) == 0)],
+                sequence: sequence.wrapping_add(jump).wrapping_sub(1000),
+                acknowledges: Some(next.wrapping_add(random.below(3000) as u32)),
+                window: random.next() as u16,
+                scale: (random.below(3) == 0).then_some(14),
+                payload: &data,
+            }
+            .packet(),
+        };
+        for _ in 0..random.below(3) * usize::from(random.below(3) == 0) {
+            if !packet.is_empty() {
+                let at = random.below(packet.len());
+                packet[at] = random.next() as u8;
+            }
+        }
+        packet.truncate(
+            packet.len() - random.below(packet.len() + 1) * usize::from(random.below(20) == 0),
+        );
+        for answer in bench.packet(1 + random.below(2) as u32, &packet) {
+            if answer[0] >> 4 == 4 && answer[9] == 6 {
+                let answer = read_tcp(&answer);
+                if answer.syn {
+                    next = answer.sequence.wrapping_add(1);
+                    sequence = answer.acknowledges.unwrap();
+                } else if let Some(acknowledged) = answer.acknowledges {
+                    sequence = acknowledged;
+                }
+            }
+        }
+        if round % 50 == 0 {
+            let source = client(random.below(4));
+            let answers = bench.packet(1, &packets::syn(source, server(), sequence));
+            if let Some(answer) = answers.first().map(|answer| read_tcp(answer))
+                && answer.syn
+            {
+                next = answer.sequence.wrapping_add(1);
+                sequence = answer.acknowledges.unwrap();
+                bench.packet(1, &segment(source, sequence, next, &[]));
+            }
+        }
+        if round % 7 == 0 {
+            let time = random.below(200) as u64;
+            bench.wait(Duration::from_millis(time));
+            for stream in bench.app.streams().iter().rev().take(5) {
+                match random.below(8) {
+                    0 => stream.set_room(random.below(5000)),
+                    1 => stream.close(),
+                    2 => stream.abort(),
+                    3 => stream.write(&data),
+                    _ => drop(stream.read()),
+                }
+            }
+            for flow in bench.app.flows().iter().rev().take(5) {
+                match random.below(8) {
+                    0 => flow.close(random.below(2) == 0),
+                    1 => flow.write(&data),
+                    _ => drop(flow.read()),
+                }
+            }
+        }
+        assert!(bench.stack.flows() <= config.max_flows);
+        assert!(bench.stack.held_bytes() <= config.buffer_budget);
+    }
+    for name in [
+        "ip_malformed",
+        "tcp_opened",
+        "tcp_malformed",
+        "tcp_beyond_buffer",
+        "tcp_strays_reset",
+        "udp_opened",
+        "fragments_dropped",
+        "fragments_reassembled",
+    ] {
+        assert!(bench.counter(name) > 10, "{name} was not reached");
+    }
+    for peer in [1, 2] {
+        bench
+            .stack
+            .remove_peer(peer, &mut bench.app, &mut bench.sent);
+    }
+    assert_eq!((bench.stack.flows(), bench.stack.held_bytes()), (0, 0));
+}
