@@ -13,6 +13,8 @@ UDP_GREETING = b"you said: "
 
 
 class _Page(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html")

@@ -23,7 +23,7 @@ ListenPort = 51820
 PrivateKey = {server_key} # by wg genkey
 MTU = 1400
 
-; a laptop
+# a laptop
 [peer]
 publickey={run("wg", "pubkey", stdin=client_key).strip()}
 PresharedKey = {shared}
@@ -52,7 +52,7 @@ PersistentKeepalive = 25
     [
         ("[Interface]\nPrivateKey = short\n", ["PrivateKey", "2"]),
         ("[Interface]\nPrivateKay = x\n", ["PrivateKay", "2"]),
-        ("[Peer]\nPublicKey = x\n", ["PublicKey"]),
+        (f"[Interface]\nPrivateKey = {genkey()}\n[Peer]\nPublicKey = x\n", ["PublicKey", "4"]),
     ],
 )
 async def test_a_wrong_field_is_named_with_its_line(wrong: str, names: list[str]) -> None:

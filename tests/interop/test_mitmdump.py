@@ -63,6 +63,8 @@ def mitmdump(tmp_path: pathlib.Path) -> Iterator[Mitmdump]:
         port = _free_udp_port()
         settings = {
             "confdir": tmp_path,
+            # Otherwise the client is offered what the server at the other end speaks.
+            "connection_strategy": "lazy",
             "ssl_verify_upstream_trusted_ca": authority,
             "demo_name": NAME,
             "demo_address": V4,
