@@ -74,23 +74,13 @@ struct Block<'a> {
 /// Read a configuration in this format.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let blocks = blocks(text)?;
-    let interface = the_only(&blocks, Section::Interface)?.ok_or_else(|| {
-        ConfigError::Syntax(
-            "no [Interface] section; it is where the server's PrivateKey stands".to_owned(),
-        )
-    })?;
-
-    let private_key = StaticSecret::from(
-        interface
-            .one("PrivateKey", value::key)?
-            .ok_or_else(|| interface.missing("PrivateKey", "make one with 'wg genkey'"))?,
-    );
-    let public_key = PublicKey::from(&private_key);
-
+    let peer_blocks: Vec<_> = blocks
+        .iter()
+        .filter(|block| block.section == Section::Peer)
+        .collect();
     let mut peers = Vec::new();
-    let mut peer_blocks = Vec::new();
     let mut warnings = Vec::new();
-    for block in blocks.iter().filter(|block| block.section == Section::Peer) {
+    for block in &peer_blocks {
         let peer = peer(block)?;
         if peer.allowed_ips == AllowedIps::Networks(Vec::new()) {
             warnings.push(format!(
@@ -99,11 +89,22 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             ));
         }
         peers.push(peer);
-        peer_blocks.push(block);
     }
     if peers.is_empty() {
         warnings.push("no [Peer] section, so nobody can connect".to_owned());
     }
+
+    let interface = the_only(&blocks, Section::Interface)?.ok_or_else(|| {
+        ConfigError::Syntax(
+            "no [Interface] section; it is where the server's PrivateKey stands".to_owned(),
+        )
+    })?;
+    let private_key = StaticSecret::from(
+        interface
+            .one("PrivateKey", value::key)?
+            .ok_or_else(|| interface.missing("PrivateKey", "make one with 'wg genkey'"))?,
+    );
+    let public_key = PublicKey::from(&private_key);
     check::peers(public_key.as_bytes(), &peers, |position| {
         format!("the peer in line {}", peer_blocks[position].line)
     })
@@ -259,7 +260,8 @@ fn blocks(text: &str) -> Result<Vec<Block<'_>>, ConfigError> {
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
         let line = line.split_once('#').map_or(line, |(line, _)| line).trim();
-        if line.is_empty() {
+        // wg(8) has '#' alone; a line with ';' is a comment in every other file like this.
+        if line.is_empty() || line.starts_with(';') {
             continue;
         }
         if let Some(heading) = line.strip_prefix('[') {

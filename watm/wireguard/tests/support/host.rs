@@ -1,0 +1,224 @@
+//! The host: a socket whose other end is the test, and the application of the network
+//! stack's tests.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+use watm_core::{
+    ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Ecn, ErrorCode, FlowInfo,
+    Host, Instant, Level, Listener, Token,
+};
+
+use super::inner::Application;
+
+pub struct SimHost {
+    pub app: Application,
+    pub logs: Vec<(Level, String)>,
+    /// What is logged at least.
+    pub log_level: Level,
+    socket: Rc<RefCell<Socket>>,
+}
+
+struct Socket {
+    address: SocketAddr,
+    token: Option<Token>,
+    ready: bool,
+    armed_to_read: bool,
+    armed_to_write: bool,
+    incoming: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Batches as they were sent.
+    batches: Vec<DatagramBatch>,
+    /// Datagrams taken since they were last looked at.
+    sent: Vec<(SocketAddr, Option<IpAddr>, Vec<u8>)>,
+    /// Entries that are taken before the network is full.
+    room: usize,
+}
+
+impl SimHost {
+    pub fn new(address: SocketAddr, now: Instant) -> Self {
+        let mut app = Application::default();
+        app.set_now(now);
+        SimHost {
+            app,
+            logs: Vec::new(),
+            log_level: Level::Trace,
+            socket: Rc::new(RefCell::new(Socket {
+                address,
+                token: None,
+                ready: false,
+                armed_to_read: true,
+                armed_to_write: false,
+                incoming: VecDeque::new(),
+                batches: Vec::new(),
+                sent: Vec::new(),
+                room: usize::MAX,
+            })),
+        }
+    }
+
+    pub fn set_now(&mut self, now: Instant) {
+        self.app.set_now(now);
+    }
+
+    /// A datagram from the network.
+    pub fn arrive(&mut self, from: SocketAddr, datagram: &[u8]) {
+        let mut socket = self.socket.borrow_mut();
+        socket.incoming.push_back((from, datagram.to_vec()));
+        if std::mem::take(&mut socket.armed_to_read) {
+            socket.ready = true;
+        }
+    }
+
+    /// Let the network take so many entries.
+    pub fn set_room(&mut self, room: usize) {
+        let mut socket = self.socket.borrow_mut();
+        socket.room = room;
+        if room > 0 && std::mem::take(&mut socket.armed_to_write) {
+            socket.ready = true;
+        }
+    }
+
+    pub fn take_ready(&mut self) -> Vec<Token> {
+        let mut ready = self.app.take_ready();
+        let mut socket = self.socket.borrow_mut();
+        if std::mem::take(&mut socket.ready) {
+            ready.extend(socket.token);
+        }
+        ready
+    }
+
+    pub fn take_sent(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        self.take_sent_with_local()
+            .into_iter()
+            .map(|(to, _, datagram)| (to, datagram))
+            .collect()
+    }
+
+    pub fn take_sent_with_local(&mut self) -> Vec<(SocketAddr, Option<IpAddr>, Vec<u8>)> {
+        std::mem::take(&mut self.socket.borrow_mut().sent)
+    }
+
+    pub fn take_batches(&mut self) -> Vec<DatagramBatch> {
+        std::mem::take(&mut self.socket.borrow_mut().batches)
+    }
+}
+
+impl Host for SimHost {
+    fn datagram_socket(
+        &mut self,
+        label: &str,
+        token: Token,
+    ) -> Result<Box<dyn DatagramSocket>, ErrorCode> {
+        if label != "listen" {
+            return Err(ErrorCode::AccessDenied);
+        }
+        let mut socket = self.socket.borrow_mut();
+        if socket.token.replace(token).is_some() {
+            return Err(ErrorCode::InvalidState);
+        }
+        Ok(Box::new(SocketEnd(Rc::clone(&self.socket))))
+    }
+
+    fn listener(&mut self, label: &str, token: Token) -> Result<Box<dyn Listener>, ErrorCode> {
+        self.app.listener(label, token)
+    }
+
+    fn open_stream(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        self.app.open_stream(info, token)
+    }
+
+    fn open_datagrams(
+        &mut self,
+        info: &FlowInfo,
+        token: Token,
+    ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
+        self.app.open_datagrams(info, token)
+    }
+
+    fn log(&mut self, level: Level, _: &str, message: &str) {
+        self.logs.push((level, message.to_owned()));
+    }
+
+    fn log_enabled(&self, level: Level) -> bool {
+        level >= self.log_level
+    }
+
+    fn now(&self) -> Instant {
+        self.app.now()
+    }
+}
+
+struct SocketEnd(Rc<RefCell<Socket>>);
+
+impl DatagramSocket for SocketEnd {
+    /// Datagrams of one size from one address come as a train.
+    fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
+        let mut socket = self.0.borrow_mut();
+        let mut batch = DatagramBatch::default();
+        while let Some((from, datagram)) = socket.incoming.front() {
+            if batch.payload.len() + datagram.len() > max_bytes as usize {
+                break;
+            }
+            let len = datagram.len() as u32;
+            let joins = batch.datagrams.last().is_some_and(|last: &Datagram| {
+                last.remote == *from
+                    && last.segment_size.map_or(last.len, u32::from) == len
+                    && len > 0
+            });
+            let full = batch.datagrams.len() == max_datagrams as usize;
+            match batch.datagrams.last_mut() {
+                Some(last) if joins => {
+                    last.segment_size = Some(len as u16);
+                    last.len += len;
+                }
+                _ if full => break,
+                _ => batch.datagrams.push(Datagram {
+                    len,
+                    segment_size: None,
+                    remote: *from,
+                    local: None,
+                    ecn: Ecn::NotEct,
+                }),
+            }
+            batch.payload.extend_from_slice(datagram);
+            socket.incoming.pop_front();
+        }
+        socket.armed_to_read = socket.incoming.is_empty();
+        Ok(batch)
+    }
+
+    fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode> {
+        let mut socket = self.0.borrow_mut();
+        let total: u32 = batch.datagrams.iter().map(|datagram| datagram.len).sum();
+        assert_eq!(total as usize, batch.payload.len(), "the lengths add up");
+        let taken = socket.room.min(batch.datagrams.len());
+        let mut rest = batch.payload.as_slice();
+        for datagram in &batch.datagrams[..taken] {
+            let (bytes, tail) = rest.split_at(datagram.len as usize);
+            rest = tail;
+            let size = datagram.segment_size.map_or(bytes.len(), usize::from);
+            assert!(bytes.len() <= 65_507 && bytes.len().div_ceil(size) <= 64);
+            for segment in bytes.chunks(size) {
+                socket
+                    .sent
+                    .push((datagram.remote, datagram.local, segment.to_vec()));
+            }
+        }
+        if socket.room != usize::MAX {
+            socket.room -= taken;
+        }
+        socket.armed_to_write = taken < batch.datagrams.len();
+        socket.batches.push(batch.clone());
+        Ok(taken as u32)
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.0.borrow().address
+    }
+}
