@@ -23,10 +23,9 @@ async def handle_tcp(stream) -> None:
             await _sink(stream)
         elif port == SOURCE:
             await _source(stream)
-    except OSError:
-        pass  # the client went away
-    finally:
         stream.close()
+    except OSError:
+        pass  # the client went away, or the server
 
 
 async def handle_udp(stream) -> None:
@@ -34,10 +33,9 @@ async def handle_udp(stream) -> None:
         while data := await stream.read(_READ):
             stream.write(data)
             await stream.drain()
+        stream.close()
     except OSError:
         pass
-    finally:
-        stream.close()
 
 
 async def _echo(stream) -> None:

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import sys
+from typing import NoReturn
 
 import handlers
 import plain
@@ -48,20 +49,22 @@ async def main(kind: str) -> None:
     elif kind == "plain":
         ports = await plain.start(HOST)
         _say({"direct": True, "ports": ports})
-        await _until_input_ends(None)
-        return
+        await _serve(None)
     else:
         raise SystemExit(f"{kind!r} is not a kind of server")
     _say({**reach, "server": f"{HOST}:{server.getsockname()[1]}"})
-    await _until_input_ends(getattr(server, "stats", None))
-    server.close()
+    await _serve(getattr(server, "stats", None))
 
 
-async def _until_input_ends(stats) -> None:
+async def _serve(stats) -> NoReturn:
+    """Answers lines of input until they end, and ends the process."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while await reader.readline():
         _say(stats() if stats else {})
+    # At once: mitmproxy_rs sometimes crashes while the interpreter is taken down,
+    # which is not what is measured here.
+    os._exit(0)
 
 
 def _say(what: dict) -> None:
@@ -78,7 +81,3 @@ def _public(private: str) -> str:
 
 
 asyncio.run(main(sys.argv[1]))
-# mitmproxy_rs sometimes crashes while the interpreter is taken down, which is
-# not what is measured here.
-sys.stdout.flush()
-os._exit(0)
