@@ -55,15 +55,15 @@ fn ten_thousand_idle_flows_hold_no_buffers_and_no_time() {
     assert_eq!(bench.app.streams().len(), 10_000);
     assert_eq!(bench.stack.held_bytes(), 0);
     // Each says something, is answered, and is idle again.
-    for number in 0..10_000 {
-        bench.packet(1, &segment(client(number), 101, next[number], b"question"));
+    for (number, next) in next.into_iter().enumerate() {
+        bench.packet(1, &segment(client(number), 101, next, b"question"));
         let stream = bench.app.streams()[number].clone();
         assert_eq!(stream.read(), b"question");
         stream.write(b"answer");
         let answers = bench.settle();
         assert_eq!(read_tcp(&answers[0]).payload, b"answer");
         assert_eq!(bench.stack.held_bytes(), 64 << 10);
-        bench.packet(1, &segment(client(number), 109, next[number] + 6, &[]));
+        bench.packet(1, &segment(client(number), 109, next + 6, &[]));
         assert_eq!(bench.stack.held_bytes(), 0);
     }
 }

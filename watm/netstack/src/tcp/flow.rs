@@ -73,6 +73,8 @@ pub(crate) struct Flow {
     acknowledged: Sequence,
     /// Bytes of a full segment to the peer.
     segment_size: usize,
+    /// The most that the send buffer held since it was last empty.
+    tx_peak: usize,
     /// Bytes for the application since `window_began`.
     window_taken: usize,
     window_began: Instant,
@@ -198,6 +200,7 @@ impl Flow {
             queued_end: Sequence::default(),
             acknowledged: Sequence::default(),
             segment_size: usize::from(syn.repr.max_seg_size.unwrap_or(0)).max(DEFAULT_SEGMENT),
+            tx_peak: 0,
             window_taken: 0,
             window_began: now,
             moved: now,
@@ -295,6 +298,12 @@ impl Flow {
     pub(crate) fn ready(&mut self) {
         self.flags.readable = true;
         self.flags.blocked = false;
+    }
+
+    /// Hand the application what came, and nothing else.
+    pub(crate) fn hand_over(&mut self, cx: &mut Context<'_, '_>) {
+        self.deliver(cx);
+        self.account(cx.memory);
     }
 
     /// Move what can be moved, both ways.
@@ -546,6 +555,7 @@ impl Flow {
                         return Collected::Aborted;
                     }
                     self.queued_end = self.queued_end.plus(data.len());
+                    self.tx_peak = self.tx_peak.max(socket.send_queue());
                     self.moved = cx.io.now;
                 }
             }
@@ -643,7 +653,10 @@ impl Flow {
     fn release_tx(&mut self) {
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
         if self.tx.held() > 0 && socket.send_queue() == 0 && socket.may_send() {
-            self.tx.release_write(self.tx.len(), || {
+            // Room for twice of what was in it at most.
+            let wanted = (self.tx_peak * 2).next_power_of_two();
+            self.tx_peak = 0;
+            self.tx.release_write(wanted.max(INITIAL_BUFFER), || {
                 let _ = socket.send(|_| (0, ()));
             });
         }
@@ -738,4 +751,18 @@ fn from_smoltcp(at: smoltcp::time::Instant) -> Instant {
             .unwrap_or(0)
             .saturating_mul(1000),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use smoltcp::iface::SocketStorage;
+
+    use super::*;
+
+    /// What [`Config::max_flows`](crate::Config::max_flows) reckons with.
+    #[test]
+    fn an_idle_flow_is_small() {
+        let size = size_of::<Flow>() + size_of::<SocketStorage<'_>>();
+        assert!(size < 1536, "{size} bytes");
+    }
 }

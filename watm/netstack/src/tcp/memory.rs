@@ -5,9 +5,9 @@ use managed::Pool;
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// Free buffers that are kept for the next flow: a batch touches few flows, and a buffer is
-/// returned as soon as it is empty.
-const KEEP: usize = 4 << 20;
+/// Free buffers that are kept for the next flow: a buffer is returned as soon as it is
+/// empty, and eight of the largest are more than are in use at once where nothing is lost.
+const KEEP: usize = 16 << 20;
 
 /// The memory that TCP buffers are made of, and who holds how much of it.
 pub(crate) struct Memory {

@@ -53,6 +53,8 @@ pub(crate) struct Tcp {
     time_wait: VecDeque<FlowId>,
     memory: Memory,
     strays: Limiter,
+    /// The flow of the last packet, if there was no flush since.
+    current: Option<FlowId>,
     /// Flows with something to do in the next flush, each at most once.
     dirty: Vec<FlowId>,
     /// Flows that wait for memory, each at most once; some may be gone.
@@ -73,6 +75,7 @@ impl Tcp {
             time_wait: VecDeque::new(),
             memory: Memory::new(budget, hash.clone()),
             strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash),
+            current: None,
             dirty: Vec::new(),
             starved: VecDeque::new(),
         }
@@ -155,6 +158,7 @@ impl Tcp {
             );
             &rewritten
         };
+        self.change_to(id, io, counters);
         let (flow, mut cx) = self.parts(id, io, counters).expect("found or made above");
         flow.ingress(plain, &segment, &mut cx);
         self.rewritten = rewritten;
@@ -186,6 +190,7 @@ impl Tcp {
     }
 
     pub(crate) fn flush(&mut self, io: &mut Io<'_>, counters: &mut Counters) {
+        self.current = None;
         for id in std::mem::take(&mut self.dirty) {
             self.service(id, io, counters);
         }
@@ -283,6 +288,18 @@ impl Tcp {
             counters.tcp_strays_reset += 1;
         } else {
             counters.tcp_strays_ignored += 1;
+        }
+    }
+
+    /// The packets of a batch may be for many flows. What came for one is handed over before
+    /// the next has its turn, so that one buffer after the other is used, and not as many
+    /// as there are flows.
+    fn change_to(&mut self, id: FlowId, io: &mut Io<'_>, counters: &mut Counters) {
+        if let Some(last) = self.current.replace(id)
+            && last != id
+            && let Some((flow, mut cx)) = self.parts(last, io, counters)
+        {
+            flow.hand_over(&mut cx);
         }
     }
 
