@@ -69,7 +69,6 @@ pub fn start(
         .config(config)
         .limits(limits)
         .host_crypto(host_crypto)
-        .ipv6_only(ipv6_only)
         .name(name);
     let builder = match transport {
         "udp" => builder.udp(LISTEN, address),
@@ -80,6 +79,7 @@ pub fn start(
             )));
         }
     };
+    let builder = builder.ipv6_only(ipv6_only);
     let server = py.detach(|| builder.start()).map_err(runtime_error)?;
     let address = server.local_addr(LISTEN).unwrap_or(address);
     let signal = |wake: &Wake| {

@@ -32,7 +32,8 @@ class Watm:
 
     def load(self, loader: Loader) -> None:
         """Add the option."""
-        self._late = _proxyserver().is_running
+        proxyserver = _proxyserver()
+        self._late = proxyserver is not None and proxyserver.is_running
         loader.add_option(
             "watm",
             Sequence[str],

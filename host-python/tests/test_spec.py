@@ -1,0 +1,126 @@
+"""What a mode specification says."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mitmproxy_watm.cli import complete_arguments
+from mitmproxy_watm.mode.config import build_config
+from mitmproxy_watm.mode.keys import read_keys
+from mitmproxy_watm.mode.spec import complete, parse
+from mitmproxy_watm.wireguard import genkey
+
+
+def test_a_module_and_its_options():
+    data = parse("/a/b.wasm?mtu=1280&dns=1.1.1.1&flag=true&keys=/k.json")
+    assert (data.module, data.keys, data.config) == ("/a/b.wasm", Path("/k.json"), None)
+    assert data.options == {"mtu": 1280, "dns": "1.1.1.1", "flag": True}
+    assert parse("wireguard").is_wireguard
+    assert parse("/x/wireguard-2.wasm").is_wireguard
+    assert not parse("/x/plain.wasm").is_wireguard
+    assert parse("x.wasm?transport=tcp").transport == "tcp"
+    assert parse("/a%40b/100%25.wasm?config=/c%3fd").module == "/a@b/100%.wasm"
+    assert parse("~/x.wasm?config=~/c").config == Path("~/c").expanduser()
+    assert parse("x.wasm?config=/a+b").config == Path("/a+b")
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        ("", "module"),
+        ("x.conf", "module"),
+        ("x.wasm?mtu", "mtu"),
+        ("x.wasm?mtu=1&mtu=2", "mtu"),
+        ("x.wasm?transport=sctp", "transport"),
+        ("x.wasm?config=a&keys=b", "config"),
+    ],
+)
+def test_errors_name_the_part(data, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        parse(data)
+
+
+@pytest.mark.parametrize(
+    ("given", "completed"),
+    [
+        ("wireguard", "watm:wireguard"),
+        ("watm:wireguard@51820", "watm:wireguard@51820"),
+        ("wireguard@127.0.0.1:51820", "watm:wireguard@127.0.0.1:51820"),
+        ("wireguard@[::1]:51820", "watm:wireguard@[::1]:51820"),
+        ("wireguard@::1:51820", "watm:wireguard@::1:51820"),
+        ("/a@b/x.wasm", "watm:/a%40b/x.wasm"),
+        ("/a@b/x.wasm@51820", "watm:/a@b/x.wasm@51820"),
+        ("/home/me@2/x.wasm?config=/c@d/e.conf", "watm:/home/me%402/x.wasm?config=/c%40d/e.conf"),
+    ],
+)
+def test_completion_tells_addresses_from_paths(given, completed):
+    assert complete(given) == completed
+    assert complete(completed) == completed
+
+
+def test_arguments_of_the_programs_are_completed_where_they_hold_a_specification():
+    given = ["-m", "watm:/a@b.wasm", "--mode=watm:/a@b.wasm", "--set", "mode=watm:/a@b.wasm", "-w", "watm@file", "regular@1"]
+    assert complete_arguments(given) == [
+        "-m",
+        "watm:/a%40b.wasm",
+        "--mode=watm:/a%40b.wasm",
+        "--set",
+        "mode=watm:/a%40b.wasm",
+        "-w",
+        "watm@file",
+        "regular@1",
+    ]
+
+
+def test_keys_are_made_once_for_their_owner_alone(tmp_path):
+    path = tmp_path / "new" / "wireguard.conf"
+    previous = os.umask(0)
+    try:
+        keys = read_keys(path)
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(path.read_text()) == keys
+    assert read_keys(path) == keys
+    assert [entry.name for entry in path.parent.iterdir()] == ["wireguard.conf"]
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"server_key": "x", "client_key": "y"}'])
+def test_a_file_without_keys_is_refused_by_its_name(content, tmp_path):
+    path = tmp_path / "wireguard.conf"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"Invalid configuration file \(.*wireguard.conf\)"):
+        read_keys(path)
+    assert path.read_text() == content
+    with pytest.raises(ValueError, match="Invalid configuration file"):
+        read_keys(tmp_path)
+
+
+def test_keys_that_others_can_read_are_warned_of(tmp_path, caplog):
+    path = tmp_path / "wireguard.conf"
+    read_keys(path)
+    assert not caplog.records
+    path.chmod(0o644)
+    read_keys(path)
+    assert "chmod 600" in caplog.text
+
+
+def test_the_configuration_of_a_module(tmp_path):
+    keys = json.loads(build_config(parse("wireguard"), tmp_path))
+    assert keys == json.loads((tmp_path / "wireguard.conf").read_text())
+    assert json.loads(build_config(parse("wireguard?mtu=1280"), tmp_path)) == keys | {"mtu": 1280}
+    assert build_config(parse("plain.wasm"), tmp_path) == b""
+    assert json.loads(build_config(parse("plain.wasm?to=x"), tmp_path)) == {"to": "x"}
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"server_key": genkey(), "client_key": genkey()}))
+    assert json.loads(build_config(parse(f"wireguard?keys={other}&mtu=1400"), tmp_path))["mtu"] == 1400
+    quick = tmp_path / "wg0.conf"
+    quick.write_text("[Interface]\n")
+    assert build_config(parse(f"wireguard?config={quick}"), tmp_path) == b"[Interface]\n"
+    with pytest.raises(ValueError, match="mtu.*wg0.conf"):
+        build_config(parse(f"wireguard?config={quick}&mtu=1280"), tmp_path)
+    with pytest.raises(FileNotFoundError):
+        build_config(parse(f"wireguard?config={tmp_path}/absent"), tmp_path)
