@@ -14,7 +14,7 @@ PROGRAM_console := mitmproxy-watm
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench deny setup modules wheel clean \
-	test-transports test-runtime test-structure test-interop test-python $(PYTHONS:%=test-python-%) test-demo
+	test-transports test-runtime test-structure test-conformance test-interop test-python $(PYTHONS:%=test-python-%) test-demo
 
 run: $(BUILD)/venv/ready
 	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
@@ -26,7 +26,7 @@ demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
 
-test: deny test-transports test-runtime test-structure test-python test-interop test-demo
+test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-demo
 
 # What a program of ours is made of.
 
@@ -76,6 +76,10 @@ test-runtime: modules
 
 test-structure: $(BUILD)/venv-3.13/ready
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure
+
+test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	cd watm && cargo build --release --locked -p watm-native
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/conformance
 
 $(BUILD)/venv-%/ready: wheel
 	test -d $(BUILD)/venv-$* || "$$(tests/setup/find-python.sh $*)" -m venv $(BUILD)/venv-$*

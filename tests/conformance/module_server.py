@@ -21,7 +21,10 @@ async def echo(stream: mitmproxy_watm.Stream) -> None:
     digest, total, datagrams, end = hashlib.sha256(), 0, 0, "dropped"
     kind = stream.get_extra_info("transport_protocol")
     try:
-        while data := await stream.read(65536):
+        while True:
+            data = await stream.read(65536)
+            if not data and stream.at_eof():
+                break
             digest.update(data)
             total += len(data)
             datagrams += kind == "udp"

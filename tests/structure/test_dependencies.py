@@ -18,6 +18,7 @@ TRANSPORTS = {
     "watm-wireguard": {"watm-core": "always", "watm-netstack": "always", "watm-guest": "wasm"},
     "watm-guest": {"watm-core": "always"},
     "watm-componentize": {},
+    "watm-native": {"watm-core": "always", "watm-wireguard": "always"},
     # The stand-ins for crates of these names; see watm/Cargo.toml.
     "ring": {"watm-core": "always"},
     "managed": {},

@@ -6,9 +6,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use sha2::{Digest, Sha256};
-use watm_core::{
-    ByteStream, DatagramFlow, Datagrams, Direction, ErrorCode, FlowInfo, Token,
-};
+use watm_core::{ByteStream, DatagramFlow, Datagrams, Direction, ErrorCode, FlowInfo, Token};
 
 /// Bytes a stream holds between being written and being read, as much as the runtime's.
 const STREAM_BOUND: usize = 256 * 1024;
@@ -29,7 +27,14 @@ struct Record {
 impl Record {
     fn new(kind: &'static str, info: &FlowInfo) -> Self {
         let (digest, end) = (Sha256::new(), "dropped");
-        Record { kind, info: info.clone(), bytes: 0, digest, datagrams: 0, end }
+        Record {
+            kind,
+            info: info.clone(),
+            bytes: 0,
+            digest,
+            datagrams: 0,
+            end,
+        }
     }
 
     fn add(&mut self, data: &[u8]) {
@@ -40,8 +45,12 @@ impl Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let digest: String =
-            self.digest.finalize_reset().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest: String = self
+            .digest
+            .finalize_reset()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let line = serde_json::json!({
             "event": "flow",
             "kind": self.kind,
@@ -71,7 +80,13 @@ impl EchoStream {
     /// An empty stream for a flow.
     pub fn new(info: &FlowInfo, token: Token, ready: Ready) -> Self {
         let record = Record::new("tcp", info);
-        EchoStream { token, ready, buffer: VecDeque::new(), ended: false, record }
+        EchoStream {
+            token,
+            ready,
+            buffer: VecDeque::new(),
+            ended: false,
+            record,
+        }
     }
 
     fn wake(&self) {
@@ -87,7 +102,8 @@ impl ByteStream for EchoStream {
         let was_full = self.buffer.len() == STREAM_BOUND;
         let count = self.buffer.len().min(max_bytes as usize);
         let data = self.buffer.drain(..count).collect();
-        if was_full && count > 0 {
+        // There is room again, or the end is there to be read.
+        if count > 0 && (was_full || self.ended) {
             self.wake();
         }
         Ok(Some(data))
@@ -130,7 +146,12 @@ pub struct EchoDatagrams {
 impl EchoDatagrams {
     /// An empty flow.
     pub fn new(info: &FlowInfo, token: Token, ready: Ready) -> Self {
-        EchoDatagrams { token, ready, queue: Datagrams::default(), record: Record::new("udp", info) }
+        EchoDatagrams {
+            token,
+            ready,
+            queue: Datagrams::default(),
+            record: Record::new("udp", info),
+        }
     }
 }
 

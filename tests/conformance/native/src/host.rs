@@ -88,7 +88,11 @@ impl Host for NativeHost {
         info: &FlowInfo,
         token: Token,
     ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
-        Ok(Box::new(EchoDatagrams::new(info, token, self.ready.clone())))
+        Ok(Box::new(EchoDatagrams::new(
+            info,
+            token,
+            self.ready.clone(),
+        )))
     }
 
     fn log(&mut self, level: Level, target: &str, message: &str) {

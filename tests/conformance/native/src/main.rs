@@ -35,14 +35,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = Arguments::parse();
     let mut socket = mio::net::UdpSocket::bind(arguments.listen)?;
     let mut poll = Poll::new()?;
-    poll.registry().register(&mut socket, Token(0), Interest::READABLE | Interest::WRITABLE)?;
+    poll.registry().register(
+        &mut socket,
+        Token(0),
+        Interest::READABLE | Interest::WRITABLE,
+    )?;
     let address = socket.local_addr()?;
 
     let mut host = NativeHost::new(socket)?;
     let config = std::fs::read(&arguments.config)?;
-    let options = StartOptions { config, log_level: Level::Info };
+    let options = StartOptions {
+        config,
+        log_level: Level::Info,
+    };
     let mut transport = WireGuard::start(options, &mut host)?;
-    println!("{}", serde_json::json!({ "event": "listening", "port": address.port() }));
+    println!(
+        "{}",
+        serde_json::json!({ "event": "listening", "port": address.port() })
+    );
     io::stdout().flush()?;
 
     let mut events = Events::with_capacity(4);

@@ -26,27 +26,34 @@ impl Socket {
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
         let buffers = vec![0; BATCH_SIZE * MESSAGE];
-        Ok(Socket { socket, state, buffers, metas: [RecvMeta::default(); BATCH_SIZE], local })
+        Ok(Socket {
+            socket,
+            state,
+            buffers,
+            metas: [RecvMeta::default(); BATCH_SIZE],
+            local,
+        })
     }
 }
 
-/// The transport's handle to the socket.
-pub struct Handle(pub Rc<RefCell<Socket>>);
-
-impl DatagramSocket for Handle {
-    fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
-        let socket = &mut *self.0.borrow_mut();
-        let messages = BATCH_SIZE.min(max_datagrams as usize).min(max_bytes as usize / MESSAGE + 1);
-        let mut slices: Vec<_> =
-            socket.buffers.chunks_mut(MESSAGE).take(messages).map(IoSliceMut::new).collect();
-        let reference = (&socket.socket).into();
-        let count = match socket.state.recv(reference, &mut slices, &mut socket.metas) {
+impl Socket {
+    /// Add up to `messages` to the batch. Returns how many there were.
+    fn receive(&mut self, messages: usize, batch: &mut DatagramBatch) -> Result<usize, ErrorCode> {
+        let mut slices: Vec<_> = self
+            .buffers
+            .chunks_mut(MESSAGE)
+            .take(messages)
+            .map(IoSliceMut::new)
+            .collect();
+        let count = match self
+            .state
+            .recv((&self.socket).into(), &mut slices, &mut self.metas)
+        {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) => return Err(ErrorCode::Other(error.to_string())),
         };
-        let mut batch = DatagramBatch::default();
-        for (meta, buffer) in socket.metas[..count].iter().zip(socket.buffers.chunks(MESSAGE)) {
+        for (meta, buffer) in self.metas[..count].iter().zip(self.buffers.chunks(MESSAGE)) {
             batch.payload.extend_from_slice(&buffer[..meta.len]);
             batch.datagrams.push(Datagram {
                 len: meta.len as u32,
@@ -56,7 +63,26 @@ impl DatagramSocket for Handle {
                 ecn: Ecn::NotEct,
             });
         }
-        Ok(batch)
+        Ok(count)
+    }
+}
+
+/// The transport's handle to the socket.
+pub struct Handle(pub Rc<RefCell<Socket>>);
+
+impl DatagramSocket for Handle {
+    fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
+        let socket = &mut *self.0.borrow_mut();
+        let mut batch = DatagramBatch::default();
+        loop {
+            let entries = max_datagrams as usize - batch.datagrams.len();
+            let bytes = (max_bytes as usize).saturating_sub(batch.payload.len());
+            let messages = BATCH_SIZE.min(entries).min(bytes / MESSAGE);
+            // Short of the limits only if the socket is empty: that arms it.
+            if messages == 0 || socket.receive(messages, &mut batch)? == 0 {
+                return Ok(batch);
+            }
+        }
     }
 
     fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode> {
