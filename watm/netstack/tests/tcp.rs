@@ -8,6 +8,7 @@ use std::time::Duration;
 use smoltcp::socket::tcp::{CongestionControl, State};
 use support::{Conditions, Random, Simulation};
 use watm_core::ErrorCode;
+use watm_netstack::Config;
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 const MINUTES: Duration = Duration::from_secs(600);
@@ -364,4 +365,72 @@ fn buffers_are_small_again_after_a_while() {
         more.len() == 1 << 20
     });
     assert!(got == data && more == data[..1 << 20]);
+}
+
+/// Networks and applications of all kinds: whatever happens, the bytes arrive, both sides
+/// end in peace, and nothing is left behind.
+#[test]
+fn every_mixture_ends_well() {
+    for seed in 0..30 {
+        let mut random = Random(seed);
+        let conditions = Conditions {
+            delay: Duration::from_micros(random.below(60_000) as u64),
+            jitter: Duration::from_micros(random.below(3_000) as u64),
+            loss: random.below(15),
+            duplication: random.below(10),
+        };
+        let config = Config {
+            mtu: [1280, 1420, 9000][random.below(3)],
+            buffer_budget: [400 << 10, 64 << 20][random.below(2)],
+            ..Config::default()
+        };
+        let mut simulation = Simulation::with_config(config, conditions, seed);
+        simulation.batch = 1 + random.below(64);
+        // Both ends are slow at times.
+        simulation.tick = Some(Duration::from_millis(1));
+        let (handle, stream) = simulation.connect([v4(), v6()][random.below(2)]);
+        let size = random.below(600_000);
+        let up = random.bytes(size);
+        let size = random.below(600_000);
+        let down = random.bytes(size);
+        let (mut sent, mut written) = (0, 0);
+        let (mut got_up, mut got_down) = (Vec::new(), Vec::new());
+        let (mut closed, mut finished) = (false, false);
+        simulation.run_until(MINUTES * 10, |sim| {
+            let socket = sim.client.socket(handle);
+            if sent < up.len() && random.below(3) == 0 {
+                let end = up.len().min(sent + random.below(100_000));
+                sent += socket.send_slice(&up[sent..end]).unwrap();
+            } else if sent == up.len() && !closed {
+                socket.close();
+                closed = true;
+            }
+            if random.below(3) == 0 {
+                let mut buffer = vec![0; random.below(100_000)];
+                let count = socket.recv_slice(&mut buffer).unwrap_or(0);
+                got_down.extend_from_slice(&buffer[..count]);
+            }
+            match random.below(4) {
+                0 => got_up.extend(stream.read()),
+                1 => stream.set_room(1 + random.below(100_000)),
+                _ => {}
+            }
+            if written < down.len() {
+                let end = down.len().min(written + random.below(50_000));
+                stream.write(&down[written..end]);
+                written = end;
+            } else if !finished {
+                stream.close();
+                finished = true;
+            }
+            let done = stream.ended() && stream.waiting() == 0 && got_down.len() == down.len();
+            done
+        });
+        assert!(got_up == up && got_down == down, "seed {seed}");
+        simulation.tick = None;
+        simulation.run_for(Duration::from_secs(120));
+        assert!(stream.finished(), "seed {seed}: {:?}", stream.reset());
+        assert_eq!(simulation.bench.stack.flows(), 0, "seed {seed}");
+        assert_eq!(simulation.bench.stack.held_bytes(), 0, "seed {seed}");
+    }
 }

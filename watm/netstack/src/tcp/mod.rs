@@ -59,6 +59,8 @@ pub(crate) struct Tcp {
     dirty: Vec<FlowId>,
     /// Flows that wait for memory, each at most once; some may be gone.
     starved: VecDeque<FlowId>,
+    /// Some of them had success, so that the rest may too.
+    retries: bool,
 }
 
 impl Tcp {
@@ -78,6 +80,7 @@ impl Tcp {
             current: None,
             dirty: Vec::new(),
             starved: VecDeque::new(),
+            retries: false,
         }
     }
 
@@ -195,6 +198,7 @@ impl Tcp {
             self.service(id, io, counters);
         }
         // What the others have given back.
+        self.retries = false;
         for _ in 0..self.starved.len().min(RETRIES) {
             let Some(id) = self.starved.pop_front() else {
                 break;
@@ -203,12 +207,14 @@ impl Tcp {
                 flow.starved = false;
                 self.service(id, io, counters);
             }
+            self.retries |= !self.flows.get_mut(id).is_some_and(|flow| flow.starved);
         }
+        self.retries &= !self.starved.is_empty();
     }
 
-    /// Whether a flow used up its turn and has more.
+    /// Whether a flow used up its turn and has more, or memory came free for one.
     pub(crate) fn has_more(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.dirty.is_empty() || self.retries
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {

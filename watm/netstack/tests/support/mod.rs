@@ -141,6 +141,8 @@ pub struct Simulation {
     pub down: Link,
     /// Packets to the stack in one batch.
     pub batch: usize,
+    /// If set, something is looked at so often even if nothing happens.
+    pub tick: Option<Duration>,
     pub packets_up: u64,
     pub packets_down: u64,
 }
@@ -157,6 +159,7 @@ impl Simulation {
             up: Link::new(conditions, seed ^ 1),
             down: Link::new(conditions, seed ^ 2),
             batch: 32,
+            tick: None,
             packets_up: 0,
             packets_down: 0,
         }
@@ -217,6 +220,7 @@ impl Simulation {
             self.down.next(),
             self.bench.stack.poll_timeout(),
             self.client.next(self.bench.app.now()),
+            self.tick.map(|tick| self.bench.app.now() + tick),
         ];
         events.into_iter().flatten().min()
     }
