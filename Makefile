@@ -14,7 +14,7 @@ PROGRAM_console := mitmproxy-watm
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench deny setup modules wheel clean \
-	test-transports test-runtime test-structure test-conformance test-interop test-python $(PYTHONS:%=test-python-%) test-demo
+	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo
 
 run: $(BUILD)/venv/ready
 	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
@@ -26,7 +26,7 @@ demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
 
-test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-demo
+test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-readme test-demo
 
 # What a program of ours is made of.
 
@@ -46,7 +46,8 @@ $(BUILD)/maturin/bin/maturin:
 
 wheel: modules $(BUILD)/maturin/bin/maturin
 	rm -rf $(BUILD)/wheels
-	$(BUILD)/maturin/bin/maturin build --release --locked -q -m host-python/Cargo.toml -o $(BUILD)/wheels
+	$(BUILD)/maturin/bin/maturin build --release --locked -q -i $(BUILD)/maturin/bin/python \
+		-m host-python/Cargo.toml -o $(BUILD)/wheels
 
 # The newest mitmproxy that the newest Python at hand can run.
 $(BUILD)/venv/ready: wheel
@@ -95,6 +96,9 @@ $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclie
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
+
+test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
 test-demo: demo
 

@@ -1,0 +1,182 @@
+"""Every command and every program that the README shows, run as its reader would run it."""
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pexpect
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+WGCLIENT = ROOT / "build" / "wgclient"
+BIN = pathlib.Path(sys.executable).parent
+
+# Seconds. `make run` builds whatever is not there yet.
+BUILD, START, STOP = 1800, 60, 30
+
+LISTENING = r"WireGuard server listening at"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(tmp_path: pathlib.Path) -> dict[str, str]:
+    """A new user's: no configuration of mitmproxy, no browser to open."""
+    return os.environ | {
+        "HOME": str(tmp_path),
+        # What a home folder holds and a build needs.
+        "CARGO_HOME": os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")),
+        "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")),
+        "PYENV_ROOT": os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv")),
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "BROWSER": "true",
+        "TERM": "xterm-256color",
+    }
+
+
+@contextlib.contextmanager
+def terminal(command: str, tmp_path: pathlib.Path, **options) -> Iterator[pexpect.spawn]:
+    """Runs a command in a terminal until the block ends, then stops it with Ctrl-C."""
+    child = pexpect.spawn(
+        "/bin/sh",
+        ["-c", command],
+        cwd=options.pop("cwd", ROOT),
+        env=environment(tmp_path),
+        dimensions=(120, 200),
+        encoding="utf-8",
+        timeout=START,
+    )
+    try:
+        yield child
+    finally:
+        child.kill(signal.SIGINT)
+        deadline = time.monotonic() + STOP
+        while child.isalive() and time.monotonic() < deadline:
+            with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+                child.read_nonblocking(65536, timeout=0.2)
+        child.close(force=True)
+
+
+def keys() -> tuple[str, str, str]:
+    """A private key of a server, a private key of a client, the client's public key."""
+    from mitmproxy_watm.wireguard import genkey, pubkey
+
+    server, client = genkey(), genkey()
+    return server, client, pubkey(client)
+
+
+def echo_through(port: int, server_key: str, client_key: str) -> None:
+    """A real client's messages come back."""
+    from mitmproxy_watm.wireguard import pubkey
+
+    subprocess.run(
+        [
+            WGCLIENT,
+            "echo",
+            f"--server=127.0.0.1:{port}",
+            f"--private-key={client_key}",
+            f"--peer-public-key={pubkey(server_key)}",
+            "--address=10.0.0.2,fd00::2",
+            "--messages=20",
+            "--size=1000",
+        ],
+        check=True,
+        timeout=START,
+    )
+
+
+def configuration(server_key: str, client_public_key: str) -> str:
+    """The README's own, with keys."""
+    [text] = blocks("ini")
+    for key in (server_key, client_public_key):
+        text = text.replace("<base64>", key, 1)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("PresharedKey"))
+
+
+@pytest.mark.parametrize("ui", ["web", "dump", "console"])
+def test_make_run_shows_the_client_configuration_and_its_qr_code(ui, tmp_path):
+    assert "make run" in commands()
+    assert f"UI={ui}" in README or ui == "web"
+    with terminal(f"make run UI={ui} PORT={free_port()}", tmp_path) as child:
+        if ui == "console":
+            # The event log has the configuration; the status bar the mode.
+            child.expect("watm:wireguard", timeout=BUILD)
+            return
+        child.expect(r"\[Interface\]", timeout=BUILD)
+        child.expect("PrivateKey = ")
+        child.expect("AllowedIPs = 0.0.0.0/0, ::/0")
+        child.expect("[█▀▄]{10}")
+        child.expect(LISTENING)
+        if ui == "web":
+            child.expect("http://[^ ]*/watm")
+
+
+def test_make_test_is_a_target():
+    assert "make test" in commands()
+    subprocess.run(["make", "-n", "test"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def test_the_wheel_installs(tmp_path):
+    command = "pip install build/wheels/*.whl"
+    assert command in commands()
+    subprocess.run(command + " --dry-run", shell=True, cwd=ROOT, env=environment(tmp_path), check=True)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if "--mode watm" in c or "--set watm" in c])
+def test_a_mitmproxy_of_ones_own_serves(command, tmp_path):
+    port = free_port()
+    command = command.replace("watm:wireguard", f"watm:wireguard@{port}").replace("@51820", f"@{port}")
+    with terminal(command, tmp_path) as child:
+        child.expect(LISTENING + f".*{port}")
+
+
+def test_the_python_program_echoes(tmp_path):
+    server_key, client_key, client_public_key = keys()
+    port = free_port()
+    [program] = blocks("python")
+    assert "51820" in program
+    (tmp_path / "wg0.conf").write_text(configuration(server_key, client_public_key))
+    (tmp_path / "program.py").write_text(program.replace("51820", str(port)))
+    process = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    try:
+        echo_through(port, server_key, client_key)
+    finally:
+        process.terminate()
+        output, _ = process.communicate(timeout=STOP)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if "--example" in c])
+def test_the_rust_program_echoes(command, tmp_path):
+    server_key, client_key, client_public_key = keys()
+    port = free_port()
+    config = tmp_path / "wg0.conf"
+    config.write_text(configuration(server_key, client_public_key))
+    command = command.replace("wg0.conf", f"{config} 127.0.0.1:{port}")
+    with terminal(command, tmp_path) as child:
+        child.expect(str(port), timeout=BUILD)
+        echo_through(port, server_key, client_key)
+
+
+def test_no_command_is_left_out():
+    known = ("make run", "make test", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example")
+    for command in commands():
+        assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"
