@@ -1,4 +1,5 @@
 use ring::digest;
+use semver::Version;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::{MAX_MODULE_BYTES, hex};
@@ -122,7 +123,7 @@ fn check_import(import: &str) -> Result<(), String> {
             )),
         };
     }
-    if WASI.contains(&name) && version.starts_with("0.2.") {
+    if WASI.contains(&name) && same_minor(version, "0.2.0") {
         return Ok(());
     }
     Err(format!(
@@ -131,10 +132,19 @@ fn check_import(import: &str) -> Result<(), String> {
     ))
 }
 
-/// Versions 0.1.x are compatible with each other (semantic versioning, item 4 as cargo and
-/// the component model read it).
+/// Versions that this host's satisfies, as cargo and the component model read semantic
+/// versions: those that differ in the last number.
 fn compatible(version: &str) -> bool {
-    version.starts_with("0.1.")
+    same_minor(version, VERSION)
+}
+
+fn same_minor(version: &str, of: &str) -> bool {
+    match (Version::parse(version), Version::parse(of)) {
+        (Ok(version), Ok(of)) => {
+            version.pre.is_empty() && (version.major, version.minor) == (of.major, of.minor)
+        }
+        _ => false,
+    }
 }
 
 fn other_version(version: &str) -> String {

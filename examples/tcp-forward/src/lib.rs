@@ -1,0 +1,193 @@
+//! Offers every TCP connection on the listener `listen` to the application as a flow, and
+//! copies both ways. The smallest whole transport: no crate of the project, no WASI.
+
+wit_bindgen::generate!({ path: "../../wit", world: "module" });
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use exports::watm::transport::endpoint::{
+    ClientConfig, ConfigError, Destination, ErrorCode, Guest, StartOptions, Status, Wakeup,
+};
+use watm::transport::flows::{self, FlowInfo};
+use watm::transport::sockets::{ByteStream, Direction, Listener};
+
+const LISTENER: u64 = 0;
+/// Bytes a read, and reads of one direction in one call: 1 MiB, a millisecond's work.
+const CHUNK: u32 = 64 << 10;
+const ROUNDS: usize = 16;
+
+/// One direction of a connection.
+#[derive(Default)]
+struct Copy {
+    pending: Vec<u8>,
+    finished: bool,
+}
+
+impl Copy {
+    /// Move what can be moved. `true`: more could be moved right away.
+    fn run(&mut self, from: &ByteStream, to: &ByteStream) -> Result<bool, ErrorCode> {
+        for _ in 0..ROUNDS {
+            if self.finished {
+                return Ok(false);
+            }
+            let written = match to.write(&self.pending) {
+                Ok(count) => count as usize,
+                // `to` reads no more, but what it has written still counts.
+                Err(ErrorCode::ConnectionAborted) => {
+                    self.finished = true;
+                    self.pending.clear();
+                    from.shutdown(Direction::Read)?;
+                    return Ok(false);
+                }
+                Err(reason) => return Err(reason),
+            };
+            self.pending.drain(..written);
+            if !self.pending.is_empty() {
+                return Ok(false); // The host names `to` when it has room.
+            }
+            match from.read(CHUNK)? {
+                Some(data) if data.is_empty() => return Ok(false), // ... and `from` here.
+                Some(data) => self.pending = data,
+                None => {
+                    self.finished = true;
+                    to.shutdown(Direction::Write)?;
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A connection under tokens 2n (outer end) and 2n + 1 (inner end), n > 0.
+struct Connection {
+    ends: [ByteStream; 2],
+    inward: Copy,
+    outward: Copy,
+}
+
+impl Connection {
+    fn run(&mut self) -> Result<bool, ErrorCode> {
+        let [outer, inner] = &self.ends;
+        Ok(self.inward.run(outer, inner)? | self.outward.run(inner, outer)?)
+    }
+}
+
+struct Forward {
+    listener: Listener,
+    connections: BTreeMap<u64, Connection>,
+    unfinished: BTreeSet<u64>,
+    last: u64,
+}
+
+impl Forward {
+    fn accept(&mut self) {
+        // Errors are of one connection; it is gone.
+        while let Ok(Some(outer)) = self.listener.accept((self.last + 1) * 2) {
+            let (Some(remote), local) = (outer.remote_address(), self.listener.local_address())
+            else {
+                continue;
+            };
+            let info = FlowInfo {
+                source: remote,
+                destination: Destination::Address(local),
+                peer: None,
+                underlay: Some((remote, local)),
+                attributes: Vec::new(),
+            };
+            self.last += 1;
+            if let Ok(inner) = flows::open_stream(&info, self.last * 2 + 1) {
+                let (inward, outward) = Default::default();
+                let ends = [outer, inner];
+                let connection = Connection {
+                    ends,
+                    inward,
+                    outward,
+                };
+                self.connections.insert(self.last, connection);
+            } // Otherwise `outer` is dropped, which resets it.
+        }
+    }
+
+    fn process(&mut self, ready: Vec<u64>) -> Wakeup {
+        let mut due = std::mem::take(&mut self.unfinished);
+        for token in ready {
+            if token == LISTENER {
+                self.accept();
+            } else {
+                due.insert(token / 2);
+            }
+        }
+        for number in due {
+            let Some(connection) = self.connections.get_mut(&number) else {
+                continue; // It ended earlier.
+            };
+            match connection.run() {
+                Ok(true) => {
+                    self.unfinished.insert(number);
+                }
+                Ok(false) if !connection.inward.finished || !connection.outward.finished => {}
+                // Both directions are at their end: dropping is the regular end of both.
+                Ok(false) => drop(self.connections.remove(&number)),
+                Err(reason) => {
+                    connection.ends.iter().for_each(|end| end.reset(&reason));
+                    self.connections.remove(&number);
+                }
+            }
+        }
+        if self.unfinished.is_empty() {
+            Wakeup::OnReady
+        } else {
+            Wakeup::Again
+        }
+    }
+}
+
+thread_local! {
+    static FORWARD: RefCell<Option<Forward>> = const { RefCell::new(None) };
+}
+
+struct Module;
+export!(Module);
+
+impl Guest for Module {
+    fn start(_: StartOptions, _: u64) -> Result<(), ConfigError> {
+        let listener = Listener::open("listen", LISTENER)
+            .map_err(|code| ConfigError::Other(Some(format!("the listener `listen`: {code:?}"))))?;
+        let (connections, unfinished) = Default::default();
+        let forward = Forward {
+            listener,
+            connections,
+            unfinished,
+            last: 0,
+        };
+        FORWARD.set(Some(forward));
+        Ok(())
+    }
+
+    fn reconfigure(_: Vec<u8>, _: u64) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    fn process(_: u64, ready: Vec<u64>) -> Wakeup {
+        FORWARD.with_borrow_mut(|forward| match forward {
+            Some(forward) => forward.process(ready),
+            None => Wakeup::OnReady,
+        })
+    }
+
+    fn get_status(_: u64) -> Status {
+        let flows =
+            FORWARD.with_borrow(|forward| forward.as_ref().map_or(0, |f| f.connections.len()));
+        Status {
+            peers: Vec::new(),
+            flows: flows as u32,
+            counters: Vec::new(),
+        }
+    }
+
+    fn client_configs(_: Destination) -> Result<Vec<ClientConfig>, ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
+}

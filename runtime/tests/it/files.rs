@@ -1,0 +1,183 @@
+use watm_runtime::{Error, ModuleKind, inspect};
+
+use crate::support::{directory, engine, guest_bytes};
+
+fn refusal(bytes: &[u8]) -> String {
+    match engine().load("some.wasm", bytes) {
+        Ok(_) => panic!("loaded"),
+        Err(error @ Error::Module { .. }) => error.to_string(),
+        Err(other) => panic!("another kind of error: {other:?}"),
+    }
+}
+
+fn wat(text: &str) -> Vec<u8> {
+    wat::parse_str(text).expect("valid text")
+}
+
+#[test]
+fn a_component_is_described_without_running_it() {
+    let info = inspect(guest_bytes()).expect("a component");
+    assert_eq!(info.kind, ModuleKind::Component);
+    assert_eq!(info.world.as_deref(), Some("watm:transport/module@0.1.0"));
+    assert!(
+        info.imports
+            .contains(&"watm:transport/sockets@0.1.0".to_owned())
+    );
+    assert_eq!(info.exports, ["watm:transport/endpoint@0.1.0"]);
+    assert_eq!(info.size, guest_bytes().len());
+    assert_eq!(info.sha256.len(), 64);
+}
+
+#[test]
+fn what_is_no_component_is_named() {
+    let core = wat("(module (func (export \"run\")))");
+    let cases: [(&[u8], &str); 7] = [
+        (b"", "the file is empty"),
+        (b"\0as", "cut short"),
+        (b"(module)", "WebAssembly text"),
+        (b"  (component\n)", "WebAssembly text"),
+        (b"#!/bin/sh\n", "not WebAssembly"),
+        (&core, "a core module"),
+        (b"\0asm\x01\0\0", "cut short or damaged"),
+    ];
+    for (bytes, expected) in cases {
+        let message = refusal(bytes);
+        assert!(message.starts_with("some.wasm: "), "{message}");
+        assert!(message.contains(expected), "{message} / {expected}");
+        assert!(!message.contains('\n'), "{message}");
+    }
+}
+
+#[test]
+fn water_modules_are_told_apart() {
+    let v1 = wat("(module (func (export \"watm_init_v1\") (result i32) i32.const 0))");
+    assert_eq!(inspect(&v1).expect("wasm").kind, ModuleKind::WaterV1);
+    assert!(refusal(&v1).contains("a WATER module"));
+    let v0 = wat("(module (func (export \"_water_init\") (result i32) i32.const 0))");
+    assert_eq!(inspect(&v0).expect("wasm").kind, ModuleKind::WaterV0);
+}
+
+#[test]
+fn a_file_cut_short_anywhere_is_refused() {
+    let whole = guest_bytes();
+    let step = whole.len() / 60;
+    for len in (1..whole.len()).step_by(step) {
+        let message = refusal(&whole[..len]);
+        assert!(
+            message.contains("cut short"),
+            "{len} of {} bytes: {message}",
+            whole.len()
+        );
+    }
+}
+
+#[test]
+fn damaged_bytes_never_do_harm() {
+    let whole = guest_bytes();
+    // A fixed sequence, so that a failure can be repeated (Knuth's MMIX generator).
+    let mut state = 1u64;
+    for _ in 0..20 {
+        let mut bytes = whole.to_vec();
+        for _ in 0..3 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let at = (state >> 33) as usize % bytes.len();
+            bytes[at] ^= 1 << (state >> 61);
+        }
+        // Refused or, where the damage is in code or data, loaded; nothing else.
+        let _ = engine().load("damaged.wasm", &bytes);
+    }
+}
+
+/// A component with these imports, and an endpoint if `version` is given.
+fn component(imports: &[&str], version: Option<&str>) -> Vec<u8> {
+    let mut text = "(component\n".to_owned();
+    for import in imports {
+        text += &format!("(import \"{import}\" (instance))\n");
+    }
+    if let Some(version) = version {
+        text += &format!(
+            "(instance $endpoint)\n(export \"watm:transport/endpoint@{version}\" (instance $endpoint))\n"
+        );
+    }
+    wat(&(text + ")"))
+}
+
+#[test]
+fn imports_are_checked_by_name() {
+    for import in [
+        "wasi:cli/environment@0.2.6",
+        "wasi:filesystem/types@0.2.3",
+        "wasi:sockets/tcp@0.2.0",
+        "wasi:random/insecure@0.2.0",
+        "wasi:random/random@0.3.0",
+        "watm:transport/secrets@0.1.0",
+        "some:other/thing",
+    ] {
+        let message = refusal(&component(&[import], Some("0.1.0")));
+        assert!(message.contains(&format!("imports {import}")), "{message}");
+    }
+}
+
+#[test]
+fn another_version_of_the_interface_is_refused_naming_both() {
+    for bytes in [
+        component(&[], Some("0.2.0")),
+        component(&["watm:transport/sockets@0.2.0"], Some("0.1.0")),
+    ] {
+        let message = refusal(&bytes);
+        assert!(
+            message.contains("built for watm:transport@0.2.0"),
+            "{message}"
+        );
+        assert!(
+            message.contains("implements watm:transport@0.1.0"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_component_without_an_endpoint_is_no_transport() {
+    let message = refusal(&component(&[], None));
+    assert!(
+        message.contains("does not export watm:transport/endpoint"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_endpoint_of_another_shape_is_refused() {
+    let message = refusal(&component(&[], Some("0.1.0")));
+    assert!(message.contains("does not fit watm:transport"), "{message}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named() {
+    let directory = directory("files");
+    let missing = directory.join("missing.wasm");
+    let message = engine()
+        .load_file(&missing)
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(message.contains("missing.wasm"), "{message}");
+    let message = engine()
+        .load_file(&directory)
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(message.contains("is a directory"), "{message}");
+    let file = directory.join("guest.wasm");
+    std::fs::write(&file, guest_bytes()).expect("written");
+    let module = engine().load_file(&file).expect("loads");
+    assert!(module.name().ends_with("guest.wasm"));
+}
+
+#[test]
+fn a_file_that_is_far_too_large_is_refused_by_size() {
+    let mut bytes = b"\0asm".to_vec();
+    bytes.resize((64 << 20) + 1, 0);
+    assert!(refusal(&bytes).contains("larger than 64 MiB"));
+}

@@ -1,0 +1,39 @@
+use watm_runtime::Limits;
+
+use crate::support::{Client, assert_serves, builder, counter, records};
+
+#[test]
+fn a_flood_of_records_is_limited_cut_and_counted() {
+    records("log flood");
+    let limits = Limits {
+        log_records_per_second: 5,
+        ..Limits::default()
+    };
+    let server = builder("log flood").limits(limits).start().expect("starts");
+    assert_eq!(Client::new(&server).ask("!log"), "logged");
+    let records = records("log flood");
+    assert!(records.len() >= 50, "{}", records.len());
+    assert!(records.len() < 1000, "{}", records.len());
+    assert!(records.iter().all(|record| record.text.len() < 5000));
+    assert!(records[0].text.contains("part=flood"), "{:?}", records[0]);
+    assert_eq!(records[0].level, tracing::Level::ERROR);
+    let dropped = counter(&server, "host.dropped.log_records");
+    assert!(dropped > 99_000, "{dropped}");
+    assert_serves(&server);
+}
+
+#[test]
+fn records_below_the_level_are_not_passed_on() {
+    records("quiet");
+    // OFF does not exist for a module; ERROR is what it logs here.
+    let server = builder("quiet")
+        .log_level(tracing::Level::ERROR)
+        .start()
+        .expect("starts");
+    assert_eq!(Client::new(&server).ask("!log"), "logged");
+    assert!(
+        records("quiet")
+            .iter()
+            .all(|record| record.level <= tracing::Level::WARN)
+    );
+}

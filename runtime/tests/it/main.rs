@@ -1,0 +1,12 @@
+//! The runtime with real modules, real sockets and real time.
+
+mod cache;
+mod crypto;
+mod datagrams;
+mod failures;
+mod files;
+mod grants;
+mod logs;
+mod overload;
+mod streams;
+mod support;

@@ -1,0 +1,123 @@
+//! Modules that want more than there is, and lie about what they have.
+
+use watm_runtime::Flow;
+
+use crate::support::{
+    Client, LOCALHOST, assert_serves, builder, counter, run, serve, small_limits, wait_until,
+};
+
+#[test]
+fn lengths_that_lie_are_refused_and_huge_limits_are_harmless() {
+    let server = serve("lies");
+    let answer = Client::new(&server).ask("!lie");
+    let invalid = "Err(ErrorCode::InvalidArgument)";
+    assert_eq!(
+        answer,
+        [
+            invalid,
+            invalid,
+            invalid,
+            invalid,
+            "Ok(0)",
+            invalid,
+            invalid,
+            "Err(ErrorCode::DatagramTooLarge)",
+            "Ok(0)",
+            "Ok(0)",
+        ]
+        .join(" ")
+    );
+    assert_serves(&server);
+}
+
+#[test]
+fn offered_flows_are_bounded_by_the_backlog_and_open_ones_by_the_limit() {
+    let server = builder("flows")
+        .limits(small_limits())
+        .start()
+        .expect("starts");
+    let client = Client::new(&server);
+    assert_eq!(client.ask("!flows"), "20 ErrorCode::LimitReached");
+    assert!(counter(&server, "host.flows_refused.backlog") >= 1);
+    let mut accepted = Vec::new();
+    for _ in 0..20 {
+        accepted.push(run(server.accept()).expect("a flow"));
+    }
+    assert_eq!(client.ask("!flows"), "40 ErrorCode::LimitReached");
+    for _ in 0..20 {
+        accepted.push(run(server.accept()).expect("a flow"));
+    }
+    assert_eq!(client.ask("!flows"), "50 ErrorCode::LimitReached");
+    assert!(counter(&server, "host.flows_refused.limit") >= 1);
+    assert_eq!(counter(&server, "host.flows"), 50);
+    assert_serves(&server);
+}
+
+#[test]
+fn queues_towards_the_application_are_bounded() {
+    let limits = small_limits();
+    let server = builder("fill")
+        .limits(limits.clone())
+        .start()
+        .expect("starts");
+    let answer = Client::new(&server).ask("!fill");
+    assert_eq!(
+        answer,
+        format!("{} {}", limits.stream_buffer_bytes, limits.datagram_queue)
+    );
+    run(async {
+        let Some(Flow::Stream(stream)) = server.accept().await else {
+            panic!("a stream comes first");
+        };
+        let mut total = 0;
+        while total < limits.stream_buffer_bytes {
+            let data = crate::support::read(&stream).await.expect("data");
+            assert!(data.iter().all(|byte| *byte == 7));
+            total += data.len();
+        }
+        assert_eq!(total, limits.stream_buffer_bytes);
+    });
+}
+
+#[test]
+fn again_for_ever_starves_nobody() {
+    let server = serve("restless");
+    let client = Client::new(&server);
+    assert_eq!(client.ask("!again"), "restless");
+    for _ in 0..20 {
+        server.status().expect("answered");
+    }
+    assert_eq!(client.ask("!ping"), "pong");
+    // It is slowed down: in a tenth of a second, far fewer calls than it could make.
+    let before = counter(&server, "host.process_calls");
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let calls = counter(&server, "host.process_calls") - before;
+    assert!(calls < 10_000, "{calls} calls");
+    assert_serves(&server);
+}
+
+#[test]
+fn a_module_that_never_reads_keeps_its_neighbours_and_its_commands() {
+    let deaf = serve("deaf");
+    let client = Client::new(&deaf);
+    assert_eq!(client.ask("!deaf"), "deaf");
+    for _ in 0..1000 {
+        client.send(&[1; 1000]);
+    }
+    assert_serves(&serve("neighbour"));
+    deaf.status().expect("answered");
+    deaf.close();
+    run(deaf.wait_closed());
+}
+
+#[test]
+fn many_servers_start_and_stop() {
+    for _ in 0..20 {
+        let server = serve("short-lived");
+        assert!(server.local_addr("listen").expect("granted").port() != LOCALHOST.port());
+    }
+    wait_until("another serves", || {
+        assert_serves(&serve("last"));
+        true
+    });
+}

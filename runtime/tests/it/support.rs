@@ -1,0 +1,280 @@
+//! Modules built for the tests, and a few shorthands.
+
+use std::future::{Future, poll_fn};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use tracing::field::{Field, Visit};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use watm_runtime::{
+    CacheDir, DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Limits, Module, Phase, Server,
+    ServerBuilder, StreamFlow,
+};
+use wit_component::ComponentEncoder;
+
+/// Far more than anything here takes, so that a busy machine fails no test.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The module of `tests/guests`, which does what it is told.
+pub fn guest_bytes() -> &'static [u8] {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    BYTES.get_or_init(|| component("tests/guests", "watm_test_guest"))
+}
+
+/// The module of `examples/tcp-forward`.
+pub fn tcp_forward() -> Module {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    MODULE
+        .get_or_init(|| {
+            let bytes = component("examples/tcp-forward", "tcp_forward");
+            engine().load("tcp-forward", &bytes).expect("loads")
+        })
+        .clone()
+}
+
+pub fn guest() -> Module {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    MODULE
+        .get_or_init(|| engine().load("guest", guest_bytes()).expect("loads"))
+        .clone()
+}
+
+pub fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(uncached_engine)
+}
+
+pub fn uncached_engine() -> Engine {
+    let cache = CacheDir::Off;
+    Engine::new(EngineConfig { cache }).expect("an engine")
+}
+
+/// Build a guest crate of this repository and make a component of it.
+fn component(folder: &str, name: &str) -> Vec<u8> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--locked"])
+        .args(["--target", "wasm32-unknown-unknown"])
+        .arg("--target-dir")
+        .arg(&target)
+        .current_dir(root.join(folder))
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "building {folder} failed");
+    let file = target.join(format!("wasm32-unknown-unknown/release/{name}.wasm"));
+    let module = std::fs::read(&file).expect("cargo has built it");
+    ComponentEncoder::default()
+        .module(&module)
+        .expect("a core module with a WIT world")
+        .encode()
+        .expect("a component")
+}
+
+/// A server for the obedient guest, on a port of its own.
+pub fn serve(name: &str) -> Server {
+    builder(name).start().expect("starts")
+}
+
+pub fn builder(name: &str) -> ServerBuilder {
+    Server::builder(&guest())
+        .name(name)
+        .udp("listen", LOCALHOST)
+}
+
+pub fn small_limits() -> Limits {
+    Limits {
+        memory_bytes: 32 << 20,
+        cpu_per_call: Duration::from_millis(100),
+        flows: 50,
+        accept_backlog: 20,
+        datagram_queue: 10,
+        crypto_keys: 30,
+        ..Limits::default()
+    }
+}
+
+/// A client of a server's UDP socket.
+pub struct Client {
+    socket: UdpSocket,
+}
+
+impl Client {
+    pub fn new(server: &Server) -> Client {
+        let socket = UdpSocket::bind(LOCALHOST).expect("a socket");
+        socket
+            .connect(server.local_addr("listen").expect("granted"))
+            .expect("connects");
+        socket
+            .set_read_timeout(Some(Duration::from_millis(200)))
+            .expect("a timeout");
+        Client { socket }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.socket.local_addr().expect("bound")
+    }
+
+    pub fn send(&self, datagram: &[u8]) {
+        // Refused while nobody is bound; the tests that mind look for an answer.
+        let _ = self.socket.send(datagram);
+    }
+
+    pub fn receive(&self) -> Option<Vec<u8>> {
+        let mut buffer = vec![0; 1 << 16];
+        let len = self.socket.recv(&mut buffer).ok()?;
+        buffer.truncate(len);
+        Some(buffer)
+    }
+
+    /// Say something until it is answered.
+    pub fn ask(&self, command: &str) -> String {
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE {
+            self.send(command.as_bytes());
+            if let Some(answer) = self.receive() {
+                return String::from_utf8(answer).expect("text");
+            }
+        }
+        panic!("no answer to {command}");
+    }
+}
+
+/// Whether a server serves.
+pub fn assert_serves(server: &Server) {
+    assert_eq!(Client::new(server).ask("!ping"), "pong");
+}
+
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < PATIENCE, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Until the module runs again after this many restarts.
+pub fn wait_restarted(server: &Server, generation: u32) {
+    wait_until("a restart", || {
+        let status = server.status().expect("status");
+        status.generation >= generation && status.phase == Phase::Running
+    });
+}
+
+pub fn counter(server: &Server, name: &str) -> u64 {
+    let status = server.status().expect("status");
+    *status
+        .counters
+        .get(name)
+        .unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+/// Run to the end, within bounds.
+pub fn run<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, future)
+            .await
+            .expect("in time")
+    })
+}
+
+pub async fn accept_stream(server: &Server) -> StreamFlow {
+    match server.accept().await {
+        Some(Flow::Stream(flow)) => flow,
+        other => panic!("not a stream: {other:?}"),
+    }
+}
+
+pub async fn accept_datagrams(server: &Server) -> DatagramFlow {
+    match server.accept().await {
+        Some(Flow::Datagrams(flow)) => flow,
+        other => panic!("not datagrams: {other:?}"),
+    }
+}
+
+pub async fn read(flow: &StreamFlow) -> Result<Vec<u8>, ErrorCode> {
+    poll_fn(|cx| flow.poll_read_some(cx, 1 << 16)).await
+}
+
+pub async fn drained(flow: &StreamFlow) -> Result<(), ErrorCode> {
+    poll_fn(|cx| flow.poll_drained(cx)).await
+}
+
+pub async fn receive(flow: &DatagramFlow) -> Result<Option<Vec<u8>>, ErrorCode> {
+    poll_fn(|cx| flow.poll_receive(cx)).await
+}
+
+/// A directory of the test's own, empty.
+pub fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    if path.exists() {
+        std::fs::remove_dir_all(&path).expect("removed");
+    }
+    std::fs::create_dir_all(&path).expect("made");
+    path
+}
+
+/// A log record, as a line.
+#[derive(Debug, Clone)]
+pub struct Record {
+    pub level: tracing::Level,
+    pub server: String,
+    pub text: String,
+}
+
+/// All records of a server since the start of the process. The first caller installs the
+/// subscriber, so a test calls this before its server starts.
+pub fn records(server: &str) -> Vec<Record> {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| tracing_subscriber::registry().with(Collector).init());
+    let records = RECORDS.lock().expect("no panic under this lock");
+    let of_server = records.iter().filter(|record| record.server == server);
+    of_server.cloned().collect()
+}
+
+static RECORDS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
+
+struct Collector;
+
+impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Collector {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if !event.metadata().target().starts_with("watm") {
+            return;
+        }
+        let mut record = Record {
+            level: *event.metadata().level(),
+            server: String::new(),
+            text: String::new(),
+        };
+        event.record(&mut record);
+        RECORDS
+            .lock()
+            .expect("no panic under this lock")
+            .push(record);
+    }
+}
+
+impl Visit for Record {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "server" => self.server = value.to_owned(),
+            name => self.text += &format!(" {name}={value}"),
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.text += &format!(" {}={value:?}", field.name());
+    }
+}

@@ -1,0 +1,217 @@
+//! What a datagram `!word` makes the module do.
+
+use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
+use crate::watm::transport::flows::{self, DatagramFlow, Datagrams};
+use crate::watm::transport::log::{Level, log};
+use crate::watm::transport::sockets::{ByteStream, DatagramBatch, DatagramSocket, Listener};
+use crate::watm::transport::types::{IpAddress, IpSocketAddress};
+use crate::{Forward, Mood, entry, raw};
+
+/// Handles that commands opened and keep.
+#[derive(Default)]
+pub struct Kept {
+    streams: Vec<ByteStream>,
+    datagrams: Vec<DatagramFlow>,
+    keys: Vec<AeadKey>,
+}
+
+/// Obey; the answer goes back to who sent the command.
+pub fn obey(forward: &mut Forward, command: &str) -> String {
+    match command {
+        "ping" => "pong".to_owned(),
+        "trap" => panic!("told to"),
+        "spin" => spin(),
+        "eat" => eat(),
+        "foreign" => {
+            raw::read_foreign_handle();
+            "still here".to_owned()
+        }
+        "log" => {
+            for number in 0..100_000 {
+                log(
+                    Level::Error,
+                    "flood",
+                    &format!("record {number} {}", "x".repeat(10_000)),
+                );
+            }
+            "logged".to_owned()
+        }
+        "again" => {
+            forward.mood = Mood::Restless;
+            "restless".to_owned()
+        }
+        "deaf" => {
+            forward.mood = Mood::Deaf;
+            "deaf".to_owned()
+        }
+        "open" => open(),
+        "lie" => lie(forward),
+        "flows" => flows_without_end(forward),
+        "fill" => fill(forward),
+        "keys" => keys_without_end(forward),
+        "crypto" => crypto(),
+        "seal" => seal(),
+        other => format!("no such command: {other}"),
+    }
+}
+
+pub fn spin() -> ! {
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+fn eat() -> String {
+    let mut eaten = Vec::new();
+    loop {
+        eaten.push(vec![1u8; 1 << 20]);
+        std::hint::black_box(&eaten);
+    }
+}
+
+/// Sockets that are taken, not granted, or of the other kind.
+fn open() -> String {
+    let mut answers = Vec::new();
+    for label in ["listen", "other", "stream"] {
+        answers.push(format!("{:?}", DatagramSocket::open(label, 9).err()));
+        answers.push(format!("{:?}", Listener::open(label, 9).err()));
+    }
+    answers.join(" ")
+}
+
+fn anywhere() -> IpSocketAddress {
+    IpSocketAddress {
+        address: IpAddress::Ipv4((127, 0, 0, 1)),
+        port: 9,
+    }
+}
+
+/// Lengths that do not add up, limits out of all proportion.
+fn lie(forward: &Forward) -> String {
+    let socket = forward.socket();
+    let send = |payload: Vec<u8>, lengths: &[u32], segment: Option<u16>| {
+        let mut batch = DatagramBatch {
+            payload,
+            datagrams: Vec::new(),
+        };
+        for len in lengths {
+            let mut info = entry(anywhere(), *len);
+            info.segment_size = segment;
+            batch.datagrams.push(info);
+        }
+        format!("{:?}", socket.send(&batch))
+    };
+    let flow = flows::open_datagrams(&forward.info(anywhere()), 99).expect("a flow");
+    let hand = |payload: Vec<u8>, lengths: Vec<u32>| {
+        format!("{:?}", flow.send(&Datagrams { payload, lengths }))
+    };
+    [
+        send(vec![0; 10], &[u32::MAX], None),
+        send(vec![0; 10], &[5, 6], None),
+        send(vec![0; 10], &[u32::MAX, u32::MAX, 12], None),
+        send(vec![0; 10], &[10], Some(0)),
+        send(Vec::new(), &[], None),
+        hand(vec![0; 10], vec![11]),
+        hand(vec![0; 10], vec![u32::MAX, 11]),
+        hand(vec![0; 70_000], vec![70_000]),
+        format!(
+            "{:?}",
+            socket
+                .receive(u32::MAX, u32::MAX)
+                .map(|batch| batch.datagrams.len())
+        ),
+        format!(
+            "{:?}",
+            socket.receive(0, 0).map(|batch| batch.datagrams.len())
+        ),
+    ]
+    .join(" ")
+}
+
+fn flows_without_end(forward: &mut Forward) -> String {
+    let info = forward.info(anywhere());
+    loop {
+        match flows::open_stream(&info, 1000) {
+            Ok(stream) => forward.kept.streams.push(stream),
+            Err(code) => return format!("{} {code:?}", forward.kept.streams.len()),
+        }
+    }
+}
+
+/// Write to a stream and to a datagram flow until they take no more.
+fn fill(forward: &mut Forward) -> String {
+    let info = forward.info(anywhere());
+    let stream = flows::open_stream(&info, 1001).expect("a flow");
+    let mut bytes = 0;
+    while let Ok(count @ 1..) = stream.write(&[7; 100_000]) {
+        bytes += count;
+    }
+    let flow = flows::open_datagrams(&info, 1002).expect("a flow");
+    let mut datagrams = 0;
+    let one = Datagrams {
+        payload: vec![7; 100],
+        lengths: vec![100],
+    };
+    while let Ok(1) = flow.send(&one) {
+        datagrams += 1;
+    }
+    forward.kept.streams.push(stream);
+    forward.kept.datagrams.push(flow);
+    format!("{bytes} {datagrams}")
+}
+
+fn keys_without_end(forward: &mut Forward) -> String {
+    loop {
+        match AeadKey::create(AeadAlgorithm::Chacha20Poly1305, &[0; 32]) {
+            Ok(key) => forward.kept.keys.push(key),
+            Err(code) => return format!("{} {code:?}", forward.kept.keys.len()),
+        }
+    }
+}
+
+/// One round trip with each cipher, and every way to use one wrongly.
+fn crypto() -> String {
+    let ciphers = [
+        (AeadAlgorithm::Chacha20Poly1305, 32),
+        (AeadAlgorithm::Aes128Gcm, 16),
+        (AeadAlgorithm::Aes256Gcm, 32),
+    ];
+    let mut answers = Vec::new();
+    for (algorithm, len) in ciphers {
+        let key = match AeadKey::create(algorithm, &vec![1; len]) {
+            Ok(key) => key,
+            Err(code) => return format!("{code:?}"),
+        };
+        let sealed = key.seal(&[2; 12], b"header", b"text").expect("sealed");
+        let opened = key.open(&[2; 12], b"header", &sealed).expect("opened");
+        answers.push(format!(
+            "{} {}",
+            sealed.len(),
+            opened == Some(b"text".to_vec())
+        ));
+        let forged = key.open(&[3; 12], b"header", &sealed).expect("answered");
+        answers.push(format!("{forged:?}"));
+        answers.push(format!("{:?}", key.seal(&[2; 11], b"", b"").err()));
+        answers.push(format!("{:?}", key.open(&[2; 13], b"", &sealed).err()));
+        answers.push(format!("{:?}", key.open(&[2; 12], b"", &[0; 15]).err()));
+        answers.push(format!("{:?}", AeadKey::create(algorithm, &[0; 31]).err()));
+    }
+    answers.join(" ")
+}
+
+/// Seals as many full-sized packets as a measurement needs.
+fn seal() -> String {
+    let key = match AeadKey::create(AeadAlgorithm::Chacha20Poly1305, &[1; 32]) {
+        Ok(key) => key,
+        Err(code) => return format!("{code:?}"),
+    };
+    let packet = [3; 1420];
+    for number in 0..100_000u64 {
+        let mut nonce = [0; 12];
+        nonce[4..].copy_from_slice(&number.to_le_bytes());
+        if key.seal(&nonce, b"", &packet).is_err() {
+            return "refused".to_owned();
+        }
+    }
+    "sealed".to_owned()
+}

@@ -1,0 +1,275 @@
+//! A module that does what it is told, good or bad.
+//!
+//! It takes the datagram socket `listen` and hands each remote's datagrams to a datagram
+//! flow. A datagram that begins with `!` is a command instead: see [`commands`]. The
+//! configuration is a word: see [`Guest::start`](Module).
+
+mod commands;
+mod raw;
+
+wit_bindgen::generate!({ path: "../../wit", world: "module" });
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use exports::watm::transport::endpoint::{
+    ClientConfig, ConfigError, Destination, ErrorCode, Guest, PeerStatus, StartOptions, Status,
+    Wakeup,
+};
+use watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
+use watm::transport::sockets::{DatagramBatch, DatagramInfo, DatagramSocket, Ecn};
+use watm::transport::types::IpSocketAddress;
+
+const SOCKET: u64 = 0;
+const BATCH: u32 = 64;
+const BATCH_BYTES: u32 = 1 << 20;
+
+/// The remotes of one flow each.
+pub struct Forward {
+    socket: DatagramSocket,
+    /// By token.
+    flows: BTreeMap<u64, (IpSocketAddress, DatagramFlow)>,
+    tokens: BTreeMap<String, u64>,
+    last: u64,
+    config: Vec<u8>,
+    /// What a command left behind.
+    pub mood: Mood,
+    pub received: u64,
+    pub kept: commands::Kept,
+}
+
+/// How to behave from now on.
+#[derive(PartialEq, Eq)]
+pub enum Mood {
+    Normal,
+    /// Always say `again`.
+    Restless,
+    /// Never receive.
+    Deaf,
+}
+
+impl Forward {
+    fn open(config: Vec<u8>) -> Result<Forward, ConfigError> {
+        let socket = DatagramSocket::open("listen", SOCKET)
+            .map_err(|code| ConfigError::Other(Some(format!("the socket `listen`: {code:?}"))))?;
+        Ok(Forward {
+            socket,
+            flows: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            last: SOCKET,
+            config,
+            mood: Mood::Normal,
+            received: 0,
+            kept: commands::Kept::default(),
+        })
+    }
+
+    fn process(&mut self, ready: &[u64]) -> Wakeup {
+        for token in ready {
+            if *token == SOCKET {
+                self.inward();
+            } else {
+                self.outward(*token);
+            }
+        }
+        match self.mood {
+            Mood::Restless => Wakeup::Again,
+            Mood::Normal | Mood::Deaf => Wakeup::OnReady,
+        }
+    }
+
+    fn inward(&mut self) {
+        while self.mood != Mood::Deaf {
+            let batch = self
+                .socket
+                .receive(BATCH, BATCH_BYTES)
+                .expect("the socket is ours");
+            let short = batch.datagrams.len() < BATCH as usize;
+            let mut rest = batch.payload.as_slice();
+            for info in &batch.datagrams {
+                let (bytes, tail) = rest.split_at(info.len as usize);
+                rest = tail;
+                let size = info.segment_size.map_or(bytes.len().max(1), usize::from);
+                if bytes.is_empty() {
+                    self.datagram(info, bytes);
+                }
+                for datagram in bytes.chunks(size) {
+                    self.datagram(info, datagram);
+                }
+            }
+            if short {
+                break;
+            }
+        }
+    }
+
+    fn datagram(&mut self, info: &DatagramInfo, datagram: &[u8]) {
+        self.received += 1;
+        if let Some(command) = datagram.strip_prefix(b"!") {
+            let command = String::from_utf8_lossy(command).into_owned();
+            let answer = commands::obey(self, &command);
+            self.send(info.remote_address, answer.as_bytes());
+            return;
+        }
+        let Some(token) = self.token(info) else {
+            return;
+        };
+        let (_, flow) = &self.flows[&token];
+        let sent = flow.send(&Datagrams {
+            payload: datagram.to_vec(),
+            lengths: vec![datagram.len() as u32],
+        });
+        if sent.is_err() {
+            self.forget(token);
+        }
+    }
+
+    fn token(&mut self, info: &DatagramInfo) -> Option<u64> {
+        let name = format!("{:?}", info.remote_address);
+        if let Some(token) = self.tokens.get(&name) {
+            return Some(*token);
+        }
+        let token = self.last + 1;
+        let flow = flows::open_datagrams(&self.info(info.remote_address), token).ok()?;
+        self.last = token;
+        self.tokens.insert(name, token);
+        self.flows.insert(token, (info.remote_address, flow));
+        Some(token)
+    }
+
+    /// What the application is told of a flow from this remote.
+    pub fn info(&self, remote: IpSocketAddress) -> FlowInfo {
+        let local = self.socket.local_address();
+        FlowInfo {
+            source: remote,
+            destination: Destination::Address(local),
+            peer: Some("stranger".to_owned()),
+            underlay: Some((remote, local)),
+            attributes: vec![(
+                "config".to_owned(),
+                String::from_utf8_lossy(&self.config).into(),
+            )],
+        }
+    }
+
+    fn outward(&mut self, token: u64) {
+        let Some((remote, flow)) = self.flows.get(&token) else {
+            return;
+        };
+        let remote = *remote;
+        loop {
+            let Ok(Some(datagrams)) = flow.receive(BATCH, BATCH_BYTES) else {
+                self.forget(token);
+                return;
+            };
+            let mut batch = DatagramBatch {
+                payload: datagrams.payload,
+                datagrams: Vec::new(),
+            };
+            for len in &datagrams.lengths {
+                batch.datagrams.push(entry(remote, *len));
+            }
+            // What does not fit is lost, as with any datagram.
+            let _ = self.socket.send(&batch);
+            if datagrams.lengths.len() < BATCH as usize {
+                return;
+            }
+        }
+    }
+
+    fn forget(&mut self, token: u64) {
+        self.flows.remove(&token);
+        self.tokens.retain(|_, known| *known != token);
+    }
+
+    fn send(&self, remote: IpSocketAddress, datagram: &[u8]) {
+        let batch = DatagramBatch {
+            payload: datagram.to_vec(),
+            datagrams: vec![entry(remote, datagram.len() as u32)],
+        };
+        let _ = self.socket.send(&batch);
+    }
+
+    /// For commands that try what the socket refuses.
+    pub fn socket(&self) -> &DatagramSocket {
+        &self.socket
+    }
+}
+
+pub fn entry(remote: IpSocketAddress, len: u32) -> DatagramInfo {
+    DatagramInfo {
+        len,
+        segment_size: None,
+        remote_address: remote,
+        local_address: None,
+        ecn: Ecn::NotEct,
+    }
+}
+
+thread_local! {
+    static FORWARD: RefCell<Option<Forward>> = const { RefCell::new(None) };
+}
+
+struct Module;
+export!(Module);
+
+impl Guest for Module {
+    fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
+        check(&options.config)?;
+        FORWARD.set(Some(Forward::open(options.config)?));
+        Ok(())
+    }
+
+    fn reconfigure(config: Vec<u8>, _: u64) -> Result<(), ConfigError> {
+        check(&config)?;
+        FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").config = config);
+        Ok(())
+    }
+
+    fn process(_: u64, ready: Vec<u64>) -> Wakeup {
+        FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").process(&ready))
+    }
+
+    fn get_status(_: u64) -> Status {
+        FORWARD.with_borrow(|forward| {
+            let forward = forward.as_ref().expect("started");
+            Status {
+                peers: vec![PeerStatus {
+                    name: "stranger".to_owned(),
+                    endpoint: None,
+                    last_handshake: Some(1_500_000_000),
+                    received_bytes: forward.received,
+                    sent_bytes: 0,
+                }],
+                flows: forward.flows.len() as u32,
+                counters: vec![("received".to_owned(), forward.received)],
+            }
+        })
+    }
+
+    fn client_configs(public: Destination) -> Result<Vec<ClientConfig>, ErrorCode> {
+        match public {
+            Destination::Address(_) => Err(ErrorCode::NotSupported),
+            Destination::Name((host, port)) => Ok(vec![ClientConfig {
+                peer: None,
+                name: "client.conf".to_owned(),
+                media_type: "text/plain".to_owned(),
+                content: format!("{host} {port}"),
+            }]),
+        }
+    }
+}
+
+/// What `start` and `reconfigure` do with a configuration; any other is accepted.
+fn check(config: &[u8]) -> Result<(), ConfigError> {
+    match config {
+        b"trap" => panic!("told to"),
+        b"spin" => commands::spin(),
+        b"syntax" => Err(ConfigError::Syntax("line 1: not a word".to_owned())),
+        b"field" => Err(ConfigError::Field((
+            "port".to_owned(),
+            "must be a number".to_owned(),
+        ))),
+        _ => Ok(()),
+    }
+}
