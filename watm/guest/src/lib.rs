@@ -66,7 +66,7 @@ macro_rules! export {
                 }
             }
 
-            $crate::bindings::export!(Component with_types_in $crate::bindings);
+    $crate::bindings::export!(Component with_types_in $crate::bindings);
         };
     };
 }

@@ -25,7 +25,10 @@ struct Running<T> {
 
 impl<T: Transport> Shell<T> {
     /// Before `start`.
-    #[expect(clippy::new_without_default, reason = "used in a const, by the macro alone")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "used in a const, by the macro alone"
+    )]
     pub const fn new() -> Self {
         Shell(RefCell::new(None))
     }

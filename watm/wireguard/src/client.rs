@@ -37,11 +37,9 @@ fn write(
 ) -> fmt::Result {
     writeln!(text, "[Interface]")?;
     match &peer.private_key {
-        Some(private_key) => writeln!(
-            text,
-            "PrivateKey = {}",
-            key::encode(private_key.as_bytes())
-        )?,
+        Some(private_key) => {
+            writeln!(text, "PrivateKey = {}", key::encode(private_key.as_bytes()))?
+        }
         None => writeln!(
             text,
             "# PrivateKey = (the client's own, whose public key is {})",

@@ -40,6 +40,9 @@ pub struct Io<'a> {
     pub next_tick: &'a mut Option<Instant>,
 }
 
+/// How exactly what happens is dated.
+const PRECISION: Duration = Duration::from_millis(250);
+
 /// How often the timers run. The protocol's are of five seconds and more.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -83,6 +86,7 @@ pub struct Peer {
     endpoint: Option<Endpoint>,
     /// There is a session or a handshake under way, so there are timers to run.
     live: bool,
+    timers_ran: Instant,
     /// The session we have offered as responder and not yet seen used, and since when.
     offered: Option<(u32, Instant)>,
     /// The last handshake was the peer's. boringtun takes that for one under way, for as
@@ -138,6 +142,7 @@ impl Peer {
             }),
             config,
             live: false,
+            timers_ran: Instant::default(),
             offered: None,
             responder: false,
             attempt: None,
@@ -274,14 +279,14 @@ impl Peer {
     }
 
     /// boringtun takes the time at each run of its timers, and dates what happens by it.
-    /// For a peer that had no timers, that was long ago.
     fn catch_up(&mut self, io: &mut Io<'_>) {
-        if !self.live {
+        if self.attempt.is_none() && io.now - self.timers_ran >= PRECISION {
             self.run_timers(io);
         }
     }
 
     fn run_timers(&mut self, io: &mut Io<'_>) {
+        self.timers_ran = io.now;
         let Some(room) = io.out.room(INITIATION, io.counters) else {
             return;
         };

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
-use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
 use watm_core::{
     ClientConfig, ConfigError, Destination, ErrorCode, Host, Instant, Level, StartOptions, Status,
@@ -83,12 +83,13 @@ impl Transport for WireGuard {
             ))
         })?;
         let mut random = [0; 12];
-        getrandom::getrandom(&mut random)
-            .map_err(|error| ConfigError::Other(error.to_string()))?;
+        getrandom::getrandom(&mut random).map_err(|error| ConfigError::Other(error.to_string()))?;
         let (seed, first_id) = random.split_at(8);
         let out = Outgoing::new(socket);
         let mut server = WireGuard {
-            peers: Peers::new(u32::from_le_bytes(first_id.try_into().expect("4 of 12 bytes"))),
+            peers: Peers::new(u32::from_le_bytes(
+                first_id.try_into().expect("4 of 12 bytes"),
+            )),
             netstack: Netstack::new(
                 netstack_config(&config),
                 u64::from_le_bytes(seed.try_into().expect("8 of 12 bytes")),
@@ -399,7 +400,11 @@ impl WireGuard {
             .iter()
             .filter_map(|new| {
                 let id = self.peers.id_of_key(new.public_key.as_bytes())?;
-                let old = self.config.peers.iter().find(|old| old.public_key == new.public_key)?;
+                let old = self
+                    .config
+                    .peers
+                    .iter()
+                    .find(|old| old.public_key == new.public_key)?;
                 (old.preshared_key == new.preshared_key).then_some(id)
             })
             .collect()

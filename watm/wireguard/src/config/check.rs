@@ -37,7 +37,10 @@ pub fn peers(
         if let Some(other) = keys.insert(key, position) {
             return Err(error(
                 "PublicKey",
-                format!("already used by {}; give each peer a key of its own", name(other)),
+                format!(
+                    "already used by {}; give each peer a key of its own",
+                    name(other)
+                ),
             ));
         }
         if let AllowedIps::Networks(networks) = &peer.allowed_ips {
@@ -62,11 +65,15 @@ pub fn peers(
 fn masked(network: &Network) -> IpAddr {
     match network.address {
         IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(network.prefix)).unwrap_or(0);
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(network.prefix))
+                .unwrap_or(0);
             IpAddr::V4((u32::from(address) & mask).into())
         }
         IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(network.prefix)).unwrap_or(0);
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(network.prefix))
+                .unwrap_or(0);
             IpAddr::V6((u128::from(address) & mask).into())
         }
     }

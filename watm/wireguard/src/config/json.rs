@@ -7,8 +7,7 @@ use serde_json::{Map, Value};
 use watm_core::ConfigError;
 
 use super::{
-    AllowedIps, ClientSettings, Config, DEFAULT_DNS, DEFAULT_MTU, Limits, PeerConfig,
-    check, value,
+    AllowedIps, ClientSettings, Config, DEFAULT_DNS, DEFAULT_MTU, Limits, PeerConfig, check, value,
 };
 
 /// What a client is told to use where mitmproxy's own configuration says 10.0.0.1: that,
@@ -42,10 +41,12 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         ));
     }
 
-    let private_key = StaticSecret::from(
-        key(&object, "server_key")?
-            .ok_or_else(|| field("server_key", "missing; make one with 'wg genkey'".to_owned()))?,
-    );
+    let private_key = StaticSecret::from(key(&object, "server_key")?.ok_or_else(|| {
+        field(
+            "server_key",
+            "missing; make one with 'wg genkey'".to_owned(),
+        )
+    })?);
     let public_key = PublicKey::from(&private_key);
     let peers = peers(&object)?;
     check::peers(public_key.as_bytes(), &peers, |position| {
@@ -176,10 +177,7 @@ fn list<T>(
         None => default,
         Some(Value::String(text)) => text,
         Some(_) => {
-            return Err(field(
-                name,
-                format!("not a string, such as \"{default}\""),
-            ));
+            return Err(field(name, format!("not a string, such as \"{default}\"")));
         }
     };
     value::list(text, parse).map_err(|why| field(name, why))

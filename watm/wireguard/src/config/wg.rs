@@ -50,10 +50,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("PostDown", NO_COMMANDS),
     ("Table", NO_ROUTES),
     ("FwMark", NO_ROUTES),
-    ("SaveConfig", "a sandboxed module writes no files; remove the line"),
+    (
+        "SaveConfig",
+        "a sandboxed module writes no files; remove the line",
+    ),
 ];
 const NO_COMMANDS: &str = "a sandboxed module runs no commands; remove the line";
-const NO_ROUTES: &str = "a sandboxed module has no routes, and changes none of the system's; remove the line";
+const NO_ROUTES: &str =
+    "a sandboxed module has no routes, and changes none of the system's; remove the line";
 
 /// A `key = value` line.
 struct Entry<'a> {
@@ -308,7 +312,7 @@ fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
 
 fn field(line: usize, section: Section, name: &str) -> Result<&'static str, ConfigError> {
     let matches = |known: &&'static str| known.eq_ignore_ascii_case(name);
-    if let Some(field) = section.fields().iter().copied().find(|field| matches(field)) {
+    if let Some(field) = section.fields().iter().copied().find(&matches) {
         return Ok(field);
     }
     if let Some((field, why)) = REFUSED.iter().find(|(field, _)| matches(field)) {
@@ -316,10 +320,14 @@ fn field(line: usize, section: Section, name: &str) -> Result<&'static str, Conf
     }
     let elsewhere = Section::ALL
         .into_iter()
-        .find(|section| section.fields().iter().any(|field| matches(field)));
+        .find(|section| section.fields().iter().any(&matches));
     let why = match elsewhere {
         Some(other) => format!("belongs into [{}]", other.name()),
-        None => format!("unknown; [{}] has {}", section.name(), section.fields().join(", ")),
+        None => format!(
+            "unknown; [{}] has {}",
+            section.name(),
+            section.fields().join(", ")
+        ),
     };
     Err(field_error(line, section, name, why))
 }

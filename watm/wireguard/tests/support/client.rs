@@ -152,7 +152,10 @@ impl Client {
 
     /// The datagrams of this type that have come.
     pub fn came_of_type(&self, kind: u8) -> usize {
-        self.came.iter().filter(|datagram| datagram[0] == kind).count()
+        self.came
+            .iter()
+            .filter(|datagram| datagram[0] == kind)
+            .count()
     }
 
     fn transmit(&mut self, datagram: Vec<u8>, now: Instant) {

@@ -1,6 +1,6 @@
 //! A server, clients with boringtun and a network stack of their own, and a network
 //! between them, in virtual time and with seeded randomness.
-#![allow(dead_code)] // every test file uses a part of it
+#![allow(dead_code, unused_imports)] // every test file uses a part of it
 
 mod client;
 mod host;
@@ -117,14 +117,17 @@ impl Sim {
             host,
             clients: Vec::new(),
             stray: Vec::new(),
-            wake: None,
+            wake: Some(START),
             next_client_tick: START + CLIENT_TICK,
         }
     }
 
     /// A server with one peer, number 1, that may use any address; and its client.
     pub fn with_one_client() -> Self {
-        let mut sim = Sim::new(&server_config(&peer_config(1, "AllowedIPs = 0.0.0.0/0, ::/0")));
+        let mut sim = Sim::new(&server_config(&peer_config(
+            1,
+            "AllowedIPs = 0.0.0.0/0, ::/0",
+        )));
         sim.add_client(Client::new(1));
         sim
     }

@@ -1,0 +1,496 @@
+//! The configuration: what is taken, and how what is not taken is refused.
+
+mod support;
+
+use support::{Sim, base64, peer_config, private_key, public_text, refusal, server_config};
+use watm_core::{Destination, Level, Transport};
+
+fn server_key() -> String {
+    base64(private_key(support::SERVER_KEY).as_bytes())
+}
+
+#[test]
+fn a_whole_file_with_comments_and_any_case_is_taken() {
+    let sim = Sim::new(&format!(
+        "\u{feff}# the office\r\n\
+         [interface] # ours\r\n\
+         address = 10.0.0.254/24, fd00::1/64\r\n\
+         ADDRESS=10.1.0.1\r\n\
+         ListenPort=51820\r\n\
+         privatekey = {} # secret\r\n\
+         dns = 1.1.1.1, example.org\r\n\
+         mtu = 1400\r\n\
+         ; a laptop\r\n\
+         [PEER]\r\n\
+         PublicKey={}\r\n\
+         PresharedKey = {}\r\n\
+         AllowedIPs = 10.0.0.2/32 , fd00::2\r\n\
+         allowedips = 10.0.1.7/24\r\n\
+         Endpoint = [2001:db8::1]:51820\r\n\
+         PersistentKeepalive = off\r\n\
+         [Watm]\r\n\
+         UdpIdleTimeout = 30\r\n\
+         MaxFlows = 100\r\n\
+         HandshakesPerSecond = 5\r\n",
+        server_key(),
+        public_text(1),
+        base64(&[7; 32]),
+    ));
+    assert!(sim.logged(Level::Warn).is_empty());
+    assert_eq!(sim.counter("wireguard.peers"), 1);
+}
+
+#[test]
+fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right() {
+    let key = server_key();
+    let peer = public_text(1);
+    let number = |field: &str, range: &str, value: &str| {
+        format!("{field}: '{value}' is not a number from {range}")
+    };
+    let not_base64 = "not base64; a key is 44 characters of base64, ending in '='";
+    let length = "wrong length; a key is 32 bytes, which is 44 characters of base64";
+    let interface = |line: &str| format!("[Interface]\nPrivateKey = {key}\n{line}\n");
+    let in_peer = |line: &str| interface(&format!("[Peer]\nPublicKey = {peer}\n{line}"));
+    let watm = |line: &str| interface(&format!("[Watm]\n{line}"));
+    let cases = [
+        (
+            "[Interface]\nPrivateKey = secret!\n".to_owned(),
+            format!("line 2: [Interface] PrivateKey: {not_base64}"),
+        ),
+        (
+            "[Interface]\nPrivateKey = c2hvcnQ=\n".to_owned(),
+            format!("line 2: [Interface] PrivateKey: {length}"),
+        ),
+        (
+            format!("[Interface]\nPrivateKey = {}\n", base64(&[0; 32])),
+            "line 2: [Interface] PrivateKey: all zero, which is no key; make one with 'wg genkey'"
+                .to_owned(),
+        ),
+        (
+            "\n[Interface]\nMTU = 1420\n".to_owned(),
+            "line 2: [Interface] PrivateKey: missing; make one with 'wg genkey'".to_owned(),
+        ),
+        (
+            interface("ListenPort = 65536"),
+            number("line 3: [Interface] ListenPort", "0 to 65535", "65536"),
+        ),
+        (
+            interface("ListenPort = +1"),
+            number("line 3: [Interface] ListenPort", "0 to 65535", "+1"),
+        ),
+        (
+            interface("MTU = 1279"),
+            number("line 3: [Interface] MTU", "1280 to 65475", "1279"),
+        ),
+        (
+            interface("Address = here"),
+            "line 3: [Interface] Address: 'here' is not an IP address with a prefix length, \
+             such as 10.0.0.2/32"
+                .to_owned(),
+        ),
+        (
+            interface("DNS = what?"),
+            "line 3: [Interface] DNS: 'what?' is neither an IP address nor a search domain"
+                .to_owned(),
+        ),
+        (
+            in_peer("PresharedKey = x"),
+            format!("line 5: [Peer] PresharedKey: {not_base64}"),
+        ),
+        (
+            in_peer("AllowedIPs = 10.0.0.2/33"),
+            "line 5: [Peer] AllowedIPs: '10.0.0.2/33' has no prefix length from 0 to 32 after \
+             the '/'"
+                .to_owned(),
+        ),
+        (
+            in_peer("AllowedIPs = fd00::/129"),
+            "line 5: [Peer] AllowedIPs: 'fd00::/129' has no prefix length from 0 to 128 after \
+             the '/'"
+                .to_owned(),
+        ),
+        (
+            in_peer("AllowedIPs = 10.0.0.2,,10.0.0.3"),
+            "line 5: [Peer] AllowedIPs: a comma with nothing before or after it".to_owned(),
+        ),
+        (
+            in_peer("AllowedIPs = 10.0.0.300"),
+            "line 5: [Peer] AllowedIPs: '10.0.0.300' is not an IP address with a prefix \
+             length, such as 10.0.0.2/32"
+                .to_owned(),
+        ),
+        (
+            in_peer("PersistentKeepalive = 65536"),
+            "line 5: [Peer] PersistentKeepalive: '65536' is neither 'off' nor a number of \
+             seconds from 0 to 65535"
+                .to_owned(),
+        ),
+        (
+            in_peer("Endpoint = vpn.example.org:51820"),
+            "line 5: [Peer] Endpoint: 'vpn.example.org:51820' names a host; a module cannot \
+             look names up, so write an address and a port, such as 192.0.2.1:51820"
+                .to_owned(),
+        ),
+        (
+            in_peer("Endpoint = 192.0.2.1"),
+            "line 5: [Peer] Endpoint: '192.0.2.1' is not an address and a port, such as \
+             192.0.2.1:51820 or [2001:db8::1]:51820"
+                .to_owned(),
+        ),
+        (
+            in_peer("Endpoint = 192.0.2.1:0"),
+            "line 5: [Peer] Endpoint: '192.0.2.1:0' has port 0; use one from 1 to 65535".to_owned(),
+        ),
+        (
+            interface("[Peer]\nAllowedIPs = 10.0.0.2"),
+            "line 3: [Peer] PublicKey: missing; it is the client's, from 'wg pubkey'".to_owned(),
+        ),
+        (
+            watm("UdpIdleTimeout = 0"),
+            number("line 4: [Watm] UdpIdleTimeout", "1 to 86400", "0"),
+        ),
+        (
+            watm("MaxFlows = many"),
+            number("line 4: [Watm] MaxFlows", "1 to 65535", "many"),
+        ),
+        (
+            watm("HandshakesPerSecond = 0"),
+            number("line 4: [Watm] HandshakesPerSecond", "1 to 1000000", "0"),
+        ),
+    ];
+    for (config, expected) in cases {
+        assert_eq!(refusal(&config), expected);
+    }
+}
+
+#[test]
+fn what_does_not_belong_is_refused_with_the_reason() {
+    let no_commands = "a sandboxed module runs no commands; remove the line";
+    let no_routes = "a sandboxed module has no routes, and changes none of the system's; \
+                     remove the line";
+    for (field, why) in [
+        ("PreUp", no_commands),
+        ("PostUp", no_commands),
+        ("PreDown", no_commands),
+        ("PostDown", no_commands),
+        ("Table", no_routes),
+        ("FwMark", no_routes),
+        (
+            "SaveConfig",
+            "a sandboxed module writes no files; remove the line",
+        ),
+    ] {
+        assert_eq!(
+            refusal(&server_config(&format!("{field} = x"))),
+            format!("line 3: [Interface] {field}: {why}")
+        );
+    }
+    for (config, expected) in [
+        (
+            server_config("PrivateKay = x"),
+            "line 3: [Interface] PrivateKay: unknown; [Interface] has PrivateKey, ListenPort, \
+             Address, DNS, MTU",
+        ),
+        (
+            server_config("AllowedIPs = 10.0.0.2"),
+            "line 3: [Interface] AllowedIPs: belongs into [Peer]",
+        ),
+        (
+            server_config("[Watm]\nMTU = 1280"),
+            "line 4: [Watm] MTU: belongs into [Interface]",
+        ),
+        (
+            server_config("[Client]"),
+            "line 3: unknown section [Client]; there are [Interface], [Peer] and [Watm]",
+        ),
+        (
+            server_config("[Peer"),
+            "line 3: a section heading without its ']'",
+        ),
+        (
+            server_config("hello"),
+            "line 3: neither a [Section] nor 'Field = value'",
+        ),
+        (
+            "PrivateKey = x".to_owned(),
+            "line 1: a field before the first section; begin with [Interface]",
+        ),
+        (
+            String::new(),
+            "no [Interface] section; it is where the server's PrivateKey stands",
+        ),
+        (
+            server_config("[interface]"),
+            "line 3: a second [Interface] section, after the one in line 1; put its fields there",
+        ),
+        (
+            server_config("MTU = 1280\nmtu = 1281"),
+            "line 4: [Interface] MTU: already set in line 3; remove one of the two",
+        ),
+    ] {
+        assert_eq!(refusal(&config), expected);
+    }
+}
+
+#[test]
+fn peers_are_told_apart() {
+    let two = |first: &str, second: &str| server_config(&(first.to_owned() + second));
+    assert_eq!(
+        refusal(&two(&peer_config(1, ""), &peer_config(1, ""))),
+        "line 7: [Peer] PublicKey: already used by the peer in line 3; give each peer a key of \
+         its own"
+    );
+    assert_eq!(
+        refusal(&server_config(&peer_config(support::SERVER_KEY, ""))),
+        "line 4: [Peer] PublicKey: this is our own public key; write the client's"
+    );
+    // The same network, however it is written.
+    assert_eq!(
+        refusal(&two(
+            &peer_config(1, "AllowedIPs = 10.0.0.1/24"),
+            &peer_config(2, "AllowedIPs = 10.0.0.2/24"),
+        )),
+        "line 8: [Peer] AllowedIPs: 10.0.0.2/24 already belongs to the peer in line 3; give \
+         each peer addresses of its own"
+    );
+    // A part of it is another matter, and so is the whole internet.
+    Sim::new(&two(
+        &peer_config(1, "AllowedIPs = 0.0.0.0/0, 10.0.0.1/24, 10.0.0.1/24"),
+        &peer_config(2, "AllowedIPs = 10.0.0.2/32"),
+    ));
+}
+
+#[test]
+fn a_key_never_stands_in_an_error() {
+    let secret = base64(&[77; 32]);
+    for config in [
+        format!("[Interface]\nPrivateKey = {secret}x\n"),
+        server_config(&format!("[Peer]\nPublicKey = {secret}{secret}\n")),
+        format!("{{\"server_key\": \"{secret}=\"}}"),
+    ] {
+        let error = refusal(&config);
+        assert!(!error.contains(&secret[..20]), "{error}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let mut sim = Sim::new(&server_config("ListenPort = 1"));
+    assert_eq!(
+        sim.logged(Level::Warn),
+        [
+            "no [Peer] section, so nobody can connect",
+            "ListenPort is 1, but the host listens on 192.0.2.1:51820, which is what counts",
+        ]
+    );
+    sim.host.logs.clear();
+    sim.reconfigure(&server_config(&peer_config(1, "")))
+        .unwrap();
+    assert_eq!(
+        sim.logged(Level::Warn),
+        ["line 3: [Peer] has no AllowedIPs, so nothing from this peer is let in"]
+    );
+}
+
+#[test]
+fn a_file_that_is_not_text_is_refused() {
+    support::seed(1);
+    let mut sim = Sim::with_one_client();
+    let error = sim
+        .server
+        .reconfigure(b"[Interface]\n\xff\n", &mut sim.host)
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "line 2: not UTF-8; the configuration is a text file"
+    );
+}
+
+#[test]
+fn each_wrong_field_of_the_json_is_refused() {
+    let key = server_key();
+    let (own, first) = (
+        base64(support::public_key(support::SERVER_KEY).as_bytes()),
+        public_text(1),
+    );
+    let with = |field: &str| {
+        format!(
+            "{{\"server_key\": \"{key}\", \"client_key\": \"{}\", {field}}}",
+            base64(&[5; 32])
+        )
+    };
+    let keys =
+        |keys: &str| format!("{{\"server_key\": \"{key}\", \"peer_public_keys\": [{keys}]}}");
+    for (config, expected) in [
+        (
+            "{\"server_key\": 1,\n}".to_owned(),
+            "not JSON: trailing comma at line 2 column 1",
+        ),
+        (
+            "{\"client_key\": \"x\"}".to_owned(),
+            "server_key: missing; make one with 'wg genkey'",
+        ),
+        (
+            "{\"server_key\": 1}".to_owned(),
+            "server_key: not a string of 44 characters of base64",
+        ),
+        (
+            "{\"server_key\": \"x\"}".to_owned(),
+            "server_key: not base64; a key is 44 characters of base64, ending in '='",
+        ),
+        (
+            format!("{{\"server_key\": \"{key}\"}}"),
+            "client_key: missing; give the client's private key here, or public keys in \
+             peer_public_keys",
+        ),
+        (
+            format!("{{\"server_key\": \"{key}\", \"client_key\": \"{key}\"}}"),
+            "client_key: this is our own public key; write the client's",
+        ),
+        (
+            keys(&format!("\"{first}\", \"c2hvcnQ=\"")),
+            "peer_public_keys[1]: wrong length; a key is 32 bytes, which is 44 characters of \
+             base64",
+        ),
+        (
+            keys(&format!("\"{first}\", \"{first}\"")),
+            "peer_public_keys[1]: already used by peer_public_keys[0]; give each peer a key of \
+             its own",
+        ),
+        (
+            keys(&format!("\"{own}\"")),
+            "peer_public_keys[0]: this is our own public key; write the client's",
+        ),
+        (
+            with("\"peer_public_keys\": \"x\""),
+            "peer_public_keys: not a list of keys, each 44 characters of base64",
+        ),
+        (
+            with("\"mtu\": \"1420\""),
+            "mtu: '\"1420\"' is not a number from 1280 to 65475",
+        ),
+        (
+            with("\"udp_idle_timeout\": -1"),
+            "udp_idle_timeout: '-1' is not a number from 1 to 86400",
+        ),
+        (
+            with("\"max_flows\": 1.5"),
+            "max_flows: '1.5' is not a number from 1 to 65535",
+        ),
+        (
+            with("\"handshakes_per_second\": 0"),
+            "handshakes_per_second: '0' is not a number from 1 to 1000000",
+        ),
+        (
+            with("\"dns\": 1"),
+            "dns: not a string, such as \"10.0.0.53\"",
+        ),
+        (
+            with("\"client_address\": \"10.0.0.1/40\""),
+            "client_address: '10.0.0.1/40' has no prefix length from 0 to 32 after the '/'",
+        ),
+        (
+            with("\"Mtu\": 1420"),
+            "Mtu: unknown; there are server_key, client_key, peer_public_keys, mtu, \
+             udp_idle_timeout, max_flows, handshakes_per_second, client_address, dns",
+        ),
+    ] {
+        assert_eq!(refusal(&config), expected);
+    }
+}
+
+#[test]
+fn the_client_of_mitmproxys_file_gets_a_whole_configuration() {
+    let client_key = base64(private_key(1).as_bytes());
+    let sim = Sim::new(&format!(
+        "{{\"server_key\": \"{}\", \"client_key\": \"{client_key}\"}}",
+        server_key()
+    ));
+    let public = Destination::Address("[2001:db8::9]:51820".parse().unwrap());
+    let configs = sim.server.client_configs(&public).unwrap();
+    let [config] = configs.as_slice() else {
+        panic!("one client");
+    };
+    assert_eq!(config.peer, Some(public_text(1)));
+    assert_eq!(config.name, "wg0.conf");
+    assert_eq!(config.media_type, "text/plain");
+    let server_public = base64(support::public_key(support::SERVER_KEY).as_bytes());
+    assert_eq!(
+        config.content,
+        format!(
+            "[Interface]\n\
+             PrivateKey = {client_key}\n\
+             Address = 10.0.0.1/32, fd77:6174:6d::1/128\n\
+             DNS = 10.0.0.53\n\
+             MTU = 1420\n\
+             \n\
+             [Peer]\n\
+             PublicKey = {server_public}\n\
+             AllowedIPs = 0.0.0.0/0, ::/0\n\
+             Endpoint = [2001:db8::9]:51820\n"
+        )
+    );
+    // It is in our own format: the client's side of it starts as a server.
+    Sim::new(&config.content);
+}
+
+#[test]
+fn a_client_of_a_wg_file_is_told_what_can_be_known() {
+    let psk = base64(&[7; 32]);
+    let sim = Sim::new(&server_config(
+        &("DNS = 9.9.9.9, lan\nMTU = 1300\n".to_owned()
+            + &peer_config(
+                1,
+                &format!("AllowedIPs = 10.0.0.2/32, fd00::2, 10.7.0.0/16\nPresharedKey = {psk}"),
+            )
+            + &peer_config(2, "AllowedIPs = 10.8.0.0/16")),
+    ));
+    let public = Destination::Name("vpn.example.org".to_owned(), 51820);
+    let configs = sim.server.client_configs(&public).unwrap();
+    let names: Vec<_> = configs.iter().map(|config| config.name.as_str()).collect();
+    assert_eq!(names, ["wg0.conf", "wg1.conf"]);
+    let server_public = base64(support::public_key(support::SERVER_KEY).as_bytes());
+    let content = |number: u8, address: &str, psk: &str| {
+        format!(
+            "[Interface]\n\
+             # PrivateKey = (the client's own, whose public key is {})\n\
+             {address}\n\
+             DNS = 9.9.9.9, lan\n\
+             MTU = 1300\n\
+             \n\
+             [Peer]\n\
+             PublicKey = {server_public}\n\
+             {psk}AllowedIPs = 0.0.0.0/0, ::/0\n\
+             Endpoint = vpn.example.org:51820\n",
+            public_text(number)
+        )
+    };
+    assert_eq!(
+        configs[0].content,
+        content(
+            1,
+            "Address = 10.0.0.2/32, fd00::2/128",
+            &format!("PresharedKey = {psk}\n")
+        )
+    );
+    assert_eq!(
+        configs[1].content,
+        content(2, "# Address = (one out of 10.8.0.0/16)", "")
+    );
+}
+
+#[test]
+fn without_the_socket_there_is_no_server() {
+    support::seed(1);
+    let now = watm_core::Instant(1);
+    let mut host = support::SimHost::new(support::SERVER.parse().unwrap(), now);
+    let config = server_config("");
+    let first = support::start(&config, &mut host);
+    assert!(first.is_ok());
+    // It can be taken once.
+    let error = support::start(&config, &mut host).err().expect("refused");
+    assert_eq!(
+        error.to_string(),
+        "WireGuard needs a datagram socket granted as 'listen': invalid state"
+    );
+}
