@@ -1,0 +1,122 @@
+"""mitmproxy's programs as processes, with an addon of ours in them to look and to command."""
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+OBSERVER = Path(__file__).parent / "addons" / "observer.py"
+
+
+class Program:
+    """A running program. Its lines are kept; see `start`."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._news = asyncio.Event()
+        self._reading = asyncio.create_task(self._read())
+
+    async def wait_for(self, pattern: str) -> re.Match[str]:
+        """The first match in what it said so far, or says next. Fails when it ends without."""
+        while True:
+            self._news.clear()
+            if match := re.search(pattern, self.text):
+                return match
+            if self._reading.done():
+                raise AssertionError(f"{pattern!r} is not in:\n{self.text}")
+            await self._news.wait()
+
+    async def port(self) -> int:
+        """The port of its first WireGuard server."""
+        return int((await self.wait_for(r"WireGuard server listening at .*:(\d+)")).group(1))
+
+    async def ended(self) -> int:
+        """Its exit code, once it has ended of itself."""
+        await self._reading
+        return await self.process.wait()
+
+    async def ask(self, **request: Any) -> Any:
+        """Have the observer do something, see addons/observer.py. Returns the result or the error."""
+        before = len(self.notes("answer"))
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        await self.process.stdin.drain()
+        while len(answers := self.notes("answer")) == before:
+            await asyncio.sleep(0.01)
+        return answers[-1]["answer"]
+
+    async def flow(self, **facts: Any) -> dict[str, Any]:
+        """The first flow with these facts."""
+        while True:
+            self._news.clear()
+            for note in self.notes("flow"):
+                if facts.items() <= note.items():
+                    return note
+            if self._reading.done():
+                raise AssertionError(f"no flow with {facts} in:\n{self.text}")
+            await self._news.wait()
+
+    def notes(self, kind: str) -> list[dict[str, Any]]:
+        """What the observer noted, of one kind."""
+        notes = (json.loads(line.partition("NOTE ")[2]) for line in self.lines if "NOTE " in line)
+        return [note for note in notes if kind in note]
+
+    @property
+    def text(self) -> str:
+        """All that it said."""
+        return "\n".join(self.lines)
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        while line := await self.process.stdout.readline():
+            self.lines.append(line.decode().rstrip("\n"))
+            self._news.set()
+        self._news.set()
+
+
+@contextlib.asynccontextmanager
+async def start(program: str, confdir: Path, *arguments: str, observed: bool = True) -> AsyncIterator[Program]:
+    """Runs a program of this Python's environment until the block ends."""
+    observer = ["-s", str(OBSERVER)] if observed else []
+    process = await asyncio.create_subprocess_exec(
+        str(BIN / program),
+        "--set",
+        f"confdir={confdir}",
+        *arguments,
+        *observer,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        limit=1 << 22,
+    )
+    running = Program(process)
+    try:
+        yield running
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()  # the observer has a thread that reads it
+        if process.returncode is None:
+            process.terminate()
+            try:
+                async with asyncio.timeout(10):
+                    await process.wait()
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            await process.stdin.wait_closed()
+        await running._reading
+
+
+def free_port() -> int:
+    """A UDP port that nobody has, at the moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,399 @@
+"""A real client's traffic in mitmdump, by each way in."""
+
+import asyncio
+import contextlib
+import json
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from programs import BIN, free_port, start
+from support import Keys
+from wgclient import WgClient, WgClientError
+
+from mitmproxy_watm.wireguard import genkey, pubkey
+
+MODULE = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"
+ADDON = resources.files("mitmproxy_watm") / "addon" / "watm.py"
+
+MODE = "watm:wireguard@127.0.0.1:0"
+
+
+def keys_in(confdir: Path) -> Keys:
+    content = json.loads((confdir / "wireguard.conf").read_text())
+    return Keys(content["server_key"], content["client_key"])
+
+
+def client(confdir: Path, port: int, host: str = "127.0.0.1", **flags):
+    return WgClient.start(**keys_in(confdir).client_options(port, host), **flags)
+
+
+@contextlib.asynccontextmanager
+async def echo_server():
+    """TCP and UDP on one port of this machine; upper case, to tell it from an echo."""
+
+    async def handle(reader, writer):
+        while data := await reader.read(65535):
+            writer.write(data.upper())
+        writer.close()
+
+    class Datagrams(asyncio.DatagramProtocol):
+        def connection_made(self, transport):
+            self.transport = transport
+
+        def datagram_received(self, data, address):
+            self.transport.sendto(data.upper(), address)
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+        Datagrams, local_addr=("127.0.0.1", port)
+    )
+    try:
+        yield port
+    finally:
+        transport.close()
+        server.close()
+
+
+async def check_every_kind_of_flow(program, confdir: Path, port: int) -> None:
+    keys = keys_in(confdir)
+    async with client(confdir, port) as inside:
+        about = {"peer": pubkey(keys.client)}
+        answer = await inside.do("http", url="http://10.9.8.7/plain")
+        assert answer["status"] == 200
+        flow = await program.flow(flow="http", url="http://10.9.8.7/plain", **about)
+        assert flow["peername"][0] == "10.0.0.1"
+        assert flow["sockname"] == flow["server"] == ["10.9.8.7", 80]
+        assert flow["metadata"]["watm_peer"] == flow["copied"] == about["peer"]
+        assert flow["metadata"]["watm_endpoint"].startswith("127.0.0.1:")
+
+        ca = str(confdir / "mitmproxy-ca-cert.pem")
+        answer = await inside.do("http", url="https://secret.example/tls", address="10.9.8.7", ca_file=ca)
+        assert answer["status"] == 200
+        flow = await program.flow(flow="https", url="https://secret.example/tls", **about)
+        assert flow["sockname"] == ["10.9.8.7", 443]
+
+        answer = await inside.do("dns", name="only.here")
+        assert answer["addresses"] == ["203.0.113.7"]
+        flow = await program.flow(flow="dns", name="only.here", **about)
+        assert flow["sockname"] == ["10.0.0.53", 53]
+        assert flow["copied"] == about["peer"]
+
+        async with inside.tcp("10.9.8.7:7") as connection:
+            await connection.write(b"over tcp")
+            assert await connection.read() == b"OVER TCP"
+            await connection.close_write()
+            assert await connection.read_all() == b""
+        flow = await program.flow(flow="tcp", content="OVER TCP", from_client=False, **about)
+        assert flow["copied"] == about["peer"]
+
+        async with inside.udp("10.9.8.7:7") as datagrams:
+            for text in ("one", "two"):
+                await datagrams.write(text.encode())
+                assert await datagrams.read() == text.upper().encode()
+        flow = await program.flow(flow="udp", content="TWO", from_client=False, **about)
+        assert flow["copied"] == about["peer"]
+        # What mitmproxy was about to connect to, before the observer sent it elsewhere.
+        assert {tuple(note["connect"]) for note in program.notes("connect")} == {("10.9.8.7", 7)}
+
+
+@pytest.mark.limit(60)
+async def test_the_console_script_takes_the_mode(tmp_path):
+    async with echo_server() as echo:
+        async with start("mitmdump-watm", tmp_path, "--mode", MODE, "--set", f"echo_port={echo}") as program:
+            port = await program.port()
+            assert f"Endpoint = 127.0.0.1:{port}" in program.text
+            assert f"PrivateKey = {keys_in(tmp_path).client}" in program.text
+            await check_every_kind_of_flow(program, tmp_path, port)
+    assert program.process.returncode == 0
+    assert "Traceback" not in program.text
+
+
+@pytest.mark.limit(60)
+async def test_a_stock_mitmdump_takes_the_addon_and_its_option(tmp_path):
+    path = subprocess.run(
+        [sys.executable, "-m", "mitmproxy_watm"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    assert Path(path) == Path(str(ADDON))
+    async with echo_server() as echo:
+        options = ("-s", path, "--set", "watm=wireguard@127.0.0.1:0", "--set", f"echo_port={echo}", "-p", str(free_port()))
+        async with start("mitmdump", tmp_path, *options) as program:
+            await check_every_kind_of_flow(program, tmp_path, await program.port())
+            # Nobody asked for the regular proxy.
+            assert await program.ask(modes=True) == ["watm:wireguard@127.0.0.1:0"]
+    assert program.process.returncode == 0
+    assert "Traceback" not in program.text
+
+
+async def test_the_option_keeps_modes_that_were_asked_for(tmp_path):
+    options = ("-s", str(ADDON), "--mode", "regular@127.0.0.1:0", "--set", "watm=wireguard@127.0.0.1:0")
+    async with start("mitmdump", tmp_path, *options) as program:
+        await program.port()
+        await program.wait_for("HTTP.S. proxy listening")
+        assert await program.ask(modes=True) == ["regular@127.0.0.1:0", "watm:wireguard@127.0.0.1:0"]
+        assert "proxy at" not in program.text  # neither was stopped
+
+
+async def test_the_console_script_takes_the_option_too(tmp_path):
+    async with start("mitmdump-watm", tmp_path, "--set", "watm=wireguard@127.0.0.1:0") as program:
+        await program.port()
+        assert await program.ask(modes=True) == ["watm:wireguard@127.0.0.1:0"]
+
+
+async def test_the_configuration_file_can_name_the_mode(tmp_path):
+    (tmp_path / "config.yaml").write_text(f'mode: ["{MODE}"]\n')
+    async with start("mitmdump-watm", tmp_path) as program:
+        await program.port()
+
+
+@pytest.mark.limit(60)
+async def test_modes_come_and_go_at_run_time(tmp_path):
+    one, two = free_port(), free_port()
+    async with start("mitmdump-watm", tmp_path, "--mode", "regular@127.0.0.1:0") as program:
+        await program.wait_for("proxy listening")
+        assert await program.ask(command=f"watm.load wireguard@127.0.0.1:{one}") is None
+        await program.wait_for(rf"server listening at 127.0.0.1:{one}")
+        modes = ["regular@127.0.0.1:0", f"watm:wireguard@127.0.0.1:{one}"]
+        assert await program.ask(modes=True) == modes
+        assert "loaded already" in await program.ask(command=f"watm.load watm:wireguard@127.0.0.1:{one}")
+        assert "same address" in await program.ask(command=f"watm.load wireguard?mtu=1280@127.0.0.1:{one}")
+        assert "nonsense" in await program.ask(command="watm.load nonsense")
+        assert await program.ask(modes=True) == modes
+
+        # A second one with the same keys, by mitmproxy's own command.
+        modes.append(f"watm:wireguard@127.0.0.1:{two}")
+        assert await program.ask(command=f"set mode {','.join(modes)}") is None or True
+        await program.ask(options={"mode": modes})
+        await program.wait_for(rf"server listening at 127.0.0.1:{two}")
+        for port in (one, two):
+            async with client(tmp_path, port) as inside:
+                assert (await inside.do("http", url=f"http://10.9.8.7/{port}"))["status"] == 200
+
+        status = json.loads(await program.ask(command="watm.status"))
+        assert [(server["spec"], server["phase"]) for server in status] == [(mode, "running") for mode in modes[1:]]
+        (peer,) = status[0]["peers"]
+        assert peer["name"] == pubkey(keys_in(tmp_path).client)
+        assert peer["last_handshake"] is not None
+        assert status[0]["counters"]["host.datagrams_received"] > 0
+
+        assert await program.ask(command=f"watm.unload watm:wireguard@127.0.0.1:{one}") is None
+        await program.wait_for(rf"server at 127.0.0.1:{one} stopped")
+        assert await program.ask(command=f"watm.unload wireguard@127.0.0.1:{two}") is None
+        await program.wait_for(rf"server at 127.0.0.1:{two} stopped")
+        assert await program.ask(modes=True) == modes[:1]
+        assert "not loaded" in await program.ask(command="watm.unload regular@127.0.0.1:0")
+        assert await program.ask(command="watm.status") == "[]"
+        assert await program.ask(command=f"watm.load wireguard@127.0.0.1:{one}") is None
+        await program.ask(options={"mode": ["regular@127.0.0.1:0"]})
+        assert await program.ask(modes=True) == modes[:1]
+
+
+@pytest.mark.limit(60)
+async def test_side_by_side_with_mitmproxys_own(tmp_path):
+    own, ours = free_port(), free_port()
+    other_keys = tmp_path / "other.json"
+    modes = (
+        "--mode",
+        f"wireguard@127.0.0.1:{own}",
+        "--mode",
+        f"watm:wireguard?keys={other_keys}@127.0.0.1:{ours}",
+        "--mode",
+        f"watm:{MODULE}@[::1]:{ours}",
+    )
+    async with start("mitmdump-watm", tmp_path, *modes) as program:
+        for port in (own, ours):
+            await program.wait_for(rf"WireGuard server listening at 127.0.0.1:{port}")
+        await program.wait_for(rf"WireGuard server listening at \[::1\]:{ours}")
+        async with client(tmp_path, own) as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/own"))["status"] == 200
+        content = json.loads(other_keys.read_text())
+        options = Keys(content["server_key"], content["client_key"]).client_options(ours)
+        async with WgClient.start(**options) as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/ours"))["status"] == 200
+        # With the keys that mitmproxy's own mode has.
+        async with client(tmp_path, ours, "::1") as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/six"))["status"] == 200
+        assert (await program.flow(url="http://10.9.8.7/own"))["peer"] is None
+        flow = await program.flow(url="http://10.9.8.7/six")
+        assert flow["mode"] == modes[-1] and flow["metadata"]["watm_endpoint"].startswith("[::1]:")
+
+
+async def test_two_on_one_port_are_refused(tmp_path):
+    port = free_port()
+    twice = ("--mode", f"watm:wireguard@{port}", "--mode", f"watm:wireguard?mtu=1400@{port}")
+    async with start("mitmdump-watm", tmp_path, *twice) as program:
+        assert await program.ended() == 1
+    assert "Cannot spawn multiple servers on the same address" in program.text
+    with_own = ("--mode", f"watm:wireguard@{port}", "--mode", f"wireguard@{port}")
+    async with start("mitmdump-watm", tmp_path, *with_own) as program:
+        assert await program.ended() == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("mitmdump-watm", "--mode", "watm:wireguard@127.0.0.1:{port}"),
+        ("mitmdump", "-s", str(ADDON), "--set", "watm=wireguard@127.0.0.1:{port}"),
+    ],
+)
+async def test_a_port_in_use_ends_the_start(arguments, tmp_path):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        program, *options = (argument.format(port=port) for argument in arguments)
+        async with start(program, tmp_path, "-p", str(free_port()), *options, observed=False) as running:
+            assert await running.ended() == 1
+        assert f"failed to listen on 127.0.0.1:{port}" in running.text
+        assert "address already in use" in running.text.lower()
+
+
+@pytest.mark.parametrize(
+    ("mode", "complaint"),
+    [
+        ("watm:wireguard?keys={tmp}@0", "Invalid configuration file"),
+        ("watm:{tmp}/absent.wasm@0", "absent.wasm"),
+        ("watm:{tmp}/text.wasm@0", "text.wasm"),
+        ("watm:wireguard?mtu=17@0", "mtu"),
+        ("watm:wireguard?mut=1280@0", "mut"),
+        ("watm:wireguard?config={tmp}/wg0.conf@0", "Colour"),
+        ("watm:nonsense", "nonsense"),
+        ("watm:", "module"),
+    ],
+)
+async def test_a_mistake_ends_the_start_with_its_reason(mode, complaint, tmp_path):
+    (tmp_path / "text.wasm").write_text("text")
+    (tmp_path / "wg0.conf").write_text("[Interface]\nColour = red\n")
+    async with start("mitmdump-watm", tmp_path, "--mode", mode.format(tmp=tmp_path)) as program:
+        assert await program.ended() == 1
+    assert complaint in program.text
+
+
+async def test_an_at_sign_in_a_path(tmp_path):
+    folder = tmp_path / "me@home"
+    folder.mkdir()
+    shutil.copy(str(MODULE), folder / "wireguard.wasm")
+    ways = [
+        ("--mode", f"watm:{folder}/wireguard.wasm@127.0.0.1:{free_port()}"),
+        ("--mode", f"watm:{folder}/wireguard.wasm", "-p", str(free_port())),
+        ("--set", f"watm={folder}/wireguard.wasm?keys={folder}/keys.json", "-p", str(free_port())),
+    ]
+    for way in ways:
+        async with start("mitmdump-watm", tmp_path, *way) as program:
+            await program.port()
+    assert (folder / "keys.json").is_file()
+
+
+@pytest.mark.limit(60)
+async def test_a_wg_quick_file_as_configuration(tmp_path):
+    server, one, two = genkey(), genkey(), genkey()
+    config = tmp_path / "wg0.conf"
+    config.write_text(
+        f"[Interface]\nPrivateKey = {server}\nAddress = 10.7.0.1/24\n\n"
+        f"[Peer]\nPublicKey = {pubkey(one)}\nAllowedIPs = 10.7.0.2/32\n\n"
+        f"[Peer]\nPublicKey = {pubkey(two)}\nAllowedIPs = 10.7.0.3/32\n"
+    )
+    async with start("mitmdump-watm", tmp_path, "--mode", f"watm:wireguard?config={config}@127.0.0.1:0") as program:
+        port = await program.port()
+        for key, address in ((one, "10.7.0.2"), (two, "10.7.0.3")):
+            async with WgClient.start(**Keys(server, key).client_options(port), address=address) as inside:
+                assert (await inside.do("http", url=f"http://10.9.8.7/{address}"))["status"] == 200
+            flow = await program.flow(url=f"http://10.9.8.7/{address}")
+            assert (flow["peer"], flow["peername"][0]) == (pubkey(key), address)
+        async with WgClient.start(**Keys(server, one).client_options(port), address="10.7.0.3") as inside:
+            with pytest.raises(WgClientError):
+                await inside.do("http", url="http://10.9.8.7/not-his-address", timeout=1)
+
+
+async def test_the_key_file_is_private_and_used_again(tmp_path):
+    async with start("mitmdump-watm", tmp_path, "--mode", MODE) as program:
+        await program.port()
+    keys = keys_in(tmp_path)
+    assert stat.S_IMODE((tmp_path / "wireguard.conf").stat().st_mode) == 0o600
+    async with start("mitmdump-watm", tmp_path, "--mode", MODE) as program:
+        await program.port()
+    assert keys_in(tmp_path) == keys
+
+
+@pytest.mark.limit(60)
+async def test_a_changed_script_is_loaded_again_without_a_stop(tmp_path):
+    script = tmp_path / "watm_script.py"
+    shutil.copy(str(ADDON), script)
+    options = ("-s", str(script), "--set", "watm=wireguard@127.0.0.1:0", "--mode", "regular@127.0.0.1:0")
+    async with start("mitmdump", tmp_path, *options) as program:
+        port = await program.port()
+        await asyncio.sleep(1.1)  # the watcher looks once a second
+        script.write_text(script.read_text() + "# changed\n")
+        while program.text.count("Loading script " + str(script)) < 2:
+            await asyncio.sleep(0.05)
+        async with client(tmp_path, port) as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/after"))["status"] == 200
+        assert await program.ask(command=f"watm.unload wireguard@127.0.0.1:0") is None
+        await program.wait_for("WireGuard server at .* stopped")
+    assert "rror" not in program.text
+
+
+async def test_saved_flows_can_be_read_by_a_stock_mitmproxy(tmp_path):
+    saved = tmp_path / "flows"
+    async with start("mitmdump-watm", tmp_path, "--mode", MODE, "-w", str(saved)) as program:
+        async with client(tmp_path, await program.port()) as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/saved"))["status"] == 200
+    async with start("mitmdump", tmp_path, "-n", "-r", str(saved), observed=False) as reader:
+        assert await reader.ended() == 0
+    assert "GET http://10.9.8.7/saved" in reader.text
+    code = (
+        "import sys\nfrom mitmproxy.io import FlowReader\n"
+        "flow, = FlowReader(open(sys.argv[1], 'rb')).stream()\n"
+        "print(flow.client_conn.proxy_mode.full_spec, flow.metadata['watm_peer'])\n"
+        "assert not [name for name in sys.modules if 'watm' in name]\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True)
+    assert result.stdout.split() == ["wireguard", pubkey(keys_in(tmp_path).client)], result.stderr
+    # With the mode loaded too, and then `peer` knows whose it was.
+    code = (
+        "import sys\nfrom mitmproxy.io import FlowReader\nfrom mitmproxy_watm.mitmproxy import peer\n"
+        "flow, = FlowReader(open(sys.argv[1], 'rb')).stream()\nprint(peer(flow).name)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True)
+    assert result.stdout.strip() == pubkey(keys_in(tmp_path).client), result.stderr
+
+
+@pytest.mark.limit(60)
+async def test_a_udp_flow_goes_on_after_mitmproxy_gave_it_up(tmp_path):
+    impatient = tmp_path / "impatient.py"
+    impatient.write_text("import mitmproxy.proxy.server\nmitmproxy.proxy.server.UDP_TIMEOUT = 1\n")
+    async with echo_server() as echo:
+        options = ("--mode", MODE, "--set", f"echo_port={echo}", "-s", str(impatient))
+        async with start("mitmdump-watm", tmp_path, *options) as program:
+            async with client(tmp_path, await program.port()) as inside, inside.udp("10.9.8.7:7") as datagrams:
+                for text in (b"first", b"second"):
+                    await datagrams.write(text)
+                    assert await datagrams.read() == text.upper()
+                    await program.wait_for("client disconnect")
+                    await asyncio.sleep(1.5)
+
+
+async def test_an_empty_datagram_does_not_end_the_flow(tmp_path):
+    async with echo_server() as echo:
+        async with start("mitmdump-watm", tmp_path, "--mode", MODE, "--set", f"echo_port={echo}") as program:
+            async with client(tmp_path, await program.port()) as inside, inside.udp("10.9.8.7:7") as datagrams:
+                await datagrams.write(b"before")
+                assert await datagrams.read() == b"BEFORE"
+                await datagrams.write(b"")
+                await datagrams.write(b"after")
+                assert await datagrams.read() == b"AFTER"
+        assert program.text.count("client connect") == 1
+
+
+def test_programs_say_what_they_need_and_show_what_they_have():
+    for program in ("mitmdump-watm", "mitmweb-watm", "mitmproxy-watm"):
+        assert (BIN / program).is_file()
+    options = subprocess.run([BIN / "mitmdump-watm", "--options"], check=True, capture_output=True, text=True).stdout
+    assert "\nwatm:" in options
+    commands = subprocess.run([BIN / "mitmdump-watm", "--commands"], check=True, capture_output=True, text=True).stdout
+    assert {"watm.load", "watm.status", "watm.unload"} <= {line.split()[0] for line in commands.splitlines() if line}
