@@ -2,6 +2,11 @@
 //!
 //! `cargo run --release -p watm-netstack --example packet_cost`
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "what is measured is this machine's time; the stack has a clock of its own"
+)]
+
 #[path = "../tests/support/mod.rs"]
 mod support;
 

@@ -238,7 +238,7 @@ impl Netstack {
                 if self.tcp.handle(origin, packet, room, sender, io, counters) {
                     return;
                 }
-                let room = self.tcp.evict_time_wait() || self.udp.evict(counters);
+                let room = self.udp.evict(counters);
                 if !room || !self.tcp.handle(origin, packet, true, sender, io, counters) {
                     self.tcp.refuse(peer, packet, sender, io.sink, counters);
                 }
@@ -248,7 +248,7 @@ impl Netstack {
                 if self.udp.handle(origin, packet, room, io, counters) {
                     return;
                 }
-                let room = self.tcp.evict_time_wait() || self.udp.evict(counters);
+                let room = self.udp.evict(counters);
                 if !room || !self.udp.handle(origin, packet, true, io, counters) {
                     counters.udp_refused += 1;
                 }

@@ -31,6 +31,14 @@ fn establish(bench: &mut Bench, peer: u32, source: SocketAddr) -> u32 {
 
 fn segment(source: SocketAddr, sequence: u32, acknowledges: u32, payload: &[u8]) -> Vec<u8> {
     Tcp {
+        payload,
+        ..tcp(source, sequence, acknowledges)
+    }
+    .packet()
+}
+
+fn tcp(source: SocketAddr, sequence: u32, acknowledges: u32) -> Tcp<'static> {
+    Tcp {
         source,
         destination: server(),
         control: TcpControl::None,
@@ -38,9 +46,8 @@ fn segment(source: SocketAddr, sequence: u32, acknowledges: u32, payload: &[u8])
         acknowledges: Some(acknowledges),
         window: 65535,
         scale: None,
-        payload,
+        payload: &[],
     }
-    .packet()
 }
 
 #[test]
@@ -314,10 +321,59 @@ fn a_new_connection_replaces_one_in_time_wait() {
     };
     bench.packet(1, &fin.packet());
     assert!(bench.app.streams()[0].finished());
-    assert_eq!(bench.stack.flows(), 1, "in TIME-WAIT");
+    assert_eq!((bench.stack.flows(), bench.stack.held_bytes()), (0, 0));
+    // The last acknowledgement was lost.
+    let again = read_tcp(&bench.packet(1, &fin.packet())[0]);
+    assert!(!again.reset && again.sequence == next + 1 && again.acknowledges == Some(102));
+    assert!(
+        bench
+            .packet(1, &segment(client(1), 102, next + 1, &[]))
+            .is_empty()
+    );
     establish(&mut bench, 1, client(1));
     assert_eq!(bench.app.streams().len(), 2);
     assert_eq!(bench.stack.flows(), 1);
+}
+
+#[test]
+fn a_closed_connection_is_remembered_for_a_while() {
+    let mut bench = Bench::new(Config::default());
+    let mut next = 0;
+    for number in [1, 2, 1, 3] {
+        next = establish(&mut bench, 1, client(number));
+        let stream = bench.app.streams().last().unwrap().clone();
+        stream.write(&[1; 50_000]);
+        stream.close();
+        bench.settle();
+        let fin = Tcp {
+            control: TcpControl::Fin,
+            window: 65535,
+            ..tcp(client(number), 101, next + 50_001)
+        };
+        bench.packet(1, &segment(client(number), 101, next + 20_000, &[]));
+        for _ in 0..20 {
+            bench.packet(1, &segment(client(number), 101, next + 50_000, &[]));
+        }
+        bench.packet(1, &fin.packet());
+        assert!(stream.finished());
+        assert_eq!((bench.stack.flows(), bench.stack.held_bytes()), (0, 0));
+        bench.wait(Duration::from_secs(4));
+    }
+    // The second was closed twelve seconds ago, the first's successor eight.
+    let late = |number| {
+        Tcp {
+            control: TcpControl::Fin,
+            window: 65535,
+            ..tcp(client(number), 101, next)
+        }
+        .packet()
+    };
+    assert!(read_tcp(&bench.packet(1, &late(2))[0]).reset);
+    assert!(!read_tcp(&bench.packet(1, &late(1))[0]).reset);
+    assert!(!read_tcp(&bench.packet(1, &late(3))[0]).reset);
+    bench.wait(Duration::from_secs(10));
+    assert_eq!(bench.stack.poll_timeout(), None);
+    assert!(read_tcp(&bench.packet(1, &late(3))[0]).reset);
 }
 
 /// Whatever comes, nothing panics and no bound is exceeded.

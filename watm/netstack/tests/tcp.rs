@@ -423,8 +423,7 @@ fn every_mixture_ends_well() {
                 stream.close();
                 finished = true;
             }
-            let done = stream.ended() && stream.waiting() == 0 && got_down.len() == down.len();
-            done
+            stream.ended() && stream.waiting() == 0 && got_down.len() == down.len()
         });
         assert!(got_up == up && got_down == down, "seed {seed}");
         simulation.tick = None;

@@ -9,6 +9,7 @@ use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
 use super::memory::Memory;
 use super::segment::{Segment, Sequence};
+use super::time_wait::Last;
 use super::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
 use crate::io::Io;
@@ -87,8 +88,6 @@ pub(crate) struct Flow {
     pub dirty: bool,
     /// In the queue for memory.
     pub starved: bool,
-    /// In the queue of flows in TIME-WAIT.
-    pub lingering: bool,
 }
 
 enum Application {
@@ -141,6 +140,8 @@ pub(crate) enum Verdict {
     Again,
     /// It cannot go on for lack of memory.
     Starved,
+    /// Both sides are done. Forget it, but for this.
+    Ended(Last),
     /// Forget it.
     Gone,
 }
@@ -212,18 +213,12 @@ impl Flow {
             alarm: Alarm::default(),
             dirty: false,
             starved: false,
-            lingering: false,
         }
     }
 
     /// Whether the handshake is not complete.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.application, Application::Asked(_))
-    }
-
-    /// Whether both sides are done and only stray segments are waited for.
-    pub(crate) fn is_time_wait(&self) -> bool {
-        matches!(self.application, Application::Done) && self.state() == State::TimeWait
     }
 
     /// Take a segment of this flow.
@@ -349,8 +344,8 @@ impl Flow {
         if self.orphan_is_due(cx.io.now) {
             return self.abort(cx);
         }
-        if self.has_ended(cx) {
-            Verdict::Gone
+        if let Some(verdict) = self.end(left > 0, cx) {
+            verdict
         } else if left == 0 {
             Verdict::Again
         } else if starved {
@@ -688,26 +683,30 @@ impl Flow {
             .is_some_and(|since| since + ORPHAN_TIMEOUT <= now)
     }
 
-    /// Whether the flow is over. Tells the application why.
-    fn has_ended(&mut self, cx: &mut Context<'_, '_>) -> bool {
-        let state = self.state();
+    /// The verdict on a flow that is over, if it is. Tells the application why. `spoke`: the
+    /// socket has said all that it has to say.
+    fn end(&mut self, spoke: bool, cx: &mut Context<'_, '_>) -> Option<Verdict> {
         let graceful = self.flags.told && self.flags.closed;
-        let reason = match state {
-            State::TimeWait if graceful => {
-                self.finish(None);
-                return false;
+        let (reason, verdict) = match self.state() {
+            State::TimeWait if graceful && spoke => {
+                let last = Last {
+                    since: cx.io.now,
+                    ours: self.log.sent_end.unwrap_or_default(),
+                    theirs: self.taken.plus(1),
+                };
+                (None, Verdict::Ended(last))
             }
             State::Closed if self.flags.timed_out => {
                 cx.counters.tcp_timed_out += 1;
-                Some(ErrorCode::Timeout)
+                (Some(ErrorCode::Timeout), Verdict::Gone)
             }
-            State::Closed if self.flags.reset => Some(ErrorCode::ConnectionReset),
-            State::Closed if graceful || matches!(self.application, Application::Done) => None,
+            State::Closed if self.flags.reset => (Some(ErrorCode::ConnectionReset), Verdict::Gone),
+            State::Closed if graceful => (None, Verdict::Gone),
             // If the socket is closed, the application has still to read.
-            _ => return false,
+            _ => return None,
         };
         self.finish(reason);
-        true
+        Some(verdict)
     }
 
     /// Part from the application: in peace, or for a reason.

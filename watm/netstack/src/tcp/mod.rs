@@ -5,10 +5,10 @@ mod flow;
 mod half_open;
 mod memory;
 mod segment;
+mod time_wait;
 mod wire;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use smoltcp::iface::{self, Interface};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
@@ -18,6 +18,7 @@ use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict, smoltcp_time};
 use self::half_open::HalfOpen;
 use self::memory::Memory;
 use self::segment::Segment;
+use self::time_wait::TimeWait;
 use self::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
 use crate::hash::Keyed;
@@ -49,8 +50,7 @@ pub(crate) struct Tcp {
     flows: Table<Flow>,
     timers: Timers,
     half_open: HalfOpen,
-    /// Flows in TIME-WAIT, the oldest first; some may be gone.
-    time_wait: VecDeque<FlowId>,
+    time_wait: TimeWait,
     memory: Memory,
     strays: Limiter,
     /// The flow of the last packet, if there was no flush since.
@@ -74,7 +74,7 @@ impl Tcp {
             flows: Table::new(hash.clone()),
             timers: Timers::default(),
             half_open: HalfOpen::new(hash.clone()),
-            time_wait: VecDeque::new(),
+            time_wait: TimeWait::new(hash.clone()),
             memory: Memory::new(budget, hash.clone()),
             strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash),
             current: None,
@@ -117,32 +117,20 @@ impl Tcp {
             counters.tcp_malformed += 1;
             return true;
         };
-        let key = Key {
-            peer: origin.peer,
-            source: SocketAddr::new(packet.source, segment.repr.src_port),
-            destination: SocketAddr::new(packet.destination, segment.repr.dst_port),
-        };
-        let mut id = self.flows.find(&key);
-        if segment.opens()
-            && let Some(old) = id
-            && self
-                .flows
-                .get_mut(old)
-                .is_some_and(|flow| flow.is_time_wait())
-        {
-            // A new connection over the same ports (RFC 9293 section 3.6.1).
-            self.remove(old);
-            id = None;
+        let key = segment.key(origin.peer, packet);
+        let id = self.flows.find(&key);
+        if id.is_none() && self.answer_late(&key, &segment, sender, io) {
+            return true;
         }
         let id = match id {
             Some(id) => id,
             None if !segment.opens() => {
-                self.answer_stray(origin.peer, packet, &segment, sender, io, counters);
+                self.answer_stray(&key, &segment, sender, io, counters);
                 return true;
             }
             None if !room => return false,
             None if !self.memory.grants(origin.peer, 2 * INITIAL_BUFFER) => {
-                segment::send_reset(origin.peer, packet, &segment, sender, io.sink);
+                segment.send_reset(&key, sender, io.sink);
                 counters.tcp_refused += 1;
                 return true;
             }
@@ -179,7 +167,7 @@ impl Tcp {
         counters: &mut Counters,
     ) {
         if let Some(segment) = Segment::parse(packet) {
-            segment::send_reset(peer, packet, &segment, sender, sink);
+            segment.send_reset(&segment.key(peer, packet), sender, sink);
             counters.tcp_refused += 1;
         }
     }
@@ -218,12 +206,17 @@ impl Tcp {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let deadlines = [self.timers.next(), self.half_open.deadline()];
+        let deadlines = [
+            self.timers.next(),
+            self.half_open.deadline(),
+            self.time_wait.deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
     /// Have the flows that are due do their work in the next flush.
     pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
+        self.time_wait.expire(now);
         while let Some(id) = self.half_open.due(now) {
             self.remove(id);
             counters.tcp_half_open_expired += 1;
@@ -234,16 +227,6 @@ impl Tcp {
                 self.touch(id);
             }
         }
-    }
-
-    /// Forget the flow that has been in TIME-WAIT for longest. False if there is none.
-    pub(crate) fn evict_time_wait(&mut self) -> bool {
-        while let Some(id) = self.time_wait.pop_front() {
-            if self.remove(id) {
-                return true;
-            }
-        }
-        false
     }
 
     pub(crate) fn remove_peer(&mut self, peer: PeerId, io: &mut Io<'_>, counters: &mut Counters) {
@@ -277,10 +260,34 @@ impl Tcp {
         self.flows.insert(key, flow)
     }
 
+    /// Answer a segment of a connection that has ended in peace. False if there is no such
+    /// connection, or it gives way to a new one (RFC 9293 section 3.6.1).
+    fn answer_late(
+        &mut self,
+        key: &Key,
+        segment: &Segment<'_>,
+        sender: &mut Sender,
+        io: &mut Io<'_>,
+    ) -> bool {
+        let Some(last) = self.time_wait.find(key) else {
+            return false;
+        };
+        if segment.opens() {
+            self.time_wait.remove(key);
+            return false;
+        }
+        // A reset changes nothing (RFC 1337), and an acknowledgement of ours would answer
+        // another for ever.
+        let repeats = !segment.resets() && segment.repr.segment_len() > 0;
+        if repeats && self.strays.permits(key.peer, io.now) {
+            segment.send_acknowledgement(key, last, sender, io.sink);
+        }
+        true
+    }
+
     fn answer_stray(
         &mut self,
-        peer: PeerId,
-        packet: &Packet<'_>,
+        key: &Key,
         segment: &Segment<'_>,
         sender: &mut Sender,
         io: &mut Io<'_>,
@@ -289,8 +296,8 @@ impl Tcp {
         if segment.resets() {
             return;
         }
-        if self.strays.permits(peer, io.now) {
-            segment::send_reset(peer, packet, segment, sender, io.sink);
+        if self.strays.permits(key.peer, io.now) {
+            segment.send_reset(key, sender, io.sink);
             counters.tcp_strays_reset += 1;
         } else {
             counters.tcp_strays_ignored += 1;
@@ -316,13 +323,22 @@ impl Tcp {
         flow.dirty = false;
         let was_half_open = flow.is_half_open();
         let verdict = flow.service(&mut cx);
-        if verdict == Verdict::Gone {
-            self.remove(id);
-            return;
+        match verdict {
+            Verdict::Gone => {
+                self.remove(id);
+                return;
+            }
+            Verdict::Ended(last) => {
+                if let Some(key) = self.flows.key(id) {
+                    self.time_wait.insert(*key, last);
+                }
+                self.remove(id);
+                return;
+            }
+            Verdict::Wait | Verdict::Again | Verdict::Starved => {}
         }
         let deadline = flow.deadline(&mut cx);
         let (since, half_open) = (flow.since, flow.is_half_open());
-        let lingers = flow.is_time_wait() && !std::mem::replace(&mut flow.lingering, true);
         let starves = verdict == Verdict::Starved && !std::mem::replace(&mut flow.starved, true);
         if let Some(deadline) = deadline
             && let Some(flow) = self.flows.get_mut(id)
@@ -334,9 +350,6 @@ impl Tcp {
             && let Some(key) = self.flows.key(id)
         {
             self.half_open.remove(key.peer, since, id);
-        }
-        if lingers {
-            self.time_wait.push_back(id);
         }
         if starves {
             self.starved.push_back(id);
@@ -355,20 +368,13 @@ impl Tcp {
         }
     }
 
-    fn remove(&mut self, id: FlowId) -> bool {
+    fn remove(&mut self, id: FlowId) {
         let Some((key, mut flow)) = self.flows.remove(id) else {
-            return false;
+            return;
         };
         self.timers.cancel(id, &mut flow.alarm);
         self.half_open.remove(key.peer, flow.since, id);
         flow.release(&mut self.memory);
-        // Those at the front that are gone by now.
-        while let Some(first) = self.time_wait.front()
-            && self.flows.key(*first).is_none()
-        {
-            self.time_wait.pop_front();
-        }
-        true
     }
 
     fn parts<'a, 'io>(

@@ -1,6 +1,9 @@
+use std::net::SocketAddr;
+
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{TCP_HEADER_LEN, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
+use super::time_wait::Last;
 use crate::ip::{self, Packet, Sender};
 use crate::table::Key;
 use crate::{PacketSink, PeerId};
@@ -37,19 +40,54 @@ impl<'a> Segment<'a> {
         Some(Sequence(self.repr.ack_number?.0 as u32))
     }
 
+    /// Which flow it belongs to.
+    pub(crate) fn key(&self, peer: PeerId, packet: &Packet<'_>) -> Key {
+        Key {
+            peer,
+            source: SocketAddr::new(packet.source, self.repr.src_port),
+            destination: SocketAddr::new(packet.destination, self.repr.dst_port),
+        }
+    }
+
+    /// Answer with a reset (RFC 9293 section 3.10.7.1). It must not be one itself.
+    pub(crate) fn send_reset(&self, key: &Key, sender: &mut Sender, sink: &mut dyn PacketSink) {
+        let seen = &self.repr;
+        let answer = TcpRepr {
+            control: TcpControl::Rst,
+            seq_number: seen.ack_number.unwrap_or_default(),
+            ack_number: seen
+                .ack_number
+                .is_none()
+                .then(|| seen.seq_number + seen.segment_len()),
+            ..bare(key.destination.port(), key.source.port())
+        };
+        send(&answer, key, sender, sink);
+    }
+
+    /// Acknowledge again everything that the peer sent before its connection ended.
+    pub(crate) fn send_acknowledgement(
+        &self,
+        key: &Key,
+        last: Last,
+        sender: &mut Sender,
+        sink: &mut dyn PacketSink,
+    ) {
+        let answer = TcpRepr {
+            seq_number: last.ours.number(),
+            ack_number: Some(last.theirs.number()),
+            ..bare(key.destination.port(), key.source.port())
+        };
+        send(&answer, key, sender, sink);
+    }
+
     /// A packet that is like this segment's, but acknowledges up to `end` and says nothing
     /// else. Without a checksum: it does not leave the stack.
     pub(crate) fn write_acknowledgement(&self, key: &Key, end: Sequence, out: &mut Vec<u8>) {
         let repr = TcpRepr {
-            control: TcpControl::None,
-            ack_number: Some(TcpSeqNumber(end.0 as i32)),
-            window_scale: None,
-            max_seg_size: None,
-            sack_permitted: false,
-            sack_ranges: [None; 3],
-            timestamp: None,
-            payload: &[],
-            ..self.repr
+            seq_number: self.repr.seq_number,
+            ack_number: Some(end.number()),
+            window_len: self.repr.window_len,
+            ..bare(key.source.port(), key.destination.port())
         };
         let mut bytes = [0; TCP_HEADER_LEN];
         repr.emit(
@@ -67,6 +105,10 @@ impl<'a> Segment<'a> {
 pub(crate) struct Sequence(pub u32);
 
 impl Sequence {
+    fn number(self) -> TcpSeqNumber {
+        TcpSeqNumber(self.0 as i32)
+    }
+
     pub(crate) fn plus(self, bytes: usize) -> Sequence {
         // Positions are taken modulo 2^32, lengths are far below it.
         Sequence(self.0.wrapping_add(bytes as u32))
@@ -85,25 +127,14 @@ impl Sequence {
     }
 }
 
-/// Answer a segment that belongs to no flow (RFC 9293 section 3.10.7.1). It must not be a
-/// reset itself.
-pub(crate) fn send_reset(
-    peer: PeerId,
-    packet: &Packet<'_>,
-    segment: &Segment<'_>,
-    sender: &mut Sender,
-    sink: &mut dyn PacketSink,
-) {
-    let seen = &segment.repr;
-    let reset = TcpRepr {
-        src_port: seen.dst_port,
-        dst_port: seen.src_port,
-        control: TcpControl::Rst,
-        seq_number: seen.ack_number.unwrap_or_default(),
-        ack_number: seen
-            .ack_number
-            .is_none()
-            .then(|| seen.seq_number + seen.segment_len()),
+/// A segment without anything.
+fn bare(source: u16, destination: u16) -> TcpRepr<'static> {
+    TcpRepr {
+        src_port: source,
+        dst_port: destination,
+        control: TcpControl::None,
+        seq_number: TcpSeqNumber(0),
+        ack_number: None,
         window_len: 0,
         window_scale: None,
         max_seg_size: None,
@@ -111,14 +142,16 @@ pub(crate) fn send_reset(
         sack_ranges: [None; 3],
         timestamp: None,
         payload: &[],
-    };
-    let addresses = (packet.destination, packet.source);
-    sender.send(peer, sink, addresses, ip::TCP, |out| {
+    }
+}
+
+fn send(answer: &TcpRepr<'_>, key: &Key, sender: &mut Sender, sink: &mut dyn PacketSink) {
+    let addresses = (key.destination.ip(), key.source.ip());
+    sender.send(key.peer, sink, addresses, ip::TCP, |out| {
         let start = out.len();
-        out.resize(start + reset.header_len(), 0);
-        let mut header = TcpPacket::new_unchecked(&mut out[start..]);
-        reset.emit(
-            &mut header,
+        out.resize(start + answer.header_len(), 0);
+        answer.emit(
+            &mut TcpPacket::new_unchecked(&mut out[start..]),
             &addresses.0.into(),
             &addresses.1.into(),
             &ChecksumCapabilities::default(),

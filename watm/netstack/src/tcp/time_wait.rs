@@ -1,0 +1,78 @@
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use watm_core::Instant;
+
+use super::segment::Sequence;
+use crate::hash::{Keyed, Map};
+use crate::table::Key;
+
+/// How long a connection is remembered that we closed first: a client that did not get our
+/// last acknowledgement repeats its FIN after 1, 3 and 7 seconds.
+const LENGTH: Duration = Duration::from_secs(10);
+/// Connections that are remembered, the newest. What comes of others is answered with RST,
+/// which ends them as well.
+const LIMIT: usize = 16384;
+
+/// Connections in TIME-WAIT (RFC 9293 section 3.6): nothing is left of them but what the
+/// answer to a repeated FIN says.
+pub(crate) struct TimeWait {
+    connections: Map<Key, Last>,
+    /// By age. Some may have been replaced.
+    order: VecDeque<(Instant, Key)>,
+}
+
+/// The end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Last {
+    pub since: Instant,
+    /// Past our FIN.
+    pub ours: Sequence,
+    /// Past the peer's.
+    pub theirs: Sequence,
+}
+
+impl TimeWait {
+    pub(crate) fn new(hash: Keyed) -> Self {
+        TimeWait {
+            connections: Map::with_hasher(hash),
+            order: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, key: Key, last: Last) {
+        if self.order.len() >= LIMIT {
+            self.forget_oldest();
+        }
+        self.connections.insert(key, last);
+        self.order.push_back((last.since, key));
+    }
+
+    pub(crate) fn find(&self, key: &Key) -> Option<Last> {
+        self.connections.get(key).copied()
+    }
+
+    /// Forget a connection whose ports are used again.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        self.connections.remove(key);
+    }
+
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.forget_oldest();
+        }
+    }
+
+    /// When [`expire`](Self::expire) has something to do.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.order.front().map(|(since, _)| *since + LENGTH)
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((since, key)) = self.order.pop_front()
+            && self.find(&key).is_some_and(|last| last.since == since)
+        {
+            self.remove(&key);
+        }
+    }
+}
