@@ -73,6 +73,12 @@ pub enum Error {
         /// How long it was waited for.
         after: Duration,
     },
+    /// More requests wait for the module than it answers.
+    #[error("{module}: too many requests at once; try again")]
+    Busy {
+        /// The module's name.
+        module: String,
+    },
     /// The server is between two instances of its module, after a failure.
     #[error("{module}: restarting after a failure; try again")]
     Restarting {

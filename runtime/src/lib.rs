@@ -1,4 +1,97 @@
 //! Runs sandboxed transport modules.
+//!
+//! A *transport* turns traffic on outer sockets into flows: a WireGuard server turns UDP
+//! datagrams into the TCP and UDP flows of its peers. Here it is a WebAssembly component
+//! for the package `watm:transport` (see `wit/`), without files, sockets or clocks of its
+//! own. This library owns all of these, steps the module, and gives the application the
+//! flows.
+//!
+//! # The run loop
+//!
+//! 1. **Load.** [`Engine::load_file`] looks at what the file is and what it imports,
+//!    refuses what it should not have, and compiles it, once for all time.
+//! 2. **Start.** [`Server::builder`] grants sockets by label, hands over the
+//!    configuration, and starts the module on a thread of its own.
+//! 3. **Accept.** [`Server::poll_accept`] yields the flows that the module opens. Each
+//!    knows where it comes from and where it was going.
+//! 4. **Read and write** each flow until it ends. No call of the application enters the
+//!    module: flows are queues, bounded both ways, and a full one stops the sender at the
+//!    other end of the transport.
+//! 5. **Close**, or drop the last handle. Flows are reset, ports are free.
+//!
+//! Nothing here depends on the caller's executor; it is reached through
+//! [`Waker`](std::task::Waker)s, once for all that a batch of datagrams brought.
+//!
+//! ```no_run
+//! use watm_runtime::{Engine, EngineConfig, Flow, Server};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! // 1.
+//! let engine = Engine::new(EngineConfig::default())?;
+//! let module = engine.load_file("wireguard.wasm")?;
+//! // 2.
+//! let server = Server::builder(&module)
+//!     .config(std::fs::read("wg0.conf")?)
+//!     .udp("listen", "[::]:51820".parse()?)
+//!     .start()?;
+//! // 3.
+//! while let Some(flow) = server.accept().await {
+//!     println!("{} -> {}", flow.info().source, flow.info().destination);
+//!     // 4.
+//!     match flow {
+//!         Flow::Stream(stream) => stream.queue_write(b"hello")?,
+//!         Flow::Datagrams(datagrams) => {
+//!             datagrams.send(b"hello")?;
+//!         }
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The example `serve` of this package is a whole program.
+//!
+//! # When a module fails
+//!
+//! A module that traps, takes too long or too much memory ([`Limits`]) loses its instance:
+//! its flows are reset, an error is logged, and a new instance starts on the same sockets
+//! with the configuration that was last accepted, after a wait that doubles from 100 ms to
+//! 10 s while it goes on failing. Other servers of the process do not notice. Only the
+//! first start is different: its failure is returned.
+//!
+//! # Logs
+//!
+//! Through `tracing`. Records of the host about a server have the target `watm::server`
+//! and the field `server`, those of a module the target `watm::module` and the fields
+//! `server` and `part`. A module's records are limited in rate and length, and cleaned of
+//! control characters.
+//!
+//! # Counters
+//!
+//! [`Status::counters`] has the module's own, and of the host:
+//!
+//! | name | counts |
+//! |---|---|
+//! | `host.datagrams_received`, `host.bytes_received` | datagrams that the module received, and their bytes |
+//! | `host.datagrams_sent`, `host.bytes_sent` | datagrams that the kernel took |
+//! | `host.receive_calls`, `host.send_calls` | system calls for them |
+//! | `host.connections_accepted` | connections on granted listeners |
+//! | `host.flows` | flows open now |
+//! | `host.flows_opened` | flows offered to the application |
+//! | `host.flows_refused.backlog`, `.limit` | flows refused because too many wait to be accepted, or are open |
+//! | `host.dropped.restarting` | datagrams that came while no instance ran |
+//! | `host.dropped.receive_limit` | datagrams larger than the module was ready for |
+//! | `host.dropped.send_too_large`, `.send_unreachable`, `.send_buffer`, `.send_other` | datagrams that the network refused, by reason |
+//! | `host.dropped.flow_to_module` | datagrams of the application that found the flow's queue full |
+//! | `host.dropped.log_records` | records beyond the rate |
+//! | `host.restarts` | instances started after a failure |
+//! | `host.process_calls`, `host.guest_time_ns` | calls of `process`, and time spent in all calls |
+//! | `host.memory_bytes` | linear memory of the instance, now |
+//!
+//! # Panics
+//!
+//! None that a module, a configuration or the network can cause. A panic is a broken
+//! invariant of this crate; it closes the server it happens in.
 
 mod component;
 mod counters;

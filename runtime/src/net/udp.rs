@@ -1,5 +1,6 @@
+use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, SocketAddr, UdpSocket as StdSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as StdSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -21,6 +22,9 @@ const MAX_SEND_BYTES: usize = 65_507;
 /// is left alone until the next call.
 const MAX_RECEIVE_ERRORS: usize = 16;
 
+/// Link-local addresses whose interface is remembered; more than one link has.
+const MAX_SCOPES: usize = 256;
+
 /// A bound UDP socket. It outlives the instances of the module that use it.
 pub(crate) struct UdpPort {
     socket: UdpSocket,
@@ -28,6 +32,9 @@ pub(crate) struct UdpPort {
     local: SocketAddr,
     taken: AtomicBool,
     received: Mutex<Received>,
+    /// The interfaces that link-local senders were heard on; their addresses mean nothing
+    /// without (RFC 4007 section 6).
+    scopes: Mutex<BTreeMap<Ipv6Addr, u32>>,
     counters: Arc<Counters>,
 }
 
@@ -73,6 +80,7 @@ impl UdpPort {
                 filled: 0,
                 offset: 0,
             }),
+            scopes: Mutex::default(),
             counters,
         })
     }
@@ -184,6 +192,7 @@ impl UdpPort {
                 Ok(())
             });
             if count > 0 {
+                self.learn_scopes(&received.metas[..count]);
                 received.next = 0;
                 received.offset = 0;
                 received.filled = count;
@@ -283,12 +292,33 @@ impl UdpPort {
         tracing::trace!("udp {}: send: {error}", self.local);
     }
 
+    fn learn_scopes(&self, metas: &[RecvMeta]) {
+        for meta in metas {
+            if let SocketAddr::V6(remote) = meta.addr
+                && remote.scope_id() != 0
+            {
+                let mut scopes = self.scopes.lock().expect("no panic under this lock");
+                if scopes.len() >= MAX_SCOPES {
+                    scopes.clear();
+                }
+                scopes.insert(*remote.ip(), remote.scope_id());
+            }
+        }
+    }
+
     /// The address as this socket's family has it; `None` if it cannot be reached.
     fn outer(&self, remote: SocketAddr) -> Option<SocketAddr> {
         if remote.port() == 0 {
             return None;
         }
-        Some(SocketAddr::new(self.outer_ip(remote.ip())?, remote.port()))
+        match self.outer_ip(remote.ip())? {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+                let scopes = self.scopes.lock().expect("no panic under this lock");
+                let scope = *scopes.get(&ip)?;
+                Some(SocketAddrV6::new(ip, remote.port(), 0, scope).into())
+            }
+            ip => Some(SocketAddr::new(ip, remote.port())),
+        }
     }
 
     fn outer_ip(&self, ip: IpAddr) -> Option<IpAddr> {

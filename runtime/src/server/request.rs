@@ -52,9 +52,8 @@ impl Handle {
         };
         sender.try_send(command).map_err(|error| match error {
             TrySendError::Closed(_) => self.closed(),
-            TrySendError::Full(_) => Error::Timeout {
+            TrySendError::Full(_) => Error::Busy {
                 module: self.hub.name.clone(),
-                after: Duration::ZERO,
             },
         })
     }

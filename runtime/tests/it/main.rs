@@ -3,6 +3,7 @@
 mod cache;
 mod crypto;
 mod datagrams;
+mod example;
 mod failures;
 mod files;
 mod grants;

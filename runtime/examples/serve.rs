@@ -1,0 +1,100 @@
+//! Runs a transport module and answers what comes out of it: HTTP on every TCP flow, an echo
+//! on every datagram flow.
+//!
+//! ```sh
+//! cargo run --release -p watm-runtime --example serve -- wireguard.wasm wg0.conf 127.0.0.1:51820
+//! ```
+//!
+//! The numbers are those of the run loop on the crate's page.
+
+use std::error::Error;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use watm_runtime::{DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Server, StreamFlow};
+
+/// A request's head is shorter, or not worth reading on.
+const MAX_HEAD: usize = 16 << 10;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(module), Some(config), Some(address)) =
+        (arguments.next(), arguments.next(), arguments.next())
+    else {
+        return Err("usage: serve MODULE.wasm CONFIG ADDRESS:PORT".into());
+    };
+    let address: SocketAddr = address.parse()?;
+
+    // 1. Load: checked, compiled, cached.
+    let engine = Engine::new(EngineConfig::default())?;
+    let module = engine.load_file(&module)?;
+    println!("{} imports {:?}", module.name(), module.info().imports);
+
+    // 2. Start: the socket is ours to give.
+    let server = Server::builder(&module)
+        .config(std::fs::read(&config)?)
+        .udp("listen", address)
+        .start()?;
+    let address = server.local_addr("listen").unwrap_or(address);
+    println!("serving on {address}");
+    match server.client_configs(&address.ip().to_string(), address.port()) {
+        Ok(clients) => {
+            for client in clients {
+                println!("# {}\n{}", client.name, client.content);
+            }
+        }
+        Err(error) => println!("no client configurations: {error}"),
+    }
+
+    // 3. Accept flows, with any executor.
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let tasks = tokio::task::LocalSet::new();
+    tasks.block_on(&runtime, async {
+        while let Some(flow) = server.accept().await {
+            let info = flow.info();
+            println!("{} -> {} ({:?})", info.source, info.destination, info.peer);
+            tokio::task::spawn_local(async {
+                // 4. Read and write. An error is the end of one flow.
+                let ended = match flow {
+                    Flow::Stream(flow) => answer(flow).await,
+                    Flow::Datagrams(flow) => echo(flow).await,
+                };
+                if let Err(error) = ended {
+                    println!("flow ended: {error}");
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+/// One HTTP response, whatever is asked.
+async fn answer(mut flow: StreamFlow) -> Result<(), Box<dyn Error>> {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+        if flow.read_buf(&mut head).await? == 0 || head.len() > MAX_HEAD {
+            return Ok(());
+        }
+    }
+    let info = flow.info();
+    let body = format!("you are {}, asking {}\n", info.source, info.destination);
+    let response = format!(
+        "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    flow.write_all(response.as_bytes()).await?;
+    flow.shutdown().await?;
+    Ok(())
+}
+
+async fn echo(flow: DatagramFlow) -> Result<(), Box<dyn Error>> {
+    while let Some(datagram) = poll_fn(|cx| flow.poll_receive(cx)).await? {
+        match flow.send(&datagram) {
+            Ok(_) => {}
+            Err(ErrorCode::ConnectionAborted) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
