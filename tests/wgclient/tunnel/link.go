@@ -20,8 +20,9 @@ const (
 	// A batch lets wireguard-go encrypt and send whole trains, as it does on a
 	// real TUN device with offloads.
 	linkBatch = 128
-	// Packets the TCP/IP stack may have on their way to the device.
-	linkQueue = 4096
+	// Packets the TCP/IP stack may have on their way to the device; what is
+	// beyond is lost. Eight flows with a window of 2 MiB each, full.
+	linkQueue = 16384
 	// Packets on the simulated path: 100 ms at 1 Gbit/s of full-sized packets.
 	pathQueue = 16384
 	// Inbound packets kept for a test that looks at them one by one.
