@@ -4,25 +4,29 @@
 //! The usual adapter between the two generations of WASI brings files, environment and
 //! sockets along; [`adapter`] is one of our own that does not.
 
-use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use anyhow::{Context, Result, ensure};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata, metadata};
 use wit_parser::Resolve;
 
-/// What can go wrong: the module is none, has no component types in it, or imports a
-/// function that [`adapter`] does not have. The text says which.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
-
-/// The component for a core module that was built with the guest shell.
-pub fn componentize(module: &[u8]) -> Result<Vec<u8>, Error> {
-    Ok(ComponentEncoder::default()
+/// The component for a core module that was built with the guest shell. Fails if it is no
+/// module, has no component types in it, or imports a function that [`adapter`] does not
+/// have; the error's chain says which.
+pub fn componentize(module: &[u8]) -> Result<Vec<u8>> {
+    let (with_types_taken_out, _) = metadata::decode(module).context("not a core module")?;
+    ensure!(
+        with_types_taken_out.is_some(),
+        "no component types in it; a transport's crate says `watm_guest::export!`"
+    );
+    ComponentEncoder::default()
         .module(module)?
         .adapter("wasi_snapshot_preview1", &adapter()?)?
         .validate(true)
-        .encode()?)
+        .encode()
 }
 
 /// The adapter: a core module that exports what the standard library imports from
 /// `wasi_snapshot_preview1`, and says in a custom section what it imports itself.
-pub fn adapter() -> Result<Vec<u8>, Error> {
+pub fn adapter() -> Result<Vec<u8>> {
     let mut module = wat::parse_str(include_str!("adapter.wat"))?;
     let mut resolve = Resolve::default();
     let package = resolve.push_str("adapter.wit", include_str!("adapter.wit"))?;

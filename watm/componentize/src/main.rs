@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::{env, fs};
 
+use anyhow::{Context, Result};
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = env::args_os().skip(1).collect();
     let [input, output] = arguments.as_slice() else {
@@ -17,20 +19,20 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("watm-componentize: {error}");
+            eprintln!("watm-componentize: {error:#}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(input: &Path, output: &Path) -> Result<String, String> {
-    let module = fs::read(input).map_err(|error| format!("{}: {error}", input.display()))?;
-    let component = watm_componentize::componentize(&module)
-        .map_err(|error| format!("{}: {error:#}", input.display()))?;
+fn run(input: &Path, output: &Path) -> Result<String> {
+    let module = fs::read(input).with_context(|| input.display().to_string())?;
+    let component =
+        watm_componentize::componentize(&module).with_context(|| input.display().to_string())?;
     if let Some(folder) = output.parent() {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    fs::write(output, &component).map_err(|error| format!("{}: {error}", output.display()))?;
+    fs::write(output, &component).with_context(|| output.display().to_string())?;
     Ok(format!(
         "{}: {} bytes (core module: {})",
         output.display(),

@@ -78,11 +78,41 @@ pub enum Handshake {
     Another,
 }
 
+/// What all peers share.
+pub struct Identity {
+    pub private_key: StaticSecret,
+    /// Sees handshakes that have already passed the one that limits them.
+    pub limiter: Arc<RateLimiter>,
+}
+
+/// boringtun's state, made when it is first needed: it begins with two key exchanges,
+/// which for thousands of peers would take seconds at the start.
+struct Tunnel {
+    identity: Rc<Identity>,
+    tunn: Option<Box<Tunn>>,
+}
+
+impl Tunnel {
+    fn get(&mut self, id: PeerId, config: &PeerConfig) -> &mut Tunn {
+        self.tunn.get_or_insert_with(|| {
+            Box::new(Tunn::new(
+                self.identity.private_key.clone(),
+                config.public_key,
+                config.preshared_key,
+                // Kept here, so that it can change while the session stays.
+                None,
+                id,
+                Some(Arc::clone(&self.identity.limiter)),
+            ))
+        })
+    }
+}
+
 /// See the module's page.
 pub struct Peer {
-    pub config: PeerConfig,
+    config: PeerConfig,
     origin: Origin,
-    tunn: Tunn,
+    tunnel: Tunnel,
     endpoint: Option<Endpoint>,
     /// There is a session or a handshake under way, so there are timers to run.
     live: bool,
@@ -113,29 +143,18 @@ struct Attempt {
 }
 
 impl Peer {
-    /// `limiter` sees handshakes that have already passed the one for all peers.
-    pub fn new(
-        id: PeerId,
-        private_key: &StaticSecret,
-        config: PeerConfig,
-        limiter: &Arc<RateLimiter>,
-    ) -> Self {
-        let tunn = Tunn::new(
-            private_key.clone(),
-            config.public_key,
-            config.preshared_key,
-            // Kept here, so that it can change while the session stays.
-            None,
-            id,
-            Some(Arc::clone(limiter)),
-        );
+    /// A peer that has not been heard yet.
+    pub fn new(id: PeerId, identity: Rc<Identity>, config: PeerConfig) -> Self {
         Peer {
             origin: Origin {
                 peer: id,
                 name: Rc::from(key::encode(config.public_key.as_bytes())),
                 underlay: None,
             },
-            tunn,
+            tunnel: Tunnel {
+                identity,
+                tunn: None,
+            },
             endpoint: config.endpoint.map(|remote| Endpoint {
                 remote,
                 local: None,
@@ -167,6 +186,11 @@ impl Peer {
         self.config = config;
     }
 
+    /// The key that its sessions depend on besides its own.
+    pub fn preshared_key(&self) -> Option<&[u8; 32]> {
+        self.config.preshared_key.as_ref()
+    }
+
     /// Who its flows come from.
     pub fn origin(&self) -> &Origin {
         &self.origin
@@ -188,10 +212,16 @@ impl Peer {
         buffer: &'b mut [u8],
         io: &mut Io<'_>,
     ) -> Received<'b> {
+        if message != Message::Initiation && self.tunnel.tunn.is_none() {
+            io.counters.count(Counter::NoSession);
+            return Received::default();
+        }
         self.catch_up(io);
-        let result = self
-            .tunn
-            .decapsulate(Some(from.remote.ip()), datagram, buffer);
+        let result = self.tunnel.get(self.origin.peer, &self.config).decapsulate(
+            Some(from.remote.ip()),
+            datagram,
+            buffer,
+        );
         let packet = match result {
             TunnResult::Err(error) => {
                 io.counters.count(reason(&error));
@@ -234,7 +264,11 @@ impl Peer {
         let Some(room) = io.out.room(size, io.counters) else {
             return;
         };
-        match self.tunn.encapsulate(packet, room) {
+        match self
+            .tunnel
+            .get(self.origin.peer, &self.config)
+            .encapsulate(packet, room)
+        {
             TunnResult::WriteToNetwork(message) => {
                 let sent = Sent::of(message);
                 self.commit(sent, endpoint, io);
@@ -287,10 +321,13 @@ impl Peer {
 
     fn run_timers(&mut self, io: &mut Io<'_>) {
         self.timers_ran = io.now;
+        let Some(tunn) = &mut self.tunnel.tunn else {
+            return;
+        };
         let Some(room) = io.out.room(INITIATION, io.counters) else {
             return;
         };
-        match self.tunn.update_timers(room) {
+        match tunn.update_timers(room) {
             TunnResult::WriteToNetwork(message) => {
                 let sent = Sent::of(message);
                 if let Some(endpoint) = self.endpoint {
@@ -317,7 +354,8 @@ impl Peer {
         if self.last_sent.is_some_and(|then| io.now - then < interval) {
             return;
         }
-        if self.tunn.time_since_last_handshake().is_none() {
+        let tunn = self.tunnel.get(self.origin.peer, &self.config);
+        if tunn.time_since_last_handshake().is_none() {
             // With each interval anew, until the peer is back.
             if !self.live || self.waits_in_vain(io.now) {
                 self.initiate(io);
@@ -327,7 +365,7 @@ impl Peer {
         let Some(room) = io.out.room(INITIATION, io.counters) else {
             return;
         };
-        if let TunnResult::WriteToNetwork(message) = self.tunn.encapsulate(&[], room) {
+        if let TunnResult::WriteToNetwork(message) = tunn.encapsulate(&[], room) {
             let sent = Sent::of(message);
             self.commit(sent, endpoint, io);
         }
@@ -350,8 +388,10 @@ impl Peer {
         let Some(room) = io.out.room(INITIATION, io.counters) else {
             return;
         };
-        if let TunnResult::WriteToNetwork(message) =
-            self.tunn.format_handshake_initiation(room, true)
+        if let TunnResult::WriteToNetwork(message) = self
+            .tunnel
+            .get(self.origin.peer, &self.config)
+            .format_handshake_initiation(room, true)
         {
             let sent = Sent::of(message);
             self.commit(sent, endpoint, io);
@@ -447,7 +487,8 @@ impl Peer {
             let Some(room) = io.out.room(LARGEST, io.counters) else {
                 return;
             };
-            match self.tunn.decapsulate(None, &[], room) {
+            let tunn = self.tunnel.get(self.origin.peer, &self.config);
+            match tunn.decapsulate(None, &[], room) {
                 TunnResult::WriteToNetwork(message) => {
                     let sent = Sent::of(message);
                     self.commit(sent, endpoint, io);

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 
 use boringtun::noise::Tunn;
-use boringtun::noise::rate_limiter::RateLimiter;
 use ip_network::IpNetwork;
 use ip_network_table::IpNetworkTable;
 use watm_core::{Instant, PeerStatus};
@@ -13,7 +12,7 @@ use watm_netstack::{PacketSink, PeerId};
 
 use crate::config::{AllowedIps, Config, Network};
 use crate::counters::Counter;
-use crate::peer::{Io, Peer};
+use crate::peer::{Identity, Io, Peer};
 
 /// boringtun numbers a peer's sessions with the low eight bits of their index, which
 /// leaves the others for the peer.
@@ -50,7 +49,7 @@ impl Peers {
         &mut self,
         config: &Config,
         keep: &BTreeSet<PeerId>,
-        limiter: &Arc<RateLimiter>,
+        identity: &Rc<Identity>,
     ) {
         let mut old = std::mem::take(&mut self.peers);
         let by_key = std::mem::take(&mut self.by_key);
@@ -69,8 +68,7 @@ impl Peers {
                 }
                 None => {
                     let id = self.unused_id(&old);
-                    let peer = Peer::new(id, &config.private_key, peer_config.clone(), limiter);
-                    (id, peer)
+                    (id, Peer::new(id, Rc::clone(identity), peer_config.clone()))
                 }
             };
             if let AllowedIps::Networks(networks) = &peer_config.allowed_ips {
@@ -84,15 +82,17 @@ impl Peers {
         }
     }
 
-    /// Whose key this is.
-    pub fn id_of_key(&self, key: &[u8; 32]) -> Option<PeerId> {
-        self.by_key.get(key).copied()
-    }
-
     /// Whose session or handshake this index of ours in a message stands for.
     pub fn id_of_index(&self, index: u32) -> Option<PeerId> {
         let id = index >> (u32::BITS - ID_BITS);
         self.peers.contains_key(&id).then_some(id)
+    }
+
+    /// The peer with this key, and its number.
+    pub fn by_key(&self, key: &[u8; 32]) -> Option<(PeerId, &Peer)> {
+        self.by_key
+            .get(key)
+            .and_then(|id| Some((*id, self.peers.get(id)?)))
     }
 
     /// The peer with this number.

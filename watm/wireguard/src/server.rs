@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::config::{self, Config};
 use crate::counters::{Counter, Counters};
 use crate::key;
 use crate::outgoing::{Endpoint, Outgoing};
-use crate::peer::{Handshake, Io, Message};
+use crate::peer::{Handshake, Identity, Io, Message};
 use crate::peers::{Peers, Sink};
 
 /// The label of the socket that WireGuard listens on.
@@ -45,12 +46,17 @@ const LARGEST: usize = 65_535;
 /// How long handshakes are counted together.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Peers whose timers run in one call.
-const TICK_PEERS: usize = 1024;
+/// Peers whose timers run in one call. At worst each begins a handshake, which takes half
+/// a millisecond.
+const TICK_PEERS: usize = 128;
 
 /// Handshakes answered in a second are at most this many times the number from which on
 /// senders have to prove their address: those who can prove it can still be too many.
 const HANDSHAKE_LIMIT: u64 = 10;
+
+/// Handshakes answered in one call: a tenth of a second's work, of the whole one that a
+/// host allows by default. Those beyond are lost and repeated by their senders.
+const CALL_HANDSHAKES: u64 = 256;
 
 /// A WireGuard server. See the crate's page for the path of a packet.
 pub struct WireGuard {
@@ -64,6 +70,8 @@ pub struct WireGuard {
     limiter: RateLimiter,
     /// Handshakes answered in the second that began then.
     handshakes: (Instant, u64),
+    /// Handshakes answered in this call.
+    call_handshakes: u64,
     /// Whether there may be something to receive.
     readable: bool,
     next_tick: Option<Instant>,
@@ -100,6 +108,7 @@ impl Transport for WireGuard {
             counters: Counters::default(),
             limiter: limiter(&config),
             handshakes: (host.now(), 0),
+            call_handshakes: 0,
             readable: true,
             // Peers to be kept alive are called at once.
             next_tick: Some(host.now()),
@@ -109,7 +118,7 @@ impl Transport for WireGuard {
         };
         server
             .peers
-            .reconfigure(&server.config, &BTreeSet::new(), &unlimited(&server.config));
+            .reconfigure(&server.config, &BTreeSet::new(), &identity(&server.config));
         server.warn(host);
         Ok(server)
     }
@@ -131,7 +140,7 @@ impl Transport for WireGuard {
         netstack.flush(host, &mut sink);
         netstack.reconfigure(netstack_config(&config));
         self.out.flush(&mut self.counters);
-        self.peers.reconfigure(&config, &keep, &unlimited(&config));
+        self.peers.reconfigure(&config, &keep, &identity(&config));
         self.limiter = limiter(&config);
         self.config = config;
         self.next_tick = Some(host.now());
@@ -142,6 +151,7 @@ impl Transport for WireGuard {
     fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup {
         clock::set(host.now());
         self.limiter.reset_count();
+        self.call_handshakes = 0;
         if ready.contains(&LISTEN) {
             self.readable = true;
             self.out.unblock();
@@ -280,7 +290,10 @@ impl WireGuard {
             self.counters.count(Counter::NotAuthentic);
             return None;
         };
-        let id = self.peers.id_of_key(&half.peer_static_public);
+        let id = self
+            .peers
+            .by_key(&half.peer_static_public)
+            .map(|(id, _)| id);
         if id.is_none() {
             self.counters.count(Counter::UnknownPeer);
             if host.log_enabled(Level::Debug) {
@@ -328,12 +341,14 @@ impl WireGuard {
             *since = host.now();
             *count = 0;
         }
-        *count += 1;
         let most = HANDSHAKE_LIMIT * u64::from(self.config.limits.handshakes_per_second);
-        if *count > most {
+        if *count >= most || self.call_handshakes >= CALL_HANDSHAKES {
             self.counters.count(Counter::HandshakeLimit);
+            return false;
         }
-        *count <= most
+        *count += 1;
+        self.call_handshakes += 1;
+        true
     }
 
     /// Hand a datagram to its peer, and the packet in it to the network stack.
@@ -399,13 +414,8 @@ impl WireGuard {
             .peers
             .iter()
             .filter_map(|new| {
-                let id = self.peers.id_of_key(new.public_key.as_bytes())?;
-                let old = self
-                    .config
-                    .peers
-                    .iter()
-                    .find(|old| old.public_key == new.public_key)?;
-                (old.preshared_key == new.preshared_key).then_some(id)
+                let (id, old) = self.peers.by_key(new.public_key.as_bytes())?;
+                (old.preshared_key() == new.preshared_key.as_ref()).then_some(id)
             })
             .collect()
     }
@@ -472,6 +482,9 @@ fn limiter(config: &Config) -> RateLimiter {
 }
 
 /// For the peers themselves, who see only what [`limiter`] has let pass.
-fn unlimited(config: &Config) -> Arc<RateLimiter> {
-    Arc::new(RateLimiter::new(&config.public_key, u64::MAX))
+fn identity(config: &Config) -> Rc<Identity> {
+    Rc::new(Identity {
+        private_key: config.private_key.clone(),
+        limiter: Arc::new(RateLimiter::new(&config.public_key, u64::MAX)),
+    })
 }

@@ -528,3 +528,17 @@ fn thousands_of_peers_each_have_their_own_session() {
     }
     assert_eq!(sim.counter("wireguard.peers"), u64::from(peers));
 }
+
+#[test]
+fn a_call_answers_a_bounded_number_of_handshakes() {
+    let mut sim = sim_with("", "[Watm]\nHandshakesPerSecond = 1000000\n");
+    sim.add_client(Client::new(1));
+    sim.settle();
+    let mut handshakes = Vec::new();
+    for _ in 0..400 {
+        let now = sim.now();
+        handshakes.push(sim.clients[0].handshake(now));
+    }
+    sim.settle();
+    assert_eq!(sim.counter("wireguard.dropped.handshake_limit"), 400 - 256);
+}
