@@ -12,6 +12,35 @@ pub(crate) struct Chunks {
     len: usize,
 }
 
+/// What was taken from a queue.
+#[derive(Default)]
+pub(crate) struct Piece {
+    chunks: Vec<Vec<u8>>,
+    /// Bytes of the first chunk that do not belong to it.
+    skip: usize,
+    len: usize,
+}
+
+impl Piece {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A single whole chunk is handed over without copying.
+    pub(crate) fn into_vec(mut self) -> Vec<u8> {
+        if self.skip == 0 && self.chunks.len() <= 1 {
+            return self.chunks.pop().unwrap_or_default();
+        }
+        let mut out = Vec::with_capacity(self.len);
+        let mut skip = self.skip;
+        for chunk in self.chunks {
+            out.extend_from_slice(&chunk[skip..]);
+            skip = 0;
+        }
+        out
+    }
+}
+
 /// Small writes are gathered in chunks of up to this size, so that a byte at a time does
 /// not cost an allocation each.
 const GATHER: usize = 4096;
@@ -37,48 +66,39 @@ impl Chunks {
         }
     }
 
-    /// Take up to `max` bytes; one chunk that fits is handed over without copying.
-    pub(crate) fn take(&mut self, max: usize) -> Vec<u8> {
-        if let Some(first) = self.chunks.front()
-            && self.taken == 0
-            && first.len() <= max
-            && (self.chunks.len() == 1 || first.len() == max)
+    /// Take up to `max` bytes. Cheap, for use under a lock; [`Piece::into_vec`] is not.
+    pub(crate) fn take(&mut self, max: usize) -> Piece {
+        let mut piece = Piece {
+            skip: self.taken,
+            ..Piece::default()
+        };
+        while piece.len < max
+            && let Some(first) = self.chunks.front()
         {
-            self.len -= first.len();
-            let whole = self.chunks.pop_front().unwrap_or_default();
-            self.shrink();
-            return whole;
-        }
-        let count = max.min(self.len);
-        let mut out = Vec::with_capacity(count);
-        while out.len() < count {
-            let Some(first) = self.chunks.front() else {
-                break;
-            };
             let rest = &first[self.taken..];
-            let wanted = count - out.len();
+            let wanted = max - piece.len;
             if rest.len() <= wanted {
-                out.extend_from_slice(rest);
-                self.chunks.pop_front();
+                piece.len += rest.len();
                 self.taken = 0;
+                piece.chunks.extend(self.chunks.pop_front());
             } else {
-                out.extend_from_slice(&rest[..wanted]);
+                if piece.chunks.is_empty() {
+                    piece.skip = 0;
+                }
+                piece.len += wanted;
+                piece.chunks.push(rest[..wanted].to_vec());
                 self.taken += wanted;
             }
         }
-        self.len -= out.len();
-        self.shrink();
-        out
+        self.len -= piece.len;
+        if self.chunks.is_empty() && self.chunks.capacity() > KEPT_CAPACITY {
+            self.chunks = VecDeque::new();
+        }
+        piece
     }
 
     pub(crate) fn clear(&mut self) {
         *self = Chunks::default();
-    }
-
-    fn shrink(&mut self) {
-        if self.chunks.is_empty() && self.chunks.capacity() > KEPT_CAPACITY {
-            self.chunks = VecDeque::new();
-        }
     }
 
     fn gather(&mut self, data: &[u8]) -> bool {
@@ -124,12 +144,12 @@ mod tests {
             } else {
                 queue.push_vec(data);
             }
-            let taken = queue.take((step * 104_729) % 7000);
+            let taken = queue.take((step * 104_729) % 7000).into_vec();
             assert!(taken.len() <= (step * 104_729) % 7000);
             got.extend_from_slice(&taken);
             assert_eq!(queue.len(), expected.len() - got.len());
         }
-        got.extend_from_slice(&queue.take(usize::MAX));
+        got.extend_from_slice(&queue.take(usize::MAX).into_vec());
         assert!(queue.is_empty());
         assert!(got == expected);
     }
@@ -139,7 +159,7 @@ mod tests {
         let mut queue = Chunks::default();
         queue.push(b"");
         assert!(queue.is_empty());
-        assert!(queue.take(10).is_empty());
+        assert!(queue.take(10).into_vec().is_empty());
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl StreamFlow {
             if notify {
                 self.shared.token.notify();
             }
-            return Poll::Ready(Ok(data));
+            return Poll::Ready(Ok(data.into_vec()));
         }
         if state.guest_finished || state.app_deaf {
             return Poll::Ready(Ok(Vec::new()));
@@ -320,7 +320,7 @@ impl GuestStream {
         if notify {
             self.shared.token.notify();
         }
-        Ok(Some(data))
+        Ok(Some(data.into_vec()))
     }
 
     /// As `byte-stream.write`.
