@@ -48,10 +48,15 @@ def _rows(workload, samples: list[dict], servers: list[str]) -> list[list[str]]:
         return rows
     rows.append(_row("  p50 us", samples, servers, answer("p50_us"), "{:.0f}"))
     rows.append(_row("  p99 us", samples, servers, answer("p99_us"), "{:.0f}"))
-    operations = next(iter(s["answer"][f] for s in samples if "answer" in s for f in ("messages", "connections") if f in s["answer"]), 0)
+    operations = next(
+        iter(s["answer"][f] for s in samples if "answer" in s for f in ("messages", "connections") if f in s["answer"]),
+        0,
+    )
     if operations:
         rows.append(
-            _row("  server CPU us each", samples, servers, lambda s: s["server_cpu_seconds"] * 1e6 / operations, "{:.0f}")
+            _row(
+                "  server CPU us each", samples, servers, lambda s: s["server_cpu_seconds"] * 1e6 / operations, "{:.0f}"
+            )
         )
     if any(s.get("answer", {}).get("lost") for s in samples):
         rows.append(_row("  lost", samples, servers, answer("lost"), "{:.0f}"))
@@ -79,6 +84,8 @@ def _row(title, samples, servers, value, form, summary=median, ranges=False) -> 
 def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))])
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
         for row in rows
     ]

@@ -160,7 +160,9 @@ class _Client(_Process):
     def __init__(self, reach: dict, cpus: set[int]) -> None:
         flags = ["--direct"]
         if not reach["direct"]:
-            flags = [f"--{name}={reach[name.replace('-', '_')]}" for name in ("server", "private-key", "peer-public-key")]
+            flags = [
+                f"--{name}={reach[name.replace('-', '_')]}" for name in ("server", "private-key", "peer-public-key")
+            ]
         super().__init__([str(environment.CLIENT), "serve", *flags], cpus)
         self._reach = reach
         self._hear(10)  # that it is ready

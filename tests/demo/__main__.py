@@ -19,7 +19,6 @@ import certificates
 import fetch
 import origin
 from children import Child, Missing, child
-
 from mitmproxy_watm.wireguard import pubkey
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

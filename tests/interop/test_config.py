@@ -5,11 +5,10 @@ import configparser
 import mitmproxy_watm
 import pytest
 import services
+from mitmproxy_watm.wireguard import genkey
 from netns import run
 from tunnels import HOST, V4, Peer, config, preshared_key, serving
 from wgclient import WgClient, WgClientTimeout
-
-from mitmproxy_watm.wireguard import genkey
 
 
 async def test_a_whole_wg_quick_file_with_comments_is_taken() -> None:

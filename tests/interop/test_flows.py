@@ -24,9 +24,7 @@ async def test_tcp_udp_and_bulk_carry_the_right_content(to: str) -> None:
 async def test_transfers_side_by_side_keep_their_content() -> None:
     peer = Peer()
     async with serving(peer) as running, running.client(peer) as client:
-        transfers = [
-            client.do(action, bytes=2 * MB, connections=4, timeout=30) for action in ("bulk-up", "bulk-down")
-        ]
+        transfers = [client.do(action, bytes=2 * MB, connections=4, timeout=30) for action in ("bulk-up", "bulk-down")]
         for result in await asyncio.gather(*transfers, client.do("echo", messages=50, timeout=30)):
             assert result
 
@@ -217,7 +215,7 @@ async def test_a_udp_flow_that_was_closed_comes_back_as_a_new_one() -> None:
 async def test_flows_that_are_not_carried_are_refused_and_not_left_waiting() -> None:
     peer = Peer()
     async with serving(peer, handle_tcp=None, handle_udp=None) as running, running.client(peer) as client:
-        with pytest.raises(WgClientError, match="refused|reset"):
+        with pytest.raises(WgClientError, match=r"refused|reset"):
             async with client.tcp(f"{V4}:4000", timeout=5) as conn:
                 await conn.read()
 
@@ -244,10 +242,10 @@ async def test_protocols_that_are_not_carried_get_an_icmp_error() -> None:
 @pytest.mark.parametrize("action", ["bulk-up", "bulk-down"])
 async def test_a_long_path_is_filled(action: str) -> None:
     peer = Peer()
-    # At 64 KiB a round trip of 100 ms it would take 30 s.
+    # At 64 KiB a round trip of 100 ms it would be 0.66 MB/s.
     async with serving(peer) as running, running.client(peer, delay="100ms") as client:
         result = await client.do(action, bytes=20 * MB, timeout=30)
-        assert result["mb_per_second"] > 2
+        assert result["mb_per_second"] > 4
 
 
 @pytest.mark.parametrize("action", ["bulk-up", "bulk-down"])

@@ -12,10 +12,9 @@ import origin
 import pytest
 from children import Child, child
 from conftest import ROOT
+from mitmproxy_watm.wireguard import genkey, pubkey
 from tunnels import HOST, V4, V6, Peer, config, preshared_key
 from wgclient import WgClient
-
-from mitmproxy_watm.wireguard import genkey, pubkey
 
 NAME = "watm.test"
 

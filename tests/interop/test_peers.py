@@ -5,10 +5,9 @@ import struct
 
 import packets
 import pytest
+from mitmproxy_watm.wireguard import genkey, pubkey, start_wireguard_server
 from tunnels import HOST, V4, Peer, preshared_key, serving
 from wgclient import WgClient, WgClientTimeout
-
-from mitmproxy_watm.wireguard import genkey, pubkey, start_wireguard_server
 
 
 def three_peers() -> list[Peer]:
@@ -96,6 +95,7 @@ async def test_two_clients_with_the_same_inner_address_and_port() -> None:
     public_keys = [peer.public_key for peer in peers]
     server = await start_wireguard_server(HOST, 0, server_key, public_keys, handle, handle)
     try:
+
         def client(peer: Peer):
             return WgClient.start(
                 server=f"{HOST}:{server.getsockname()[1]}",

@@ -1,10 +1,10 @@
 """The WireGuard client for asyncio tests: one process, one tunnel, many actions.
 
-    async with WgClient.start(server=..., private_key=..., peer_public_key=...) as client:
-        async with client.tcp("10.9.8.7:80") as conn:
-            await conn.write(b"hello")
-            assert await conn.read() == b"hello"
-        assert (await client.do("ping", to="fd00::9", count=3))["replies"] == 3
+async with WgClient.start(server=..., private_key=..., peer_public_key=...) as client:
+    async with client.tcp("10.9.8.7:80") as conn:
+        await conn.write(b"hello")
+        assert await conn.read() == b"hello"
+    assert (await client.do("ping", to="fd00::9", count=3))["replies"] == 3
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ import pathlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-BINARY = pathlib.Path(
-    os.environ.get("WGCLIENT", pathlib.Path(__file__).resolve().parents[2] / "build" / "wgclient")
-)
+BINARY = pathlib.Path(os.environ.get("WGCLIENT", pathlib.Path(__file__).resolve().parents[2] / "build" / "wgclient"))
 _LINE_LIMIT = 16 << 20  # the client's own limit of a line
 
 
