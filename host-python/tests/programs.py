@@ -116,7 +116,10 @@ async def start(program: str, confdir: Path, *arguments: str, observed: bool = T
 
 
 def free_port() -> int:
-    """A UDP port that nobody has, at the moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has, at the moment, for TCP and for UDP."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            with contextlib.suppress(OSError):
+                udp.bind(tcp.getsockname())
+                return tcp.getsockname()[1]

@@ -1,0 +1,142 @@
+"""Our page in mitmweb, and what its Capture tab does to our modes."""
+
+import json
+import re
+
+import pytest
+from programs import free_port
+from test_mitmdump import ADDON, client, keys_in
+from web import HAS_LOGIN, Visitor, log_in, start_web
+
+from mitmproxy_watm.wireguard import pubkey
+
+MODE = "watm:wireguard@127.0.0.1:0"
+
+
+async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
+    async with start_web(tmp_path, "--mode", MODE) as (program, link):
+        visitor = await log_in(link)
+        answer = await visitor.get("/watm")
+        assert answer.headers["Content-Type"].startswith("text/html")
+        assert answer.headers["Cache-Control"] == "no-store"
+        keys, port = keys_in(tmp_path), await program.port()
+        for part in (
+            MODE,
+            "running",
+            f"PrivateKey = {keys.client}",
+            f"Endpoint = 127.0.0.1:{port}",
+            pubkey(keys.client),
+            "not seen yet",
+            "<svg ",
+        ):
+            assert part in answer.text
+        async with client(tmp_path, port) as inside:
+            assert (await inside.do("http", url="http://10.9.8.7/seen"))["status"] == 200
+            fragment = (await visitor.get("/watm/servers")).text
+            assert "not seen yet" not in fragment
+            assert re.search(r"<td>127\.0\.0\.1:\d+</td><td>\d+ s ago</td>", fragment)
+        for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+            answer = await visitor.get(f"/watm/{name}")
+            assert answer.status == 200 and answer.headers["Content-Type"].startswith(kind)
+        assert (await visitor.get("/watm/page.html")).status == 404
+
+
+async def test_the_page_is_behind_mitmwebs_login(tmp_path):
+    async with start_web(tmp_path, "--mode", MODE) as (_, link):
+        stranger = Visitor(link.partition("/watm")[0])
+        for path in ("/watm", "/watm/servers", "/watm/page.js"):
+            answer = await stranger.get(path)
+            assert answer.status == (403 if HAS_LOGIN else 200)
+            assert ("PrivateKey" in answer.text) == (not HAS_LOGIN and path != "/watm/page.js")
+        assert ("token=" in link) == HAS_LOGIN
+
+
+async def test_the_page_escapes_what_it_shows(tmp_path):
+    async with start_web(tmp_path, "--mode", "regular@127.0.0.1:0") as (program, link):
+        visitor = await log_in(link)
+        assert "No transport module is loaded" in (await visitor.get("/watm")).text
+        await program.ask(command=f"watm.load '{tmp_path}/<script>alert(1)</script>.wasm@127.0.0.1:{free_port()}'")
+        await program.wait_for("no such file|No such file|cannot find|not found|os error 2")
+        text = (await visitor.get("/watm")).text
+        assert "Not running" in text
+        assert "<script>alert" not in text and "&lt;script&gt;alert" in text
+
+
+async def test_the_page_is_there_for_a_stock_mitmweb_with_the_addon(tmp_path):
+    options = ("-s", str(ADDON), "--set", "watm=wireguard@127.0.0.1:0", "--mode", "regular@127.0.0.1:0")
+    async with start_web(tmp_path, *options, program="mitmweb") as (program, link):
+        await program.port()
+        visitor = await log_in(link)
+        assert "PrivateKey" in (await visitor.get("/watm")).text
+
+
+async def test_modes_through_mitmwebs_own_interface(tmp_path):
+    port = free_port()
+    async with start_web(tmp_path, "--mode", "regular@127.0.0.1:0") as (program, link):
+        visitor = await log_in(link)
+        mode = f"watm:wireguard@127.0.0.1:{port}"
+        assert (await visitor.put("/options", {"mode": ["regular@127.0.0.1:0", mode]})).status == 200
+        await program.wait_for(rf"listening at 127.0.0.1:{port}")
+        state = json.loads((await visitor.get("/state")).text)["servers"][mode]
+        assert state["type"] == "watm" and state["is_running"] and state["listen_addrs"] == [["127.0.0.1", port]]
+        assert "PrivateKey" in state["wireguard_conf"]
+        answer = await visitor.put("/options", {"mode": ["watm:nonsense"]})
+        assert answer.status == 400 and "nonsense" in answer.text
+
+
+@pytest.mark.limit(60)
+async def test_a_toggle_in_the_capture_tab_leaves_our_modes_running(tmp_path):
+    port = free_port()
+    ours, regular = f"watm:wireguard@127.0.0.1:{port}", "regular@127.0.0.1:0"
+    socks = f"socks5@127.0.0.1:{free_port()}"
+    async with start_web(tmp_path, "--mode", regular, "--mode", ours) as (program, link):
+        visitor = await log_in(link)
+        async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
+            await fetch(connection, "/open")
+            # The tab names the modes it knows: it turns one on, and all off.
+            for update in ([regular, socks], []):
+                assert (await visitor.put("/options", {"mode": update})).status == 200
+                assert await program.ask(modes=True) == [*update, ours]
+            await program.wait_for("watm.unload")
+            # Not even stopped and started again.
+            await fetch(connection, "/still")
+
+
+async def fetch(connection, path: str) -> None:
+    """Gets a page over a connection that stays open."""
+    await connection.write(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
+    answer = b""
+    while not answer.endswith(f"from inside {path}".encode()):
+        part = await connection.read()
+        assert part, answer
+        answer += part
+
+
+@pytest.mark.limit(60)
+async def test_whoever_means_to_remove_our_modes_can(tmp_path):
+    port = free_port()
+    ours, regular = f"watm:wireguard@127.0.0.1:{port}", "regular@127.0.0.1:0"
+    async with start_web(tmp_path, "--mode", regular, "--mode", ours) as (program, link):
+        visitor = await log_in(link)
+
+        async def back() -> None:
+            await program.ask(options={"mode": [regular, ours]})
+            assert await program.ask(modes=True) == [regular, ours]
+
+        # The line is taken out in the options editor.
+        await visitor.put("/options", {"mode": [regular]})
+        assert await program.ask(modes=True) == [regular]
+        await back()
+        # By command, from the console or mitmweb's command bar.
+        await program.ask(command=f"set mode {regular}")
+        assert await program.ask(modes=True) == [regular]
+        await back()
+        await program.ask(command=f"watm.unload {ours}")
+        assert await program.ask(modes=True) == [regular]
+        await back()
+        # Ours is edited, others are removed.
+        await visitor.put("/options", {"mode": [ours]})
+        assert await program.ask(modes=True) == [ours]
+        # Other options are none of our business.
+        assert (await visitor.put("/options", {"anticache": True})).status == 200
+        assert (await visitor.put("/options", {"mode": "text"})).status == 400
