@@ -149,9 +149,9 @@ fn the_host_gets_a_key_with_the_first_text_worth_it() {
     let short = seal(&key, 1, b"", &[0; 48]);
     open(&key, 1, b"", &short).unwrap();
     assert!(asked().is_empty(), "a handshake's keys never leave");
-    let long = seal(&key, 2, b"", &[0; 64]);
+    let long = seal(&key, 2, b"", &[0; 128]);
     open(&key, 2, b"", &long).unwrap();
-    assert_eq!(asked(), ["key", "seal 64", "open 80"]);
+    assert_eq!(asked(), ["key", "seal 128", "open 144"]);
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn a_host_that_refuses_is_asked_once_a_key() {
     crypto::set_provider(Some(refuse));
     let key = key(&[6; 32]);
     for number in 0..3 {
-        let sealed = seal(&key, number, b"", &[0; 100]);
-        assert_eq!(open(&key, number, b"", &sealed).unwrap(), [0; 100]);
+        let sealed = seal(&key, number, b"", &[0; 200]);
+        assert_eq!(open(&key, number, b"", &sealed).unwrap(), [0; 200]);
     }
     assert_eq!(asked(), ["key"]);
 }
