@@ -40,6 +40,7 @@ fn segment(number: usize, sequence: u32, acknowledges: u32, payload: &[u8]) -> V
         window: 65535,
         scale: None,
         payload,
+        sack: None,
     }
     .packet()
 }

@@ -516,6 +516,7 @@ fn reassembled_segments_reach_their_flow() {
             window: 1000,
             scale: None,
             payload: &data,
+            sack: None,
         };
         let pieces = packets::fragments(&segment.packet(), 5, &[1360, 2720, 4080]);
         bench.batch(1, &pieces);

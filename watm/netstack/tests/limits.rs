@@ -47,6 +47,7 @@ fn tcp(source: SocketAddr, sequence: u32, acknowledges: u32) -> Tcp<'static> {
         window: 65535,
         scale: None,
         payload: &[],
+        sack: None,
     }
 }
 
@@ -186,6 +187,7 @@ fn no_peer_can_take_the_memory_of_the_others() {
             window: 0,
             scale: None,
             payload: &[],
+            sack: None,
         };
         bench.packet(1, &reset.packet());
     }
@@ -287,6 +289,7 @@ fn strays_are_answered_with_resets_within_bounds() {
         window: 0,
         scale: None,
         payload: b"abc",
+        sack: None,
     };
     let reset = read_tcp(&bench.packet(1, &fin.packet())[0]);
     assert!(reset.reset && reset.sequence == 0 && reset.acknowledges == Some(504));
@@ -318,6 +321,7 @@ fn a_new_connection_replaces_one_in_time_wait() {
         window: 65535,
         scale: None,
         payload: &[],
+        sack: None,
     };
     bench.packet(1, &fin.packet());
     assert!(bench.app.streams()[0].finished());
@@ -426,6 +430,8 @@ fn mutated_packets_break_nothing() {
                 window: random.next() as u16,
                 scale: (random.below(3) == 0).then_some(14),
                 payload: &data,
+                sack: (random.below(3) == 0)
+                    .then(|| (next, next.wrapping_add(random.below(9000) as u32))),
             }
             .packet(),
         };

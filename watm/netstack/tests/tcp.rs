@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use smoltcp::socket::tcp::{CongestionControl, State};
-use support::{Conditions, Random, Simulation};
+use smoltcp::wire::TcpControl;
+use support::{Bench, Conditions, Random, Simulation, packets};
 use watm_core::ErrorCode;
 use watm_netstack::Config;
 
@@ -431,5 +432,67 @@ fn every_mixture_ends_well() {
         assert!(stream.finished(), "seed {seed}: {:?}", stream.reset());
         assert_eq!(simulation.bench.stack.flows(), 0, "seed {seed}");
         assert_eq!(simulation.bench.stack.held_bytes(), 0, "seed {seed}");
+    }
+}
+
+/// Several segments of one flight are lost; each is sent again as soon as the client's
+/// acknowledgements tell of it, although its window grows meanwhile.
+#[test]
+fn segments_lost_together_are_repaired_without_a_timeout() {
+    let client: SocketAddr = "10.0.0.2:4000".parse().unwrap();
+    let mut bench = Bench::new(Config::default());
+    let answers = bench.packet(1, &packets::syn(client, v4(), 0));
+    let mut next = packets::read_tcp(&answers[0]).sequence.wrapping_add(1);
+    let acknowledge = |to: u32, window: u16, sack: Option<(u32, u32)>| {
+        packets::Tcp {
+            source: client,
+            destination: v4(),
+            control: TcpControl::None,
+            sequence: 1,
+            acknowledges: Some(to),
+            window,
+            scale: None,
+            payload: &[],
+            sack,
+        }
+        .packet()
+    };
+    bench.packet(1, &acknowledge(next, 1000, None));
+    bench.app.streams()[0].write(&[1; 200_000]);
+    let mut flight = bench.settle();
+    let ends = |flight: &[Vec<u8>]| -> Vec<u32> {
+        let end = |packet: &Vec<u8>| {
+            let segment = packets::read_tcp(packet);
+            segment.sequence.wrapping_add(segment.payload.len() as u32)
+        };
+        flight.iter().map(end).collect()
+    };
+    while flight.len() < 16 {
+        bench.wait(Duration::from_millis(10));
+        next = *ends(&flight).last().unwrap();
+        flight = bench.packet(1, &acknowledge(next, 1000, None));
+    }
+    let ends = ends(&flight);
+    // The first, the sixth and the eleventh are lost.
+    let gaps = [
+        (next, ends[0], ends[4]),
+        (ends[4], ends[5], ends[9]),
+        (ends[9], ends[10], ends[15]),
+    ];
+    for ((start, end, passed), window) in gaps.into_iter().zip([1010, 1020, 1030]) {
+        let answers = bench.packet(1, &acknowledge(start, window, Some((end, passed))));
+        let again: Vec<u32> = answers
+            .iter()
+            .map(|packet| packets::read_tcp(packet).sequence)
+            .filter(|sequence| sequence.wrapping_sub(ends[15]) as i32 <= -1)
+            .collect();
+        assert_eq!(again, [start], "sent again");
+        // More of the same is no reason to send it once more.
+        for (more, window) in [(1, 1011), (2, 1012), (3, 1013), (4, 1014)] {
+            let sack = Some((end, passed.wrapping_add(more)));
+            for answer in bench.packet(1, &acknowledge(start, window, sack)) {
+                assert_ne!(packets::read_tcp(&answer).sequence, start);
+            }
+        }
     }
 }

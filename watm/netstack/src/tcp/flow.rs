@@ -8,7 +8,7 @@ use smoltcp::wire::IpListenEndpoint;
 use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
 use super::memory::Memory;
-use super::segment::{Segment, Sequence};
+use super::segment::{Segment, Selective, Sequence};
 use super::time_wait::Last;
 use super::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
@@ -72,6 +72,10 @@ pub(crate) struct Flow {
     queued_end: Sequence,
     /// The end of what the peer has acknowledged.
     acknowledged: Sequence,
+    /// The window that the peer announced last, unscaled.
+    window: u16,
+    /// The last gap that was filled before the socket's own timer.
+    repaired: Option<Sequence>,
     /// Bytes of a full segment to the peer.
     segment_size: usize,
     /// The most that the send buffer held since it was last empty.
@@ -200,6 +204,8 @@ impl Flow {
             furthest: first,
             queued_end: Sequence::default(),
             acknowledged: Sequence::default(),
+            window: syn.repr.window_len,
+            repaired: None,
             segment_size: usize::from(syn.repr.max_seg_size.unwrap_or(0)).max(DEFAULT_SEGMENT),
             tx_peak: 0,
             window_taken: 0,
@@ -231,13 +237,54 @@ impl Flow {
         if !segment.repr.payload.is_empty() && !self.admits(segment, cx) {
             return;
         }
-        self.count_bytes(segment, cx);
         let before = self.state();
-        self.feed(packet, cx);
+        match segment.selective(self.log.sent_end) {
+            Some(selective) => self.ingress_selective(packet, segment, selective, cx),
+            None => {
+                self.count_bytes(segment, cx);
+                self.feed(packet, cx);
+            }
+        }
+        self.window = segment.repr.window_len;
         let after = self.state();
         let ended = before != after && matches!(after, State::Closed | State::Listen);
         self.flags.reset |= ended && segment.resets();
         self.account(cx.memory);
+    }
+
+    /// Take an acknowledgement that tells of a gap (RFC 2018).
+    ///
+    /// smoltcp sends a lost segment again after three duplicates of an acknowledgement, and
+    /// takes one for a duplicate only if the window is the same; receivers let it grow
+    /// meanwhile. Of several segments lost in a round trip it learns one by one, with a
+    /// timeout of a second between them. So it is shown the same window, and three duplicates
+    /// for each gap that more than three segments have passed by (RFC 6675 section 4).
+    fn ingress_selective(
+        &mut self,
+        packet: &[u8],
+        segment: &Segment<'_>,
+        selective: Selective,
+        cx: &mut Context<'_, '_>,
+    ) {
+        let Selective { gap, passed } = selective;
+        let duplicate = gap == self.acknowledged;
+        let mut piece = std::mem::take(cx.piece);
+        if duplicate {
+            segment.write_acknowledgement(&self.key, gap, self.window, &mut piece);
+            self.feed(&piece, cx);
+        } else {
+            self.count_bytes(segment, cx);
+            self.feed(packet, cx);
+            segment.write_acknowledgement(&self.key, gap, segment.repr.window_len, &mut piece);
+        }
+        let lost = passed.is_after(gap.plus(3 * self.segment_size));
+        if lost && self.repaired != Some(gap) {
+            self.repaired = Some(gap);
+            for _ in 0..3 {
+                self.feed(&piece, cx);
+            }
+        }
+        *cx.piece = piece;
     }
 
     /// Let the congestion window grow by what an acknowledgement covers, as if it had come
@@ -265,7 +312,7 @@ impl Flow {
                     break;
                 }
                 self.acknowledged = part;
-                segment.write_acknowledgement(&self.key, part, &mut piece);
+                segment.write_acknowledgement(&self.key, part, segment.repr.window_len, &mut piece);
                 self.feed(&piece, cx);
             }
             *cx.piece = piece;

@@ -40,6 +40,19 @@ impl<'a> Segment<'a> {
         Some(Sequence(self.repr.ack_number?.0 as u32))
     }
 
+    /// What it says about a gap in what we have sent, if it says nothing else.
+    pub(crate) fn selective(&self, sent_end: Option<Sequence>) -> Option<Selective> {
+        let gap = self.acknowledges()?;
+        let sent_end = sent_end?;
+        let bare = self.repr.payload.is_empty() && self.repr.control == TcpControl::None;
+        let ranges = self.repr.sack_ranges.iter().flatten();
+        let passed = ranges
+            .map(|(_, end)| Sequence(*end))
+            .filter(|end| end.is_after(gap) && !end.is_after(sent_end))
+            .reduce(Sequence::later)?;
+        bare.then_some(Selective { gap, passed })
+    }
+
     /// Which flow it belongs to.
     pub(crate) fn key(&self, peer: PeerId, packet: &Packet<'_>) -> Key {
         Key {
@@ -80,13 +93,19 @@ impl<'a> Segment<'a> {
         send(&answer, key, sender, sink);
     }
 
-    /// A packet that is like this segment's, but acknowledges up to `end` and says nothing
-    /// else. Without a checksum: it does not leave the stack.
-    pub(crate) fn write_acknowledgement(&self, key: &Key, end: Sequence, out: &mut Vec<u8>) {
+    /// A packet that is like this segment's, but acknowledges up to `end`, with this unscaled
+    /// window, and says nothing else. Without a checksum: it does not leave the stack.
+    pub(crate) fn write_acknowledgement(
+        &self,
+        key: &Key,
+        end: Sequence,
+        window: u16,
+        out: &mut Vec<u8>,
+    ) {
         let repr = TcpRepr {
             seq_number: self.repr.seq_number,
             ack_number: Some(end.number()),
-            window_len: self.repr.window_len,
+            window_len: window,
             ..bare(key.source.port(), key.destination.port())
         };
         let mut bytes = [0; TCP_HEADER_LEN];
@@ -98,6 +117,15 @@ impl<'a> Segment<'a> {
         );
         ip::write_packet(out, key.source.ip(), key.destination.ip(), ip::TCP, &bytes);
     }
+}
+
+/// A gap that a receiver tells of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Selective {
+    /// Where it begins.
+    pub gap: Sequence,
+    /// The end of the last that was received behind it.
+    pub passed: Sequence,
 }
 
 /// A position in TCP's sequence space, which wraps.

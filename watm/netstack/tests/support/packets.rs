@@ -49,6 +49,8 @@ pub struct Tcp<'a> {
     pub window: u16,
     pub scale: Option<u8>,
     pub payload: &'a [u8],
+    /// What was received beyond a gap.
+    pub sack: Option<(u32, u32)>,
 }
 
 impl Tcp<'_> {
@@ -63,7 +65,7 @@ impl Tcp<'_> {
             window_scale: self.scale,
             max_seg_size: (self.control == TcpControl::Syn).then_some(1380),
             sack_permitted: self.control == TcpControl::Syn,
-            sack_ranges: [None; 3],
+            sack_ranges: [self.sack, None, None],
             timestamp: None,
             payload: self.payload,
         };
@@ -88,6 +90,7 @@ pub fn syn(source: SocketAddr, destination: SocketAddr, sequence: u32) -> Vec<u8
         window: 65535,
         scale: Some(7),
         payload: &[],
+        sack: None,
     }
     .packet()
 }
