@@ -18,6 +18,11 @@ const BUFFER_BYTES: usize = 1 << 16;
 /// What one send may carry in all (GSO): an IPv4 packet less its headers.
 const MAX_SEND_BYTES: usize = 65_507;
 
+/// The most that one receive hands over, whatever was asked for: what the kernel keeps
+/// for a socket (see `bind`). Bounds a call while a flood goes on.
+const MAX_RECEIVE_BYTES: usize = 4 << 20;
+const MAX_RECEIVE_ENTRIES: usize = 4096;
+
 /// Receive errors in a row (an ICMP answer to something sent, as a rule) before the socket
 /// is left alone until the next call.
 const MAX_RECEIVE_ERRORS: usize = 16;
@@ -112,8 +117,13 @@ impl UdpPort {
         if max_bytes == 0 {
             return (payload, entries);
         }
+        let max_bytes = max_bytes.min(MAX_RECEIVE_BYTES);
         let mut received = self.received.lock().expect("no panic under this lock");
         while entries.len() < max_entries {
+            if entries.len() == MAX_RECEIVE_ENTRIES {
+                cx.waker().wake_by_ref();
+                break;
+            }
             if received.next == received.filled && !self.fill(&mut received, cx) {
                 break;
             }
