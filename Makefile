@@ -72,8 +72,8 @@ test-transports: setup
 
 test-runtime: modules
 	cargo fmt --check
-	cargo clippy --release --locked --all-targets -- -D warnings
-	cargo test --release --locked -p watm-runtime
+	cargo clippy --release --locked --workspace --all-targets -- -D warnings
+	cargo test --release --locked --workspace
 
 test-structure: $(BUILD)/venv-3.13/ready
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure

@@ -31,6 +31,6 @@ pub fn adapter() -> Result<Vec<u8>> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("adapter.wit", include_str!("adapter.wit"))?;
     let world = resolve.select_world(&[package], Some("adapter"))?;
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8)?;
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false)?;
     Ok(module)
 }

@@ -17,7 +17,7 @@ fn module(imports: &[(&str, &str)]) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str("w.wit", WORLD).unwrap();
     let world = resolve.select_world(&[package], None).unwrap();
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8, false).unwrap();
     module
 }
 
