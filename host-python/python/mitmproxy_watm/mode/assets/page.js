@@ -2,7 +2,9 @@
 // or a QR code in front of a camera stays.
 "use strict";
 
+// Milliseconds.
 const PERIOD = 2000;
+const PATIENCE = 5000;
 const servers = document.getElementById("servers");
 const stale = document.getElementById("stale");
 
@@ -34,7 +36,7 @@ function update(html) {
 
 async function refresh() {
   try {
-    const response = await fetch("/watm/servers", { credentials: "same-origin" });
+    const response = await fetch("/watm/servers", { credentials: "same-origin", signal: AbortSignal.timeout(PATIENCE) });
     if (!response.ok) {
       throw new Error(response.statusText);
     }
