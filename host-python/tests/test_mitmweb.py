@@ -35,10 +35,10 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
             fragment = (await visitor.get("/watm/servers")).text
             assert "not seen yet" not in fragment
             assert re.search(r"<td>127\.0\.0\.1:\d+</td><td>\d+ s ago</td>", fragment)
-        for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+        for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"), ("icon.svg", "image/svg+xml")):
             answer = await visitor.get(f"/watm/{name}")
             assert answer.status == 200 and answer.headers["Content-Type"].startswith(kind)
-        assert (await visitor.get("/watm/page.html")).status == 404
+        assert (await visitor.get("/watm/page.html")).status in (403, 404)
 
 
 async def test_the_page_is_behind_mitmwebs_login(tmp_path):
@@ -48,6 +48,8 @@ async def test_the_page_is_behind_mitmwebs_login(tmp_path):
             answer = await stranger.get(path)
             assert answer.status == (403 if HAS_LOGIN else 200)
             assert ("PrivateKey" in answer.text) == (not HAS_LOGIN and path != "/watm/page.js")
+            # A page of someone else's whose name was made to point here.
+            assert (await stranger.get(path, host="rebound.example")).status == 403
         assert ("token=" in link) == HAS_LOGIN
 
 

@@ -33,14 +33,15 @@ class Visitor:
         self.cookies = http.cookiejar.CookieJar()
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
 
-    async def get(self, path: str) -> Answer:
-        return await asyncio.to_thread(self._fetch, "GET", path, None)
+    async def get(self, path: str, **headers: str) -> Answer:
+        return await asyncio.to_thread(self._fetch, "GET", path, None, **headers)
 
     async def put(self, path: str, content: Any) -> Answer:
         return await asyncio.to_thread(self._fetch, "PUT", path, content)
 
-    def _fetch(self, method: str, path: str, content: Any) -> Answer:
-        headers = {"Content-Type": "application/json"} if content is not None else {}
+    def _fetch(self, method: str, path: str, content: Any, **headers: str) -> Answer:
+        if content is not None:
+            headers["Content-Type"] = "application/json"
         token = next((cookie.value for cookie in self.cookies if cookie.name.endswith("_xsrf")), None)
         if token and method != "GET":
             headers["X-XSRFToken"] = token
@@ -68,5 +69,6 @@ async def log_in(link: str) -> Visitor:
     url, _, query = link.partition("/watm")
     visitor = Visitor(url)
     assert (await visitor.get(f"/watm{query}")).status == 200
-    await visitor.get("/updates")  # where a browser gets the XSRF cookie
+    for path in ("/", "/updates"):  # where a browser gets the XSRF cookie from mitmweb 11 and 12
+        await visitor.get(path)
     return visitor

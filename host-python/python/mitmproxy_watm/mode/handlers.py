@@ -12,6 +12,8 @@ from mitmproxy_watm.mode.spec import PREFIX
 
 logger = logging.getLogger(__name__)
 
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
 
 class _Handler(app.RequestHandler):
     """Behind mitmweb's login, where it has one."""
@@ -42,10 +44,10 @@ class Servers(_Handler):
 
 
 class Asset(_Handler):
-    """The page's style and script."""
+    """The page's style, script and icon."""
 
     def get(self, name: str) -> None:
-        self.set_header("Content-Type", "text/css" if name.endswith(".css") else "text/javascript")
+        self.set_header("Content-Type", _TYPES[name.rpartition(".")[2]])
         self.write(page.asset(name))
 
 
@@ -85,6 +87,6 @@ def keep_modes(current: list[str], update: list[Any]) -> list[Any]:
 handlers: list[Any] = [
     (r"/watm/?", Page),
     (r"/watm/servers", Servers),
-    (r"/watm/(page\.css|page\.js)", Asset),
+    (r"/watm/(page\.css|page\.js|icon\.svg)", Asset),
     (r"/options(?:\.json)?", Options),
 ]

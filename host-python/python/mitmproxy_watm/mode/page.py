@@ -18,6 +18,9 @@ logger = logging.getLogger(__name__)
 
 PATH = "/watm"
 
+_NUMERIC_HOST = r"^(localhost|[0-9.]+|\[[0-9a-fA-F:]+\])$"
+"""Without a login, a page that holds keys must not be reachable by DNS rebinding."""
+
 
 def install() -> None:
     """Add the page to mitmweb, where that is what runs, and say where it is."""
@@ -32,7 +35,10 @@ def install() -> None:
         from mitmproxy_watm.mode.handlers import handlers
 
         _installed.add(application)
-        application.add_handlers(r".*", handlers)
+        application.add_handlers(r".*" if _has_login(application) else _NUMERIC_HOST, handlers)
+        # In front of mitmweb's own, of which one is replaced.
+        rules = application.default_router.rules
+        rules.insert(0, rules.pop(-2))
     logger.info("Servers, client configurations and QR codes: %s", _address())
 
 
@@ -54,6 +60,10 @@ def asset(name: str) -> str:
 
 
 _installed: WeakSet[Any] = WeakSet()
+
+
+def _has_login(application: Any) -> bool:
+    return "is_valid_password" in application.settings
 
 
 def _asset(name: str) -> str:
