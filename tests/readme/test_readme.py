@@ -22,6 +22,7 @@ BIN = pathlib.Path(sys.executable).parent
 # Seconds. `make run` builds whatever is not there yet.
 BUILD, START, STOP = 1800, 60, 30
 
+MESSAGES = ("--messages=20", "--size=1000")
 LISTENING = r"WireGuard server listening at"
 
 
@@ -84,20 +85,19 @@ def keys() -> tuple[str, str, str]:
     return server, client, pubkey(client)
 
 
-def echo_through(port: int, server_key: str, client_key: str) -> None:
-    """A real client's messages come back."""
+def client(port: int, server_key: str, client_key: str, action: str, *flags: str) -> None:
+    """A real client does one thing, and fails if the answer is wrong."""
     from mitmproxy_watm.wireguard import pubkey
 
     subprocess.run(
         [
             WGCLIENT,
-            "echo",
+            action,
             f"--server=127.0.0.1:{port}",
             f"--private-key={client_key}",
             f"--peer-public-key={pubkey(server_key)}",
             "--address=10.0.0.2,fd00::2",
-            "--messages=20",
-            "--size=1000",
+            *flags,
         ],
         check=True,
         timeout=START,
@@ -158,25 +158,37 @@ def test_the_python_program_echoes(tmp_path):
     (tmp_path / "program.py").write_text(program.replace("51820", str(port)))
     process = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     try:
-        echo_through(port, server_key, client_key)
+        client(port, server_key, client_key, "echo", *MESSAGES)
+        client(port, server_key, client_key, "udp-echo", *MESSAGES)
     finally:
         process.terminate()
         output, _ = process.communicate(timeout=STOP)
+    assert "('10.0.0.2', " in output
 
 
 @pytest.mark.parametrize("command", [c for c in commands() if "--example" in c])
-def test_the_rust_program_echoes(command, tmp_path):
+def test_the_rust_program_answers(command, tmp_path):
     server_key, client_key, client_public_key = keys()
     port = free_port()
     config = tmp_path / "wg0.conf"
     config.write_text(configuration(server_key, client_public_key))
-    command = command.replace("wg0.conf", f"{config} 127.0.0.1:{port}")
+    command = command.replace("wg0.conf", str(config)).replace("51820", str(port))
     with terminal(command, tmp_path) as child:
-        child.expect(str(port), timeout=BUILD)
-        echo_through(port, server_key, client_key)
+        child.expect(f"serving on 127.0.0.1:{port}", timeout=BUILD)
+        client(port, server_key, client_key, "udp-echo", *MESSAGES)
+        client(port, server_key, client_key, "http", "--url=http://10.1.2.3/")
+
+
+def test_the_modules_are_made_and_the_documentation_too(tmp_path):
+    assert "make modules" in commands()
+    (command,) = (c for c in commands() if "cargo doc" in c)
+    for each in ("make modules", command.replace("--open ", "")):
+        subprocess.run(
+            each, shell=True, cwd=ROOT, env=environment(tmp_path) | {"RUSTDOCFLAGS": "-D warnings"}, check=True
+        )
 
 
 def test_no_command_is_left_out():
-    known = ("make run", "make test", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example")
+    known = ("make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example")
     for command in commands():
         assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"
