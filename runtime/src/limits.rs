@@ -14,7 +14,8 @@ pub struct Limits {
     /// instance is replaced. Default 1 s, a thousand times what a batch takes. At least
     /// 20 ms, since it is checked every 10 ms.
     pub cpu_per_call: Duration,
-    /// Flows open at once. Default 16384.
+    /// Flows open at once. Default 32768, twice what the WireGuard module has by default: a
+    /// flow that the module has ended counts until the application has let go of it.
     pub flows: usize,
     /// Flows offered and not yet accepted; beyond it the module is told `limit-reached`.
     /// Default 1024.
@@ -32,8 +33,8 @@ pub struct Limits {
     pub datagram_queue: usize,
     /// Bytes of those datagrams, each way. Default 512 KiB.
     pub datagram_queue_bytes: usize,
-    /// Handles (sockets, streams, keys) a module may hold. Default 65536, four times
-    /// the flows: a relay holds an accepted stream and a flow for each.
+    /// Handles (sockets, streams, keys) a module may hold. Default 65536, twice the
+    /// flows: a relay holds an accepted stream and a flow for each.
     pub handles: usize,
     /// Keys a module may hand to the host's ciphers. Default 16384: two sessions of
     /// two keys each for 4096 peers.
@@ -41,6 +42,9 @@ pub struct Limits {
     /// Log records a second, after a burst of ten times as many. Default 20: a person
     /// reads no faster.
     pub log_records_per_second: u32,
+    /// Bytes of a recording, after which it ends. Default 1 GiB: ten seconds at 1 Gbit/s,
+    /// weeks of a phone's keepalives.
+    pub record_bytes: u64,
 }
 
 impl Default for Limits {
@@ -48,7 +52,7 @@ impl Default for Limits {
         Limits {
             memory_bytes: 512 << 20,
             cpu_per_call: Duration::from_secs(1),
-            flows: 16384,
+            flows: 32768,
             accept_backlog: 1024,
             stream_buffer_bytes: 256 << 10,
             write_high_water: 64 << 10,
@@ -58,6 +62,7 @@ impl Default for Limits {
             handles: 65536,
             crypto_keys: 16384,
             log_records_per_second: 20,
+            record_bytes: 1 << 30,
         }
     }
 }

@@ -130,7 +130,10 @@ impl DatagramBatch {
                 .segment_size
                 .map_or(bytes.len(), usize::from)
                 .max(1);
-            bytes.chunks(size).map(move |chunk| (datagram, chunk))
+            // A datagram may be empty; nothing is left of a train then.
+            let empty = bytes.is_empty().then_some(bytes);
+            let chunks = empty.into_iter().chain(bytes.chunks(size));
+            chunks.map(move |chunk| (datagram, chunk))
         })
     }
 }

@@ -11,7 +11,9 @@ pub struct Config {
     /// longer than DNS and QUIC handshakes need, short enough for 4-tuples to be recycled.
     pub udp_idle_timeout: Duration,
     /// Most flows, TCP and UDP together. Default 16384: a browser opens some hundred, so
-    /// this serves dozens of people, in about 30 MiB while the flows are idle.
+    /// this serves dozens of people, in about 30 MiB while the flows are idle. Of one peer at
+    /// most three quarters are TCP: the rest is for the others, whose TCP flows may take the
+    /// place of UDP flows.
     pub max_flows: usize,
     /// Most bytes of TCP buffers that hold data. Default 64 MiB: sixty-four flows with a
     /// full window of 1 MiB each, and a quarter of what a module is given.
@@ -30,6 +32,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// TCP flows of one peer.
+    pub(crate) fn max_tcp_of_a_peer(&self) -> usize {
+        self.max_flows - self.max_flows / 4
+    }
+
     /// The same with an MTU that IP allows.
     pub(crate) fn checked(mut self) -> Self {
         self.mtu = self.mtu.clamp(1280, 65535);

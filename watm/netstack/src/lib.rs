@@ -234,11 +234,12 @@ impl Netstack {
         let (peer, counters, sender) = (origin.peer, &mut self.counters, &mut self.sender);
         match (packet.protocol, packet.source) {
             (ip::TCP, _) => {
-                let room = self.tcp.len() + self.udp.len() < self.config.max_flows;
+                let share = self.tcp.len_of(peer) < self.config.max_tcp_of_a_peer();
+                let room = share && self.tcp.len() + self.udp.len() < self.config.max_flows;
                 if self.tcp.handle(origin, packet, room, sender, io, counters) {
                     return;
                 }
-                let room = self.udp.evict(counters);
+                let room = share && self.udp.evict(counters);
                 if !room || !self.tcp.handle(origin, packet, true, sender, io, counters) {
                     self.tcp.refuse(peer, packet, sender, io.sink, counters);
                 }

@@ -65,6 +65,8 @@ pub(crate) struct Table<F> {
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
     ids: Map<Key, FlowId>,
+    /// Flows of each peer that has any.
+    by_peer: Map<PeerId, usize>,
 }
 
 #[derive(Debug)]
@@ -78,12 +80,18 @@ impl<F> Table<F> {
         Table {
             slots: Vec::new(),
             free: Vec::new(),
-            ids: Map::with_hasher(hash),
+            ids: Map::with_hasher(hash.clone()),
+            by_peer: Map::with_hasher(hash),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.ids.len()
+    }
+
+    /// How many of the flows are this peer's.
+    pub(crate) fn len_of(&self, peer: PeerId) -> usize {
+        self.by_peer.get(&peer).copied().unwrap_or(0)
     }
 
     pub(crate) fn find(&self, key: &Key) -> Option<FlowId> {
@@ -132,6 +140,7 @@ impl<F> Table<F> {
         }
         self.slots[id.slot as usize].flow = Some((key, flow));
         self.ids.insert(key, id);
+        *self.by_peer.entry(key.peer).or_default() += 1;
         id
     }
 
@@ -144,6 +153,12 @@ impl<F> Table<F> {
         slot.generation = (slot.generation + 1) & GENERATIONS;
         self.free.push(id.slot);
         self.ids.remove(&key);
+        match self.by_peer.get_mut(&key.peer) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                self.by_peer.remove(&key.peer);
+            }
+        }
         Some((key, flow))
     }
 
@@ -190,7 +205,10 @@ mod tests {
         assert_eq!(table.get_mut(first), None);
         assert_eq!(table.remove(first), None);
         assert_eq!(table.find(&key(1)), None);
+        assert_eq!((table.len_of(1), table.len_of(2)), (1, 0));
         assert_eq!(table.get_mut(second), Some(&mut "second"));
+        table.remove(second);
+        assert!(table.by_peer.is_empty());
     }
 
     #[test]

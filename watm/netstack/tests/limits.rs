@@ -131,7 +131,7 @@ fn a_full_table_refuses_tcp_and_lets_the_oldest_udp_flow_go() {
     assert_eq!(gone, [false, true, false, false, false, false]);
     // TCP takes the place of UDP, until there is none left.
     for number in 10..15 {
-        establish(&mut bench, 1, client(number));
+        establish(&mut bench, 2, client(number));
     }
     assert_eq!(bench.counter("udp_evicted"), 6);
     let answers = bench.packet(1, &packets::syn(client(20), server(), 100));
@@ -141,6 +141,30 @@ fn a_full_table_refuses_tcp_and_lets_the_oldest_udp_flow_go() {
     assert_eq!(bench.counter("tcp_refused"), 1);
     assert_eq!(bench.counter("udp_refused"), 1);
     assert_eq!(bench.stack.flows(), 10);
+}
+
+#[test]
+fn no_peer_can_take_all_the_flows() {
+    let config = Config {
+        max_flows: 12,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(config);
+    for number in 0..9 {
+        establish(&mut bench, 1, client(number));
+    }
+    for number in 0..3 {
+        bench.packet(1, &packets::udp(client(number), server(), b"one"));
+    }
+    let answers = bench.packet(1, &packets::syn(client(20), server(), 100));
+    assert!(read_tcp(&answers[0]).reset);
+    assert_eq!(bench.counter("tcp_refused"), 1);
+    assert_eq!(bench.counter("udp_evicted"), 0);
+    for number in 0..3 {
+        establish(&mut bench, 2, client(number));
+    }
+    assert_eq!(bench.counter("udp_evicted"), 3);
+    assert_eq!(bench.stack.flows(), 12);
 }
 
 #[test]

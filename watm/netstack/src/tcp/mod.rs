@@ -88,6 +88,11 @@ impl Tcp {
         self.flows.len()
     }
 
+    /// How many of the flows are this peer's.
+    pub(crate) fn len_of(&self, peer: PeerId) -> usize {
+        self.flows.len_of(peer)
+    }
+
     /// Bytes of buffers that exist for flows.
     pub(crate) fn held(&self) -> usize {
         self.memory.pool.lent()
