@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use tracing::level_filters::LevelFilter;
 
-use super::State;
+use super::{Failure, State};
 use super::bindings::watm::transport::log;
 use crate::hub::Hub;
+use crate::recording::Function;
 
 /// The longest message that is kept; the rest is cut off.
 const MAX_MESSAGE: usize = 4096;
@@ -23,7 +24,8 @@ pub(super) struct Logger {
     /// Records that may still pass now.
     tokens: f64,
     refilled: Instant,
-    dropped: u64,
+    /// How many did not pass since the last that did, and the level of the gravest.
+    dropped: Option<(u64, tracing::Level)>,
 }
 
 impl Logger {
@@ -35,7 +37,7 @@ impl Logger {
             per_second,
             tokens: per_second * BURST_SECONDS,
             refilled: Instant::now(),
-            dropped: 0,
+            dropped: None,
         }
     }
 
@@ -45,14 +47,15 @@ impl Logger {
             return;
         }
         if !self.take_token() {
-            self.dropped += 1;
+            let (count, gravest) = self.dropped.unwrap_or((0, level));
+            self.dropped = Some((count + 1, gravest.min(level)));
             self.hub.counters.dropped_log_records.add(1);
             return;
         }
-        if self.dropped > 0 {
-            let count = std::mem::take(&mut self.dropped);
+        if let Some((count, gravest)) = self.dropped.take() {
+            // No louder than what it stands for: strangers cause records of DEBUG.
             self.emit(
-                tracing::Level::WARN,
+                gravest.max(tracing::Level::WARN),
                 "log",
                 &format!("{count} records left out; the module logs too fast"),
             );
@@ -100,8 +103,18 @@ impl Logger {
 
 impl log::Host for State {
     fn log(&mut self, level: log::Level, target: String, message: String) -> wasmtime::Result<()> {
-        self.logger.record(level, &target, &message);
-        Ok(())
+        self.turn(Function::Log, || {
+            (
+                level,
+                printable(&target, MAX_TARGET),
+                printable(&message, MAX_MESSAGE),
+            )
+        })
+        .take(self, |state| {
+            state.logger.record(level, &target, &message);
+            Ok(())
+        })
+        .map_err(Failure::into_trap)
     }
 }
 
@@ -112,7 +125,7 @@ pub(crate) fn subscribed_level() -> tracing::Level {
         .unwrap_or(tracing::Level::ERROR)
 }
 
-pub(super) fn guest_level(level: tracing::Level) -> log::Level {
+pub(crate) fn guest_level(level: tracing::Level) -> log::Level {
     match level {
         tracing::Level::ERROR => log::Level::Error,
         tracing::Level::WARN => log::Level::Warn,
@@ -122,7 +135,7 @@ pub(super) fn guest_level(level: tracing::Level) -> log::Level {
     }
 }
 
-fn tracing_level(level: log::Level) -> tracing::Level {
+pub(crate) fn tracing_level(level: log::Level) -> tracing::Level {
     match level {
         log::Level::Error => tracing::Level::ERROR,
         log::Level::Warn => tracing::Level::WARN,
