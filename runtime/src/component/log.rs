@@ -4,10 +4,9 @@ use std::time::Instant;
 
 use tracing::level_filters::LevelFilter;
 
-use super::{Failure, State};
+use super::State;
 use super::bindings::watm::transport::log;
 use crate::hub::Hub;
-use crate::recording::Function;
 
 /// The longest message that is kept; the rest is cut off.
 const MAX_MESSAGE: usize = 4096;
@@ -103,18 +102,8 @@ impl Logger {
 
 impl log::Host for State {
     fn log(&mut self, level: log::Level, target: String, message: String) -> wasmtime::Result<()> {
-        self.turn(Function::Log, || {
-            (
-                level,
-                printable(&target, MAX_TARGET),
-                printable(&message, MAX_MESSAGE),
-            )
-        })
-        .take(self, |state| {
-            state.logger.record(level, &target, &message);
-            Ok(())
-        })
-        .map_err(Failure::into_trap)
+        self.logger.record(level, &target, &message);
+        Ok(())
     }
 }
 
@@ -125,7 +114,7 @@ pub(crate) fn subscribed_level() -> tracing::Level {
         .unwrap_or(tracing::Level::ERROR)
 }
 
-pub(crate) fn guest_level(level: tracing::Level) -> log::Level {
+pub(super) fn guest_level(level: tracing::Level) -> log::Level {
     match level {
         tracing::Level::ERROR => log::Level::Error,
         tracing::Level::WARN => log::Level::Warn,
@@ -135,7 +124,7 @@ pub(crate) fn guest_level(level: tracing::Level) -> log::Level {
     }
 }
 
-pub(crate) fn tracing_level(level: log::Level) -> tracing::Level {
+fn tracing_level(level: log::Level) -> tracing::Level {
     match level {
         log::Level::Error => tracing::Level::ERROR,
         log::Level::Warn => tracing::Level::WARN,
