@@ -94,13 +94,21 @@ test-python: $(PYTHONS:%=test-python-%)
 $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclient test-programs
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
-test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs
+test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
 test-demo: demo
+
+# A module that does what it is told, the guest of the runtime's tests.
+.PHONY: test-guest
+test-guest: setup
+	cd tests/guests && cargo build --release --locked -q --target wasm32-unknown-unknown \
+		--target-dir ../../target/tmp/guests
+	cd watm && cargo run --release --locked -q -p watm-componentize -- \
+		../target/tmp/guests/wasm32-unknown-unknown/release/watm_test_guest.wasm ../$(BUILD)/guest.wasm
 
 .PHONY: test-programs
 test-programs:
