@@ -5,5 +5,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "wgclient", "bench", "demo", "support")]
+sys.path.append(str(ROOT / "host-python" / "tests"))  # mitmproxy's programs as processes
 
 from coroutines import pytest_configure, pytest_pyfunc_call  # noqa: E402, F401

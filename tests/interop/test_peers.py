@@ -1,7 +1,6 @@
 """Several clients: who they are, what they may send, and what they never see."""
 
 import asyncio
-import struct
 
 import packets
 import pytest
@@ -130,23 +129,3 @@ async def test_a_client_that_moves_keeps_its_connections() -> None:
                 assert running.server.status().peers[0].endpoint == f"127.0.0.1:{port}"
                 await client.do("rebind")
                 assert (await client.do("status"))["listen_port"] != port
-
-
-async def test_only_authenticated_packets_move_a_client() -> None:
-    peer = Peer()
-    async with serving(peer) as running, running.client(peer) as client:
-        await client.do("echo", messages=1)
-        endpoint = running.server.status().peers[0].endpoint
-        # A data packet for the receiver index 1, by somebody else; and noise.
-        data = struct.pack("<IIQ", 4, 1, 1000) + bytes(48)
-        for datagram in (data, b"", b"\x04", bytes(32), bytes(1400), b"\x01\0\0\0" + bytes(144), b"\xff" * 92):
-            assert (await client.do("raw", hex=datagram.hex(), wait_ms=20))["answer"] == ""
-        assert running.server.status().peers[0].endpoint == endpoint
-        assert (await client.do("echo", messages=3))["messages"] == 3
-
-
-async def test_a_client_that_comes_back_has_no_limit_of_handshakes() -> None:
-    peer = Peer()
-    async with serving(peer) as running, running.client(peer) as client:
-        result = await client.do("handshakes", count=20, pause_ms=30, timeout=40)
-        assert max(result["milliseconds"]) < 1000

@@ -75,10 +75,15 @@ def config(private_key: str, peers: Sequence[Peer], interface: str = "") -> str:
 
 @contextlib.asynccontextmanager
 async def serving(
-    *peers: Peer, handle_tcp=services.handle_tcp, handle_udp=services.handle_udp, interface: str = "", **options
+    *peers: Peer,
+    handle_tcp=services.handle_tcp,
+    handle_udp=services.handle_udp,
+    interface: str = "",
+    private_key: str | None = None,
+    **options,
 ) -> AsyncIterator[Running]:
     """Runs a server for the block."""
-    private_key = genkey()
+    private_key = private_key or genkey()
     async with await mitmproxy_watm.start_server(
         "wireguard",
         HOST,

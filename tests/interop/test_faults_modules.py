@@ -1,0 +1,126 @@
+"""Module files that are none, and modules that fail: what the user is told, and that everything
+else in the process goes on. What each fault is to the runtime is in runtime/tests."""
+
+import asyncio
+import datetime
+import json
+import logging
+import pathlib
+
+import mitmproxy_watm
+import modules
+import pytest
+from neighbour import undisturbed, until
+from programs import free_port, start
+from support import Keys
+from tunnels import HOST, Peer, serving
+from wgclient import WgClient
+
+LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))
+
+
+async def test_a_file_that_is_no_module_is_refused_in_one_line_that_names_it(tmp_path: pathlib.Path) -> None:
+    peer = Peer()
+    async with serving(peer) as running, undisturbed(running, peer):
+        for file, words in modules.bad_files(tmp_path).items():
+            with pytest.raises((mitmproxy_watm.ModuleError, OSError)) as refused:
+                await mitmproxy_watm.start_server(file, HOST, 0)
+            text = str(refused.value)
+            assert file.name in text and words.lower() in text.lower() and "\n" not in text, text
+            assert isinstance(refused.value, OSError) == (file.name in ("missing.wasm", "directory.wasm"))
+
+
+@pytest.mark.parametrize(("config", "words"), [("trap", "unreachable"), ("spin", "CPU time")])
+async def test_a_module_that_fails_at_the_start_is_an_error(config: str, words: str) -> None:
+    peer = Peer()
+    async with serving(peer) as running, undisturbed(running, peer):
+        with pytest.raises(mitmproxy_watm.ModuleError, match=words) as failed:
+            await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, config=config, limits=LIMITS)
+        assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("!trap", "unreachable"),
+        ("!spin", "100ms of CPU time"),
+        ("!eat", "out of memory (limit 32 MiB)"),
+        ("!foreign", "unknown handle index"),
+    ],
+)
+async def test_a_module_that_fails_later_is_started_again(
+    command: str, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = Peer()
+    ended: asyncio.Queue[type] = asyncio.Queue()
+
+    async def handle(stream) -> None:
+        try:
+            while data := await stream.read(65535):
+                stream.write(data)
+        except OSError as error:
+            ended.put_nowait(type(error))
+
+    async with serving(peer) as running, undisturbed(running, peer) as others:
+        async with await mitmproxy_watm.start_server(
+            modules.GUEST, HOST, 0, handle_udp_stream=handle, limits=LIMITS
+        ) as guest:
+            port = guest.getsockname()[1]
+            modules.tell(port, "a flow")
+            await until("a flow", lambda: guest.status().flows == 1)
+            modules.tell(port, command)
+            assert await asyncio.wait_for(ended.get(), 10) is ConnectionResetError
+            await until("restarted", lambda: guest.status().generation == 1 and guest.status().phase == "running")
+            assert guest.stats()["host.restarts"] == 1
+            modules.tell(port, "another flow")
+            await until("a flow", lambda: guest.status().flows == 1)
+            await others.more()
+    await until("a record", lambda: any(words in record.getMessage() for record in caplog.records))
+    loud = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert len(loud) == 1 and words in loud[0].getMessage()
+
+
+async def test_a_module_that_lies_about_lengths_harms_nobody() -> None:
+    peer = Peer()
+    async with serving(peer) as running, undisturbed(running, peer):
+        async with await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS) as guest:
+            modules.tell(guest.getsockname()[1], "!lie")
+            await until("it has lied", lambda: guest.stats()["host.datagrams_sent"] == 1)
+            assert guest.status().generation == 0
+
+
+@pytest.mark.limit(120)
+async def test_mitmdump_does_not_start_with_a_bad_file_and_says_why(tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "trap"
+    config.write_text("trap")
+    cases = {f"watm:{file}@{HOST}:0": (file, words) for file, words in modules.bad_files(tmp_path).items()}
+    cases[f"watm:{modules.GUEST}?config={config}@{HOST}:0"] = (modules.GUEST, "unreachable")
+    for mode, (file, words) in cases.items():
+        async with start("mitmdump-watm", tmp_path, "--mode", mode, observed=False) as program:
+            assert await program.ended() == 1, program.text
+        assert "Traceback" not in program.text
+        [line] = [line for line in program.lines if words.lower() in line.lower()]
+        assert file.name in line
+
+
+async def test_a_running_mitmdump_refuses_a_bad_file_and_goes_on(tmp_path: pathlib.Path) -> None:
+    async with start("mitmdump-watm", tmp_path, "--mode", f"watm:wireguard@{HOST}:0") as program:
+        port = await program.port()
+        keys = json.loads((tmp_path / "wireguard.conf").read_text())
+        options = Keys(keys["server_key"], keys["client_key"]).client_options(port)
+        before = await program.ask(modes=True)
+        async with WgClient.start(**options) as client:
+            async with client.tcp("10.9.8.7:80") as connection:
+                for file, words in modules.bad_files(tmp_path).items():
+                    said = len(program.lines)
+                    spec = f"{file}@{HOST}:{free_port()}"
+                    assert await program.ask(command=f"watm.load {spec}") is None
+                    while not (told := [line for line in program.lines[said:] if words.lower() in line.lower()]):
+                        await asyncio.sleep(0.02)
+                    assert file.name in told[0]
+                    assert await program.ask(command=f"watm.unload {spec}") is None
+                assert await program.ask(modes=True) == before
+                # The connection from before is as it was.
+                await connection.write(b"GET /still HTTP/1.1\r\nHost: 10.9.8.7\r\nConnection: close\r\n\r\n")
+                assert b"from inside /still" in await connection.read_all()
+    assert "Traceback" not in program.text
