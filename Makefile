@@ -23,7 +23,7 @@ run: $(BUILD)/venv/ready
 demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
 	$(BUILD)/venv/bin/python tests/demo --onetun $(BUILD)/tools/bin/onetun
 
-bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
 
 test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-readme test-demo
@@ -78,8 +78,7 @@ test-runtime: modules
 test-structure: $(BUILD)/venv-3.13/ready
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure
 
-test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
-	cd watm && cargo build --release --locked -p watm-native
+test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/conformance
 
 $(BUILD)/venv-%/ready: wheel
@@ -94,13 +93,19 @@ test-python: $(PYTHONS:%=test-python-%)
 $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclient test-programs
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
-test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest
+test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs test-guest
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
 test-demo: demo
+
+# The transport crate in a program of its own, and the host in Rust.
+.PHONY: bench-programs
+bench-programs: modules
+	cd watm && cargo build --release --locked -p watm-native
+	cargo build --release --locked -p watm-runtime --example serve
 
 # A module that does what it is told, the guest of the runtime's tests.
 .PHONY: test-guest

@@ -78,8 +78,11 @@ async def browser() -> AsyncIterator[Browser]:
             _request, "POST", f"{root}/session", {"capabilities": {"alwaysMatch": options}}
         )
         url = f"{root}/session/{session['sessionId']}"
-        yield Browser(url)
-        await asyncio.to_thread(_request, "DELETE", url, None)
+        try:
+            yield Browser(url)
+        finally:
+            # The driver would leave the browser behind.
+            await asyncio.to_thread(_request, "DELETE", url, None)
     finally:
         driver.terminate()
         await driver.wait()

@@ -1,5 +1,5 @@
-//! Runs a transport module and answers what comes out of it: HTTP on every TCP flow, an echo
-//! on every datagram flow.
+//! Runs a transport module and answers what comes out of it: HTTP on TCP flows to port 80, an
+//! echo on every other flow.
 //!
 //! ```sh
 //! cargo run --release -p watm-runtime --example serve -- wireguard.wasm wg0.conf 127.0.0.1:51820
@@ -11,11 +11,14 @@ use std::error::Error;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use watm_runtime::{DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Server, StreamFlow};
 
 /// A request's head is shorter, or not worth reading on.
 const MAX_HEAD: usize = 16 << 10;
+
+/// The port of plain HTTP.
+const HTTP: u16 = 80;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -57,8 +60,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             tokio::task::spawn_local(async {
                 // 4. Read and write. An error is the end of one flow.
                 let ended = match flow {
-                    Flow::Stream(flow) => answer(flow).await,
-                    Flow::Datagrams(flow) => echo(flow).await,
+                    Flow::Stream(flow) if flow.info().destination.port() == HTTP => {
+                        answer(flow).await
+                    }
+                    Flow::Stream(flow) => echo(flow).await,
+                    Flow::Datagrams(flow) => echo_datagrams(flow).await,
                 };
                 if let Err(error) = ended {
                     println!("flow ended: {error}");
@@ -88,7 +94,18 @@ async fn answer(mut flow: StreamFlow) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn echo(flow: DatagramFlow) -> Result<(), Box<dyn Error>> {
+async fn echo(flow: StreamFlow) -> Result<(), Box<dyn Error>> {
+    let (mut reader, mut writer) = tokio::io::split(flow);
+    tokio::io::copy_buf(
+        &mut BufReader::with_capacity(64 << 10, &mut reader),
+        &mut writer,
+    )
+    .await?;
+    writer.shutdown().await?;
+    Ok(())
+}
+
+async fn echo_datagrams(flow: DatagramFlow) -> Result<(), Box<dyn Error>> {
     while let Some(datagram) = poll_fn(|cx| flow.poll_receive(cx)).await? {
         match flow.send(&datagram) {
             Ok(_) => {}

@@ -1,23 +1,59 @@
 """The machine and the tools that the figures depend on."""
 
+import base64
 import importlib.metadata
 import os
 import pathlib
 import platform
+import socket
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "build" / "wgclient"
+# The transport crate in a program of its own, and the module with the host that runs it in Rust.
+CRATE = ROOT / "watm" / "target" / "release" / "watm-native"
+HOST = ROOT / "target" / "release" / "examples" / "serve"
+MODULE = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+
+# Made by `make bench` before it begins.
+_BUILT = [CLIENT, CRATE, HOST, MODULE]
+_PACKAGES = ["mitmproxy", "mitmproxy_rs", "mitmproxy_watm"]
 
 
 class Missing(Exception):
     """Something that the bench needs is not there."""
 
 
-def check(packages: set[str]) -> None:
+@dataclass(frozen=True)
+class KeyPair:
+    """Keys of WireGuard, in base64."""
+
+    private: str
+    public: str
+
+
+def key_pair() -> KeyPair:
+    """New keys."""
+    key = X25519PrivateKey.generate()
+    private, public = key.private_bytes_raw(), key.public_key().public_bytes_raw()
+    return KeyPair(base64.b64encode(private).decode(), base64.b64encode(public).decode())
+
+
+def free_port() -> int:
+    """A UDP port of 127.0.0.1 that nobody has at the moment."""
+    with socket.socket(type=socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def check() -> None:
     """Raises `Missing` with what is missing and how to get it."""
-    if not CLIENT.exists():
-        raise Missing(f"{CLIENT} is missing: go -C tests/wgclient build -o ../../build/wgclient .")
-    for package in sorted(packages):
+    for program in _BUILT:
+        if not program.exists():
+            raise Missing(f"{program.relative_to(ROOT)} is missing: `make bench` builds it")
+    for package in _PACKAGES:
         if _version(package) is None:
             raise Missing(f"the Python package {package} is not installed")
     if len(cpus()) < 2:

@@ -1,84 +1,70 @@
 """Samples in words."""
 
+from collections.abc import Iterator
 from statistics import median
 
-from rounds import Plan
+from studies import Study
 
 
-def line(sample: dict) -> str:
+def line(record: dict) -> str:
     """One sample, for those who watch."""
-    head = f"{sample['placement']:8} {sample['server']:13} {sample['workload']:10}"
-    if "error" in sample:
-        return f"{head} failed: {sample['error']}"
-    answer = sample["answer"]
-    rate = answer.get("mb_per_second", answer.get("per_second"))
-    latency = f"p50 {answer['p50_us']:6.0f} p99 {answer['p99_us']:6.0f} us" if "p50_us" in answer else " " * 25
-    return (
-        f"{head} {rate:9.1f}/s {latency}  CPU {sample['server_cpu_seconds']:5.2f} s"
-        f" (client {sample['client_cpu_seconds']:5.2f})  RSS {sample['server_rss_mb']:5.1f} MB"
-        f"  load {sample['load']:.1f}"
-    )
+    head = f"{record['study']}, {record['placement']}, {record['server']}"
+    if "error" in record:
+        return f"{head}: failed: {record['error']}"
+    figures = ", ".join(f"{m['title'].strip()} {m['value']:.{m['digits']}f}" for m in record["measures"])
+    return f"{head}: {figures} (load {record['load']:.1f})"
 
 
-def tables(environment: dict, samples: list[dict], plan: Plan) -> str:
-    """Medians, a table a placement."""
-    lines = ["", ", ".join(f"{name} {value}" for name, value in environment.items())]
-    for placement in plan.placements:
-        lines += ["", f"{placement}, median of {plan.repetitions} [least..most]; the ratio is watm to native", ""]
-        rows = [["", *plan.servers, "ratio"]]
-        for name, workload in plan.workloads.items():
-            here = [s for s in samples if s["placement"] == placement and s["workload"] == name]
-            rows += _rows(workload, here, plan.servers)
-        memory = [s for s in samples if s["placement"] == placement and "answer" in s]
-        rows.append(_row("RSS at most, MB", memory, plan.servers, lambda s: s["server_rss_mb"], "{:.0f}", max))
-        lines += _aligned(rows)
+def tables(environment: dict, records: list[dict], studies: list[Study]) -> str:
+    """Medians, a table a study and placement."""
+    lines = [", ".join(f"{name} {value}" for name, value in environment.items())]
+    for study in studies:
+        for placement in study.placements:
+            here = [r for r in records if r["study"] == study.title and r["placement"] == placement]
+            if here:
+                lines += ["", *_table(study, placement, here)]
     return "\n".join(lines)
 
 
-def _rows(workload, samples: list[dict], servers: list[str]) -> list[list[str]]:
-    def answer(field: str):
-        return lambda sample: sample["answer"].get(field)
+def _table(study: Study, placement: str, records: list[dict]) -> Iterator[str]:
+    kinds = [kind for kind in study.servers if any(r["server"] == kind for r in records)]
+    repetitions = 1 + max(r["repetition"] for r in records)
+    ours, theirs = study.compared
+    yield f"{study.title}, {placement}: median of {repetitions} [least..most]; the ratio is {ours} to {theirs}"
+    yield ""
+    rows = [["", *kinds, "ratio"]]
+    for name, title in _titles(records):
+        cells, medians = [], {}
+        for kind in kinds:
+            found = [
+                (m["value"], m["digits"])
+                for r in records
+                if r["server"] == kind and r.get("name") == name
+                for m in r["measures"]
+                if m["title"] == title
+            ]
+            cells.append(_cell(found))
+            if found:
+                medians[kind] = median(value for value, _ in found)
+        ratio = f"{medians[ours] / medians[theirs]:.2f}" if ours in medians and medians.get(theirs) else ""
+        rows.append([title, *cells, ratio])
+    for kind in kinds:
+        for failure in {r["error"] for r in records if r["server"] == kind and "error" in r}:
+            yield f"{kind} failed: {failure}"
+    yield from _aligned(rows)
 
-    title = f"{workload.title}: {workload.unit}"
-    rows = [_row(title, samples, servers, answer(workload.figure), "{:.0f}", ranges=True)]
-    if workload.volume:
-        per_gb = 1e9 / workload.volume
-        rows.append(_row("  server CPU s/GB", samples, servers, lambda s: s["server_cpu_seconds"] * per_gb, "{:.2f}"))
-        rows.append(_row("  client CPU s/GB", samples, servers, lambda s: s["client_cpu_seconds"] * per_gb, "{:.2f}"))
-        return rows
-    rows.append(_row("  p50 us", samples, servers, answer("p50_us"), "{:.0f}"))
-    rows.append(_row("  p99 us", samples, servers, answer("p99_us"), "{:.0f}"))
-    operations = next(
-        iter(s["answer"][f] for s in samples if "answer" in s for f in ("messages", "connections") if f in s["answer"]),
-        0,
-    )
-    if operations:
-        rows.append(
-            _row(
-                "  server CPU us each", samples, servers, lambda s: s["server_cpu_seconds"] * 1e6 / operations, "{:.0f}"
-            )
-        )
-    if any(s.get("answer", {}).get("lost") for s in samples):
-        rows.append(_row("  lost", samples, servers, answer("lost"), "{:.0f}"))
-    return rows
+
+def _titles(records: list[dict]) -> list[tuple[str, str]]:
+    """Samples and their figures, in the order in which they came."""
+    return list(dict.fromkeys((r["name"], m["title"]) for r in records for m in r.get("measures", ())))
 
 
-def _row(title, samples, servers, value, form, summary=median, ranges=False) -> list[str]:
-    cells, summaries = [], {}
-    for server in servers:
-        own = [s for s in samples if s["server"] == server]
-        values = [value(s) for s in own if "answer" in s]
-        failed = sum("error" in s for s in own)
-        if not values:
-            cells.append("failed" if failed else "-")
-            continue
-        summaries[server] = summary(values)
-        text = form.format(summaries[server])
-        if ranges and len(values) > 1:
-            text += f" [{form.format(min(values))}..{form.format(max(values))}]"
-        cells.append(text + (f" ({failed} failed)" if failed else ""))
-    native, ours = summaries.get("native"), summaries.get("watm")
-    return [title, *cells, f"{ours / native:.2f}" if native and ours is not None else ""]
+def _cell(found: list[tuple[float, int]]) -> str:
+    if not found:
+        return "-"
+    values, digits = [value for value, _ in found], found[0][1]
+    text = f"{median(values):.{digits}f}"
+    return text if len(values) == 1 else f"{text} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
@@ -86,6 +72,6 @@ def _aligned(rows: list[list[str]]) -> list[str]:
     return [
         "  ".join(
             [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
+        ).rstrip()
         for row in rows
     ]

@@ -5,23 +5,28 @@ input is answered with the server's counters, a line of JSON.
 """
 
 import asyncio
-import base64
 import json
 import os
 import sys
 from typing import NoReturn
 
+import environment
 import handlers
 import plain
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 HOST = "127.0.0.1"
 
 
 async def main(kind: str) -> None:
-    server_key, client_key = _key(), _key()
-    keys = (HOST, 0, server_key, [_public(client_key)], handlers.handle_tcp, handlers.handle_udp)
-    reach = {"direct": False, "private_key": client_key, "peer_public_key": _public(server_key)}
+    own, first, second = (environment.key_pair() for _ in range(3))
+    peers = [first.public, second.public]
+    keys = (HOST, 0, own.private, peers, handlers.handle_tcp, handlers.handle_udp)
+    reach = {
+        "direct": False,
+        "private_key": first.private,
+        "second_private_key": second.private,
+        "peer_public_key": own.public,
+    }
     if kind == "native":
         from mitmproxy_rs import wireguard
 
@@ -33,10 +38,7 @@ async def main(kind: str) -> None:
     elif kind == "watm-own-aead":
         import mitmproxy_watm
 
-        config = (
-            f"[Interface]\nPrivateKey = {server_key}\n"
-            f"[Peer]\nPublicKey = {_public(client_key)}\nAllowedIPs = 0.0.0.0/0, ::/0\n"
-        )
+        config = json.dumps({"server_key": own.private, "peer_public_keys": peers})
         server = await mitmproxy_watm.start_server(
             "wireguard",
             HOST,
@@ -69,15 +71,6 @@ async def _serve(stats) -> NoReturn:
 
 def _say(what: dict) -> None:
     print(json.dumps(what, default=str), flush=True)
-
-
-def _key() -> str:
-    return base64.b64encode(X25519PrivateKey.generate().private_bytes_raw()).decode()
-
-
-def _public(private: str) -> str:
-    key = X25519PrivateKey.from_private_bytes(base64.b64decode(private))
-    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
 asyncio.run(main(sys.argv[1]))

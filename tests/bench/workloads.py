@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 
 
+ECHO = 7
+SINK = 9
+SOURCE = 19
+
+
 @dataclass(frozen=True)
 class Workload:
     """An action of tests/wgclient with its parameters."""
@@ -16,6 +21,12 @@ class Workload:
     unit: str
     # Bytes of payload that it moves; 0 where CPU a byte says nothing.
     volume: int = 0
+
+    @property
+    def count(self) -> int:
+        """Round trips or connections in all."""
+        options = self.options
+        return options.get("count", options.get("messages", 0) * options.get("connections", 1))
 
 
 def _bulk(title: str, action: str, port: int, size: int, connections: int) -> Workload:
@@ -36,38 +47,38 @@ def _catalogue(
     size = megabytes * 1_000_000
     return {
         "echo": Workload(
-            f"echo 1000 B x {echoes}", "echo", 7, {"messages": echoes, "size": 1000}, "per_second", "msg/s"
+            f"echo 1000 B x {echoes}", "echo", ECHO, {"messages": echoes, "size": 1000}, "per_second", "msg/s"
         ),
         "echo-10": Workload(
             f"echo 1000 B x {side_by_side}, 10 connections",
             "echo",
-            7,
+            ECHO,
             {"messages": side_by_side, "size": 1000, "connections": 10},
             "per_second",
             "msg/s",
         ),
-        "up": _bulk(f"upload {megabytes} MB", "bulk-up", 9, size, 1),
-        "down": _bulk(f"download {megabytes} MB", "bulk-down", 19, size, 1),
-        "up-4": _bulk(f"4 uploads, {megabytes} MB in all", "bulk-up", 9, size // 4, 4),
-        "down-4": _bulk(f"4 downloads, {megabytes} MB in all", "bulk-down", 19, size // 4, 4),
+        "up": _bulk(f"upload {megabytes} MB", "bulk-up", SINK, size, 1),
+        "down": _bulk(f"download {megabytes} MB", "bulk-down", SOURCE, size, 1),
+        "up-4": _bulk(f"4 uploads, {megabytes} MB in all", "bulk-up", SINK, size // 4, 4),
+        "down-4": _bulk(f"4 downloads, {megabytes} MB in all", "bulk-down", SOURCE, size // 4, 4),
         "udp": Workload(
-            f"UDP echo 100 B x {datagrams}", "udp-echo", 7, {"messages": datagrams, "size": 100}, "per_second", "msg/s"
+            f"UDP echo 100 B x {datagrams}", "udp-echo", ECHO, {"messages": datagrams, "size": 100}, "per_second", "msg/s"
         ),
         "udp-32": Workload(
             f"UDP echo 1200 B x {datagrams}, window 32",
             "udp-echo",
-            7,
+            ECHO,
             {"messages": datagrams, "size": 1200, "window": 32},
             "per_second",
             "msg/s",
         ),
         "connect": Workload(
-            f"connect, echo, close x {connections}", "connect", 7, {"count": connections}, "per_second", "conn/s"
+            f"connect, echo, close x {connections}", "connect", ECHO, {"count": connections}, "per_second", "conn/s"
         ),
         "connect-50": Workload(
             f"the same, 50 side by side x {connections}",
             "connect",
-            7,
+            ECHO,
             {"count": connections, "parallel": 50},
             "per_second",
             "conn/s",

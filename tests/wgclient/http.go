@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"time"
 )
 
 // httpGet fetches a URL.
@@ -26,6 +27,9 @@ type httpGet struct {
 	CAFile    string `json:"ca_file"`
 	Insecure  bool   `json:"insecure"`
 	HTTP2     bool   `json:"http2"`
+	// How often, and whether over one connection.
+	Count     int  `json:"count"`
+	KeepAlive bool `json:"keep_alive"`
 }
 
 type httpResult struct {
@@ -35,9 +39,14 @@ type httpResult struct {
 	SHA256   string `json:"sha256"`
 	Text     string `json:"text"` // its first 4096 bytes
 	Issuer   string `json:"issuer,omitempty"`
+	// Of all requests; the rest is of the last.
+	Requests  int     `json:"requests"`
+	Seconds   float64 `json:"seconds"`
+	PerSecond float64 `json:"per_second"`
+	latencies
 }
 
-func newHTTP() action { return &httpGet{} }
+func newHTTP() action { return &httpGet{Count: 1} }
 
 func (a *httpGet) flags(set *flag.FlagSet) {
 	set.StringVar(&a.URL, "url", a.URL, "what to get")
@@ -46,6 +55,8 @@ func (a *httpGet) flags(set *flag.FlagSet) {
 	set.StringVar(&a.CAFile, "ca-file", a.CAFile, "trust the certificates in this file (PEM) alone")
 	set.BoolVar(&a.Insecure, "insecure", a.Insecure, "accept any certificate")
 	set.BoolVar(&a.HTTP2, "http2", a.HTTP2, "offer HTTP/2 over TLS")
+	set.IntVar(&a.Count, "count", a.Count, "requests, one after the other")
+	set.BoolVar(&a.KeepAlive, "keep-alive", a.KeepAlive, "all of them over one connection")
 }
 
 func (a *httpGet) run(ctx context.Context, s *session) (any, error) {
@@ -70,8 +81,29 @@ func (a *httpGet) run(ctx context.Context, s *session) (any, error) {
 		},
 		TLSClientConfig:   security,
 		ForceAttemptHTTP2: a.HTTP2,
-		DisableKeepAlives: true,
+		DisableKeepAlives: !a.KeepAlive,
 	}}
+	defer client.CloseIdleConnections()
+	var result *httpResult
+	var samples []time.Duration
+	start := time.Now()
+	for range max(1, a.Count) {
+		began := time.Now()
+		var err error
+		if result, err = a.get(ctx, &client); err != nil {
+			return nil, err
+		}
+		samples = append(samples, time.Since(began))
+	}
+	result.Requests = len(samples)
+	result.Seconds = time.Since(start).Seconds()
+	result.PerSecond = float64(len(samples)) / result.Seconds
+	result.latencies = summarize(samples)
+	return result, nil
+}
+
+// get makes one request.
+func (a *httpGet) get(ctx context.Context, client *http.Client) (*httpResult, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.URL, nil)
 	if err != nil {
 		return nil, err
@@ -86,7 +118,7 @@ func (a *httpGet) run(ctx context.Context, s *session) (any, error) {
 		return nil, err
 	}
 	digest := sha256.Sum256(body)
-	result := httpResult{
+	result := &httpResult{
 		Status:   response.StatusCode,
 		Protocol: response.Proto,
 		Bytes:    len(body),

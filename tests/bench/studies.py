@@ -1,0 +1,271 @@
+"""What is measured, a class a question. `rounds` runs them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import workloads
+from processes import Client, Crowd, Echo, Failed, Mitmdump, Process, Server
+
+MEGA, GIGA = 1_000_000, 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure, a row of the table."""
+
+    title: str
+    value: float
+    digits: int = 0
+
+
+@dataclass
+class Sample:
+    """What one piece of work gave: figures for the table, and the client's whole answer."""
+
+    name: str
+    measures: list[Measure]
+    answer: Any
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The CPUs of the two sides."""
+
+    server: set[int]
+    client: set[int]
+
+
+class Study:
+    """A question, and the servers that it is put to, each in a process of its own."""
+
+    title: ClassVar[str]
+    servers: ClassVar[list[str]] = ["native", "watm"]
+    # The ratio of the table is `compared[0]` to `compared[1]`.
+    compared: ClassVar[tuple[str, str]] = ("watm", "native")
+    placements: ClassVar[list[str]] = ["pinned"]
+    # Some take minutes.
+    most_repetitions: ClassVar[int] = 3
+
+    def __init__(self, *, quick: bool) -> None:
+        self.quick = quick
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        """Samples as they come. Raises `Failed`."""
+        raise NotImplementedError
+
+
+class Traffic(Study):
+    """Round trips, bulk, connections: rate, latency, CPU."""
+
+    title = "traffic"
+    servers = ["native", "watm", "watm-own-aead", "plain"]
+    placements = ["pinned", "unpinned"]
+    most_repetitions = 5
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        catalogue = workloads.QUICK if self.quick else workloads.FULL
+        with Server(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
+            warm_up(client)
+            for name, workload in catalogue.items():
+                spent = Spent(server, client)
+                answer = client.run(workload.action, workload.port, **workload.options)
+                measures = [Measure(f"{workload.title}: {workload.unit}", answer[workload.figure])]
+                if workload.volume:
+                    measures += spent.per_gb(workload.volume)
+                else:
+                    measures += latencies(answer)
+                    measures.append(spent.each(workload.count))
+                if answer.get("lost"):
+                    measures.append(Measure("  lost", answer["lost"]))
+                yield Sample(name, measures, answer)
+
+
+class Memory(Study):
+    """What a server keeps after work is done."""
+
+    title = "memory"
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        size = MEGA if self.quick else 100 * MEGA
+        connections = 100 if self.quick else 10_000
+        with Server(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
+            warm_up(client)
+            yield _rss("after the first messages", server)
+            client.run("bulk-up", workloads.SINK, bytes=size // 2)
+            client.run("bulk-down", workloads.SOURCE, bytes=size // 2)
+            yield _rss(f"after {size // MEGA} MB", server)
+            client.run("bulk-up", workloads.SINK, bytes=size * 9 // 2)
+            client.run("bulk-down", workloads.SOURCE, bytes=size * 9 // 2)
+            yield _rss(f"after {size * 10 // MEGA} MB", server)
+            for done in (connections // 10, connections):
+                client.run("connect", workloads.ECHO, count=connections // 10 if done < connections else done * 9 // 10)
+                yield _rss(f"and {done} short connections", server)
+
+
+class Flows(Study):
+    """What a packet costs, and what memory is taken, while other flows are open and idle."""
+
+    title = "idle flows"
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        messages = 100 if self.quick else 3_000
+        for flows in (10, 100) if self.quick else (10, 1_000, 10_000):
+            with Server(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
+                warm_up(client)
+                before = server.rss_mb()
+                with Crowd(server.reach, cpus.client, flows):
+                    memory = server.rss_mb() - before
+                    spent = Spent(server, client)
+                    answer = client.run("echo", workloads.ECHO, messages=messages, size=100)
+                    yield Sample(
+                        f"{flows} flows",
+                        [
+                            Measure(f"{flows} idle flows: MB", memory),
+                            Measure("  echo beside them: msg/s", answer["per_second"]),
+                            *latencies(answer),
+                            spent.each(messages),
+                        ],
+                        answer,
+                    )
+
+
+class Path(Study):
+    """Bulk over a path that is long, or loses datagrams."""
+
+    title = "long paths"
+    most_repetitions = 2
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        size = MEGA // 2 if self.quick else 20 * MEGA
+        for delay, loss in (("50ms", 0.0), ("100ms", 0.0), ("50ms", 0.01)):
+            with Server(kind, cpus.server) as server:
+                with Client(server.reach, cpus.client, f"--delay={delay}", f"--loss={loss}") as client:
+                    warm_up(client)
+                    where = delay.replace("ms", " ms") + (f", {loss:.0%} lost" if loss else "")
+                    up = client.run("bulk-up", workloads.SINK, bytes=size)
+                    yield Sample(f"up {where}", [Measure(f"up, {where}: MB/s", up["mb_per_second"], 1)], up)
+                    down = client.run("bulk-down", workloads.SOURCE, bytes=size)
+                    yield Sample(f"down {where}", [Measure(f"down, {where}: MB/s", down["mb_per_second"], 1)], down)
+
+
+class Handshakes(Study):
+    """New tunnels of one key, one after the other."""
+
+    title = "handshakes"
+    most_repetitions = 2
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        # From the eleventh on the native server takes five seconds for each.
+        rows = [15] if kind == "native" else [15, 50]
+        for count in [3] if self.quick else rows:
+            with Server(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
+                answer = client.run("handshakes", count=count)
+                yield Sample(
+                    f"{count} handshakes",
+                    [
+                        Measure(f"{count} handshakes: p50 ms", answer["p50_us"] / 1e3, 2),
+                        Measure("  slowest ms", answer["max_us"] / 1e3, 2),
+                    ],
+                    answer,
+                )
+
+
+class Browsing(Study):
+    """HTTP through mitmdump, in mitmproxy's own mode and in ours."""
+
+    title = "mitmdump"
+    placements = ["pinned", "unpinned"]
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        count = 20 if self.quick else 1_000
+        with Mitmdump(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
+            client.run("http", url="http://10.9.8.7/", count=10)
+            for title, keep_alive in (("a connection each", False), ("one connection", True)):
+                spent = Spent(server, client)
+                answer = client.run("http", url="http://10.9.8.7/", count=count, keep_alive=keep_alive)
+                yield Sample(
+                    title,
+                    [
+                        Measure(f"GET, {title}: requests/s", answer["per_second"]),
+                        *latencies(answer),
+                        spent.each(count),
+                    ],
+                    answer,
+                )
+
+
+class Sandbox(Study):
+    """The transport crate in the module and without one: an echo in Rust at the other end."""
+
+    title = "the price of the sandbox"
+    servers = ["crate", "watm"]
+    compared = ("watm", "crate")
+    most_repetitions = 5
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        size = MEGA if self.quick else 200 * MEGA
+        messages = 200 if self.quick else 10_000
+        with Echo(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
+            warm_up(client)
+            spent = Spent(server, client)
+            answer = client.run("halfclose", workloads.ECHO, size=size)
+            if answer["received"] != size:
+                raise Failed(f"{answer['received']} of {size} bytes came back")
+            yield Sample("echo", spent.per_gb(size, f"{size // MEGA} MB there and back: "), answer)
+            for window in (1, 32):
+                spent = Spent(server, client)
+                answer = client.run("udp-echo", workloads.ECHO, messages=messages, size=1000, window=window)
+                yield Sample(
+                    f"udp window {window}",
+                    [
+                        Measure(f"UDP echo, window {window}: msg/s", answer["per_second"]),
+                        spent.each(messages),
+                    ],
+                    answer,
+                )
+
+
+STUDIES: dict[str, type[Study]] = {
+    "traffic": Traffic,
+    "memory": Memory,
+    "flows": Flows,
+    "path": Path,
+    "handshakes": Handshakes,
+    "mitmdump": Browsing,
+    "sandbox": Sandbox,
+}
+
+
+class Spent:
+    """The CPU time that both sides have used since it was made."""
+
+    def __init__(self, server: Process, client: Process) -> None:
+        self._sides = {"server": server, "client": client}
+        self._before = {name: side.cpu_seconds() for name, side in self._sides.items()}
+
+    def per_gb(self, volume: int, prefix: str = "  ") -> list[Measure]:
+        """For so many bytes of payload."""
+        return [Measure(f"{prefix}{name} CPU s/GB", self._seconds(name) * GIGA / volume, 2) for name in self._sides]
+
+    def each(self, count: int) -> Measure:
+        """The server's for each of so many pieces."""
+        return Measure("  server CPU us each", self._seconds("server") * 1e6 / count)
+
+    def _seconds(self, name: str) -> float:
+        return self._sides[name].cpu_seconds() - self._before[name]
+
+
+def warm_up(client: Client) -> None:
+    """The handshake and the first allocations are nobody's business."""
+    client.run("echo", workloads.ECHO, messages=50, size=1000)
+
+
+def latencies(answer: dict) -> list[Measure]:
+    """Of a round trip, in microseconds."""
+    return [Measure("  p50 us", answer["p50_us"]), Measure("  p99 us", answer["p99_us"])]
+
+
+def _rss(when: str, server: Process) -> Sample:
+    memory = server.rss_mb()
+    return Sample(when, [Measure(f"resident {when}: MB", memory, 1)], {"rss_mb": memory})
