@@ -13,7 +13,7 @@ PROGRAM_dump := mitmdump-watm
 PROGRAM_console := mitmproxy-watm
 
 .DELETE_ON_ERROR:
-.PHONY: run demo test bench deny setup modules wheel clean \
+.PHONY: run demo test bench soak deny setup modules wheel clean \
 	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo
 
 run: $(BUILD)/venv/ready
@@ -25,6 +25,11 @@ demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
 
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
+
+# As long as asked: MINUTES=60.
+MINUTES ?= 60
+soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
+	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
 test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-readme test-demo
 
