@@ -4,11 +4,9 @@ import pathlib
 import socket
 from importlib import resources
 
-from conftest import ROOT
-
 WIREGUARD = pathlib.Path(str(resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"))
 # Built by `make build/guest.wasm` from tests/guests, which says what it can be told.
-GUEST = ROOT / "build" / "guest.wasm"
+GUEST = pathlib.Path(__file__).resolve().parents[2] / "build" / "guest.wasm"
 
 _ENDPOINT = "watm:transport/endpoint@0.1.0"
 

@@ -3,40 +3,12 @@
 import asyncio
 import logging
 
+import careless
 import pytest
-import services
+from careless import CLOSES_EARLY, MB, NEVER_DRAINS, NEVER_READS, RAISES, RAISES_LATER, RETURNS, UNDRAINED
 from neighbour import counted, undisturbed, until
 from tunnels import V4, Peer, serving
 from wgclient import WgClientError, WgClientTimeout
-
-MB = 1_000_000
-RAISES, RAISES_LATER, NEVER_READS, CLOSES_EARLY, NEVER_DRAINS, RETURNS = range(4001, 4007)
-
-
-async def careless(stream) -> None:
-    """A fault by the destination's port; the usual services on the others."""
-    port = stream.get_extra_info("sockname")[1]
-    if port == RAISES:
-        raise RuntimeError("at once")
-    if port == RAISES_LATER:
-        await stream.read(10)
-        raise RuntimeError("later")
-    if port == NEVER_READS:
-        await asyncio.Event().wait()
-    if port == CLOSES_EARLY:
-        await stream.read(10)
-        stream.close()
-        return
-    if port == NEVER_DRAINS:
-        for _ in range(8):
-            stream.write(bytes(MB))
-        stream.close()
-        return
-    if port == RETURNS:
-        return
-    service = services.handle_udp if stream.get_extra_info("transport_protocol") == "udp" else services.handle_tcp
-    await service(stream)
-
 
 def two_peers() -> tuple[Peer, Peer]:
     return Peer(), Peer(addresses=("10.0.2.1",))
@@ -44,7 +16,7 @@ def two_peers() -> tuple[Peer, Peer]:
 
 async def test_an_exception_resets_its_own_flow_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     neighbour, peer = two_peers()
-    async with serving(neighbour, peer, handle_tcp=careless, handle_udp=careless) as running:
+    async with serving(neighbour, peer, handle_tcp=careless.handle_tcp, handle_udp=careless.handle_udp) as running:
         async with undisturbed(running, neighbour) as others, running.client(peer) as client:
             async with client.tcp(f"{V4}:7") as kept:
                 for port in (RAISES, RAISES_LATER):
@@ -65,7 +37,7 @@ async def test_an_exception_resets_its_own_flow_and_is_logged(caplog: pytest.Log
 
 async def test_a_handler_that_never_reads_holds_its_sender_back_and_nobody_else() -> None:
     neighbour, peer = two_peers()
-    async with serving(neighbour, peer, handle_tcp=careless, handle_udp=careless) as running:
+    async with serving(neighbour, peer, handle_tcp=careless.handle_tcp, handle_udp=careless.handle_udp) as running:
         async with undisturbed(running, neighbour) as others, running.client(peer) as client:
 
             async def send() -> None:
@@ -89,7 +61,7 @@ async def test_a_handler_that_never_reads_holds_its_sender_back_and_nobody_else(
 @pytest.mark.parametrize("port", [CLOSES_EARLY, RETURNS])
 async def test_a_handler_that_closes_early_ends_its_own_flow(port: int) -> None:
     neighbour, peer = two_peers()
-    async with serving(neighbour, peer, handle_tcp=careless, handle_udp=careless) as running:
+    async with serving(neighbour, peer, handle_tcp=careless.handle_tcp, handle_udp=careless.handle_udp) as running:
         async with undisturbed(running, neighbour) as others, running.client(peer) as client:
             for _ in range(5):
                 async with client.tcp(f"{V4}:{port}") as conn, client.udp(f"{V4}:{port}") as datagrams:
@@ -106,10 +78,10 @@ async def test_a_handler_that_closes_early_ends_its_own_flow(port: int) -> None:
 
 async def test_a_handler_that_never_drains_is_sent_to_its_end() -> None:
     neighbour, peer = two_peers()
-    async with serving(neighbour, peer, handle_tcp=careless, handle_udp=careless) as running:
+    async with serving(neighbour, peer, handle_tcp=careless.handle_tcp, handle_udp=careless.handle_udp) as running:
         async with undisturbed(running, neighbour), running.client(peer) as client:
             async with client.tcp(f"{V4}:{NEVER_DRAINS}") as conn:
-                assert await conn.read_all(timeout=20) == bytes(8 * MB)
+                assert await conn.read_all(timeout=20) == bytes(UNDRAINED)
 
 
 def _failures(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:

@@ -38,7 +38,10 @@ FAULTS = {
     "ipv4: total length beyond the packet": (v4(UDP_HELLO, total_length=1000), "wireguard.dropped.not_ip"),
     "ipv4: total length less than the header": (v4(UDP_HELLO, total_length=19), "netstack.ip_malformed"),
     "ipv4: total length of 0": (v4(UDP_HELLO, total_length=0), "netstack.ip_malformed"),
-    "ipv4: another's source": (packets.udp_over_ipv4(("10.0.1.1", 1), TO, b"x"), "wireguard.dropped.source_not_allowed"),
+    "ipv4: another's source": (
+        packets.udp_over_ipv4(("10.0.1.1", 1), TO, b"x"),
+        "wireguard.dropped.source_not_allowed",
+    ),
     "ipv4: to a group": (packets.udp_over_ipv4(US4, ("224.0.0.1", 1), b"x"), "netstack.ip_multicast"),
     "ipv4: to nowhere": (packets.udp_over_ipv4(US4, ("0.0.0.0", 1), b"x"), "netstack.ip_bad_address"),
     "ipv4: fragment beyond 64 KiB": (v4(bytes(64), fragment=0x1FFF), "netstack.fragments_dropped"),

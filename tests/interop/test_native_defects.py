@@ -1,15 +1,16 @@
 """The defects of mitmproxy's own WireGuard server, as of mitmproxy_rs 0.12, that ours has not.
 
-| defect | where it is tested |
-|---|---|
-| from the eleventh handshake on, each takes five seconds more | here |
-| a UDP flow is dead after a pause of 20 s, mitmproxy's patience | host-python/tests/test_mitmdump.py: `test_a_udp_flow_goes_on_after_mitmproxy_gave_it_up`, with a shorter patience |
-| a second read, or one after a cancelled one, takes the server down | here |
-| ICMPv6 echo replies that nobody knows as such | test_flows.py: `test_ping_is_answered`; test_tun.py: `test_the_systems_ping`, with the system's own |
-| datagrams larger than one packet never arrive | here |
-| the endpoint could move before a packet is known to be authentic | here |
-| crashes at the interpreter's exit | host-python/tests/test_exit.py |
-| private keys that every user can read | host-python/tests/test_mitmdump.py: `test_the_key_file_is_private_and_used_again` |
+Here: handshakes that take five seconds more from the eleventh on; a second read, or one after a
+cancelled one, that takes the server down; datagrams larger than a packet that never arrive; an
+endpoint that moves before a packet is known to be authentic. Elsewhere:
+
+- a UDP flow that is dead after a pause of 20 s, mitmproxy's patience: host-python/tests,
+  `test_a_udp_flow_goes_on_after_mitmproxy_gave_it_up`, with a shorter patience;
+- ICMPv6 echo replies that nobody knows as such: `test_ping_is_answered` in test_flows.py, and with
+  the system's own ping `test_the_systems_ping` in test_tun.py;
+- crashes at the interpreter's exit: host-python/tests/test_exit.py;
+- private keys that every user can read: host-python/tests,
+  `test_the_key_file_is_private_and_used_again`.
 """
 
 import asyncio

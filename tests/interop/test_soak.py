@@ -1,0 +1,67 @@
+"""`make soak` itself, in its shortest form, and what it takes for flat."""
+
+import dataclasses
+import re
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+sys.path.append(str(ROOT / "tests" / "soak"))
+
+from verdict import GROWTH_MB, Sample, complaints  # noqa: E402
+
+
+def test_the_soak_runs_every_kind_of_client_and_is_flat() -> None:
+    command = [sys.executable, "-m", "tests.soak", "--minutes", "0.2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert sum(" descriptors " in line for line in lines) == 12
+    assert "netstack.udp_dropped" in done.stdout and "wireguard.dropped.invalid_mac" in done.stdout
+    assert int(re.findall(r"(\d+) restarts", done.stdout)[-1]) > 0
+    [clients] = [line for line in lines if line.startswith("clients:")]
+    for one in "bulk-up bulk-down echo connect udp-echo ping rebind careless strangers guest".split():
+        assert f" {one} " in clients
+
+
+FLAT = [
+    Sample(
+        seconds=minute * 60.0,
+        rss_mb=60 + minute % 3,
+        descriptors=18,
+        threads=5,
+        flows=100 + minute,
+        tasks=100,
+        restarts=minute,
+        generation=0,
+        drops={},
+        done=1000 * minute,
+        errors=0,
+    )
+    for minute in range(9)
+]
+
+
+def test_what_goes_up_and_down_is_flat() -> None:
+    assert complaints(FLAT) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "last", "complaint"),
+    [
+        ("rss_mb", 62 + GROWTH_MB, "RSS grew"),
+        ("descriptors", 19, "number of descriptors"),
+        ("threads", 6, "number of threads"),
+        ("generation", 1, "restarted 1 times"),
+    ],
+)
+def test_what_grows_is_not_flat(field: str, last: int, complaint: str) -> None:
+    samples = [*FLAT[:6], *(dataclasses.replace(sample, **{field: last}) for sample in FLAT[6:])]
+    [found] = complaints(samples)
+    assert complaint in found
+
+
+def test_a_run_that_is_too_short_to_tell_is_not_flat() -> None:
+    assert complaints(FLAT[:2])

@@ -1,0 +1,100 @@
+"""`make soak`: mixed traffic of several real clients, for as long as asked.
+
+Clients roam, leave and come back; handlers fail, and so does another module in the same
+process; strangers send what they like. Prints once a minute what the server's process holds,
+and at the end whether that was flat. Exit code 1 if not, or if a client saw an error.
+"""
+
+import argparse
+import asyncio
+import pathlib
+import sys
+import time
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / folder) for folder in ("soak", "interop", "wgclient", "bench")]
+
+import process  # noqa: E402
+import verdict  # noqa: E402
+from crowd import Crowd  # noqa: E402
+from mitmproxy_watm.wireguard import genkey, pubkey  # noqa: E402
+from tunnels import Peer, config  # noqa: E402
+
+# Samples are a minute apart, and in a short run there are this many.
+SAMPLES = 12
+# Minutes, or a quarter of a short run, until caches are warm and every kind of thing has happened.
+WARM_UP = 5
+# UDP flows end soon, so that their number is soon what it will stay.
+INTERFACE = "[Watm]\nUdpIdleTimeout = 5\n"
+# Errors that are shown.
+SHOWN = 20
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="soak", description=__doc__.partition("\n")[0])
+    parser.add_argument("--minutes", type=float, default=60, help="how long (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of what the clients choose (%(default)s)")
+    options = parser.parse_args()
+    if options.minutes <= 0:
+        parser.error("--minutes: more than 0")
+    return asyncio.run(soak(options.minutes * 60, options.seed))
+
+
+async def soak(seconds: float, seed: int) -> int:
+    """Runs all and returns the exit code."""
+    server_key = genkey()
+    peers = [Peer(addresses=(f"10.0.{n}.1", f"fd00:{n}::1")) for n in range(len(Crowd.HABITS))]
+    async with process.started(config(server_key, peers, INTERFACE)) as server:
+        crowd = Crowd(server.ports["server"], server.ports["guest"], pubkey(server_key), peers, seed)
+        running = asyncio.create_task(crowd.run())
+        try:
+            samples = await _watch(server, crowd, running, seconds)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+    warm_up = min(WARM_UP * 60, seconds / 4)
+    complaints = verdict.complaints([sample for sample in samples if sample.seconds > warm_up])
+    errors = crowd.tally.errors
+    print("clients:", ", ".join(f"{name} {count}" for name, count in sorted(crowd.tally.done.items())))
+    print(f"unanswered datagrams: {crowd.tally.lost}")
+    for error in errors[:SHOWN]:
+        print("error:", error)
+    for complaint in complaints:
+        print("not flat:", complaint)
+    if not complaints:
+        print(f"flat: RSS within {verdict.GROWTH_MB} MB, descriptors and threads equal")
+    print(f"{len(errors)} errors")
+    return 1 if complaints or errors else 0
+
+
+async def _watch(
+    server: process.ServerProcess, crowd: Crowd, running: asyncio.Task[None], seconds: float
+) -> list[verdict.Sample]:
+    """Takes and prints the samples. The crowd's own failure is raised."""
+    samples: list[verdict.Sample] = []
+    begin = time.monotonic()
+    period = min(60, seconds / SAMPLES)
+    while (passed := time.monotonic() - begin) < seconds:
+        await asyncio.wait([running], timeout=period * (len(samples) + 1) - passed)
+        if running.done():
+            running.result()
+        holds = await server.holds()
+        sample = verdict.Sample(
+            seconds=time.monotonic() - begin,
+            rss_mb=server.rss_mb(),
+            descriptors=server.descriptors(),
+            threads=server.threads(),
+            flows=holds["flows"],
+            tasks=holds["tasks"],
+            restarts=holds["guest_restarts"],
+            generation=holds["generation"],
+            drops=verdict.drops(holds["counters"]),
+            done=crowd.tally.done.total(),
+            errors=len(crowd.tally.errors),
+        )
+        print(verdict.line(sample, samples[-1] if samples else None), flush=True)
+        samples.append(sample)
+    return samples
+
+
+sys.exit(main())

@@ -1,0 +1,56 @@
+"""The process under test: a WireGuard server for careless handlers, and beside it a module that
+fails whenever it is told to. `python server.py < CONFIGURATION`, a line of JSON.
+
+Says where both listen in a line of JSON and answers each further line with what they hold.
+"""
+
+import asyncio
+import datetime
+import json
+import logging
+import pathlib
+import sys
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / folder) for folder in ("interop", "bench")]
+
+import careless  # noqa: E402
+import mitmproxy_watm  # noqa: E402
+import modules  # noqa: E402
+
+HOST = "127.0.0.1"
+# Small, so that a failure comes soon and takes little.
+LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))
+
+
+async def main() -> None:
+    # Handlers and the guest fail all the time, which is not worth a line each.
+    logging.getLogger("mitmproxy_watm").addHandler(logging.NullHandler())
+    logging.getLogger("mitmproxy_watm").propagate = False
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    config = json.loads(await reader.readline())
+    handlers = {"handle_tcp_stream": careless.handle_tcp, "handle_udp_stream": careless.handle_udp}
+    async with (
+        await mitmproxy_watm.start_server("wireguard", HOST, 0, config=config, **handlers) as server,
+        await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS, **handlers) as guest,
+    ):
+        _say({"server": server.getsockname()[1], "guest": guest.getsockname()[1]})
+        while await reader.readline():
+            status = server.status()
+            _say(
+                {
+                    "flows": status.flows,
+                    "generation": status.generation,
+                    "counters": status.counters,
+                    "guest_restarts": guest.stats()["host.restarts"],
+                    "tasks": len(asyncio.all_tasks()),
+                }
+            )
+
+
+def _say(what: dict) -> None:
+    print(json.dumps(what), flush=True)
+
+
+asyncio.run(main())

@@ -1,0 +1,65 @@
+"""What is seen each minute, and whether it is flat at the end."""
+
+import statistics
+from dataclasses import dataclass
+
+# Megabytes by which the middle of the last third may be above that of the first, warm-up left
+# out: what four clients more or less in the middle of a transfer take.
+GROWTH_MB = 16
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One moment of the server's process."""
+
+    seconds: float
+    rss_mb: float
+    descriptors: int
+    threads: int
+    flows: int
+    tasks: int
+    restarts: int
+    """Of the module that fails."""
+    generation: int
+    """Restarts of the WireGuard module: there must be none."""
+    drops: dict[str, int]
+    """By reason, since the start."""
+    done: int
+    errors: int
+
+
+def drops(counters: dict[str, int]) -> dict[str, int]:
+    """What was dropped or refused, by reason, of a server's counters."""
+    words = ("dropped", "refused", "malformed", "evicted", "expired", "timed_out", "ignored", "withheld")
+    return {name: count for name, count in counters.items() if count and any(word in name for word in words)}
+
+
+def line(sample: Sample, before: Sample | None) -> str:
+    """The sample in one line; drops are those since the one before."""
+    earlier = before.drops if before else {}
+    news = {name: count - earlier.get(name, 0) for name, count in sample.drops.items()}
+    reasons = ", ".join(f"{name} {count}" for name, count in sorted(news.items()) if count)
+    return (
+        f"{sample.seconds / 60:6.1f} min  {sample.rss_mb:6.1f} MB  {sample.descriptors:3} descriptors  "
+        f"{sample.threads:3} threads  {sample.flows:4} flows  {sample.tasks:4} tasks  {sample.restarts:4} restarts  "
+        f"{sample.done:8} actions  {sample.errors:3} errors  dropped: {reasons or 'nothing'}"
+    )
+
+
+def complaints(samples: list[Sample]) -> list[str]:
+    """Why the run was not flat; nothing if it was. The samples are those after the warm-up, at
+    least three."""
+    if len(samples) < 3:
+        return [f"{len(samples)} samples after the warm-up are too few to tell"]
+    third = len(samples) // 3
+    first, last = (statistics.median(s.rss_mb for s in part) for part in (samples[:third], samples[-third:]))
+    found = []
+    if last - first > GROWTH_MB:
+        found.append(f"RSS grew from {first:.1f} to {last:.1f} MB, by more than {GROWTH_MB} MB")
+    for name in ("descriptors", "threads"):
+        seen = sorted({getattr(sample, name) for sample in samples})
+        if len(seen) > 1:
+            found.append(f"the number of {name} was not always the same: {', '.join(map(str, seen))}")
+    if samples[-1].generation:
+        found.append(f"the WireGuard module was restarted {samples[-1].generation} times")
+    return found
