@@ -1,8 +1,8 @@
 //! Errors as Python's exceptions.
 
-use pyo3::create_exception;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::{PyErrArguments, create_exception};
 use watm_runtime::{Error, ErrorCode};
 
 create_exception!(
@@ -14,7 +14,7 @@ create_exception!(
 
 /// An `OSError` of the subclass that Python has for this.
 pub(crate) fn flow_error(error: &ErrorCode) -> PyErr {
-    os_error(number(error), &error.to_string())
+    os_error(name(error), &error.to_string())
 }
 
 /// A `ModuleError`, unless Python has a better class for the fault: `ValueError` for a
@@ -24,34 +24,59 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
     match error {
         Error::Config { .. } | Error::Options(_) => PyValueError::new_err(text),
         Error::Grant { source, .. } | Error::File { source, .. } => match source.raw_os_error() {
-            Some(number) => os_error(number, &text),
+            // The last one is for Windows, where Python finds the first by it.
+            Some(number) => PyOSError::new_err((number, text, None::<String>, number)),
             None => PyOSError::new_err(text),
         },
-        Error::Refused { code, .. } => os_error(number(&code), &text),
-        Error::Timeout { .. } => os_error(libc::ETIMEDOUT, &text),
+        Error::Refused { code, .. } => os_error(name(&code), &text),
+        Error::Timeout { .. } => os_error("ETIMEDOUT", &text),
         Error::Closed { .. } | Error::System(_) => PyOSError::new_err(text),
         _ => ModuleError::new_err(text),
     }
 }
 
-pub(crate) fn os_error(number: i32, message: &str) -> PyErr {
-    PyOSError::new_err((number, message.to_owned()))
+/// `name` as in Python's module `errno`.
+pub(crate) fn os_error(name: &'static str, message: &str) -> PyErr {
+    PyOSError::new_err(Arguments {
+        name,
+        message: message.to_owned(),
+    })
 }
 
-fn number(error: &ErrorCode) -> i32 {
+/// Those of an `OSError`. Its number differs between operating systems, and on Windows
+/// between Python and C, so it is asked of Python.
+struct Arguments {
+    name: &'static str,
+    message: String,
+}
+
+impl PyErrArguments for Arguments {
+    fn arguments(self, py: Python<'_>) -> Py<PyAny> {
+        let number = py
+            .import("errno")
+            .and_then(|errno| errno.getattr(self.name)?.extract::<i32>());
+        match number {
+            Ok(number) => (number, self.message).arguments(py),
+            // A Python without the name: the message says what is the matter.
+            Err(_) => self.message.arguments(py),
+        }
+    }
+}
+
+fn name(error: &ErrorCode) -> &'static str {
     match error {
-        ErrorCode::AccessDenied => libc::EACCES,
-        ErrorCode::NotSupported => libc::EOPNOTSUPP,
-        ErrorCode::InvalidArgument => libc::EINVAL,
-        ErrorCode::InvalidState => libc::EPIPE,
-        ErrorCode::LimitReached => libc::ENOBUFS,
-        ErrorCode::Timeout => libc::ETIMEDOUT,
-        ErrorCode::RemoteUnreachable => libc::EHOSTUNREACH,
-        ErrorCode::ConnectionRefused => libc::ECONNREFUSED,
-        ErrorCode::ConnectionReset => libc::ECONNRESET,
-        ErrorCode::ConnectionAborted => libc::ECONNABORTED,
-        ErrorCode::DatagramTooLarge => libc::EMSGSIZE,
-        ErrorCode::NameUnresolvable => libc::EADDRNOTAVAIL,
-        ErrorCode::Other(_) => libc::EIO,
+        ErrorCode::AccessDenied => "EACCES",
+        ErrorCode::NotSupported => "EOPNOTSUPP",
+        ErrorCode::InvalidArgument => "EINVAL",
+        ErrorCode::InvalidState => "EPIPE",
+        ErrorCode::LimitReached => "ENOBUFS",
+        ErrorCode::Timeout => "ETIMEDOUT",
+        ErrorCode::RemoteUnreachable => "EHOSTUNREACH",
+        ErrorCode::ConnectionRefused => "ECONNREFUSED",
+        ErrorCode::ConnectionReset => "ECONNRESET",
+        ErrorCode::ConnectionAborted => "ECONNABORTED",
+        ErrorCode::DatagramTooLarge => "EMSGSIZE",
+        ErrorCode::NameUnresolvable => "EADDRNOTAVAIL",
+        ErrorCode::Other(_) => "EIO",
     }
 }

@@ -1,9 +1,12 @@
 //! WireGuard's keys: Curve25519 (RFC 7748) in base64, as `wg genkey` and `wg pubkey` write them.
 
+use std::path::PathBuf;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
+use watm_runtime::private;
 use x25519_dalek::{PublicKey, StaticSecret};
 
 /// A new private key, in base64.
@@ -26,4 +29,11 @@ pub fn pubkey(private_key: &str) -> PyResult<String> {
         .and_then(|bytes| bytes.try_into().ok())
         .ok_or_else(|| PyValueError::new_err("Invalid key."))?;
     Ok(BASE64_STANDARD.encode(PublicKey::from(&StaticSecret::from(key))))
+}
+
+/// Whether other users may read or write the file that a key is in. Where files have no
+/// modes, on Windows, that is not found out, and the answer is no.
+#[pyfunction]
+pub fn is_open_to_others(path: PathBuf) -> PyResult<bool> {
+    Ok(private::is_open_to_others(&path)?)
 }

@@ -3,8 +3,8 @@
 //!
 //! No thread but Python's own runs Python code or waits for the interpreter. A driver
 //! thread that makes something ready wakes a [`wake::Signal`]; that puts a number into a
-//! list, and the first number in the list makes one file descriptor readable. The event
-//! loop reads the whole list at once: one wake-up a batch.
+//! list, and the first number in the list makes one descriptor readable. The event loop
+//! reads the whole list at once: one wake-up a batch.
 
 mod error;
 mod flow;
@@ -23,7 +23,7 @@ mod _native {
     #[pymodule_export]
     use crate::flow::Flow;
     #[pymodule_export]
-    use crate::keys::{genkey, pubkey};
+    use crate::keys::{genkey, is_open_to_others, pubkey};
     #[pymodule_export]
     use crate::logs::{set_log_level, take_logs};
     #[pymodule_export]

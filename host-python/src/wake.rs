@@ -1,19 +1,17 @@
 //! How other threads tell an event loop what has become ready.
 
-use std::io::{ErrorKind, Read, Write};
 use std::mem;
-use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use pyo3::prelude::*;
+use watm_runtime::Doorbell;
 
 use crate::logs;
 
-/// What one event loop waits on: a file descriptor that is readable while keys are waiting,
-/// and the keys.
+/// What one event loop waits on: a descriptor that is readable while keys are waiting, and
+/// the keys.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Wake {
     shared: Arc<Shared>,
@@ -24,14 +22,10 @@ pub struct Wake {
 impl Wake {
     #[new]
     fn new() -> PyResult<Self> {
-        let (sender, receiver) = UnixStream::pair()?;
-        sender.set_nonblocking(true)?;
-        receiver.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
             ready: Mutex::new(Vec::new()),
             keys: AtomicU64::new(0),
-            sender,
-            receiver,
+            doorbell: Doorbell::new()?,
         });
         let log = shared.signal();
         logs::subscribe(&log);
@@ -45,16 +39,15 @@ impl Wake {
     }
 
     /// The descriptor to watch for reading.
-    fn fileno(&self) -> i32 {
-        self.shared.receiver.as_raw_fd()
+    fn fileno(&self) -> u64 {
+        self.shared.doorbell.descriptor()
     }
 
     /// The keys that became ready since the last call, each once.
     fn take(&self) -> Vec<u64> {
-        // First the descriptor, then the list: what comes in between makes a spurious
-        // call, never a missed one. One byte is sent for each list that was not empty.
-        let mut bytes = [0; 16];
-        while matches!((&self.shared.receiver).read(&mut bytes), Ok(n) if n == bytes.len()) {}
+        // First the bell, then the list: what comes in between makes a spurious call,
+        // never a missed one.
+        self.shared.doorbell.clear();
         let ready = mem::take(&mut *self.shared.ready());
         ready
             .iter()
@@ -77,8 +70,8 @@ struct Shared {
     /// Bounded by the number of signals: each is in it at most once.
     ready: Mutex<Vec<Arc<Signal>>>,
     keys: AtomicU64,
-    sender: UnixStream,
-    receiver: UnixStream,
+    /// Rung for each list that was empty before.
+    doorbell: Doorbell,
 }
 
 impl Shared {
@@ -123,12 +116,7 @@ impl std::task::Wake for Signal {
             ready.len() == 1
         };
         if first {
-            while let Err(error) = (&self.shared.sender).write(&[0]) {
-                // A full buffer is readable too, and nobody is left to tell of anything else.
-                if error.kind() != ErrorKind::Interrupted {
-                    break;
-                }
-            }
+            self.shared.doorbell.ring();
         }
     }
 }

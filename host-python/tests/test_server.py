@@ -4,6 +4,8 @@ import asyncio
 import errno
 import logging
 import socket
+import threading
+import time
 from importlib import resources
 
 import pytest
@@ -278,3 +280,7 @@ def test_loops_that_cannot_watch_descriptors_are_served_too():
 
     with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(main())
+    deadline = time.monotonic() + 10
+    while any(thread.name == "watm wake" for thread in threading.enumerate()):
+        assert time.monotonic() < deadline, "the thread outlives its loop"
+        time.sleep(0.05)

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Install the Debian packages that the named programs come from, where they are missing.
-# Usage: apt.sh PROGRAM=PACKAGE …
+# Install the Debian packages that the named programs or files come from, where they are missing.
+# Usage: apt.sh PROGRAM=PACKAGE | /FILE=PACKAGE …
 set -eu
 
 missing=()
 for pair in "$@"; do
-    command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+    command -v "${pair%%=*}" >/dev/null || [ -e "${pair%%=*}" ] || missing+=("${pair#*=}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-import select
+import selectors
 import threading
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
@@ -54,6 +54,10 @@ class LoopWake:
 _wakes: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWake] = WeakKeyDictionary()
 
 
+LOOK = 1
+"""Seconds after which a thread looks whether its loop is closed."""
+
+
 def _watch_from_a_thread(loop: asyncio.AbstractEventLoop, wake: LoopWake) -> None:
     """For a loop that cannot watch descriptors, such as Windows' ProactorEventLoop."""
     delivered = threading.Event()
@@ -63,15 +67,17 @@ def _watch_from_a_thread(loop: asyncio.AbstractEventLoop, wake: LoopWake) -> Non
         delivered.set()
 
     def watch() -> None:
-        while True:
-            select.select([wake.native.fileno()], [], [])
-            delivered.clear()
-            try:
-                loop.call_soon_threadsafe(deliver)
-            except RuntimeError:
-                return  # the loop is closed
-            while not delivered.wait(timeout=1):
-                if loop.is_closed():
-                    return
+        with selectors.DefaultSelector() as selector:
+            selector.register(wake.native.fileno(), selectors.EVENT_READ)
+            while not loop.is_closed():
+                if not selector.select(timeout=LOOK):
+                    continue
+                delivered.clear()
+                try:
+                    loop.call_soon_threadsafe(deliver)
+                except RuntimeError:
+                    return  # the loop is closed
+                while not delivered.wait(timeout=LOOK) and not loop.is_closed():
+                    pass
 
     threading.Thread(target=watch, name="watm wake", daemon=True).start()

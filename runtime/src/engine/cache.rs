@@ -3,11 +3,11 @@
 //! Compiled code is loaded without checks (`deserialize` is unsafe for that reason): who
 //! can write an entry runs code in this process. So the directory must belong to the
 //! user and be closed to others, and each entry carries an HMAC under a key that is in
-//! the directory too, readable by the user alone. The directory's mode keeps other users
-//! out; the HMAC catches what a mode does not: a disk error, a torn write, an entry
+//! the directory too, readable by the user alone. The directory keeps other users
+//! out; the HMAC catches what it does not: a disk error, a torn write, an entry
 //! copied from another machine or restored from somebody else's backup.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use wasmtime::component::Component;
 
 use crate::Error;
 use crate::module::hex;
+use crate::private;
 
 const KEY_FILE: &str = "key";
 const KEY_BYTES: usize = 32;
@@ -43,8 +44,8 @@ impl Cache {
             path: directory.clone(),
             source,
         };
-        make_private(&directory).map_err(file_error)?;
-        check_private(&directory).map_err(file_error)?;
+        private::create_directory(&directory).map_err(file_error)?;
+        private::check_own(&directory).map_err(file_error)?;
         let key = load_or_make_key(&directory).map_err(file_error)?;
         Ok(Cache {
             key,
@@ -134,7 +135,7 @@ fn load_or_make_key(directory: &Path) -> io::Result<hmac::Key> {
     let path = directory.join(KEY_FILE);
     let usable =
         |bytes: &[u8]| (bytes.len() == KEY_BYTES).then(|| hmac::Key::new(hmac::HMAC_SHA256, bytes));
-    if check_private(&path).is_ok()
+    if private::check_own(&path).is_ok()
         && let Some(key) = usable(&fs::read(&path)?)
     {
         return Ok(key);
@@ -153,7 +154,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
-    let written = private_file(&temporary)
+    let written = private::create_file(&temporary)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
@@ -161,46 +162,4 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&temporary);
     }
     written
-}
-
-fn private_file(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-fn make_private(directory: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory)
-}
-
-#[cfg(unix)]
-fn check_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::MetadataExt;
-
-    let metadata = fs::metadata(path)?;
-    let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        return refuse(
-            "belongs to another user; a cache of compiled code must be one's own".into(),
-        );
-    }
-    if metadata.mode() & 0o022 != 0 {
-        return refuse(format!(
-            "mode {:o} lets others write; a cache of compiled code must be private (chmod 700)",
-            metadata.mode() & 0o777
-        ));
-    }
-    Ok(())
-}
-
-/// The profile directory, where the default is, is private by its access list.
-#[cfg(not(unix))]
-fn check_private(_: &Path) -> io::Result<()> {
-    Ok(())
 }

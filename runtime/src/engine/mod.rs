@@ -37,12 +37,13 @@ pub struct EngineConfig {
 /// Where compiled modules are kept, so that a second start takes a millisecond.
 #[derive(Debug, Clone, Default)]
 pub enum CacheDir {
-    /// `watm` in the user's cache directory (`$XDG_CACHE_HOME`, `~/.cache`, or what the
-    /// platform uses), made with mode 0700. If it is not private or cannot be made, a
-    /// warning is logged and nothing is cached.
+    /// `watm` in the user's cache directory (`$XDG_CACHE_HOME`, `~/.cache`, on Windows
+    /// `%LOCALAPPDATA%`), made with mode 0700 where there are modes. If it is not private
+    /// or cannot be made, a warning is logged and nothing is cached.
     #[default]
     Default,
-    /// This directory, made if missing. [`Engine::new`] fails if it is not private.
+    /// This directory, made if missing. [`Engine::new`] fails if it is not private; on
+    /// Windows that is not checked, and the caller's to see to.
     Path(PathBuf),
     /// Nowhere.
     Off,

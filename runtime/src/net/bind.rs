@@ -3,6 +3,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
+use super::options;
 use crate::Error;
 
 /// Asked of the kernel for each direction of a UDP socket; it may give less
@@ -74,10 +75,7 @@ impl Grant {
 
     fn bind_tcp(&self) -> io::Result<BoundSocket> {
         let socket = self.socket(Type::STREAM)?;
-        // So that a restart does not wait for old connections to time out; on Windows
-        // the option would let others take the port.
-        #[cfg(unix)]
-        socket.set_reuse_address(true)?;
+        options::reuse_address(&socket)?;
         socket.bind(&self.address.into())?;
         socket.listen(TCP_BACKLOG)?;
         let listener: TcpListener = socket.into();

@@ -1,10 +1,15 @@
-//! Real sockets, bound for a module before it runs and kept across its restarts.
+//! Real sockets, bound for a module before it runs and kept across its restarts, and what
+//! else differs between operating systems: nothing outside this folder and
+//! [`private`](crate::private) knows which one it is (`tests/structure` looks).
 
 mod bind;
+mod doorbell;
+mod options;
 mod tcp;
 mod udp;
 
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
+pub use doorbell::Doorbell;
 pub(crate) use tcp::{Connection, TcpPort};
 pub(crate) use udp::{Entry, UdpPort};
 

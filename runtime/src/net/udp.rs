@@ -9,6 +9,7 @@ use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
+use super::options;
 use crate::counters::Counters;
 
 /// One receive buffer: the most that the kernel coalesces (GRO), and more than any single
@@ -72,7 +73,7 @@ impl UdpPort {
         counters: Arc<Counters>,
     ) -> io::Result<UdpPort> {
         let state = UdpSocketState::new((&socket).into())?;
-        allow_fragments(&socket);
+        options::allow_fragments(&socket);
         Ok(UdpPort {
             socket: UdpSocket::from_std(socket)?,
             state,
@@ -295,7 +296,7 @@ impl UdpPort {
             | io::ErrorKind::NetworkUnreachable
             | io::ErrorKind::NetworkDown
             | io::ErrorKind::ConnectionRefused => &self.counters.dropped_send_unreachable,
-            _ if is_too_large(error) => &self.counters.dropped_send_too_large,
+            _ if options::is_too_large(error) => &self.counters.dropped_send_too_large,
             _ => &self.counters.dropped_send_other,
         };
         counter.add(datagrams);
@@ -438,28 +439,4 @@ impl Run {
         }
         run
     }
-}
-
-/// The path's MTU is the kernel's to learn, and what does not fit is fragmented here, as
-/// with any other datagram socket. quinn-udp forbids it, because QUIC probes for itself.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn allow_fragments(socket: &StdSocket) {
-    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
-
-    // Not supported everywhere; then large datagrams are lost, and counted.
-    let _ = set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::WANT);
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn allow_fragments(_: &StdSocket) {}
-
-#[cfg(unix)]
-fn is_too_large(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
-}
-
-#[cfg(windows)]
-fn is_too_large(error: &io::Error) -> bool {
-    const WSAEMSGSIZE: i32 = 10040;
-    error.raw_os_error() == Some(WSAEMSGSIZE)
 }

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from mitmproxy_watm._native import genkey, pubkey
+from mitmproxy_watm._native import genkey, is_open_to_others, pubkey
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ def read_keys(path: Path) -> dict[str, str]:
         keys = {name: content[name] for name in ("server_key", "client_key")}
         for key in keys.values():
             pubkey(key)
-        if path.stat().st_mode & 0o077:
+        if is_open_to_others(path):
             logger.warning("%s holds private keys and is open to other users: chmod 600 %s", path, path)
     except Exception as e:
         raise ValueError(f"Invalid configuration file ({path}): {e}") from e
