@@ -125,6 +125,14 @@ test-programs:
 	tests/setup/apt.sh chromium=chromium chromedriver=chromium-driver curl=curl wg=wireguard-tools \
 		ip=iproute2 ping=iputils-ping
 
+# What strangers can send, chosen by a fuzzer: see tests/fuzz/README.md. The tests replay the corpus.
+
+SECONDS ?= 60
+
+.PHONY: fuzz
+fuzz:
+	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
+
 # Peers that are not ours.
 
 $(BUILD)/wgclient: $(wildcard tests/wgclient/*)

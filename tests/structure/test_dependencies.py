@@ -19,6 +19,7 @@ TRANSPORTS = {
     "watm-guest": {"watm-core": "always"},
     "watm-componentize": {},
     "watm-native": {"watm-core": "always", "watm-wireguard": "always"},
+    "watm-fuzz-transports": {"watm-core": "always", "watm-netstack": "always", "watm-wireguard": "always"},
     # The stand-ins for crates of these names; see watm/Cargo.toml.
     "ring": {"watm-core": "always"},
     "managed": {},

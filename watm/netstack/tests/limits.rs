@@ -246,6 +246,31 @@ fn a_segment_beyond_the_buffer_is_dropped() {
 }
 
 #[test]
+fn data_behind_the_end_is_dropped() {
+    let mut bench = Bench::new(Config::default());
+    let next = establish(&mut bench, 1, client(1));
+    let fin = Tcp {
+        control: TcpControl::Fin,
+        payload: b"last words",
+        ..tcp(client(1), 101, next)
+    };
+    bench.packet(1, &fin.packet());
+    let stream = bench.app.streams()[0].clone();
+    assert_eq!(stream.read(), b"last words");
+    assert!(stream.ended());
+    bench.packet(1, &segment(client(1), 112, next, b"and more"));
+    assert!(stream.read().is_empty());
+    assert_eq!(bench.counter("tcp_malformed"), 1);
+    // A probe for whether we are there, with a byte that was already said, is answered.
+    let answers = bench.packet(1, &segment(client(1), 111, next, b"?"));
+    assert_eq!(read_tcp(&answers[0]).acknowledges, Some(112));
+    assert_eq!(bench.counter("tcp_malformed"), 1);
+    // The other direction goes on.
+    stream.write(b"answer");
+    assert_eq!(read_tcp(&bench.settle()[0]).payload, b"answer");
+}
+
+#[test]
 fn peers_with_the_same_address_do_not_mix() {
     let mut bench = Bench::new(Config::default());
     let first = establish(&mut bench, 1, client(1));

@@ -267,9 +267,42 @@ fn a_key_never_stands_in_an_error() {
         format!("[Interface]\nPrivateKey = {secret}x\n"),
         server_config(&format!("[Peer]\nPublicKey = {secret}{secret}\n")),
         format!("{{\"server_key\": \"{secret}=\"}}"),
+        server_config(&format!("MTU = {secret}\n")),
+        server_config(&format!("{secret}\n")),
+        server_config(&format!("[{secret}]\n")),
+        server_config(&peer_config(1, &format!("AllowedIPs = {secret}"))),
+        server_config(&peer_config(1, &format!("Endpoint = {secret}:1"))),
+        server_config(&peer_config(1, &format!("PersistentKeepalive = {secret}"))),
+        format!("{{\"{secret}\": 1}}"),
     ] {
         let error = refusal(&config);
         assert!(!error.contains(&secret[..20]), "{error}");
+    }
+}
+
+#[test]
+fn an_error_is_one_line_however_long_the_file_is() {
+    let long = "1 ".repeat(1000);
+    for (config, expected) in [
+        (
+            "{\"a\\nb\": 1}".to_owned(),
+            "a\u{fffd}b: unknown; there are server_key".to_owned(),
+        ),
+        (
+            server_config("MTU = 1\u{1b}[2J"),
+            "line 3: [Interface] MTU: '1\u{fffd}[2J' is not a number".to_owned(),
+        ),
+        (
+            server_config(&format!("MTU = {long}")),
+            format!(
+                "line 3: [Interface] MTU: '{}…' is not a number from 1280 to 65475",
+                &long[..60]
+            ),
+        ),
+    ] {
+        let error = refusal(&config);
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(!error.chars().any(char::is_control), "{error:?}");
     }
 }
 

@@ -450,6 +450,12 @@ impl Flow {
         let window_end = self.log.window_end.unwrap_or(next);
         let start = segment.sequence();
         let end = start.plus(segment.repr.payload.len());
+        // Behind its FIN a peer has nothing more to say (RFC 9293 section 3.10.7.4), but
+        // smoltcp would listen.
+        if has_closed(socket.state()) && end.is_after(next.plus(1)) {
+            cx.counters.tcp_malformed += 1;
+            return false;
+        }
         let in_window = window_end.is_after(start) && end.is_after(next);
         if !in_window {
             // The socket answers with what it expects.
@@ -545,12 +551,9 @@ impl Flow {
     /// Tell the application that the peer has closed its side, once it has read everything.
     fn tell_end(&mut self) {
         let socket = self.sockets.get::<Socket<'_>>(self.socket);
-        let closed = match socket.state() {
-            State::CloseWait | State::Closing | State::LastAck | State::TimeWait => true,
-            // The end of LAST-ACK.
-            State::Closed => !self.flags.reset && !self.flags.timed_out,
-            _ => false,
-        };
+        // The end of LAST-ACK leads to CLOSED.
+        let closed = has_closed(socket.state())
+            || socket.state() == State::Closed && !self.flags.reset && !self.flags.timed_out;
         if closed
             && !self.flags.told
             && socket.recv_queue() == 0
@@ -776,6 +779,14 @@ impl Flow {
         memory.account(self.key.peer, self.accounted, held);
         self.accounted = held;
     }
+}
+
+/// Whether the peer's FIN has come, and everything before it.
+fn has_closed(state: State) -> bool {
+    matches!(
+        state,
+        State::CloseWait | State::Closing | State::LastAck | State::TimeWait
+    )
 }
 
 enum Collected {

@@ -92,6 +92,18 @@ impl Bench {
 
     /// Do everything that can be done now.
     pub fn settle(&mut self) -> Vec<Vec<u8>> {
+        self.rest();
+        self.take_sent()
+    }
+
+    /// Let time pass, with all timers.
+    pub fn wait(&mut self, time: Duration) -> Vec<Vec<u8>> {
+        self.pass(time);
+        self.take_sent()
+    }
+
+    /// As [`settle`](Self::settle); what the stack sends is added to `sent`.
+    pub fn rest(&mut self) {
         for _ in 0..1000 {
             for token in self.app.take_ready() {
                 self.stack
@@ -99,28 +111,31 @@ impl Bench {
             }
             self.stack.flush(&mut self.app, &mut self.sent);
             if self.app.is_quiet() && self.stack.poll_timeout().is_none_or(|at| at.0 > 0) {
-                return self.sent.0.drain(..).map(|(_, packet)| packet).collect();
+                return;
             }
         }
         panic!("the stack does not come to rest");
     }
 
-    /// Let time pass, with all timers.
-    pub fn wait(&mut self, time: Duration) -> Vec<Vec<u8>> {
+    /// As [`wait`](Self::wait); what the stack sends is added to `sent`.
+    pub fn pass(&mut self, time: Duration) {
         let end = self.app.now() + time;
-        let mut sent = Vec::new();
         for _ in 0..100_000 {
             match self.stack.poll_timeout() {
                 Some(at) if at <= end => self.app.set_now(at.max(self.app.now())),
                 _ => {
                     self.app.set_now(end);
-                    return sent;
+                    return;
                 }
             }
             self.stack.handle_timeouts(&mut self.app, &mut self.sent);
-            sent.extend(self.settle());
+            self.rest();
         }
         panic!("the stack spins");
+    }
+
+    fn take_sent(&mut self) -> Vec<Vec<u8>> {
+        self.sent.0.drain(..).map(|(_, packet)| packet).collect()
     }
 
     pub fn counter(&self, name: &str) -> u64 {

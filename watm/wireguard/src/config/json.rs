@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     };
     if let Some(unknown) = object.keys().find(|key| !FIELDS.contains(&key.as_str())) {
         return Err(field(
-            unknown,
+            &value::quote(unknown),
             format!("unknown; there are {}", FIELDS.join(", ")),
         ));
     }

@@ -1,11 +1,39 @@
-//! Single values. Each error says what is wrong and what would be right; none repeats a
-//! key, since a secret may have been put into the wrong field.
+//! Single values. Each error is a line that says what is wrong and what would be right;
+//! none repeats a key, since a secret may have been put into the wrong field.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use super::Network;
 use crate::key;
+
+/// The most of what stands in a file that an error repeats, in characters.
+const QUOTED: usize = 60;
+
+/// So many characters of base64 in a row may be (a part of) a key, which has 43 of them.
+const SECRET: usize = 32;
+
+/// What stands in a file, for an error: one line, not too long, and without what may be a
+/// key.
+pub fn quote(text: &str) -> String {
+    let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
+    let runs = text.as_bytes().split(|&byte| !is_base64(byte));
+    if runs.map(<[u8]>::len).max() >= Some(SECRET) {
+        return "…".to_owned();
+    }
+    let mut quoted: String = text
+        .chars()
+        .take(QUOTED)
+        .map(|character| match character.is_control() {
+            true => char::REPLACEMENT_CHARACTER,
+            false => character,
+        })
+        .collect();
+    if text.chars().nth(QUOTED).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
 
 /// A key in base64.
 pub fn key(text: &str) -> Result<[u8; 32], String> {
@@ -25,7 +53,8 @@ pub fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
         .filter(|number| range.contains(number) && text.bytes().all(|byte| byte.is_ascii_digit()))
         .ok_or_else(|| {
             format!(
-                "'{text}' is not a number from {} to {}",
+                "'{}' is not a number from {} to {}",
+                quote(text),
                 range.start(),
                 range.end()
             )
@@ -41,7 +70,8 @@ pub fn keepalive(text: &str) -> Result<Option<u16>, String> {
         // The range is that of the type.
         Ok(seconds) => Ok(u16::try_from(seconds).ok().filter(|&seconds| seconds > 0)),
         Err(_) => Err(format!(
-            "'{text}' is neither 'off' nor a number of seconds from 0 to 65535"
+            "'{}' is neither 'off' nor a number of seconds from 0 to 65535",
+            quote(text)
         )),
     }
 }
@@ -53,13 +83,19 @@ pub fn network(text: &str) -> Result<Network, String> {
         None => (text, None),
     };
     let address: IpAddr = address.parse().map_err(|_| {
-        format!("'{text}' is not an IP address with a prefix length, such as 10.0.0.2/32")
+        format!(
+            "'{}' is not an IP address with a prefix length, such as 10.0.0.2/32",
+            quote(text)
+        )
     })?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let prefix = match prefix {
         None => longest,
         Some(prefix) => number(prefix, 0..=longest).map_err(|_| {
-            format!("'{text}' has no prefix length from 0 to {longest} after the '/'")
+            format!(
+                "'{}' has no prefix length from 0 to {longest} after the '/'",
+                quote(text)
+            )
         })?,
     };
     Ok(Network {
@@ -73,7 +109,10 @@ pub fn network(text: &str) -> Result<Network, String> {
 pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
     if let Ok(endpoint) = text.parse::<SocketAddr>() {
         return if endpoint.port() == 0 {
-            Err(format!("'{text}' has port 0; use one from 1 to 65535"))
+            Err(format!(
+                "'{}' has port 0; use one from 1 to 65535",
+                quote(text)
+            ))
         } else {
             Ok(endpoint)
         };
@@ -84,12 +123,14 @@ pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
         && !host.contains(':');
     Err(if is_name {
         format!(
-            "'{text}' names a host; a module cannot look names up, \
-             so write an address and a port, such as 192.0.2.1:51820"
+            "'{}' names a host; a module cannot look names up, \
+             so write an address and a port, such as 192.0.2.1:51820",
+            quote(text)
         )
     } else {
         format!(
-            "'{text}' is not an address and a port, such as 192.0.2.1:51820 or [2001:db8::1]:51820"
+            "'{}' is not an address and a port, such as 192.0.2.1:51820 or [2001:db8::1]:51820",
+            quote(text)
         )
     })
 }
@@ -116,7 +157,8 @@ pub fn dns(text: &str) -> Result<String, String> {
         Ok(text.to_owned())
     } else {
         Err(format!(
-            "'{text}' is neither an IP address nor a search domain"
+            "'{}' is neither an IP address nor a search domain",
+            quote(text)
         ))
     }
 }

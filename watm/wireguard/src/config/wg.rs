@@ -305,7 +305,8 @@ fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
         .find(|section| section.name().eq_ignore_ascii_case(name))
         .ok_or_else(|| {
             ConfigError::Syntax(format!(
-                "line {line}: unknown section [{name}]; there are [Interface], [Peer] and [Watm]"
+                "line {line}: unknown section [{}]; there are [Interface], [Peer] and [Watm]",
+                value::quote(name)
             ))
         })
 }
@@ -329,5 +330,5 @@ fn field(line: usize, section: Section, name: &str) -> Result<&'static str, Conf
             section.fields().join(", ")
         ),
     };
-    Err(field_error(line, section, name, why))
+    Err(field_error(line, section, &value::quote(name), why))
 }

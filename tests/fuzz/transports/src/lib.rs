@@ -1,0 +1,26 @@
+//! What strangers and peers can send to a transport, as functions of bytes.
+//!
+//! A fuzzer chooses the bytes; each target reads them as a program ([`program`]), runs it
+//! in virtual time, and checks what must hold whatever comes. `README.md` in the folder
+//! above says how to run one.
+
+mod config;
+mod connections;
+mod inner;
+mod packet;
+mod peer;
+mod program;
+mod strangers;
+#[path = "../../../../watm/wireguard/tests/support/mod.rs"]
+mod support;
+
+/// Runs the input, and panics if something does not hold.
+pub type Target = fn(&[u8]);
+
+/// The targets by name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("config", config::run),
+    ("inner", inner::run),
+    ("peer", peer::run),
+    ("strangers", strangers::run),
+];
