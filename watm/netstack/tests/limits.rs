@@ -389,6 +389,28 @@ fn a_new_connection_replaces_one_in_time_wait() {
 }
 
 #[test]
+fn a_client_that_forgot_a_connection_can_open_it_again() {
+    let mut bench = Bench::new(Config::default());
+    let next = establish(&mut bench, 1, client(0));
+    bench.packet(1, &segment(client(0), 101, next, b"before"));
+    // Not a word of the new connection, but where the old one is.
+    let answers = bench.packet(1, &packets::syn(client(0), server(), 5000));
+    let answer = read_tcp(&answers[0]);
+    assert!(!answer.syn && !answer.reset);
+    assert_eq!((answer.sequence, answer.acknowledges), (next, Some(107)));
+    let reset = Tcp {
+        control: TcpControl::Rst,
+        acknowledges: None,
+        ..tcp(client(0), 107, 0)
+    };
+    bench.packet(1, &reset.packet());
+    assert_eq!(bench.stack.flows(), 0);
+    let answers = bench.packet(1, &packets::syn(client(0), server(), 5000));
+    let answer = read_tcp(&answers[0]);
+    assert!(answer.syn && answer.acknowledges == Some(5001));
+}
+
+#[test]
 fn a_closed_connection_is_remembered_for_a_while() {
     let mut bench = Bench::new(Config::default());
     let mut next = 0;

@@ -733,6 +733,20 @@ impl Flow {
             .is_some_and(|since| since + ORPHAN_TIMEOUT <= now)
     }
 
+    /// Where both directions are, once the handshake is done.
+    pub(crate) fn position(&mut self, now: Instant) -> Option<Last> {
+        let ended = match self.state() {
+            State::Closed | State::Listen | State::SynSent | State::SynReceived => return None,
+            State::Established | State::FinWait1 | State::FinWait2 => 0,
+            State::CloseWait | State::LastAck | State::Closing | State::TimeWait => 1,
+        };
+        Some(Last {
+            since: now,
+            ours: self.log.sent_end?,
+            theirs: self.taken.plus(self.socket_mut().recv_queue() + ended),
+        })
+    }
+
     /// The verdict on a flow that is over, if it is. Tells the application why. `spoke`: the
     /// socket has said all that it has to say.
     fn end(&mut self, spoke: bool, cx: &mut Context<'_, '_>) -> Option<Verdict> {

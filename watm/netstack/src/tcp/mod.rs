@@ -127,6 +127,16 @@ impl Tcp {
         if id.is_none() && self.answer_late(&key, &segment, sender, io) {
             return true;
         }
+        if segment.opens()
+            && let Some(now) = id.and_then(|id| self.flows.get_mut(id)?.position(io.now))
+        {
+            // Whoever does not know the connection any more answers with RST, which ends it,
+            // and comes again (RFC 5961 section 4).
+            if self.strays.permits(key.peer, io.now) {
+                segment.send_acknowledgement(&key, now, sender, io.sink);
+            }
+            return true;
+        }
         let id = match id {
             Some(id) => id,
             None if !segment.opens() => {

@@ -22,13 +22,13 @@ pub(crate) struct TimeWait {
     order: VecDeque<(Instant, Key)>,
 }
 
-/// The end of a connection.
+/// How far a connection has come: its end, once it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Last {
     pub since: Instant,
-    /// Past our FIN.
+    /// Past what we have sent, at the end our FIN.
     pub ours: Sequence,
-    /// Past the peer's.
+    /// Past what the peer has, at the end its FIN.
     pub theirs: Sequence,
 }
 
