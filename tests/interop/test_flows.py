@@ -260,3 +260,14 @@ async def test_many_connections_at_once() -> None:
     async with serving(peer) as running, running.client(peer) as client:
         result = await client.do("connect", count=1000, parallel=100, timeout=30)
         assert result["connections"] == 1000
+
+
+async def test_a_client_that_forgot_its_connection_opens_it_again_at_once() -> None:
+    peer = Peer()
+    async with serving(peer) as running:
+        for _ in range(3):  # the one before was forgotten
+            async with running.client(peer) as client, client.tcp(f"{V4}:7", local_port=5000, timeout=5) as conn:
+                await conn.write(b"hello")
+                assert await conn.read_exactly(5) == b"hello"
+                client.process.kill()
+                await client.process.wait()

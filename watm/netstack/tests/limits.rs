@@ -403,9 +403,12 @@ fn a_client_that_forgot_a_connection_can_open_it_again() {
         acknowledges: None,
         ..tcp(client(0), 107, 0)
     };
-    bench.packet(1, &reset.packet());
-    assert_eq!(bench.stack.flows(), 0);
-    let answers = bench.packet(1, &packets::syn(client(0), server(), 5000));
+    // Both come together.
+    let answers = bench.batch(
+        1,
+        &[reset.packet(), packets::syn(client(0), server(), 5000)],
+    );
+    assert_eq!((answers.len(), bench.stack.flows()), (1, 1));
     let answer = read_tcp(&answers[0]);
     assert!(answer.syn && answer.acknowledges == Some(5001));
 }

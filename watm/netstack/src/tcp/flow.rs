@@ -733,6 +733,11 @@ impl Flow {
             .is_some_and(|since| since + ORPHAN_TIMEOUT <= now)
     }
 
+    /// Whether nothing will be said any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.state() == State::Closed
+    }
+
     /// Where both directions are, once the handshake is done.
     pub(crate) fn position(&mut self, now: Instant) -> Option<Last> {
         let ended = match self.state() {

@@ -123,7 +123,15 @@ impl Tcp {
             return true;
         };
         let key = segment.key(origin.peer, packet);
-        let id = self.flows.find(&key);
+        let mut id = self.flows.find(&key);
+        if let Some(over) = id
+            && segment.opens()
+            && self.flows.get_mut(over).is_some_and(|flow| flow.is_over())
+        {
+            // Its end came just before, in the same batch.
+            self.service(over, io, counters);
+            id = self.flows.find(&key);
+        }
         if id.is_none() && self.answer_late(&key, &segment, sender, io) {
             return true;
         }
