@@ -40,6 +40,14 @@ pub enum Error {
         /// The system's reason.
         source: io::Error,
     },
+    /// A recording cannot be read.
+    #[error("{path}: {reason}")]
+    Recording {
+        /// Which file.
+        path: PathBuf,
+        /// Where it is damaged, or what it is.
+        reason: String,
+    },
     /// A socket that the caller grants cannot be had.
     #[error("{protocol} {address} (label \"{label}\"): {reason}")]
     Grant {

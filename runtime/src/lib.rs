@@ -105,6 +105,8 @@ mod module;
 mod net;
 pub mod private;
 mod ready;
+mod recording;
+mod replay;
 mod server;
 mod types;
 
@@ -114,5 +116,6 @@ pub use flow::{DatagramFlow, Flow, StreamFlow};
 pub use limits::Limits;
 pub use module::{Module, ModuleInfo, ModuleKind, inspect};
 pub use net::Doorbell;
+pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 pub use server::{Server, ServerBuilder};
 pub use types::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus, Phase, Status};

@@ -6,6 +6,8 @@ wasmtime::component::bindgen!({
     path: "../wit",
     world: "module",
     imports: { default: trappable },
+    // For recordings.
+    additional_derives: [serde_derive::Serialize, serde_derive::Deserialize],
     trappable_error_type: {
         "watm:transport/types.error-code" => crate::component::Failure,
     },

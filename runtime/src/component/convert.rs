@@ -103,16 +103,22 @@ pub(super) fn ecn_to_guest(ecn: Option<EcnCodepoint>) -> sockets::Ecn {
     }
 }
 
+impl From<types::Destination> for Destination {
+    fn from(destination: types::Destination) -> Destination {
+        match destination {
+            types::Destination::Address(address) => {
+                Destination::Address(address_from_guest(address))
+            }
+            types::Destination::Name((name, port)) => Destination::Name(name, port),
+        }
+    }
+}
+
 impl From<flows::FlowInfo> for FlowInfo {
     fn from(info: flows::FlowInfo) -> FlowInfo {
         FlowInfo {
             source: address_from_guest(info.source),
-            destination: match info.destination {
-                types::Destination::Address(address) => {
-                    Destination::Address(address_from_guest(address))
-                }
-                types::Destination::Name((name, port)) => Destination::Name(name, port),
-            },
+            destination: info.destination.into(),
             peer: info.peer,
             underlay: info
                 .underlay

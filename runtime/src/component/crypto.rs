@@ -4,6 +4,7 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::crypto;
 use super::{Failure, State};
 use crate::ErrorCode;
+use crate::recording::{Digest, Function};
 
 /// A key that a module has handed to the host.
 pub struct AeadKey {
@@ -62,16 +63,19 @@ impl crypto::HostAeadKey for State {
         algorithm: crypto::AeadAlgorithm,
         key: Vec<u8>,
     ) -> Result<Resource<AeadKey>, Failure> {
-        if !self.host_crypto {
-            return Err(ErrorCode::AccessDenied.into());
-        }
-        let key = AeadKey::new(algorithm, &key)?;
-        if self.keys >= self.hub.limits.crypto_keys {
-            return Err(ErrorCode::LimitReached.into());
-        }
-        let key = self.table.push(key)?;
-        self.keys += 1;
-        Ok(key)
+        self.turn(Function::AeadKeyCreate, || (algorithm, Digest::of(&key)))
+            .repeat(self, |state| {
+                if !state.host_crypto {
+                    return Err(ErrorCode::AccessDenied.into());
+                }
+                let key = AeadKey::new(algorithm, &key)?;
+                if state.keys >= state.hub.limits.crypto_keys {
+                    return Err(ErrorCode::LimitReached.into());
+                }
+                let key = state.table.push(key)?;
+                state.keys += 1;
+                Ok(key)
+            })
     }
 
     fn seal(

@@ -4,6 +4,7 @@ use super::bindings::watm::transport::flows;
 use super::sockets::ByteStream;
 use super::{Failure, State};
 use crate::flow::{Flow, FlowPermit, GuestDatagrams, datagram_pair, stream_pair};
+use crate::recording::{Digest, Function};
 use crate::{ErrorCode, FlowInfo};
 
 /// Names that come with a flow (the peer, attributes) in bytes, all together. They are kept
@@ -24,29 +25,17 @@ impl State {
             ErrorCode::LimitReached
         })
     }
-}
 
-impl flows::Host for State {
-    fn open_stream(
-        &mut self,
-        info: flows::FlowInfo,
-        token: u64,
-    ) -> Result<Resource<ByteStream>, Failure> {
-        let info = FlowInfo::from(info);
+    fn offer_stream(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(&info)?;
         let token = self.token(token);
         let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit);
         let handle = self.table.push(ByteStream::Flow(guest))?;
         self.wakers.add(self.hub.offer(Flow::Stream(flow)));
-        Ok(handle)
+        Ok(handle.rep())
     }
 
-    fn open_datagrams(
-        &mut self,
-        info: flows::FlowInfo,
-        token: u64,
-    ) -> Result<Resource<GuestDatagrams>, Failure> {
-        let info = FlowInfo::from(info);
+    fn offer_datagrams(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(&info)?;
         let (guest, flow) = datagram_pair(
             info,
@@ -58,7 +47,29 @@ impl flows::Host for State {
         );
         let handle = self.table.push(guest)?;
         self.wakers.add(self.hub.offer(Flow::Datagrams(flow)));
-        Ok(handle)
+        Ok(handle.rep())
+    }
+}
+
+impl flows::Host for State {
+    fn open_stream(
+        &mut self,
+        info: flows::FlowInfo,
+        token: u64,
+    ) -> Result<Resource<ByteStream>, Failure> {
+        self.turn(Function::OpenStream, || (&info, token))
+            .take(self, |state| state.offer_stream(info.into(), token))
+            .map(Resource::new_own)
+    }
+
+    fn open_datagrams(
+        &mut self,
+        info: flows::FlowInfo,
+        token: u64,
+    ) -> Result<Resource<GuestDatagrams>, Failure> {
+        self.turn(Function::OpenDatagrams, || (&info, token))
+            .take(self, |state| state.offer_datagrams(info.into(), token))
+            .map(Resource::new_own)
     }
 }
 
@@ -69,12 +80,17 @@ impl flows::HostDatagramFlow for State {
         max_datagrams: u32,
         max_bytes: u32,
     ) -> Result<Option<flows::Datagrams>, Failure> {
-        let received = self.table.get(&flow)?.receive(
-            max_datagrams as usize,
-            max_bytes as usize,
-            &mut self.wakers,
-        );
-        Ok(received.map(|(payload, lengths)| flows::Datagrams { payload, lengths }))
+        self.turn(Function::DatagramFlowReceive, || {
+            (flow.rep(), max_datagrams, max_bytes)
+        })
+        .take(self, |state| {
+            let received = state.table.get(&flow)?.receive(
+                max_datagrams as usize,
+                max_bytes as usize,
+                &mut state.wakers,
+            );
+            Ok(received.map(|(payload, lengths)| flows::Datagrams { payload, lengths }))
+        })
     }
 
     fn send(
@@ -82,16 +98,29 @@ impl flows::HostDatagramFlow for State {
         flow: Resource<GuestDatagrams>,
         datagrams: flows::Datagrams,
     ) -> Result<u32, Failure> {
-        let accepted = self.table.get(&flow)?.send(
-            &datagrams.payload,
-            &datagrams.lengths,
-            &mut self.wakers,
-        )?;
-        Ok(u32::try_from(accepted).unwrap_or(u32::MAX))
+        self.turn(Function::DatagramFlowSend, || {
+            (
+                flow.rep(),
+                Digest::of(&datagrams.payload),
+                &datagrams.lengths,
+            )
+        })
+        .take(self, |state| {
+            let accepted = state.table.get(&flow)?.send(
+                &datagrams.payload,
+                &datagrams.lengths,
+                &mut state.wakers,
+            )?;
+            Ok(u32::try_from(accepted).unwrap_or(u32::MAX))
+        })
     }
 
     fn drop(&mut self, flow: Resource<GuestDatagrams>) -> wasmtime::Result<()> {
-        self.table.delete(flow)?;
-        Ok(())
+        self.turn(Function::DatagramFlowDrop, || (flow.rep(),))
+            .take(self, |state| {
+                state.table.delete(flow)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
     }
 }

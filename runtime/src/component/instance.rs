@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 
+use serde::Serialize;
 use wasmtime::component::ResourceTable;
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
@@ -12,10 +13,12 @@ use super::convert::{config_error, destination_to_guest};
 use super::cpu::CpuMeter;
 use super::limiter::Limiter;
 use super::log::{Logger, guest_level};
+use super::tape::Tape;
 use super::{Prepared, State};
 use crate::hub::Hub;
 use crate::net::Port;
 use crate::ready::{ReadyList, WakeBatch};
+use crate::recording::{Call, Event};
 use crate::{ClientConfig, Destination, ErrorCode, PeerStatus};
 
 /// What an instance is given.
@@ -24,6 +27,7 @@ pub(crate) struct Grants {
     pub(crate) ports: Arc<Vec<(String, Port)>>,
     pub(crate) host_crypto: bool,
     pub(crate) log_level: tracing::Level,
+    pub(crate) tape: Option<Tape>,
 }
 
 /// A running module. After a [`Trap`] it must not be called again.
@@ -83,12 +87,13 @@ impl Instance {
             logger: Logger::new(hub.clone(), grants.log_level),
             host_crypto: grants.host_crypto,
             keys: 0,
+            tape: grants.tape.clone(),
         };
         let mut store = Store::new(prepared.pre.engine(), state);
         store.limiter(|state| &mut state.limiter);
         store.epoch_deadline_callback(|mut context| {
             let state = context.data_mut();
-            if state.hub.is_closing() {
+            if state.hub.is_closing() || state.replay_interrupts() {
                 return Ok(UpdateDeadline::Interrupt);
             }
             Ok(state.cpu.tick())
@@ -96,6 +101,7 @@ impl Instance {
         // A list that an import takes lies in the module's memory, so that is its bound.
         store.set_hostcall_fuel(hub.limits.memory_bytes);
         store.set_epoch_deadline(1);
+        store.data().record(|| Event::Instance);
         match prepared.pre.instantiate(&mut store) {
             Ok(bindings) => Ok(Instance {
                 store,
@@ -117,19 +123,39 @@ impl Instance {
             config: config.to_vec(),
             log_level: guest_level(self.log_level),
         };
-        self.call(|guest, store, now| guest.call_start(store, &options, now))
+        let answer = self.call(
+            |now| Call::Start {
+                now,
+                config: config.into(),
+            },
+            |guest, store, now| guest.call_start(store, &options, now),
+        );
+        answer
             .map_err(StartError::Trap)?
             .map_err(|error| StartError::Refused(config_error(error)))
     }
 
     pub(crate) fn reconfigure(&mut self, config: &[u8]) -> Result<(), StartError> {
-        self.call(|guest, store, now| guest.call_reconfigure(store, config, now))
+        let answer = self.call(
+            |now| Call::Reconfigure {
+                now,
+                config: config.into(),
+            },
+            |guest, store, now| guest.call_reconfigure(store, config, now),
+        );
+        answer
             .map_err(StartError::Trap)?
             .map_err(|error| StartError::Refused(config_error(error)))
     }
 
     pub(crate) fn process(&mut self, ready: &[u64]) -> Result<Wakeup, Trap> {
-        let wakeup = self.call(|guest, store, now| guest.call_process(store, now, ready))?;
+        let wakeup = self.call(
+            |now| Call::Process {
+                now,
+                ready: ready.into(),
+            },
+            |guest, store, now| guest.call_process(store, now, ready),
+        )?;
         Ok(match wakeup {
             endpoint::Wakeup::Again => Wakeup::Again,
             endpoint::Wakeup::OnReady => Wakeup::OnReady,
@@ -144,7 +170,10 @@ impl Instance {
     }
 
     pub(crate) fn status(&mut self) -> Result<ModuleStatus, Trap> {
-        let status = self.call(|guest, store, now| guest.call_get_status(store, now))?;
+        let status = self.call(
+            |now| Call::GetStatus { now },
+            |guest, store, now| guest.call_get_status(store, now),
+        )?;
         Ok(ModuleStatus {
             peers: status.peers.into_iter().map(PeerStatus::from).collect(),
             flows: status.flows,
@@ -157,20 +186,29 @@ impl Instance {
         public: Destination,
     ) -> Result<Result<Vec<ClientConfig>, ErrorCode>, Trap> {
         let public = destination_to_guest(public);
-        let configs = self.call(|guest, store, _| guest.call_client_configs(store, &public))?;
+        let configs = self.call(
+            |_| Call::ClientConfigs {
+                public: public.clone(),
+            },
+            |guest, store, _| guest.call_client_configs(store, &public),
+        )?;
         Ok(configs
             .map(|configs| configs.into_iter().map(ClientConfig::from).collect())
             .map_err(ErrorCode::from))
     }
 
-    /// Call the module, then wake the application for what it did.
-    fn call<T>(
+    /// Call the module, then wake the application for what it did. `describe` is the call
+    /// for a recording.
+    fn call<'a, T: Serialize>(
         &mut self,
+        describe: impl FnOnce(u64) -> Call<'a>,
         call: impl FnOnce(&Guest, &mut Store<State>, u64) -> wasmtime::Result<T>,
     ) -> Result<T, Trap> {
         let begin = Clock::now();
         // 584 years.
         let now = begin.duration_since(self.epoch).as_nanos() as u64;
+        let now = self.store.data().replayed_now().unwrap_or(now);
+        self.store.data().record(|| Event::Call(describe(now)));
         self.store.set_epoch_deadline(1);
         self.store.data_mut().cpu.begin();
         let result = call(
@@ -182,10 +220,16 @@ impl Instance {
         let state = self.store.data_mut();
         state.hub.counters.guest_time_ns.add(spent);
         state.wakers.fire();
-        result.map_err(|error| {
-            self.store.data().failed.store(true, Ordering::Relaxed);
-            trap(&self.store, &error)
-        })
+        match result {
+            Ok(answer) => {
+                state.returned(&answer);
+                Ok(answer)
+            }
+            Err(error) => {
+                state.failed.store(true, Ordering::Relaxed);
+                Err(trap(&self.store, &error))
+            }
+        }
     }
 }
 
@@ -209,10 +253,16 @@ fn trap(store: &Store<State>, error: &wasmtime::Error) -> Trap {
     } else {
         error.root_cause().to_string()
     };
+    // For the time it took, or to close.
+    let interrupted = matches!(error.downcast_ref(), Some(wasmtime::Trap::Interrupt));
+    state.record(|| Event::Trapped {
+        interrupted,
+        reason: reason.as_str().into(),
+    });
     Trap {
-        reason,
         backtrace: error
             .downcast_ref::<WasmBacktrace>()
             .map(|backtrace| backtrace.to_string()),
+        reason,
     }
 }

@@ -4,12 +4,15 @@ use std::time::Instant;
 
 use tracing::level_filters::LevelFilter;
 
-use super::State;
 use super::bindings::watm::transport::log;
+use super::{Failure, State};
 use crate::hub::Hub;
+use crate::recording::Function;
 
 /// The longest message that is kept; the rest is cut off.
 const MAX_MESSAGE: usize = 4096;
+/// What a recording keeps of a message. Records are not limited in rate there.
+const MAX_RECORDED: usize = 512;
 /// The longest name of a module's part.
 const MAX_TARGET: usize = 64;
 /// A burst is this many times what is allowed a second.
@@ -102,8 +105,19 @@ impl Logger {
 
 impl log::Host for State {
     fn log(&mut self, level: log::Level, target: String, message: String) -> wasmtime::Result<()> {
-        self.logger.record(level, &target, &message);
-        Ok(())
+        self.turn(Function::Log, || {
+            (
+                level,
+                cut(&target, MAX_TARGET),
+                cut(&message, MAX_RECORDED),
+                message.len() as u64,
+            )
+        })
+        .take(self, |state| {
+            state.logger.record(level, &target, &message);
+            Ok(())
+        })
+        .map_err(Failure::into_trap)
     }
 }
 
@@ -114,7 +128,7 @@ pub(crate) fn subscribed_level() -> tracing::Level {
         .unwrap_or(tracing::Level::ERROR)
 }
 
-pub(super) fn guest_level(level: tracing::Level) -> log::Level {
+pub(crate) fn guest_level(level: tracing::Level) -> log::Level {
     match level {
         tracing::Level::ERROR => log::Level::Error,
         tracing::Level::WARN => log::Level::Warn,
@@ -124,7 +138,7 @@ pub(super) fn guest_level(level: tracing::Level) -> log::Level {
     }
 }
 
-fn tracing_level(level: log::Level) -> tracing::Level {
+pub(crate) fn tracing_level(level: log::Level) -> tracing::Level {
     match level {
         log::Level::Error => tracing::Level::ERROR,
         log::Level::Warn => tracing::Level::WARN,
@@ -136,13 +150,17 @@ fn tracing_level(level: log::Level) -> tracing::Level {
 
 /// Cut to `max` bytes and without control characters, so that a module cannot forge
 /// records or write to a terminal.
-fn printable(text: &str, max: usize) -> Cow<'_, str> {
-    let cut = &text[..text.floor_char_boundary(max)];
+pub(crate) fn printable(text: &str, max: usize) -> Cow<'_, str> {
+    let cut = cut(text, max);
     if cut.contains(char::is_control) {
         Cow::Owned(cut.replace(char::is_control, "\u{fffd}"))
     } else {
         Cow::Borrowed(cut)
     }
+}
+
+fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod instance;
 mod limiter;
 pub(crate) mod log;
 mod sockets;
+mod tape;
 mod wasi;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
+pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::ModuleInfo;
 use crate::hub::Hub;
@@ -26,6 +28,12 @@ use bindings::watm::transport::types;
 use cpu::CpuMeter;
 use limiter::Limiter;
 use log::Logger;
+
+/// The types of `wit/`.
+pub(crate) mod wit {
+    pub(crate) use super::bindings::exports::watm::transport::endpoint;
+    pub(crate) use super::bindings::watm::transport::{crypto, flows, log, sockets, types};
+}
 
 /// A module with its imports resolved; what is left for a start takes microseconds.
 pub(crate) struct Prepared {
@@ -69,6 +77,8 @@ pub(crate) struct State {
     logger: Logger,
     host_crypto: bool,
     keys: usize,
+    /// A recording that is made or replayed.
+    tape: Option<Tape>,
 }
 
 impl State {
@@ -82,6 +92,16 @@ impl State {
 pub enum Failure {
     Code(types::ErrorCode),
     Trap(wasmtime::Error),
+}
+
+impl Failure {
+    /// For imports that have no answer for a failure.
+    fn into_trap(self) -> wasmtime::Error {
+        match self {
+            Failure::Code(code) => wasmtime::Error::msg(crate::ErrorCode::from(code).to_string()),
+            Failure::Trap(error) => error,
+        }
+    }
 }
 
 impl From<crate::ErrorCode> for Failure {

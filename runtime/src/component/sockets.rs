@@ -11,6 +11,7 @@ use super::{Failure, State};
 use crate::ErrorCode;
 use crate::flow::GuestStream;
 use crate::net::{Connection, Entry, Port, TcpPort, UdpPort};
+use crate::recording::{Digest, Function};
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
@@ -55,7 +56,70 @@ impl sockets::Host for State {}
 
 impl sockets::HostDatagramSocket for State {
     fn open(&mut self, label: String, token: u64) -> Result<Resource<DatagramSocket>, Failure> {
-        let Some(Port::Udp(port)) = self.port(&label) else {
+        self.turn(Function::DatagramSocketOpen, || (&label, token))
+            .take(self, |state| state.open_datagram_socket(&label, token))
+            .map(Resource::new_own)
+    }
+
+    fn receive(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> Result<sockets::DatagramBatch, Failure> {
+        self.turn(Function::DatagramSocketReceive, || {
+            (socket.rep(), max_datagrams, max_bytes)
+        })
+        .take(self, |state| {
+            let socket = state.table.get(&socket)?;
+            let (payload, entries) = socket.port.receive(
+                max_datagrams as usize,
+                max_bytes as usize,
+                &mut Context::from_waker(&socket.waker),
+            );
+            Ok(sockets::DatagramBatch {
+                datagrams: entries.into_iter().map(info_of).collect(),
+                payload,
+            })
+        })
+    }
+
+    fn send(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        batch: sockets::DatagramBatch,
+    ) -> Result<u32, Failure> {
+        self.turn(Function::DatagramSocketSend, || {
+            (socket.rep(), Digest::of(&batch.payload), &batch.datagrams)
+        })
+        .take(self, |state| state.send_batch(&socket, batch))
+    }
+
+    fn local_address(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+    ) -> wasmtime::Result<types::IpSocketAddress> {
+        self.turn(Function::DatagramSocketLocalAddress, || (socket.rep(),))
+            .take(self, |state| {
+                let socket = state.table.get(&socket)?;
+                Ok(address_to_guest(socket.port.local_addr()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
+        self.turn(Function::DatagramSocketDrop, || (socket.rep(),))
+            .take(self, |state| {
+                state.table.delete(socket)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl State {
+    fn open_datagram_socket(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
+        let Some(Port::Udp(port)) = self.port(label) else {
             return Err(ErrorCode::AccessDenied.into());
         };
         let port = port.clone();
@@ -66,41 +130,15 @@ impl sockets::HostDatagramSocket for State {
         // Armed for reading from the start: what waits already is announced.
         token.notify();
         let waker = token.into();
-        Ok(self.table.push(DatagramSocket { port, waker })?)
+        Ok(self.table.push(DatagramSocket { port, waker })?.rep())
     }
 
-    fn receive(
+    fn send_batch(
         &mut self,
-        socket: Resource<DatagramSocket>,
-        max_datagrams: u32,
-        max_bytes: u32,
-    ) -> Result<sockets::DatagramBatch, Failure> {
-        let socket = self.table.get(&socket)?;
-        let (payload, entries) = socket.port.receive(
-            max_datagrams as usize,
-            max_bytes as usize,
-            &mut Context::from_waker(&socket.waker),
-        );
-        let datagrams = entries.into_iter().map(|entry| sockets::DatagramInfo {
-            // A buffer of the kernel's has at most 64 KiB.
-            len: entry.len as u32,
-            segment_size: entry.segment_size,
-            remote_address: address_to_guest(entry.remote),
-            local_address: entry.local.map(ip_to_guest),
-            ecn: ecn_to_guest(entry.ecn),
-        });
-        Ok(sockets::DatagramBatch {
-            datagrams: datagrams.collect(),
-            payload,
-        })
-    }
-
-    fn send(
-        &mut self,
-        socket: Resource<DatagramSocket>,
+        socket: &Resource<DatagramSocket>,
         batch: sockets::DatagramBatch,
     ) -> Result<u32, Failure> {
-        let socket = self.table.get(&socket)?;
+        let socket = self.table.get(socket)?;
         let total: u64 = batch.datagrams.iter().map(|info| u64::from(info.len)).sum();
         let sane = |info: &sockets::DatagramInfo| info.segment_size != Some(0);
         if total != batch.payload.len() as u64 || !batch.datagrams.iter().all(sane) {
@@ -124,17 +162,16 @@ impl sockets::HostDatagramSocket for State {
         );
         Ok(u32::try_from(accepted).unwrap_or(u32::MAX))
     }
+}
 
-    fn local_address(
-        &mut self,
-        socket: Resource<DatagramSocket>,
-    ) -> wasmtime::Result<types::IpSocketAddress> {
-        Ok(address_to_guest(self.table.get(&socket)?.port.local_addr()))
-    }
-
-    fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
-        self.table.delete(socket)?;
-        Ok(())
+fn info_of(entry: Entry) -> sockets::DatagramInfo {
+    sockets::DatagramInfo {
+        // A buffer of the kernel's has at most 64 KiB.
+        len: entry.len as u32,
+        segment_size: entry.segment_size,
+        remote_address: address_to_guest(entry.remote),
+        local_address: entry.local.map(ip_to_guest),
+        ecn: ecn_to_guest(entry.ecn),
     }
 }
 
@@ -145,23 +182,31 @@ impl sockets::HostByteStream for State {
         max_bytes: u32,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let max = max_bytes as usize;
-        Ok(match self.table.get_mut(&stream)? {
-            ByteStream::Flow(flow) => flow.read(max, &mut self.wakers)?,
-            ByteStream::Connection(connection, waker) => {
-                connection.read(max, &mut Context::from_waker(waker))?
-            }
-        })
+        self.turn(Function::ByteStreamRead, || (stream.rep(), max_bytes))
+            .take(self, |state| {
+                Ok(match state.table.get_mut(&stream)? {
+                    ByteStream::Flow(flow) => flow.read(max, &mut state.wakers)?,
+                    ByteStream::Connection(connection, waker) => {
+                        connection.read(max, &mut Context::from_waker(waker))?
+                    }
+                })
+            })
     }
 
     fn write(&mut self, stream: Resource<ByteStream>, data: Vec<u8>) -> Result<u32, Failure> {
-        let written = match self.table.get_mut(&stream)? {
-            ByteStream::Flow(flow) => flow.write(data, &mut self.wakers)?,
-            ByteStream::Connection(connection, waker) => {
-                connection.write(&data, &mut Context::from_waker(waker))?
-            }
-        };
-        // A list in a 32-bit memory is shorter than 4 GiB.
-        Ok(written as u32)
+        self.turn(Function::ByteStreamWrite, || {
+            (stream.rep(), Digest::of(&data))
+        })
+        .take(self, |state| {
+            let written = match state.table.get_mut(&stream)? {
+                ByteStream::Flow(flow) => flow.write(data, &mut state.wakers)?,
+                ByteStream::Connection(connection, waker) => {
+                    connection.write(&data, &mut Context::from_waker(waker))?
+                }
+            };
+            // A list in a 32-bit memory is shorter than 4 GiB.
+            Ok(written as u32)
+        })
     }
 
     fn shutdown(
@@ -171,11 +216,14 @@ impl sockets::HostByteStream for State {
     ) -> Result<(), Failure> {
         let read = direction != sockets::Direction::Write;
         let write = direction != sockets::Direction::Read;
-        match self.table.get_mut(&stream)? {
-            ByteStream::Flow(flow) => flow.shutdown(read, write, &mut self.wakers),
-            ByteStream::Connection(connection, _) => connection.shutdown(read, write)?,
-        }
-        Ok(())
+        self.turn(Function::ByteStreamShutdown, || (stream.rep(), direction))
+            .take(self, |state| {
+                match state.table.get_mut(&stream)? {
+                    ByteStream::Flow(flow) => flow.shutdown(read, write, &mut state.wakers),
+                    ByteStream::Connection(connection, _) => connection.shutdown(read, write)?,
+                }
+                Ok(())
+            })
     }
 
     fn reset(
@@ -183,32 +231,84 @@ impl sockets::HostByteStream for State {
         stream: Resource<ByteStream>,
         reason: types::ErrorCode,
     ) -> wasmtime::Result<()> {
-        match self.table.get_mut(&stream)? {
-            ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut self.wakers),
-            ByteStream::Connection(connection, _) => connection.reset(),
-        }
-        Ok(())
+        self.turn(Function::ByteStreamReset, || (stream.rep(), &reason))
+            .take(self, |state| {
+                match state.table.get_mut(&stream)? {
+                    ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut state.wakers),
+                    ByteStream::Connection(connection, _) => connection.reset(),
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
     }
 
     fn remote_address(
         &mut self,
         stream: Resource<ByteStream>,
     ) -> wasmtime::Result<Option<types::IpSocketAddress>> {
-        Ok(Some(address_to_guest(match self.table.get(&stream)? {
-            ByteStream::Flow(flow) => flow.source(),
-            ByteStream::Connection(connection, _) => connection.remote_addr(),
-        })))
+        self.turn(Function::ByteStreamRemoteAddress, || (stream.rep(),))
+            .take(self, |state| {
+                Ok(Some(address_to_guest(match state.table.get(&stream)? {
+                    ByteStream::Flow(flow) => flow.source(),
+                    ByteStream::Connection(connection, _) => connection.remote_addr(),
+                })))
+            })
+            .map_err(Failure::into_trap)
     }
 
     fn drop(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
-        self.table.delete(stream)?;
-        Ok(())
+        self.turn(Function::ByteStreamDrop, || (stream.rep(),))
+            .take(self, |state| {
+                state.table.delete(stream)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
     }
 }
 
 impl sockets::HostListener for State {
     fn open(&mut self, label: String, token: u64) -> Result<Resource<Listener>, Failure> {
-        let Some(Port::Tcp(port)) = self.port(&label) else {
+        self.turn(Function::ListenerOpen, || (&label, token))
+            .take(self, |state| state.open_listener(&label, token))
+            .map(Resource::new_own)
+    }
+
+    fn accept(
+        &mut self,
+        listener: Resource<Listener>,
+        token: u64,
+    ) -> Result<Option<Resource<ByteStream>>, Failure> {
+        let stream = self
+            .turn(Function::ListenerAccept, || (listener.rep(), token))
+            .take(self, |state| state.accept_connection(&listener, token))?;
+        Ok(stream.map(Resource::new_own))
+    }
+
+    fn local_address(
+        &mut self,
+        listener: Resource<Listener>,
+    ) -> wasmtime::Result<types::IpSocketAddress> {
+        self.turn(Function::ListenerLocalAddress, || (listener.rep(),))
+            .take(self, |state| {
+                let listener = state.table.get(&listener)?;
+                Ok(address_to_guest(listener.port.local_addr()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
+        self.turn(Function::ListenerDrop, || (listener.rep(),))
+            .take(self, |state| {
+                state.table.delete(listener)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl State {
+    fn open_listener(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
+        let Some(Port::Tcp(port)) = self.port(label) else {
             return Err(ErrorCode::AccessDenied.into());
         };
         let port = port.clone();
@@ -218,15 +318,15 @@ impl sockets::HostListener for State {
         let token = self.token(token);
         token.notify();
         let waker = token.into();
-        Ok(self.table.push(Listener { port, waker })?)
+        Ok(self.table.push(Listener { port, waker })?.rep())
     }
 
-    fn accept(
+    fn accept_connection(
         &mut self,
-        listener: Resource<Listener>,
+        listener: &Resource<Listener>,
         token: u64,
-    ) -> Result<Option<Resource<ByteStream>>, Failure> {
-        let listener = self.table.get(&listener)?;
+    ) -> Result<Option<u32>, Failure> {
+        let listener = self.table.get(listener)?;
         let mut cx = Context::from_waker(&listener.waker);
         let Some(connection) = listener.port.accept(&mut cx)? else {
             return Ok(None);
@@ -234,20 +334,6 @@ impl sockets::HostListener for State {
         let token = self.token(token);
         token.notify();
         let stream = ByteStream::Connection(connection, token.into());
-        Ok(Some(self.table.push(stream)?))
-    }
-
-    fn local_address(
-        &mut self,
-        listener: Resource<Listener>,
-    ) -> wasmtime::Result<types::IpSocketAddress> {
-        Ok(address_to_guest(
-            self.table.get(&listener)?.port.local_addr(),
-        ))
-    }
-
-    fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
-        self.table.delete(listener)?;
-        Ok(())
+        Ok(Some(self.table.push(stream)?.rep()))
     }
 }

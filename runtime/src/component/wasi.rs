@@ -9,7 +9,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower};
 
-use super::State;
+use super::{Failure, State};
+use crate::recording::Function;
 
 /// The most random bytes a call gives. A key takes 32; a megabyte takes milliseconds.
 const MAX_RANDOM_BYTES: u64 = 1 << 20;
@@ -35,34 +36,61 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     let mut random = linker.instance("wasi:random/random@0.2.0")?;
     random.func_wrap(
         "get-random-bytes",
-        |_: StoreContextMut<'_, State>, (len,): (u64,)| {
-            if len > MAX_RANDOM_BYTES {
-                return Err(wasmtime::Error::msg(format!(
-                    "asked for {len} random bytes at once; {MAX_RANDOM_BYTES} at most"
-                )));
-            }
-            let mut bytes = vec![0; usize::try_from(len)?];
-            fill(&mut bytes)?;
-            Ok((bytes,))
+        |mut store: StoreContextMut<'_, State>, (len,): (u64,)| {
+            let state = store.data_mut();
+            state
+                .turn(Function::RandomBytes, || (len,))
+                .take(state, |_| random_bytes(len))
+                .map(|bytes| (bytes,))
+                .map_err(Failure::into_trap)
         },
     )?;
-    random.func_wrap("get-random-u64", |_: StoreContextMut<'_, State>, (): ()| {
-        let mut bytes = [0; 8];
-        fill(&mut bytes)?;
-        Ok((u64::from_le_bytes(bytes),))
-    })?;
+    random.func_wrap(
+        "get-random-u64",
+        |mut store: StoreContextMut<'_, State>, (): ()| {
+            let state = store.data_mut();
+            let random = state.turn(Function::RandomU64, || ()).take(state, |_| {
+                let mut bytes = [0; 8];
+                fill(&mut bytes)?;
+                Ok(u64::from_le_bytes(bytes))
+            });
+            random.map(|number| (number,)).map_err(Failure::into_trap)
+        },
+    )?;
     let mut clock = linker.instance("wasi:clocks/wall-clock@0.2.0")?;
-    clock.func_wrap("now", |_: StoreContextMut<'_, State>, (): ()| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        Ok((Datetime::from(since.unwrap_or_default()),))
+    clock.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
+        let state = store.data_mut();
+        let since = state.turn(Function::WallClock, || ()).take(state, |_| {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH);
+            Ok(since.unwrap_or_default())
+        });
+        since
+            .map(|since| (Datetime::from(since),))
+            .map_err(Failure::into_trap)
     })?;
     clock.func_wrap("resolution", |_: StoreContextMut<'_, State>, (): ()| {
         Ok((Datetime::from(Duration::from_nanos(1)),))
     })
 }
 
-fn fill(bytes: &mut [u8]) -> wasmtime::Result<()> {
+fn random_bytes(len: u64) -> Result<Vec<u8>, Failure> {
+    if len > MAX_RANDOM_BYTES {
+        return Err(trap(format!(
+            "asked for {len} random bytes at once; {MAX_RANDOM_BYTES} at most"
+        )));
+    }
+    // At most the limit.
+    let mut bytes = vec![0; len as usize];
+    fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
     SystemRandom::new()
         .fill(bytes)
-        .map_err(|_| wasmtime::Error::msg("the system gives no random numbers"))
+        .map_err(|_| trap("the system gives no random numbers".to_owned()))
+}
+
+fn trap(reason: String) -> Failure {
+    Failure::Trap(wasmtime::Error::msg(reason))
 }

@@ -14,9 +14,10 @@ use std::thread;
 use tokio::runtime;
 use tokio::sync::mpsc;
 
-use crate::component::{Grants, Instance, StartError};
+use crate::component::{Grants, Instance, StartError, Tape};
 use crate::hub::Hub;
 use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
+use crate::recording::Recorder;
 use crate::{ClientConfig, Destination, Error, Module, Status};
 use run::Driver;
 
@@ -31,6 +32,7 @@ pub(crate) struct Plan {
     pub(crate) sockets: Vec<(String, BoundSocket)>,
     pub(crate) host_crypto: bool,
     pub(crate) log_level: tracing::Level,
+    pub(crate) recorder: Option<Recorder>,
 }
 
 /// Takes the answer to a command. Dropped unused when the server closes.
@@ -122,6 +124,9 @@ fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
         ports: Arc::new(ports),
         host_crypto: plan.host_crypto,
         log_level: plan.log_level,
+        tape: plan
+            .recorder
+            .map(|recorder| Tape::Record(Arc::new(recorder))),
     };
     let driver = Driver::new(plan.module, plan.config, grants, ticking);
     let instance = driver.instantiate().map_err(|error| driver.error(error))?;

@@ -134,5 +134,7 @@ fn wasmtime_config() -> wasmtime::Config {
     // A module says by its instructions what it needs. Vectors: yes, ciphers live on
     // them. Relaxed ones differ between machines.
     config.wasm_relaxed_simd(false);
+    // A recording replays on any machine, so a NaN has the same bits on all of them.
+    config.cranelift_nan_canonicalization(true);
     config
 }

@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::{Handle, Server};
@@ -6,6 +7,7 @@ use crate::component::log;
 use crate::driver::{self, Plan};
 use crate::hub::Hub;
 use crate::net::{Grant, Protocol};
+use crate::recording::{Header, Recorder, Socket};
 use crate::{Error, Limits, Module};
 
 /// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
@@ -18,6 +20,7 @@ pub struct ServerBuilder {
     host_crypto: bool,
     name: Option<String>,
     log_level: Option<tracing::Level>,
+    record: Option<PathBuf>,
 }
 
 impl ServerBuilder {
@@ -30,6 +33,7 @@ impl ServerBuilder {
             host_crypto: true,
             name: None,
             log_level: None,
+            record: None,
         }
     }
 
@@ -83,6 +87,19 @@ impl ServerBuilder {
         self
     }
 
+    /// Write the module's life to a new file, for [`Recording`](crate::Recording) and the
+    /// command `watm replay`. Default: no.
+    ///
+    /// The file holds the configuration with its keys and all payload. It is made with mode
+    /// 0600, and a file that exists is an error. A record of level WARN says that it is
+    /// written. It ends with the server, at [`Limits::record_bytes`], or when it cannot be
+    /// written fast enough or at all, which a record of level WARN says too; the server goes
+    /// on.
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record = Some(path.into());
+        self
+    }
+
     /// Bind the sockets and start the module. Blocks until the module has accepted its
     /// configuration; the bound is the CPU limit of a call.
     ///
@@ -104,6 +121,22 @@ impl ServerBuilder {
             sockets.push((grant.label, socket));
         }
         let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
+        let log_level = self.log_level.unwrap_or_else(log::subscribed_level);
+        let recorder = match &self.record {
+            None => None,
+            Some(path) => {
+                let granted = addresses.iter().map(|(label, address)| Socket {
+                    label: label.clone(),
+                    address: *address,
+                });
+                let header = Header {
+                    sockets: granted.collect(),
+                    host_crypto: self.host_crypto,
+                    ..Header::new(&self.module, &name, &self.limits, log_level)
+                };
+                Some(Recorder::create(path, &header, self.limits.record_bytes)?)
+            }
+        };
         let hub = Arc::new(Hub::new(name, self.limits));
         let commands = driver::start(Plan {
             hub: hub.clone(),
@@ -111,7 +144,8 @@ impl ServerBuilder {
             config: self.config,
             sockets,
             host_crypto: self.host_crypto,
-            log_level: self.log_level.unwrap_or_else(log::subscribed_level),
+            log_level,
+            recorder,
         })?;
         Ok(Server {
             handle: Arc::new(Handle {

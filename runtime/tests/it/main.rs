@@ -9,5 +9,6 @@ mod files;
 mod grants;
 mod logs;
 mod overload;
+mod recording;
 mod streams;
 mod support;

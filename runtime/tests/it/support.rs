@@ -32,10 +32,14 @@ pub fn tcp_forward() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     MODULE
         .get_or_init(|| {
-            let bytes = component("examples/tcp-forward", "tcp_forward");
+            let bytes = tcp_forward_bytes();
             engine().load("tcp-forward", &bytes).expect("loads")
         })
         .clone()
+}
+
+pub fn tcp_forward_bytes() -> Vec<u8> {
+    component("examples/tcp-forward", "tcp_forward")
 }
 
 pub fn guest() -> Module {

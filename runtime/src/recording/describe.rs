@@ -1,0 +1,120 @@
+use std::fmt::Debug;
+
+use serde::de::DeserializeOwned;
+
+use super::{Digest, Function};
+use crate::component::wit::crypto::AeadAlgorithm;
+use crate::component::wit::endpoint::{ClientConfig, ConfigError, Status, Wakeup};
+use crate::component::wit::flows::FlowInfo;
+use crate::component::wit::log::Level;
+use crate::component::wit::sockets::{DatagramInfo, Direction};
+use crate::component::wit::types::ErrorCode;
+use crate::recording::Call;
+
+/// What a person is shown of one value; the rest says nothing.
+const MAX_SHOWN: usize = 600;
+
+impl Function {
+    /// As `wit/` has it.
+    fn name(self) -> &'static str {
+        match self {
+            Function::DatagramSocketOpen => "sockets.datagram-socket.open",
+            Function::DatagramSocketReceive => "sockets.datagram-socket.receive",
+            Function::DatagramSocketSend => "sockets.datagram-socket.send",
+            Function::DatagramSocketLocalAddress => "sockets.datagram-socket.local-address",
+            Function::DatagramSocketDrop => "sockets.datagram-socket (drop)",
+            Function::ByteStreamRead => "sockets.byte-stream.read",
+            Function::ByteStreamWrite => "sockets.byte-stream.write",
+            Function::ByteStreamShutdown => "sockets.byte-stream.shutdown",
+            Function::ByteStreamReset => "sockets.byte-stream.reset",
+            Function::ByteStreamRemoteAddress => "sockets.byte-stream.remote-address",
+            Function::ByteStreamDrop => "sockets.byte-stream (drop)",
+            Function::ListenerOpen => "sockets.listener.open",
+            Function::ListenerAccept => "sockets.listener.accept",
+            Function::ListenerLocalAddress => "sockets.listener.local-address",
+            Function::ListenerDrop => "sockets.listener (drop)",
+            Function::OpenStream => "flows.open-stream",
+            Function::OpenDatagrams => "flows.open-datagrams",
+            Function::DatagramFlowReceive => "flows.datagram-flow.receive",
+            Function::DatagramFlowSend => "flows.datagram-flow.send",
+            Function::DatagramFlowDrop => "flows.datagram-flow (drop)",
+            Function::AeadKeyCreate => "crypto.aead-key.create",
+            Function::Log => "log.log",
+            Function::RandomBytes => "random.get-random-bytes",
+            Function::RandomU64 => "random.get-random-u64",
+            Function::WallClock => "wall-clock.now",
+        }
+    }
+
+    /// The call with the arguments at the beginning of `bytes`, for people. No payload and
+    /// no key is among them.
+    pub(crate) fn describe_call(self, bytes: &[u8]) -> String {
+        let arguments = self.arguments(bytes);
+        let arguments = arguments.as_deref().unwrap_or("what cannot be read");
+        format!("{} {arguments}", self.name())
+    }
+
+    fn arguments(self, bytes: &[u8]) -> Option<String> {
+        match self {
+            Function::DatagramSocketOpen | Function::ListenerOpen => show::<(String, u64)>(bytes),
+            Function::DatagramSocketReceive | Function::DatagramFlowReceive => {
+                show::<(u32, u32, u32)>(bytes)
+            }
+            Function::DatagramSocketSend => show::<(u32, Digest, Vec<DatagramInfo>)>(bytes),
+            Function::ByteStreamRead => show::<(u32, u32)>(bytes),
+            Function::ByteStreamWrite => show::<(u32, Digest)>(bytes),
+            Function::ByteStreamShutdown => show::<(u32, Direction)>(bytes),
+            Function::ByteStreamReset => show::<(u32, ErrorCode)>(bytes),
+            Function::ListenerAccept => show::<(u32, u64)>(bytes),
+            Function::OpenStream | Function::OpenDatagrams => show::<(FlowInfo, u64)>(bytes),
+            Function::DatagramFlowSend => show::<(u32, Digest, Vec<u32>)>(bytes),
+            Function::AeadKeyCreate => show::<(AeadAlgorithm, Digest)>(bytes),
+            Function::Log => show::<(Level, String, String, u64)>(bytes),
+            Function::RandomBytes => show::<(u64,)>(bytes),
+            Function::RandomU64 | Function::WallClock => show::<()>(bytes),
+            Function::DatagramSocketLocalAddress
+            | Function::DatagramSocketDrop
+            | Function::ByteStreamRemoteAddress
+            | Function::ByteStreamDrop
+            | Function::ListenerLocalAddress
+            | Function::ListenerDrop
+            | Function::DatagramFlowDrop => show::<(u32,)>(bytes),
+        }
+    }
+}
+
+impl Call<'_> {
+    /// The answer of this call, for people. Client configurations hold keys and are not
+    /// shown.
+    pub(crate) fn describe_answer(&self, bytes: &[u8]) -> String {
+        let shown = match self {
+            Call::Start { .. } | Call::Reconfigure { .. } => show::<Result<(), ConfigError>>(bytes),
+            Call::Process { .. } => show::<Wakeup>(bytes),
+            Call::GetStatus { .. } => show::<Status>(bytes),
+            Call::ClientConfigs { .. } => {
+                postcard::from_bytes::<Result<Vec<ClientConfig>, ErrorCode>>(bytes)
+                    .ok()
+                    .map(|answer| {
+                        let files = answer.map(|configs| {
+                            let content = configs.into_iter();
+                            content
+                                .map(|config| (config.name, Digest::of(config.content.as_bytes())))
+                                .collect::<Vec<_>>()
+                        });
+                        format!("{files:?}")
+                    })
+            }
+        };
+        shown.unwrap_or_else(|| "what cannot be read".to_owned())
+    }
+}
+
+fn show<T: DeserializeOwned + Debug>(bytes: &[u8]) -> Option<String> {
+    let (value, _) = postcard::take_from_bytes::<T>(bytes).ok()?;
+    let mut text = format!("{value:?}");
+    if text.len() > MAX_SHOWN {
+        text.truncate(text.floor_char_boundary(MAX_SHOWN));
+        text.push('…');
+    }
+    Some(text)
+}

@@ -1,0 +1,231 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ring::digest;
+use serde_derive::{Deserialize, Serialize};
+
+use crate::component::log::guest_level;
+use crate::component::wit::log::Level;
+use crate::component::wit::types::{Destination, ErrorCode};
+use crate::{Limits, Module};
+
+pub(super) const MAGIC: [u8; 8] = *b"watm-rec";
+pub(super) const VERSION: u16 = 1;
+
+/// What stands before the body of a frame.
+pub(super) const FRAME_HEAD: usize = 12;
+
+/// The longest body. The largest that a host writes is a read of all that an application
+/// queued for a module at once.
+pub(super) const MAX_BODY: usize = 64 << 20;
+
+/// What was recorded, and what it takes to run it again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Header {
+    pub(crate) module: String,
+    pub(crate) module_sha256: String,
+    pub(crate) server: String,
+    /// What wrote it.
+    pub(crate) host: String,
+    /// Since 1970.
+    pub(crate) began: Duration,
+    pub(crate) sockets: Vec<Socket>,
+    pub(crate) host_crypto: bool,
+    pub(crate) log_level: Level,
+    pub(crate) memory_bytes: u64,
+    pub(crate) cpu_per_call: Duration,
+    pub(crate) handles: u64,
+    pub(crate) crypto_keys: u64,
+}
+
+/// A socket that was granted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Socket {
+    pub(crate) label: String,
+    pub(crate) address: SocketAddr,
+}
+
+impl Header {
+    /// For a recording that begins now, without what the server is granted.
+    pub(crate) fn new(
+        module: &Module,
+        server: &str,
+        limits: &Limits,
+        log_level: tracing::Level,
+    ) -> Header {
+        Header {
+            module: module.name().to_owned(),
+            module_sha256: module.info().sha256.clone(),
+            server: server.to_owned(),
+            host: host(),
+            began: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+            sockets: Vec::new(),
+            host_crypto: false,
+            log_level: guest_level(log_level),
+            memory_bytes: limits.memory_bytes as u64,
+            cpu_per_call: limits.cpu_per_call,
+            handles: limits.handles as u64,
+            crypto_keys: limits.crypto_keys as u64,
+        }
+    }
+
+    /// The limits that a run of the module depends on; the others are the host's alone.
+    pub(crate) fn limits(&self) -> Limits {
+        let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        Limits {
+            memory_bytes: number(self.memory_bytes),
+            cpu_per_call: self.cpu_per_call,
+            handles: number(self.handles),
+            crypto_keys: number(self.crypto_keys),
+            ..Limits::default()
+        }
+    }
+}
+
+/// The version of this crate, which has one of the engine, and the machine. Another runs a
+/// module to the same results, so this is for people.
+fn host() -> String {
+    format!(
+        "watm-runtime {}, {}-{}",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH,
+        std::env::consts::OS
+    )
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Event<'a> {
+    /// A new instance is made. Imports up to the first call are those of its initializers.
+    Instance,
+    Call(Call<'a>),
+    /// Followed by arguments and outcome.
+    Import(Function),
+    /// Followed by the answer.
+    Returned,
+    /// The instance is lost.
+    Trapped {
+        /// By the host, for the time it took or because the server closed: at a moment that
+        /// no other run meets exactly.
+        interrupted: bool,
+        reason: Cow<'a, str>,
+    },
+    /// The recording ends, for this reason.
+    End(Cow<'a, str>),
+}
+
+/// A call of an export.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Call<'a> {
+    Start { now: u64, config: Cow<'a, [u8]> },
+    Reconfigure { now: u64, config: Cow<'a, [u8]> },
+    Process { now: u64, ready: Cow<'a, [u64]> },
+    GetStatus { now: u64 },
+    ClientConfigs { public: Destination },
+}
+
+impl Call<'_> {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Call::Start { .. } => "endpoint.start",
+            Call::Reconfigure { .. } => "endpoint.reconfigure",
+            Call::Process { .. } => "endpoint.process",
+            Call::GetStatus { .. } => "endpoint.get-status",
+            Call::ClientConfigs { .. } => "endpoint.client-configs",
+        }
+    }
+
+    /// The module's clock, for those that are told.
+    pub(crate) fn now(&self) -> Option<u64> {
+        match self {
+            Call::Start { now, .. }
+            | Call::Reconfigure { now, .. }
+            | Call::Process { now, .. }
+            | Call::GetStatus { now } => Some(*now),
+            Call::ClientConfigs { .. } => None,
+        }
+    }
+}
+
+/// What an import answered.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Outcome<T> {
+    Done(T),
+    Refused(ErrorCode),
+    Trapped(String),
+}
+
+/// An import. New ones go to the end: the number is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Function {
+    DatagramSocketOpen,
+    DatagramSocketReceive,
+    DatagramSocketSend,
+    DatagramSocketLocalAddress,
+    DatagramSocketDrop,
+    ByteStreamRead,
+    ByteStreamWrite,
+    ByteStreamShutdown,
+    ByteStreamReset,
+    ByteStreamRemoteAddress,
+    ByteStreamDrop,
+    ListenerOpen,
+    ListenerAccept,
+    ListenerLocalAddress,
+    ListenerDrop,
+    OpenStream,
+    OpenDatagrams,
+    DatagramFlowReceive,
+    DatagramFlowSend,
+    DatagramFlowDrop,
+    AeadKeyCreate,
+    Log,
+    RandomBytes,
+    RandomU64,
+    WallClock,
+}
+
+/// Stands for bytes that the module hands to the host.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Digest {
+    pub(crate) len: u32,
+    /// The first half of their SHA-256.
+    pub(crate) sha256: [u8; 16],
+}
+
+impl Digest {
+    pub(crate) fn of(bytes: &[u8]) -> Digest {
+        let mut sha256 = [0; 16];
+        sha256.copy_from_slice(&digest::digest(&digest::SHA256, bytes).as_ref()[..16]);
+        Digest {
+            len: u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+            sha256,
+        }
+    }
+}
+
+/// The head of a frame with this body, of at most [`MAX_BODY`].
+pub(super) fn frame_head(body: &[u8]) -> [u8; FRAME_HEAD] {
+    let mut head = [0; FRAME_HEAD];
+    head[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
+    head[4..8].copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    let checksum = crc32fast::hash(&head[..8]);
+    head[8..].copy_from_slice(&checksum.to_le_bytes());
+    head
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sha256 = crate::module::hex(&self.sha256[..4]);
+        write!(f, "{} bytes (SHA-256 {sha256}…)", self.len)
+    }
+}
+
+/// Append a value to `out`.
+pub(crate) fn encode<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
+    // Fails for values without a length alone, which the types of this module have not.
+    *out = postcard::to_extend(value, std::mem::take(out)).expect("every sequence has a length");
+}

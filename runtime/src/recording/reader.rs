@@ -1,0 +1,183 @@
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+
+use super::format::{FRAME_HEAD, MAGIC, MAX_BODY, VERSION, frame_head};
+use super::{Event, Header};
+use crate::Error;
+
+/// Reads a file, front to back. Takes no more memory than the longest frame that is there.
+pub(crate) struct Reader {
+    path: PathBuf,
+    input: BufReader<File>,
+    /// Bytes before the next frame.
+    offset: u64,
+    frames: u64,
+}
+
+/// One event, and what follows it in its frame.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) event: Event<'static>,
+    pub(crate) rest: Vec<u8>,
+    /// Counted from 1.
+    pub(crate) number: u64,
+}
+
+/// How a recording ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// As the host ended it, for this reason.
+    Said(String),
+    /// In the middle: the machine or the process was stopped.
+    CutShort,
+}
+
+enum Body {
+    Whole(Vec<u8>),
+    CutShort,
+}
+
+impl Reader {
+    /// Open a recording and read its header.
+    pub(crate) fn open(path: &Path) -> Result<(Reader, Header), Error> {
+        let input = File::open(path).map_err(|source| Error::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let mut reader = Reader {
+            path: path.to_owned(),
+            input: BufReader::with_capacity(1 << 16, input),
+            offset: 0,
+            frames: 0,
+        };
+        let mut start = [0; MAGIC.len() + 2];
+        let filled = reader.fill(&mut start)?;
+        if !start.starts_with(&MAGIC) {
+            return Err(
+                reader.error("not a recording of a module (it does not begin with watm-rec)")
+            );
+        }
+        let version = u16::from_le_bytes([start[MAGIC.len()], start[MAGIC.len() + 1]]);
+        if filled == start.len() && version != VERSION {
+            return Err(reader.error(&format!(
+                "a recording of format {version}; this program reads format {VERSION}"
+            )));
+        }
+        match reader.body()? {
+            Body::CutShort => Err(reader.error("cut short before its first event")),
+            Body::Whole(body) => {
+                let (header, rest) = reader.decode::<Header>(&body)?;
+                if !rest.is_empty() {
+                    return Err(reader.damaged("a header that is too long"));
+                }
+                Ok((reader, header))
+            }
+        }
+    }
+
+    /// The next event, or how the recording ends. Fails where the file was changed.
+    pub(crate) fn next(&mut self) -> Result<Result<Frame, End>, Error> {
+        let body = match self.body()? {
+            Body::CutShort => return Ok(Err(End::CutShort)),
+            Body::Whole(body) => body,
+        };
+        let (event, rest) = self.decode::<Event<'static>>(&body)?;
+        self.frames += 1;
+        if let Event::End(reason) = event {
+            return Ok(Err(End::Said(reason.into_owned())));
+        }
+        Ok(Ok(Frame {
+            event,
+            rest: rest.to_vec(),
+            number: self.frames,
+        }))
+    }
+
+    /// The file says something that no host writes.
+    pub(crate) fn damaged(&self, what: &str) -> Error {
+        self.error(&format!(
+            "damaged: {what} in event {} (before byte {})",
+            self.frames, self.offset
+        ))
+    }
+
+    fn body(&mut self) -> Result<Body, Error> {
+        let mut head = [0; FRAME_HEAD];
+        if self.fill(&mut head)? < head.len() {
+            return Ok(Body::CutShort);
+        }
+        let [a, b, c, d, ..] = head;
+        let len = u32::from_le_bytes([a, b, c, d]);
+        if len as usize > MAX_BODY || crc32fast::hash(&head[..8]).to_le_bytes() != head[8..] {
+            return self.changed(&head);
+        }
+        let mut body = Vec::new();
+        // Grows with what is there, not with what the length promises.
+        let read = (&mut self.input).take(len.into()).read_to_end(&mut body);
+        read.map_err(|error| self.io(error))?;
+        if body.len() < len as usize {
+            return Ok(Body::CutShort);
+        }
+        if frame_head(&body) != head {
+            return self.changed(&body);
+        }
+        self.offset += body.len() as u64;
+        Ok(Body::Whole(body))
+    }
+
+    fn decode<'a, T: DeserializeOwned>(&self, body: &'a [u8]) -> Result<(T, &'a [u8]), Error> {
+        postcard::take_from_bytes(body)
+            .map_err(|error| self.damaged(&format!("no event of format {VERSION} ({error})")))
+    }
+
+    /// As much as there is.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.input.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.io(error)),
+            }
+        }
+        self.offset += filled as u64;
+        Ok(filled)
+    }
+
+    /// A frame, of which this is the part that was read last, is not as it was written. If
+    /// it ends in zeros, and so does the file, it was not written at all: that is what a
+    /// file system leaves when it loses its power.
+    fn changed(&mut self, part: &[u8]) -> Result<Body, Error> {
+        let at = self.offset - FRAME_HEAD as u64;
+        let mut zeros = part.ends_with(&[0]);
+        let mut rest = [0; 4096];
+        while zeros {
+            match self.fill(&mut rest)? {
+                0 => return Ok(Body::CutShort),
+                count => zeros = rest[..count].iter().all(|byte| *byte == 0),
+            }
+        }
+        Err(self.error(&format!(
+            "damaged: event {} (at byte {at}) is not as it was written",
+            self.frames + 1
+        )))
+    }
+
+    fn io(&self, source: io::Error) -> Error {
+        Error::File {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    fn error(&self, reason: &str) -> Error {
+        Error::Recording {
+            path: self.path.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cpu_time::ThreadTime;
+
+use crate::component::log::{printable, tracing_level};
+use crate::component::wit::log::Level;
+use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
+use crate::engine::Ticking;
+use crate::hub::Hub;
+use crate::recording::{Call, End, Function, Header};
+use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
+
+/// Times the CPU limit of the recording: another machine may be slower, and a call that was
+/// stopped is stopped by the recording.
+const CPU_ALLOWANCE: u32 = 10;
+
+pub(super) const MAX_TRAPS: usize = 100;
+const MAX_LOG_RECORDS: usize = 1000;
+
+/// Runs instances that ask a player in the place of a host.
+pub(super) struct Stage {
+    module: Module,
+    grants: Grants,
+    pub(super) instance: Option<Instance>,
+    calls: u64,
+    instances: u64,
+    cpu_time: Duration,
+    _ticking: Ticking,
+}
+
+impl Stage {
+    pub(super) fn new(
+        module: &Module,
+        header: &Header,
+        player: Arc<Mutex<dyn Player>>,
+    ) -> Result<Stage, Error> {
+        let recorded = header.limits();
+        let limits = Limits {
+            cpu_per_call: recorded.cpu_per_call.saturating_mul(CPU_ALLOWANCE),
+            ..recorded
+        };
+        let grants = Grants {
+            hub: Arc::new(Hub::new(header.server.clone(), limits)),
+            ports: Arc::default(),
+            host_crypto: header.host_crypto,
+            log_level: tracing_level(header.log_level),
+            tape: Some(Tape::Replay(player)),
+        };
+        Ok(Stage {
+            _ticking: module.engine().tick()?,
+            module: module.clone(),
+            grants,
+            instance: None,
+            calls: 0,
+            instances: 0,
+            cpu_time: Duration::ZERO,
+        })
+    }
+
+    /// In the place of the instance before.
+    pub(super) fn instantiate(&mut self) -> Result<(), Trap> {
+        self.instance = None;
+        self.instances += 1;
+        match Instance::new(self.module.prepared(), &self.grants) {
+            Ok(instance) => {
+                self.instance = Some(instance);
+                Ok(())
+            }
+            Err(trap) => Err(trap),
+        }
+    }
+
+    /// Make a call; the player has been told of it. Without an instance nothing happens.
+    pub(super) fn call(&mut self, call: &Call<'_>) -> Result<(), Trap> {
+        let Some(instance) = self.instance.as_mut() else {
+            return Ok(());
+        };
+        self.calls += 1;
+        let begin = ThreadTime::now();
+        let result = match call {
+            Call::Start { config, .. } => accepted(instance.start(config)),
+            Call::Reconfigure { config, .. } => accepted(instance.reconfigure(config)),
+            Call::Process { ready, .. } => instance.process(ready).map(drop),
+            Call::GetStatus { .. } => instance.status().map(drop),
+            Call::ClientConfigs { public } => {
+                instance.client_configs(public.clone().into()).map(drop)
+            }
+        };
+        self.cpu_time += begin.elapsed();
+        result.inspect_err(|_| self.instance = None)
+    }
+
+    /// Complete a report by what was counted here.
+    pub(super) fn finish(mut self, report: Report, log: Vec<LogRecord>) -> Report {
+        let status = self.instance.as_mut().map(Instance::status);
+        Report {
+            calls: self.calls,
+            instances: self.instances,
+            log,
+            cpu_time: self.cpu_time,
+            counters: match status {
+                Some(Ok(status)) => status.counters,
+                _ => BTreeMap::new(),
+            },
+            ..report
+        }
+    }
+}
+
+/// A refusal is an answer.
+fn accepted(result: Result<(), StartError>) -> Result<(), Trap> {
+    match result {
+        Err(StartError::Trap(trap)) => Err(trap),
+        Ok(()) | Err(StartError::Refused(_)) => Ok(()),
+    }
+}
+
+impl From<Option<End>> for RecordingEnd {
+    fn from(end: Option<End>) -> RecordingEnd {
+        match end {
+            None => RecordingEnd::NotReached,
+            Some(End::Said(reason)) => RecordingEnd::Said(reason),
+            Some(End::CutShort) => RecordingEnd::CutShort,
+        }
+    }
+}
+
+/// Keep a record, if this is one.
+pub(super) fn keep_log(log: &mut Vec<LogRecord>, function: Function, arguments: &[u8]) {
+    if function != Function::Log || log.len() >= MAX_LOG_RECORDS {
+        return;
+    }
+    if let Ok((level, part, message, _)) =
+        postcard::from_bytes::<(Level, String, String, u64)>(arguments)
+    {
+        log.push(LogRecord {
+            level: tracing_level(level),
+            part: printable(&part, part.len()).into_owned(),
+            message: printable(&message, message.len()).into_owned(),
+        });
+    }
+}

@@ -1,0 +1,554 @@
+//! What a recording has to say to a module that asks in another order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ring::digest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::component::wit::flows::{Datagrams, FlowInfo};
+use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
+use crate::component::wit::types::{ErrorCode, IpSocketAddress};
+use crate::recording::{Digest, Function, Outcome, encode};
+
+/// Handles of resources that the recording does not have are counted from here, above any
+/// that a host gives.
+const OWN_HANDLES: u32 = 1 << 30;
+
+/// By what a resource is known in every run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Socket(String),
+    Listener(String),
+    /// The listener, and which connection of it.
+    Connection(String, u64),
+    /// Whether it is a stream, the encoded source and destination, and which of these.
+    Flow(bool, Vec<u8>, u64),
+}
+
+/// What the host had to say through one resource.
+#[derive(Default)]
+struct Source {
+    /// Its handle in the recording.
+    handle: Option<u32>,
+    /// Its token in this run.
+    token: Option<u64>,
+    /// What the host answered when it was opened, if it refused.
+    refused: Option<ErrorCode>,
+    /// On a socket, entries and their bytes; in a datagram flow, without the entry.
+    datagrams: VecDeque<(Option<DatagramInfo>, Vec<u8>)>,
+    bytes: VecDeque<u8>,
+    connections: u64,
+    accepted: u64,
+    ended: bool,
+    read_error: Option<ErrorCode>,
+    write_error: Option<ErrorCode>,
+    local: Option<IpSocketAddress>,
+    remote: Option<IpSocketAddress>,
+}
+
+/// The resources of one instance, in the recording and in this run.
+#[derive(Default)]
+struct Resources {
+    sources: BTreeMap<Key, Source>,
+    recorded_handles: BTreeMap<u32, Key>,
+    recorded_tokens: BTreeMap<u64, Key>,
+    /// How often a flow was opened, in the recording and in this run.
+    recorded_flows: BTreeMap<(bool, Vec<u8>), u64>,
+    flows: BTreeMap<(bool, Vec<u8>), u64>,
+    handles: BTreeMap<u32, Key>,
+    own_handles: u32,
+}
+
+pub(super) struct World {
+    resources: Resources,
+    random: VecDeque<u8>,
+    /// Blocks of random bytes that were made here.
+    made: u64,
+    times: VecDeque<Duration>,
+    time: Duration,
+}
+
+impl World {
+    pub(super) fn new(began: Duration) -> World {
+        World {
+            resources: Resources::default(),
+            random: VecDeque::new(),
+            made: 0,
+            times: VecDeque::new(),
+            time: began,
+        }
+    }
+
+    /// For a new instance.
+    pub(super) fn renew(&mut self) {
+        *self = World::new(self.time);
+    }
+
+    /// Take what the host said in an import of the recording, its arguments and outcome.
+    pub(super) fn learn(&mut self, function: Function, rest: &[u8]) {
+        // What cannot be read says nothing.
+        let _ = self.try_learn(function, rest);
+    }
+
+    /// Tokens of the recording as this run has them.
+    pub(super) fn tokens(&self, recorded: &[u64]) -> Vec<u64> {
+        let resources = &self.resources;
+        let mut tokens = Vec::new();
+        for token in recorded {
+            let key = resources.recorded_tokens.get(token);
+            let source = key.and_then(|key| resources.sources.get(key));
+            tokens.extend(source.and_then(|source| source.token));
+        }
+        tokens
+    }
+
+    /// How much there is that the module has not taken.
+    pub(super) fn waiting(&self) -> u64 {
+        self.resources.sources.values().map(Source::waiting).sum()
+    }
+
+    /// Where it is.
+    pub(super) fn waiting_tokens(&self) -> Vec<u64> {
+        let sources = self.resources.sources.values();
+        sources
+            .filter(|source| source.waiting() > 0)
+            .filter_map(|source| source.token)
+            .collect()
+    }
+
+    /// What to tell the module in an import. `None`: nothing can be.
+    pub(super) fn answer(&mut self, function: Function, arguments: &[u8]) -> Option<Vec<u8>> {
+        match function {
+            Function::DatagramSocketOpen => {
+                let (label, token) = read::<(String, u64)>(arguments)?;
+                self.resources.open(Key::Socket(label), token)
+            }
+            Function::ListenerOpen => {
+                let (label, token) = read::<(String, u64)>(arguments)?;
+                self.resources.open(Key::Listener(label), token)
+            }
+            Function::OpenStream | Function::OpenDatagrams => {
+                let (info, token) = read::<(FlowInfo, u64)>(arguments)?;
+                let base = flow_base(function, &info);
+                let count = self.resources.flows.entry(base.clone()).or_default();
+                *count += 1;
+                let key = Key::Flow(base.0, base.1, *count);
+                self.resources.open(key, token)
+            }
+            Function::ListenerAccept => {
+                let (listener, token) = read::<(u32, u64)>(arguments)?;
+                self.resources.accept(listener, token)
+            }
+            Function::DatagramSocketReceive => {
+                let (handle, max, room) = read::<(u32, u32, u32)>(arguments)?;
+                Some(self.resources.source(handle)?.receive(max, room))
+            }
+            Function::DatagramFlowReceive => {
+                let (handle, max, room) = read::<(u32, u32, u32)>(arguments)?;
+                Some(self.resources.source(handle)?.receive_of_flow(max, room))
+            }
+            Function::ByteStreamRead => {
+                let (handle, max) = read::<(u32, u32)>(arguments)?;
+                Some(self.resources.source(handle)?.read(max))
+            }
+            Function::DatagramSocketSend => {
+                let (_, digest, infos) = read::<(u32, Digest, Vec<DatagramInfo>)>(arguments)?;
+                let total: u64 = infos.iter().map(|info| u64::from(info.len)).sum();
+                if total != u64::from(digest.len) {
+                    return Some(refused(ErrorCode::InvalidArgument));
+                }
+                Some(done(&(infos.len() as u32)))
+            }
+            Function::DatagramFlowSend => {
+                let (handle, digest, lengths) = read::<(u32, Digest, Vec<u32>)>(arguments)?;
+                let total: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
+                if total != u64::from(digest.len) {
+                    return Some(refused(ErrorCode::InvalidArgument));
+                }
+                Some(self.resources.source(handle)?.written(lengths.len() as u32))
+            }
+            Function::ByteStreamWrite => {
+                let (handle, digest) = read::<(u32, Digest)>(arguments)?;
+                Some(self.resources.source(handle)?.written(digest.len))
+            }
+            Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
+                let (handle,) = read::<(u32,)>(arguments)?;
+                Some(done(&self.resources.source(handle)?.local?))
+            }
+            Function::ByteStreamRemoteAddress => {
+                let (handle,) = read::<(u32,)>(arguments)?;
+                Some(done(&self.resources.source(handle)?.remote))
+            }
+            Function::DatagramSocketDrop
+            | Function::ListenerDrop
+            | Function::ByteStreamDrop
+            | Function::DatagramFlowDrop => {
+                let (handle,) = read::<(u32,)>(arguments)?;
+                self.resources.close(handle);
+                Some(done(&()))
+            }
+            Function::RandomBytes => {
+                let (len,) = read::<(u64,)>(arguments)?;
+                let bytes: Vec<u8> = (0..len).map(|_| self.random_byte()).collect();
+                Some(done(&bytes))
+            }
+            Function::RandomU64 => {
+                let bytes: [u8; 8] = std::array::from_fn(|_| self.random_byte());
+                Some(done(&u64::from_le_bytes(bytes)))
+            }
+            Function::WallClock => {
+                self.time = self.times.pop_front().unwrap_or(self.time);
+                Some(done(&self.time))
+            }
+            Function::ByteStreamShutdown
+            | Function::ByteStreamReset
+            | Function::AeadKeyCreate
+            | Function::Log => Some(done(&())),
+        }
+    }
+
+    /// As recorded; after that as a cipher would go on.
+    fn random_byte(&mut self) -> u8 {
+        if self.random.is_empty() {
+            let block = digest::digest(&digest::SHA256, &self.made.to_le_bytes());
+            self.made += 1;
+            self.random.extend(block.as_ref());
+        }
+        self.random.pop_front().unwrap_or_default()
+    }
+
+    fn try_learn(&mut self, function: Function, rest: &[u8]) -> Option<()> {
+        let resources = &mut self.resources;
+        match function {
+            Function::DatagramSocketOpen => {
+                let ((label, token), outcome) = split::<(String, u64), u32>(rest)?;
+                resources.opened(Key::Socket(label), token, outcome);
+            }
+            Function::ListenerOpen => {
+                let ((label, token), outcome) = split::<(String, u64), u32>(rest)?;
+                resources.opened(Key::Listener(label), token, outcome);
+            }
+            Function::OpenStream | Function::OpenDatagrams => {
+                let ((info, token), outcome) = split::<(FlowInfo, u64), u32>(rest)?;
+                let base = flow_base(function, &info);
+                let count = resources.recorded_flows.entry(base.clone()).or_default();
+                *count += 1;
+                let key = Key::Flow(base.0, base.1, *count);
+                resources.opened(key, token, outcome);
+            }
+            Function::ListenerAccept => {
+                let ((listener, token), outcome) = split::<(u32, u64), Option<u32>>(rest)?;
+                if let Outcome::Done(Some(handle)) = outcome {
+                    let Some(Key::Listener(label)) = resources.recorded_handles.get(&listener)
+                    else {
+                        return None;
+                    };
+                    let label = label.clone();
+                    let source = resources.recorded(listener)?;
+                    source.connections += 1;
+                    let key = Key::Connection(label, source.connections);
+                    resources.opened(key, token, Outcome::Done(handle));
+                }
+            }
+            Function::DatagramSocketReceive => {
+                let ((handle, ..), outcome) = split::<(u32, u32, u32), DatagramBatch>(rest)?;
+                let source = resources.recorded(handle)?;
+                match outcome {
+                    Outcome::Done(batch) => {
+                        let mut payload = batch.payload.as_slice();
+                        for info in batch.datagrams {
+                            let (datagram, tail) = payload.split_at_checked(info.len as usize)?;
+                            source.datagrams.push_back((Some(info), datagram.to_vec()));
+                            payload = tail;
+                        }
+                    }
+                    Outcome::Refused(code) => source.read_error = Some(code),
+                    Outcome::Trapped(_) => {}
+                }
+            }
+            Function::DatagramFlowReceive => {
+                let ((handle, ..), outcome) = split::<(u32, u32, u32), Option<Datagrams>>(rest)?;
+                let source = resources.recorded(handle)?;
+                match outcome {
+                    Outcome::Done(Some(datagrams)) => {
+                        let mut payload = datagrams.payload.as_slice();
+                        for length in datagrams.lengths {
+                            let (datagram, tail) = payload.split_at_checked(length as usize)?;
+                            source.datagrams.push_back((None, datagram.to_vec()));
+                            payload = tail;
+                        }
+                    }
+                    Outcome::Done(None) => source.ended = true,
+                    Outcome::Refused(code) => source.read_error = Some(code),
+                    Outcome::Trapped(_) => {}
+                }
+            }
+            Function::ByteStreamRead => {
+                let ((handle, _), outcome) = split::<(u32, u32), Option<Vec<u8>>>(rest)?;
+                let source = resources.recorded(handle)?;
+                match outcome {
+                    Outcome::Done(Some(bytes)) => source.bytes.extend(bytes),
+                    Outcome::Done(None) => source.ended = true,
+                    Outcome::Refused(code) => source.read_error = Some(code),
+                    Outcome::Trapped(_) => {}
+                }
+            }
+            Function::ByteStreamWrite => {
+                let ((handle, _), outcome) = split::<(u32, Digest), u32>(rest)?;
+                if let Outcome::Refused(code) = outcome {
+                    resources.recorded(handle)?.write_error = Some(code);
+                }
+            }
+            Function::DatagramFlowSend => {
+                let ((handle, ..), outcome) = split::<(u32, Digest, Vec<u32>), u32>(rest)?;
+                if let Outcome::Refused(code) = outcome {
+                    resources.recorded(handle)?.write_error = Some(code);
+                }
+            }
+            Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
+                let ((handle,), outcome) = split::<(u32,), IpSocketAddress>(rest)?;
+                if let Outcome::Done(address) = outcome {
+                    resources.recorded(handle)?.local = Some(address);
+                }
+            }
+            Function::ByteStreamRemoteAddress => {
+                let ((handle,), outcome) = split::<(u32,), Option<IpSocketAddress>>(rest)?;
+                if let Outcome::Done(address) = outcome {
+                    resources.recorded(handle)?.remote = address;
+                }
+            }
+            Function::RandomBytes => {
+                let ((_,), outcome) = split::<(u64,), Vec<u8>>(rest)?;
+                if let Outcome::Done(bytes) = outcome {
+                    self.random.extend(bytes);
+                }
+            }
+            Function::RandomU64 => {
+                let ((), outcome) = split::<(), u64>(rest)?;
+                if let Outcome::Done(number) = outcome {
+                    self.random.extend(number.to_le_bytes());
+                }
+            }
+            Function::WallClock => {
+                let ((), outcome) = split::<(), Duration>(rest)?;
+                if let Outcome::Done(time) = outcome {
+                    self.times.push_back(time);
+                }
+            }
+            // The host says nothing by these.
+            Function::DatagramSocketSend
+            | Function::DatagramSocketDrop
+            | Function::ByteStreamShutdown
+            | Function::ByteStreamReset
+            | Function::ByteStreamDrop
+            | Function::ListenerDrop
+            | Function::DatagramFlowDrop
+            | Function::AeadKeyCreate
+            | Function::Log => {}
+        }
+        Some(())
+    }
+}
+
+impl Resources {
+    /// In the recording.
+    fn opened(&mut self, key: Key, token: u64, outcome: Outcome<u32>) {
+        let source = self.sources.entry(key.clone()).or_default();
+        match outcome {
+            Outcome::Done(handle) => {
+                source.handle = Some(handle);
+                self.recorded_tokens.insert(token, key.clone());
+                self.recorded_handles.insert(handle, key);
+            }
+            // Sockets are refused the second time, too.
+            Outcome::Refused(code) if source.handle.is_none() => source.refused = Some(code),
+            Outcome::Refused(_) | Outcome::Trapped(_) => {}
+        }
+    }
+
+    /// By its handle in the recording.
+    fn recorded(&mut self, handle: u32) -> Option<&mut Source> {
+        self.sources.get_mut(self.recorded_handles.get(&handle)?)
+    }
+
+    /// In this run.
+    fn open(&mut self, key: Key, token: u64) -> Option<Vec<u8>> {
+        let known = self.sources.contains_key(&key);
+        if !known && matches!(key, Key::Socket(_) | Key::Listener(_)) {
+            // It was not asked for then, so it is not known to be granted.
+            return Some(refused(ErrorCode::AccessDenied));
+        }
+        let source = self.sources.entry(key.clone()).or_default();
+        if source.token.is_some() {
+            return Some(refused(ErrorCode::InvalidState));
+        }
+        if let Some(code) = &source.refused {
+            return Some(refused(code.clone()));
+        }
+        source.token = Some(token);
+        Some(done(&self.hold(key)))
+    }
+
+    fn accept(&mut self, listener: u32, token: u64) -> Option<Vec<u8>> {
+        let Some(Key::Listener(label)) = self.handles.get(&listener).cloned() else {
+            return None;
+        };
+        let source = self.source(listener)?;
+        if source.accepted == source.connections {
+            return Some(done(&None::<u32>));
+        }
+        source.accepted += 1;
+        let key = Key::Connection(label, source.accepted);
+        self.sources.entry(key.clone()).or_default().token = Some(token);
+        Some(done(&Some(self.hold(key))))
+    }
+
+    /// A handle: that of the recording, if it is free.
+    fn hold(&mut self, key: Key) -> u32 {
+        let recorded = self.sources.get(&key).and_then(|source| source.handle);
+        let handle = match recorded {
+            Some(handle) if !self.handles.contains_key(&handle) => handle,
+            _ => {
+                self.own_handles += 1;
+                OWN_HANDLES + self.own_handles
+            }
+        };
+        self.handles.insert(handle, key);
+        handle
+    }
+
+    /// By its handle in this run.
+    fn source(&mut self, handle: u32) -> Option<&mut Source> {
+        self.sources.get_mut(self.handles.get(&handle)?)
+    }
+
+    fn close(&mut self, handle: u32) {
+        let Some(key) = self.handles.remove(&handle) else {
+            return;
+        };
+        match key {
+            // Can be taken again.
+            Key::Socket(_) | Key::Listener(_) => {
+                if let Some(source) = self.sources.get_mut(&key) {
+                    source.token = None;
+                }
+            }
+            // Nobody takes the rest.
+            Key::Connection(..) | Key::Flow(..) => {
+                if let Some(source) = self.sources.get_mut(&key) {
+                    source.token = None;
+                    source.datagrams.clear();
+                    source.bytes.clear();
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    fn waiting(&self) -> u64 {
+        if self.token.is_none() {
+            return 0;
+        }
+        (self.datagrams.len() + self.bytes.len()) as u64 + (self.connections - self.accepted)
+    }
+
+    fn take_datagram(&mut self, room: usize) -> Option<(Option<DatagramInfo>, Vec<u8>)> {
+        if self.datagrams.front()?.1.len() > room {
+            return None;
+        }
+        self.datagrams.pop_front()
+    }
+
+    fn receive(&mut self, max: u32, max_bytes: u32) -> Vec<u8> {
+        if let (true, Some(code)) = (self.datagrams.is_empty(), self.read_error.take()) {
+            return refused(code);
+        }
+        let mut batch = DatagramBatch {
+            payload: Vec::new(),
+            datagrams: Vec::new(),
+        };
+        while batch.datagrams.len() < max as usize
+            && let Some((info, datagram)) =
+                self.take_datagram(max_bytes as usize - batch.payload.len())
+        {
+            batch.datagrams.extend(info);
+            batch.payload.extend(datagram);
+        }
+        done(&batch)
+    }
+
+    fn receive_of_flow(&mut self, max: u32, max_bytes: u32) -> Vec<u8> {
+        if self.datagrams.is_empty() {
+            if let Some(code) = self.read_error.clone() {
+                return refused(code);
+            }
+            if self.ended {
+                return done(&None::<Datagrams>);
+            }
+        }
+        let mut datagrams = Datagrams {
+            payload: Vec::new(),
+            lengths: Vec::new(),
+        };
+        while datagrams.lengths.len() < max as usize
+            && let Some((_, datagram)) =
+                self.take_datagram(max_bytes as usize - datagrams.payload.len())
+        {
+            datagrams.lengths.push(datagram.len() as u32);
+            datagrams.payload.extend(datagram);
+        }
+        done(&Some(datagrams))
+    }
+
+    fn read(&mut self, max: u32) -> Vec<u8> {
+        if self.bytes.is_empty() {
+            if let Some(code) = self.read_error.clone() {
+                return refused(code);
+            }
+            if self.ended {
+                return done(&None::<Vec<u8>>);
+            }
+        }
+        let count = self.bytes.len().min(max as usize);
+        let bytes: Vec<u8> = self.bytes.drain(..count).collect();
+        done(&Some(bytes))
+    }
+
+    fn written(&self, count: u32) -> Vec<u8> {
+        match &self.write_error {
+            Some(code) => refused(code.clone()),
+            None => done(&count),
+        }
+    }
+}
+
+/// Whether it is a stream, and its ends.
+fn flow_base(function: Function, info: &FlowInfo) -> (bool, Vec<u8>) {
+    let mut ends = Vec::new();
+    encode(&(&info.source, &info.destination), &mut ends);
+    (function == Function::OpenStream, ends)
+}
+
+fn read<A: DeserializeOwned>(arguments: &[u8]) -> Option<A> {
+    postcard::from_bytes(arguments).ok()
+}
+
+fn split<A: DeserializeOwned, T: DeserializeOwned>(rest: &[u8]) -> Option<(A, Outcome<T>)> {
+    let (arguments, rest) = postcard::take_from_bytes(rest).ok()?;
+    Some((arguments, read(rest)?))
+}
+
+fn done<T: Serialize>(value: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&Outcome::Done(value), &mut bytes);
+    bytes
+}
+
+fn refused(code: ErrorCode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(&Outcome::<()>::Refused(code), &mut bytes);
+    bytes
+}
