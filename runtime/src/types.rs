@@ -104,6 +104,16 @@ pub enum Destination {
     Name(String, u16),
 }
 
+impl Destination {
+    /// The port.
+    pub fn port(&self) -> u16 {
+        match self {
+            Destination::Address(address) => address.port(),
+            Destination::Name(_, port) => *port,
+        }
+    }
+}
+
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
