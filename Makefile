@@ -14,7 +14,7 @@ PROGRAM_console := mitmproxy-watm
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
-	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo
+	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo test-mitmproxy
 
 run: $(BUILD)/venv/ready
 	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
@@ -105,6 +105,18 @@ test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
 test-demo: demo
+
+# mitmproxy's own tests of its WireGuard mode, against ours. MITMPROXY is a checkout of the version
+# in tests/setup/requirements-3.13.txt; no package has these tests, so `make test` goes without.
+test-mitmproxy: wheel
+	$(if $(MITMPROXY),,$(error MITMPROXY=path/to/a/checkout/of/mitmproxy is needed))
+	test -d $(BUILD)/venv-mitmproxy || "$$(tests/setup/find-python.sh 3.13)" -m venv $(BUILD)/venv-mitmproxy
+	$(BUILD)/venv-mitmproxy/bin/pip install -q -r tests/setup/requirements-3.13.txt -r tests/mitmproxy/requirements.txt
+	$(BUILD)/venv-mitmproxy/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
+	cd $(MITMPROXY) && PYTHONPATH=$(CURDIR)/tests/mitmproxy $(CURDIR)/$(BUILD)/venv-mitmproxy/bin/python -m pytest -q -p stand_in \
+		test/mitmproxy/proxy/test_mode_servers.py test/mitmproxy/proxy/test_mode_specs.py \
+		test/mitmproxy/addons/test_dns_resolver.py test/mitmproxy/addons/test_next_layer.py \
+		-k "wireguard or mode_specs or dns_resolver"
 
 # The transport crate in a program of its own, and the host in Rust.
 .PHONY: bench-programs
