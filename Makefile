@@ -122,7 +122,7 @@ test-mitmproxy: wheel
 .PHONY: bench-programs
 bench-programs: modules
 	cd watm && cargo build --release --locked -p watm-native
-	cargo build --release --locked -p watm-runtime --example serve
+	cargo build --release --locked --example serve
 
 # A module that does what it is told, the guest of the runtime's tests.
 .PHONY: test-guest

@@ -2,7 +2,7 @@
 //! echo on every other flow.
 //!
 //! ```sh
-//! cargo run --release -p watm-runtime --example serve -- wireguard.wasm wg0.conf 127.0.0.1:51820
+//! cargo run --release --example serve -- wireguard.wasm wg0.conf 127.0.0.1:51820
 //! ```
 //!
 //! The numbers are those of the run loop on the crate's page.
