@@ -22,7 +22,6 @@ RUST = re.compile(
     | \bstd::os\b
     | \b(libc|rustix|nix|winapi|windows_sys|windows)::
     | \b(RawFd|OwnedFd|AsRawFd|AsFd|RawSocket|PermissionsExt|MetadataExt|OpenOptionsExt)\b
-    | \benv::consts::(OS|FAMILY)\b
     | "/(proc|dev|sys)/
     """,
     re.VERBOSE,

@@ -117,11 +117,11 @@ mod tests {
         assert!(bell.clear());
         assert!(!bell.clear());
         // More than any buffer holds.
-        for _ in 0..1_000_000 {
+        for _ in 0..50_000 {
             bell.ring();
         }
-        let clears = (0..1_000_000).take_while(|_| bell.clear()).count();
-        assert!((1..1_000_000).contains(&clears));
+        let clears = (0..50_000).take_while(|_| bell.clear()).count();
+        assert!((1..50_000).contains(&clears));
         assert!(!other.clear());
     }
 }
