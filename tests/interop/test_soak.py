@@ -18,7 +18,7 @@ def test_the_soak_runs_every_kind_of_client_and_is_flat() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert sum(" descriptors " in line for line in lines) == 12
+    assert sum(" actions " in line for line in lines) == 12
     assert "netstack.udp_dropped" in done.stdout and "wireguard.dropped.invalid_mac" in done.stdout
     assert int(re.findall(r"(\d+) restarts", done.stdout)[-1]) > 0
     [clients] = [line for line in lines if line.startswith("clients:")]

@@ -74,8 +74,8 @@ async def _watch(
     samples: list[verdict.Sample] = []
     begin = time.monotonic()
     period = min(60, seconds / SAMPLES)
-    while (passed := time.monotonic() - begin) < seconds:
-        await asyncio.wait([running], timeout=period * (len(samples) + 1) - passed)
+    for number in range(1, round(seconds / period) + 1):
+        await asyncio.wait([running], timeout=max(0, begin + number * period - time.monotonic()))
         if running.done():
             running.result()
         holds = await server.holds()
