@@ -1,6 +1,7 @@
 //! A server, as an event loop sees it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread;
@@ -31,7 +32,7 @@ pub struct Server {
 /// Start a module: bind its socket, run its `start`. Other Python threads go on meanwhile.
 #[pyfunction]
 #[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, memory_bytes=None,
-    cpu_per_call=None, flows=None, accept_backlog=None, stream_buffer_bytes=None, datagram_queue=None))]
+    cpu_per_call=None, flows=None, accept_backlog=None, stream_buffer_bytes=None, datagram_queue=None, record_bytes=None, record=None))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn start(
     py: Python<'_>,
@@ -50,6 +51,8 @@ pub fn start(
     accept_backlog: Option<usize>,
     stream_buffer_bytes: Option<usize>,
     datagram_queue: Option<usize>,
+    record_bytes: Option<u64>,
+    record: Option<PathBuf>,
 ) -> PyResult<Server> {
     let host: IpAddr = host
         .parse()
@@ -63,6 +66,7 @@ pub fn start(
         accept_backlog: accept_backlog.unwrap_or(defaults.accept_backlog),
         stream_buffer_bytes: stream_buffer_bytes.unwrap_or(defaults.stream_buffer_bytes),
         datagram_queue: datagram_queue.unwrap_or(defaults.datagram_queue),
+        record_bytes: record_bytes.unwrap_or(defaults.record_bytes),
         ..defaults
     };
     let builder = watm_runtime::Server::builder(&module.0)
@@ -79,7 +83,10 @@ pub fn start(
             )));
         }
     };
-    let builder = builder.ipv6_only(ipv6_only);
+    let mut builder = builder.ipv6_only(ipv6_only);
+    if let Some(path) = record {
+        builder = builder.record(path);
+    }
     let server = py.detach(|| builder.start()).map_err(runtime_error)?;
     let address = server.local_addr(LISTEN).unwrap_or(address);
     let signal = |wake: &Wake| {

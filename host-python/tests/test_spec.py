@@ -25,6 +25,8 @@ def test_a_module_and_its_options():
     assert parse("/a%40b/100%25.wasm?config=/c%3fd").module == "/a@b/100%.wasm"
     assert parse("~/x.wasm?config=~/c").config == Path("~/c").expanduser()
     assert parse("x.wasm?config=/a+b").config == Path("/a+b")
+    assert parse("x.wasm?record=~/life").record == Path("~/life").expanduser()
+    assert parse("x.wasm").record is None
 
 
 @pytest.mark.parametrize(

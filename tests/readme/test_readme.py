@@ -141,6 +141,27 @@ def test_the_wheel_installs(tmp_path):
     subprocess.run(command + " --dry-run", shell=True, cwd=ROOT, env=environment(tmp_path), check=True)
 
 
+def test_a_bug_is_recorded_and_replayed(tmp_path):
+    (record,) = (c for c in commands() if "record=" in c)
+    replay, inspect = (c for c in commands() if "--bin watm -- " in c)
+    port, life = free_port(), tmp_path / "life.watm"
+    with terminal(record.replace("life.watm", f"{life}@{port}"), tmp_path) as child:
+        child.expect(LISTENING + f".*{port}")
+    assert life.stat().st_mode & 0o777 == 0o600
+    result = subprocess.run(
+        replay.replace("life.watm", str(life)),
+        shell=True,
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=BUILD,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.endswith("identical\n")
+    subprocess.run(inspect, shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=BUILD)
+
+
 @pytest.mark.parametrize("command", [c for c in commands() if "--mode watm" in c or "--set watm" in c])
 def test_a_mitmproxy_of_ones_own_serves(command, tmp_path):
     port = free_port()
@@ -189,6 +210,6 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
 
 
 def test_no_command_is_left_out():
-    known = ("make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example")
+    known = ("make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "--bin watm -- ")
     for command in commands():
         assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"

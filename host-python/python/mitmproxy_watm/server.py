@@ -52,6 +52,8 @@ class Limits:
     """Bytes of a TCP flow that wait to be read."""
     datagram_queue: int | None = None
     """Datagrams of a UDP flow that wait, in each direction."""
+    record_bytes: int | None = None
+    """Bytes of a recording, after which it ends."""
 
 
 async def start_server(
@@ -67,6 +69,7 @@ async def start_server(
     host_crypto: bool = True,
     ipv6_only: bool = False,
     name: str | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> "Server":
     """Run a module on a port of this machine.
 
@@ -81,6 +84,8 @@ async def start_server(
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
     - `ipv6_only`: with an IPv6 `host`, leave IPv4 alone.
     - `name`: what log records call the server.
+    - `record`: write the module's whole life to this new file, for `watm replay`. It holds all
+      payload and every key, is readable by its owner alone, and must not exist yet.
 
     Raises `ValueError` for a configuration that the module refuses, `ModuleError` for a module
     that cannot run, and `OSError` for a port that cannot be had.
@@ -99,6 +104,7 @@ async def start_server(
         host_crypto=host_crypto,
         ipv6_only=ipv6_only,
         name=name,
+        record=record,
     )
 
 
@@ -117,6 +123,7 @@ async def start(
     host_crypto: bool = True,
     ipv6_only: bool = False,
     name: str | None = None,
+    record: str | os.PathLike[str] | None = None,
 ) -> AnyServer:
     """`start_server`, with classes of the caller's."""
     loop = asyncio.get_running_loop()
@@ -142,6 +149,7 @@ async def start(
                     name=name or loaded.name,
                     ipv6_only=ipv6_only,
                     host_crypto=host_crypto,
+                    record=record,
                     **asdict(limits),
                 )
             except OSError as e:

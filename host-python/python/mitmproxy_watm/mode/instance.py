@@ -97,6 +97,7 @@ class WatmInstance(ServerInstance[WatmMode]):
                 handle_udp_stream=self._handle,
                 transport=data.transport,
                 name=self.mode.full_spec,
+                record=data.record,
             )
         except OSError as e:
             if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):

@@ -25,6 +25,8 @@ class Data:
     """A file in the module's own format."""
     keys: Path | None = None
     """A key file in the place of mitmproxy's `wireguard.conf`."""
+    record: Path | None = None
+    """A new file for the module's whole life, with all payload and keys."""
     transport: Literal["udp", "tcp"] = "udp"
     """What the module listens on."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -55,14 +57,15 @@ def parse(data: str) -> Data:
         if name in named:
             raise ValueError(f"option {name!r}: given twice")
         named[unquote(name)] = unquote(value)
-    config, keys = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in ("config", "keys"))
+    files = ("config", "keys", "record")
+    config, keys, record = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in files)
     if config and keys:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
     transport = named.pop("transport", "udp")
     if transport not in ("udp", "tcp"):
         raise ValueError(f"option transport: {transport!r} is neither udp nor tcp")
     options = {name: _literal(value) for name, value in named.items()}
-    return Data(module, config, keys, "tcp" if transport == "tcp" else "udp", options)
+    return Data(module, config, keys, record, "tcp" if transport == "tcp" else "udp", options)
 
 
 def complete(spec: str) -> str:
