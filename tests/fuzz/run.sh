@@ -24,11 +24,12 @@ found=$made/found/$target
 mkdir -p "$found" "$made/failures"
 export FUZZ_TARGET=$target
 if [ "$what" = keep ]; then
-    # The smallest inputs that reach everything that all of them together do.
+    # The fewest inputs that reach every edge that all of them together do. Those with
+    # names of their own stay.
     rm -rf "$made/kept"
     mkdir "$made/kept"
-    "$program" -merge=1 "$made/kept" "$corpus" "$found"
-    rm -f "$corpus"/*
+    "$program" -set_cover_merge=1 -use_counters=0 "$made/kept" "$corpus" "$found"
+    find "$corpus" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
     cp "$made"/kept/* "$corpus"
     exit
 fi

@@ -246,6 +246,28 @@ fn a_segment_beyond_the_buffer_is_dropped() {
 }
 
 #[test]
+fn a_probe_widens_no_buffer() {
+    let mut bench = Bench::new(Config::default());
+    let next = establish(&mut bench, 1, client(1));
+    let closed = Tcp {
+        window: 0,
+        ..tcp(client(1), 101, next)
+    };
+    bench.packet(1, &closed.packet());
+    bench.app.streams()[0].write(b"no room for this");
+    let probes = bench.wait(Duration::from_secs(3));
+    assert!(!probes.is_empty() && read_tcp(&probes[0]).payload.len() == 1);
+    // The buffer ends within this segment.
+    bench.packet(1, &segment(client(1), 101 + 64_887, next, &[1; 1200]));
+    assert_eq!(bench.counter("tcp_beyond_buffer"), 1);
+    for at in (0..64_887).step_by(1000) {
+        bench.packet(1, &segment(client(1), 101 + at, next, &[2; 1000]));
+    }
+    let read = bench.app.streams()[0].read();
+    assert_eq!(read, vec![2; 65_000]);
+}
+
+#[test]
 fn data_behind_the_end_is_dropped() {
     let mut bench = Bench::new(Config::default());
     let next = establish(&mut bench, 1, client(1));

@@ -212,6 +212,10 @@ fn what_does_not_belong_is_refused_with_the_reason() {
             "line 3: neither a [Section] nor 'Field = value'",
         ),
         (
+            server_config(" = 1280"),
+            "line 3: no field's name before the '='",
+        ),
+        (
             "PrivateKey = x".to_owned(),
             "line 1: a field before the first section; begin with [Interface]",
         ),
@@ -358,6 +362,10 @@ fn each_wrong_field_of_the_json_is_refused() {
         (
             "{\"server_key\": 1,\n}".to_owned(),
             "not JSON: trailing comma at line 2 column 1",
+        ),
+        (
+            "{\"\": 1}".to_owned(),
+            "not a configuration: a field without a name",
         ),
         (
             "{\"client_key\": \"x\"}".to_owned(),

@@ -88,6 +88,7 @@ fn check_refused(input: &[u8], error: &ConfigError) {
         ConfigError::Syntax(why) => assert!(
             why.starts_with("line ")
                 || why.starts_with("not JSON")
+                || why.starts_with("not a configuration")
                 || why.starts_with("no [Interface] section"),
             "no place: {why}"
         ),

@@ -146,6 +146,12 @@ impl Connections {
         let Some(first) = self.ends[number].first else {
             return;
         };
+        // smoltcp asks whether the peer is there with a byte of what was said before, not
+        // the byte that it was (RFC 9293 section 3.8.4 allows for garbage).
+        let known = is_after(self.ends[number].expected, segment.sequence);
+        if segment.payload == [0] && known {
+            return;
+        }
         let place = segment.sequence.wrapping_sub(first);
         for (at, said) in (0..).zip(&segment.payload) {
             assert_eq!(*said, byte(place.wrapping_add(at)), "a wrong byte is sent");

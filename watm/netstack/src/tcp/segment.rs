@@ -196,6 +196,8 @@ pub(crate) struct Said {
     pub acknowledged: Sequence,
     /// Unscaled.
     pub window: usize,
+    /// It carries one byte, so it may ask whether the peer is there or has room.
+    pub may_probe: bool,
 }
 
 impl Said {
@@ -211,6 +213,7 @@ impl Said {
             end: sequence(segment.seq_number()).plus(segment.segment_len()),
             acknowledged: sequence(segment.ack_number()),
             window: usize::from(segment.window_len()),
+            may_probe: segment.payload().len() == 1,
         })
     }
 }

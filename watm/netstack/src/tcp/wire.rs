@@ -43,7 +43,13 @@ impl Log {
         }
         // The window of a SYN is not scaled, but smoltcp takes for granted that it is when
         // it looks whether a segment is in the window. What counts here is its belief.
-        self.window_end = Some(said.acknowledged.plus(said.window << self.shift));
+        let window_end = said.acknowledged.plus(said.window << self.shift);
+        self.window_end = Some(match self.window_end {
+            // Of a probe smoltcp does not remember what it said, so it may still believe
+            // what it did before.
+            Some(before) if said.may_probe => window_end.later(before),
+            _ => window_end,
+        });
         self.sent_end = Some(self.sent_end.map_or(said.end, |end| end.later(said.end)));
     }
 }

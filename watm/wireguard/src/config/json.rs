@@ -34,6 +34,11 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             "not a JSON object; it looks like {\"server_key\": …, \"client_key\": …}".to_owned(),
         ));
     };
+    if object.contains_key("") {
+        return Err(ConfigError::Syntax(
+            "not a configuration: a field without a name".to_owned(),
+        ));
+    }
     if let Some(unknown) = object.keys().find(|key| !FIELDS.contains(&key.as_str())) {
         return Err(field(
             &value::quote(unknown),

@@ -286,6 +286,11 @@ fn blocks(text: &str) -> Result<Vec<Block<'_>>, ConfigError> {
                 "line {number}: neither a [Section] nor 'Field = value'"
             )));
         };
+        if name.trim().is_empty() {
+            return Err(ConfigError::Syntax(format!(
+                "line {number}: no field's name before the '='"
+            )));
+        }
         block.entries.push(Entry {
             line: number,
             section: block.section,
