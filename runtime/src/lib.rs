@@ -59,6 +59,13 @@
 //! 10 s while it goes on failing. Other servers of the process do not notice. Only the
 //! first start is different: its failure is returned.
 //!
+//! # Recordings
+//!
+//! [`ServerBuilder::record`] writes all that a module is told to a file, and
+//! [`Recording`] tells it again: to the same module, which does the same bit for bit, or to
+//! another version of it. The command `watm replay` is the same for people. Nothing is
+//! recorded by default, since the file holds all payload and keys.
+//!
 //! # Logs
 //!
 //! Through `tracing`. Records of the host about a server have the target `watm::server`

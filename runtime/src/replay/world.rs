@@ -552,3 +552,169 @@ fn refused(code: ErrorCode) -> Vec<u8> {
     encode(&Outcome::<()>::Refused(code), &mut bytes);
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::component::wit::sockets::Ecn;
+    use crate::component::wit::types::{Destination, IpAddress};
+
+    fn address(port: u16) -> IpSocketAddress {
+        IpSocketAddress {
+            address: IpAddress::Ipv4((192, 0, 2, 1)),
+            port,
+        }
+    }
+
+    fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(value, &mut bytes);
+        bytes
+    }
+
+    fn learn<A: Serialize, T: Serialize>(world: &mut World, function: Function, said: (A, T)) {
+        let rest = [bytes(&said.0), bytes(&Outcome::Done(said.1))].concat();
+        world.learn(function, &rest);
+    }
+
+    fn ask<A: Serialize, T: DeserializeOwned>(
+        world: &mut World,
+        function: Function,
+        arguments: A,
+    ) -> Result<T, ErrorCode> {
+        let answer = world.answer(function, &bytes(&arguments)).expect("known");
+        match postcard::from_bytes(&answer).expect("of this type") {
+            Outcome::Done(value) => Ok(value),
+            Outcome::Refused(code) => Err(code),
+            Outcome::Trapped(reason) => panic!("{reason}"),
+        }
+    }
+
+    fn batch(texts: &[&str]) -> DatagramBatch {
+        DatagramBatch {
+            payload: texts.concat().into_bytes(),
+            datagrams: texts
+                .iter()
+                .map(|text| DatagramInfo {
+                    len: text.len() as u32,
+                    segment_size: None,
+                    remote_address: address(9),
+                    local_address: None,
+                    ecn: Ecn::NotEct,
+                })
+                .collect(),
+        }
+    }
+
+    fn info(port: u16) -> FlowInfo {
+        FlowInfo {
+            source: address(port),
+            destination: Destination::Address(address(80)),
+            peer: None,
+            underlay: None,
+            attributes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_came_at_once_can_be_taken_in_parts() {
+        let mut world = World::new(Duration::ZERO);
+        learn(
+            &mut world,
+            Function::DatagramSocketOpen,
+            (("listen", 7u64), 3u32),
+        );
+        let said = batch(&["one", "two", "three"]);
+        learn(
+            &mut world,
+            Function::DatagramSocketReceive,
+            ((3u32, 64u32, 99u32), said),
+        );
+        assert!(world.waiting_tokens().is_empty(), "nobody can take it yet");
+
+        let open = ("listen", 70u64);
+        let socket: u32 = ask(&mut world, Function::DatagramSocketOpen, open).expect("granted");
+        assert_eq!(world.tokens(&[7, 8]), [70]);
+        assert_eq!(world.waiting_tokens(), [70]);
+        for expected in [&["one", "two"][..], &["three"], &[]] {
+            let got: DatagramBatch = ask(
+                &mut world,
+                Function::DatagramSocketReceive,
+                (socket, 2u32, 7u32),
+            )
+            .expect("open");
+            assert_eq!(got.payload, expected.concat().as_bytes());
+            assert_eq!(got.datagrams.len(), expected.len());
+        }
+        assert_eq!((world.waiting(), world.waiting_tokens().len()), (0, 0));
+        let again = ask::<_, u32>(&mut world, Function::DatagramSocketOpen, open);
+        assert!(matches!(again, Err(ErrorCode::InvalidState)));
+        let other = ask::<_, u32>(&mut world, Function::ListenerOpen, open);
+        assert!(matches!(other, Err(ErrorCode::AccessDenied)));
+    }
+
+    #[test]
+    fn flows_are_known_by_their_ends_whatever_the_order() {
+        let mut world = World::new(Duration::ZERO);
+        for (port, handle, text) in [(1, 10u32, "first"), (2, 11, "second"), (1, 12, "third")] {
+            let token = u64::from(handle);
+            learn(
+                &mut world,
+                Function::OpenStream,
+                ((info(port), token), handle),
+            );
+            let said = ((handle, 99u32), Some(text.as_bytes().to_vec()));
+            learn(&mut world, Function::ByteStreamRead, said);
+            learn(
+                &mut world,
+                Function::ByteStreamRead,
+                ((handle, 99u32), None::<Vec<u8>>),
+            );
+        }
+        for (port, token, text) in [(2, 1u64, "second"), (1, 2, "first"), (1, 3, "third")] {
+            let stream: u32 =
+                ask(&mut world, Function::OpenStream, (info(port), token)).expect("opened");
+            let mut got = Vec::new();
+            while let Some(part) =
+                ask::<_, Option<Vec<u8>>>(&mut world, Function::ByteStreamRead, (stream, 4u32))
+                    .expect("open")
+            {
+                got.extend(part);
+            }
+            assert_eq!(got, text.as_bytes());
+            let digest = Digest::of(b"answer");
+            let written = ask(&mut world, Function::ByteStreamWrite, (stream, digest));
+            assert_eq!(written.ok(), Some(6u32));
+        }
+        // One that was not opened then has nothing to say.
+        let stream: u32 = ask(&mut world, Function::OpenStream, (info(5), 4u64)).expect("opened");
+        let read = ask(&mut world, Function::ByteStreamRead, (stream, 4u32));
+        assert_eq!(read.ok(), Some(Some(Vec::<u8>::new())));
+    }
+
+    #[test]
+    fn randomness_and_time_go_on_where_the_recording_ends() {
+        let mut world = World::new(Duration::from_secs(5));
+        learn(
+            &mut world,
+            Function::RandomBytes,
+            ((4u64,), vec![1u8, 2, 3, 4]),
+        );
+        learn(
+            &mut world,
+            Function::WallClock,
+            ((), Duration::from_secs(9)),
+        );
+        let random = |world: &mut World, count: u64| -> Vec<u8> {
+            ask(world, Function::RandomBytes, (count,)).expect("given")
+        };
+        assert_eq!(random(&mut world, 3), [1, 2, 3]);
+        let rest = random(&mut world, 100);
+        assert_eq!((rest.len(), rest[0]), (100, 4));
+        assert_ne!(rest[1..33], rest[33..65]);
+        for _ in 0..2 {
+            let time: Duration = ask(&mut world, Function::WallClock, ()).expect("given");
+            assert_eq!(time, Duration::from_secs(9));
+        }
+    }
+}
