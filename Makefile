@@ -31,7 +31,7 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-readme test-demo
+test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-readme test-demo cross
 
 # What a program of ours is made of.
 
@@ -144,6 +144,29 @@ SECONDS ?= 60
 .PHONY: fuzz
 fuzz:
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
+
+# Other machines: the runtime and the wheel's crate are built, and the runtime is run in emulation.
+
+CROSS := x86_64-pc-windows-gnu aarch64-unknown-linux-gnu
+CROSS_FLAGS := --profile cross --locked $(CROSS:%=--target %)
+
+.PHONY: cross cross-programs
+# The variable is what maturin sets: an extension module is not linked to a Python.
+cross: export PYO3_BUILD_EXTENSION_MODULE := 1
+cross: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/wine/bcryptprimitives.dll
+	cargo build $(CROSS_FLAGS) --workspace --lib --bins --examples
+	cargo test $(CROSS_FLAGS) --workspace --lib
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/cross
+
+cross-programs:
+	rustup target add $(CROSS)
+	tests/setup/apt.sh x86_64-w64-mingw32-gcc=gcc-mingw-w64-x86-64 /usr/lib/wine/wine64=wine64 \
+		aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross \
+		qemu-aarch64=qemu-user
+
+$(BUILD)/wine/bcryptprimitives.dll: tests/cross/bcryptprimitives.c | cross-programs
+	mkdir -p $(@D)
+	x86_64-w64-mingw32-gcc -shared -o $@ $< -ladvapi32
 
 # Peers that are not ours.
 
