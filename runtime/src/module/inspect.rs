@@ -119,7 +119,8 @@ fn check_import(import: &str) -> Result<(), String> {
         return match interface {
             "types" | "sockets" | "flows" | "crypto" | "log" => Ok(()),
             _ => Err(format!(
-                "imports {import}, which {PACKAGE}@{VERSION} does not have"
+                "imports {}, which {PACKAGE}@{VERSION} does not have",
+                shown(import)
             )),
         };
     }
@@ -127,8 +128,10 @@ fn check_import(import: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "imports {import}, which is not given to modules; they get {PACKAGE}@{VERSION}, {} and {} 0.2",
-        WASI[0], WASI[1]
+        "imports {}, which is not given to modules; they get {PACKAGE}@{VERSION}, {} and {} 0.2",
+        shown(import),
+        WASI[0],
+        WASI[1]
     ))
 }
 
@@ -148,7 +151,22 @@ fn same_minor(version: &str, of: &str) -> bool {
 }
 
 fn other_version(version: &str) -> String {
-    format!("built for {PACKAGE}@{version}; this host implements {PACKAGE}@{VERSION}")
+    format!(
+        "built for {PACKAGE}@{}; this host implements {PACKAGE}@{VERSION}",
+        shown(version)
+    )
+}
+
+/// A name from a file, for an error: on one line, and no longer than names are.
+fn shown(name: &str) -> String {
+    const LONGEST: usize = 100;
+    name.chars()
+        .take(LONGEST)
+        .map(|character| match character.is_control() {
+            true => char::REPLACEMENT_CHARACTER,
+            false => character,
+        })
+        .collect()
 }
 
 fn check_header(bytes: &[u8]) -> Result<(), String> {

@@ -49,6 +49,14 @@ fn what_is_no_component_is_named() {
 }
 
 #[test]
+fn a_name_with_a_line_break_does_not_break_the_line() {
+    // A component that imports an empty instance as "a\nb".
+    let component = b"\0asm\x0d\0\x01\0\x07\x03\x01\x42\0\x0a\x08\x01\0\x03a\nb\x05\0";
+    let message = refusal(component);
+    assert!(message.contains("imports a\u{fffd}b,"), "{message}");
+}
+
+#[test]
 fn water_modules_are_told_apart() {
     let v1 = wat("(module (func (export \"watm_init_v1\") (result i32) i32.const 0))");
     assert_eq!(inspect(&v1).expect("wasm").kind, ModuleKind::WaterV1);
