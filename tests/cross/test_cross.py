@@ -1,6 +1,7 @@
 """The runtime, built for other machines, runs: in emulation, against a real client."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
@@ -18,23 +20,38 @@ MODULE = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
 WGCLIENT = ROOT / "build" / "wgclient"
 
 # Seconds; the compiler of modules is emulated, and not optimized as a whole.
-START, REQUEST, STOP = 300, 60, 30
+BUILD, START, REQUEST, STOP = 1800, 300, 60, 30
 
 MESSAGES = ("--messages=50", "--size=1000")
 
 
-# Each kind of machine: cargo's name of it, the end of a program's name, what runs it here.
-MACHINES = {
-    "aarch64 Linux": ("aarch64-unknown-linux-gnu", "", ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]),
-    "x86_64 Windows": ("x86_64-pc-windows-gnu", ".exe", [str(ROOT / "tests" / "cross" / "wine.sh")]),
-}
+@dataclass(frozen=True)
+class Machine:
+    """A kind of machine that is not this one."""
+
+    target: str
+    """Cargo's name of it."""
+    emulator: list[str]
+    """What runs its programs here."""
+
+    def program(self, name: str, *build: str) -> list[str]:
+        """The program of this name, which this command of cargo's builds, and what runs it."""
+        command = ["cargo", *build, "--message-format=json", "--profile=cross", "--locked", f"--target={self.target}"]
+        output = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, timeout=BUILD).stdout
+        artifacts = [json.loads(line) for line in output.splitlines()]
+        (program,) = (a["executable"] for a in artifacts if a.get("executable") and a["target"]["name"] == name)
+        return [*self.emulator, program]
 
 
-@pytest.fixture(params=MACHINES)
-def program(request: pytest.FixtureRequest) -> list[str]:
-    """The example of the runtime, and what runs it."""
-    target, suffix, emulator = MACHINES[request.param]
-    return [*emulator, str(ROOT / "target" / target / "cross" / "examples" / f"serve{suffix}")]
+@pytest.fixture(
+    params=[
+        Machine("aarch64-unknown-linux-gnu", ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]),
+        Machine("x86_64-pc-windows-gnu", [str(ROOT / "tests" / "cross" / "wine.sh")]),
+    ],
+    ids=lambda machine: machine.target,
+)
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return request.param
 
 
 @contextlib.contextmanager
@@ -75,7 +92,18 @@ def serving(program: list[str], home: pathlib.Path, config: str) -> Iterator[int
         sys.stdout.writelines(lines)
 
 
-def test_a_real_client_is_served_and_the_second_start_is_from_the_cache(program, tmp_path):
+def test_the_runtimes_unit_tests_pass(machine, tmp_path):
+    program = machine.program("watm_runtime", "test", "--no-run", "--workspace", "--lib")
+    environment = os.environ | {"WINEPREFIX": str(tmp_path / "wine")}
+    done = subprocess.run(program, env=environment, stdout=subprocess.PIPE, timeout=START, text=True)
+    output = done.stdout
+    assert done.returncode == 0, output
+    assert "it_rings_until_it_is_cleared" in output
+    assert re.search(r"test result: ok\. [1-9]\d* passed", output)
+
+
+def test_a_real_client_is_served_and_the_second_start_is_from_the_cache(machine, tmp_path):
+    program = machine.program("serve", "build", "--workspace", "--lib", "--bins", "--examples")
     server_key, client_key = genkey(), genkey()
     config = f"""
 [Interface]
