@@ -157,7 +157,8 @@ fn other_version(version: &str) -> String {
     )
 }
 
-/// A name from a file, for an error: on one line, and no longer than names are.
+/// A name from a file, or what its reader says of it, for an error: on one line, and no
+/// longer than names are.
 fn shown(name: &str) -> String {
     const LONGEST: usize = 100;
     name.chars()
@@ -204,7 +205,7 @@ fn outline(bytes: &[u8]) -> Result<Outline, String> {
         format!(
             "cut short or damaged at byte {}: {}",
             error.offset(),
-            error.message()
+            shown(error.message())
         )
     };
     let mut depth = 0usize;

@@ -54,6 +54,11 @@ fn a_name_with_a_line_break_does_not_break_the_line() {
     let component = b"\0asm\x0d\0\x01\0\x07\x03\x01\x42\0\x0a\x08\x01\0\x03a\nb\x05\0";
     let message = refusal(component);
     assert!(message.contains("imports a\u{fffd}b,"), "{message}");
+    // One with a module in it that is none.
+    let component = b"\0asm\x0d\0\x01\0\x01\x08\x02asm\x01\0\0\0";
+    let message = refusal(component);
+    assert!(message.contains("damaged at byte 10"), "{message}");
+    assert!(!message.contains('\n'), "{message}");
 }
 
 #[test]
