@@ -105,6 +105,9 @@ impl StreamFlow {
         max: usize,
     ) -> Poll<Result<Vec<u8>, ErrorCode>> {
         let mut state = self.shared.lock();
+        if state.app_deaf {
+            return Poll::Ready(Ok(Vec::new()));
+        }
         if let Some(error) = &state.read_error {
             return Poll::Ready(Err(error.clone()));
         }
@@ -121,7 +124,7 @@ impl StreamFlow {
             }
             return Poll::Ready(Ok(data.into_vec()));
         }
-        if state.guest_finished || state.app_deaf {
+        if state.guest_finished {
             return Poll::Ready(Ok(Vec::new()));
         }
         register(&mut state.reader, cx);
@@ -414,13 +417,13 @@ impl Shared {
 
 impl State {
     fn check_write(&self) -> Result<(), ErrorCode> {
-        if let Some(error) = &self.write_error {
-            return Err(error.clone());
-        }
         if self.app_finished {
             return Err(ErrorCode::InvalidState);
         }
-        Ok(())
+        match &self.write_error {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
     }
 
     /// Fail the application's calls from now on and forget what is queued.
