@@ -2,7 +2,7 @@
 //! event loop.
 //!
 //! No thread but Python's own runs Python code or waits for the interpreter. A driver
-//! thread that makes something ready wakes a [`wake::Signal`]; that puts a number into a
+//! thread that makes something ready wakes a `Signal`; that puts a number into a
 //! list, and the first number in the list makes one descriptor readable. The event loop
 //! reads the whole list at once: one wake-up a batch.
 

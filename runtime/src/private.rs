@@ -1,7 +1,7 @@
 //! Files and directories that only their owner may read or write.
 //!
 //! Who may is said in modes on Unix and in access lists on Windows, so this is the one
-//! place besides [`net`](crate::net) that knows the operating system: everything that has
+//! place besides `net` that knows the operating system: everything that has
 //! secrets to keep, or code to trust, comes here. On Windows nothing is said at all: a file
 //! has the access list of its directory, and the directories that are used by default are
 //! in the user's profile, which is closed to other users.
