@@ -10,7 +10,7 @@ use watm_core::{DatagramFlow, Datagrams, FlowInfo, Instant};
 use crate::counters::Counters;
 use crate::hash::Keyed;
 use crate::io::{Io, flow_info};
-use crate::ip::{self, Packet, Sender};
+use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
 use crate::timer::{Alarm, Timers};
 use crate::{Origin, PeerId};
@@ -320,10 +320,13 @@ fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
     let datagram = UdpPacket::new_checked(packet.payload).ok()?;
     // Without a checksum in IPv6 only between tunnel ends (RFC 8200 section 8.1).
     let bare = datagram.checksum() == 0 && packet.source.is_ipv6();
+    let message = &packet.payload[..datagram.len().into()];
     let sound = !bare
         && datagram.src_port() != 0
         && datagram.dst_port() != 0
-        && datagram.verify_checksum(&packet.source.into(), &packet.destination.into());
+        && (datagram.checksum() == 0
+            || checksum::transport(message, packet.source, packet.destination, ip::UDP)
+                == u16::MAX);
     sound.then_some(datagram)
 }
 
@@ -341,6 +344,11 @@ fn send(key: &Key, datagram: &[u8], sender: &mut Sender, io: &mut Io<'_>) -> boo
         header.set_src_port(source.port());
         header.set_dst_port(destination.port());
         header.set_len(length);
-        header.fill_checksum(&source.ip().into(), &destination.ip().into());
+        header.set_checksum(0);
+        let (source, destination) = addresses;
+        let sum = checksum::transport(header.into_inner(), source, destination, ip::UDP);
+        // All zeros would say that there is none (RFC 768).
+        let sum = if sum == u16::MAX { sum } else { !sum };
+        UdpPacket::new_unchecked(&mut out[start..]).set_checksum(sum);
     })
 }

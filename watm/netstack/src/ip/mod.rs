@@ -1,5 +1,6 @@
 //! IP packets: read, put together, and written.
 
+pub(crate) mod checksum;
 mod extension;
 mod packet;
 mod reassembly;

@@ -1,10 +1,10 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{TCP_HEADER_LEN, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use super::time_wait::Last;
-use crate::ip::{self, Packet, Sender};
+use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::Key;
 use crate::{PacketSink, PeerId};
 
@@ -17,9 +17,12 @@ pub(crate) struct Segment<'a> {
 impl<'a> Segment<'a> {
     pub(crate) fn parse(packet: &Packet<'a>) -> Option<Segment<'a>> {
         let segment = TcpPacket::new_checked(packet.payload).ok()?;
-        let (source, destination) = (packet.source.into(), packet.destination.into());
-        let checks = ChecksumCapabilities::default();
-        let repr = TcpRepr::parse(&segment, &source, &destination, &checks).ok()?;
+        let (source, destination) = (packet.source, packet.destination);
+        if checksum::transport(packet.payload, source, destination, ip::TCP) != u16::MAX {
+            return None;
+        }
+        let checked = ChecksumCapabilities::ignored();
+        let repr = TcpRepr::parse(&segment, &source.into(), &destination.into(), &checked).ok()?;
         Some(Segment { repr })
     }
 
@@ -182,9 +185,31 @@ fn send(answer: &TcpRepr<'_>, key: &Key, sender: &mut Sender, sink: &mut dyn Pac
             &mut TcpPacket::new_unchecked(&mut out[start..]),
             &addresses.0.into(),
             &addresses.1.into(),
-            &ChecksumCapabilities::default(),
+            &ChecksumCapabilities::ignored(),
         );
+        fill_checksum(&mut out[start..], addresses);
     });
+}
+
+/// Fill the checksum of a segment whose checksum field is zero.
+fn fill_checksum(segment: &mut [u8], (source, destination): (IpAddr, IpAddr)) {
+    let sum = checksum::transport(segment, source, destination, ip::TCP);
+    TcpPacket::new_unchecked(segment).set_checksum(!sum);
+}
+
+/// Fill the checksum of the segment in a packet that smoltcp wrote between these addresses.
+pub(crate) fn finish(packet: &mut [u8]) {
+    let Ok(Packet {
+        source,
+        destination,
+        payload,
+        ..
+    }) = Packet::parse(packet)
+    else {
+        return;
+    };
+    let start = packet.len() - payload.len();
+    fill_checksum(&mut packet[start..], (source, destination));
 }
 
 /// What one of our own segments says, read from the packet that smoltcp wrote.

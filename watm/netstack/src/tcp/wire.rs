@@ -3,7 +3,7 @@
 use smoltcp::phy::{self, Checksum, Device, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
-use super::segment::{Said, Sequence};
+use super::segment::{self, Said, Sequence};
 use crate::{PacketSink, PeerId};
 
 /// Carries packets between smoltcp and one peer, for one call.
@@ -78,13 +78,14 @@ impl Device for Wire<'_> {
     }
 }
 
-/// Checksums are verified before a packet comes here, so that bad ones are counted.
+/// Checksums are verified before a packet comes here, so that bad ones are counted, and a
+/// segment's is filled in after it: see `ip::checksum`.
 fn capabilities(mtu: usize) -> DeviceCapabilities {
     let mut capabilities = DeviceCapabilities::default();
     capabilities.medium = Medium::Ip;
     capabilities.max_transmission_unit = mtu;
     capabilities.checksum.ipv4 = Checksum::Tx;
-    capabilities.checksum.tcp = Checksum::Tx;
+    capabilities.checksum.tcp = Checksum::None;
     capabilities
 }
 
@@ -113,6 +114,7 @@ impl phy::TxToken for Outgoing<'_> {
         // smoltcp writes every byte of it.
         self.buffer.resize(length, 0);
         let result = write(self.buffer);
+        segment::finish(self.buffer);
         self.log.note(self.buffer);
         self.sink.send(self.peer, self.buffer);
         result

@@ -1,0 +1,100 @@
+//! The Internet checksum (RFC 1071).
+//!
+//! smoltcp has one, which adds 16 bits at a time. Every payload byte passes here, so that
+//! was a tenth of what an upload costs; this one adds 64 bits at a time.
+
+use std::net::IpAddr;
+
+/// A sum that has not been folded to 16 bits. In the byte order of memory, which the
+/// checksum does not depend on (RFC 1071 section 2).
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum(u64);
+
+impl Sum {
+    /// Add bytes that begin at an even place. At most 4 GiB in all, so that nothing
+    /// overflows.
+    fn add(self, data: &[u8]) -> Sum {
+        let (words, rest) = data.as_chunks::<8>();
+        let mut low = 0;
+        let mut high = 0;
+        for word in words {
+            let word = u64::from_ne_bytes(*word);
+            low += word & 0xffff_ffff;
+            high += word >> 32;
+        }
+        let mut last = [0; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        let last = u64::from_ne_bytes(last);
+        Sum(self.0 + low + high + (last & 0xffff_ffff) + (last >> 32))
+    }
+
+    fn fold(self) -> u16 {
+        let mut sum = self.0;
+        while sum > 0xffff {
+            sum = (sum >> 16) + (sum & 0xffff);
+        }
+        u16::from_be(sum as u16)
+    }
+}
+
+/// The checksum of `message`, a TCP segment or a UDP datagram between these addresses, whose
+/// own checksum field counts: all ones if that field is right, and what belongs there,
+/// inverted, if it is zero.
+pub(crate) fn transport(message: &[u8], source: IpAddr, destination: IpAddr, protocol: u8) -> u16 {
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&(message.len() as u32).to_be_bytes());
+    header[7] = protocol;
+    address(address(Sum::default(), source), destination)
+        .add(&header)
+        .add(message)
+        .fold()
+}
+
+fn address(sum: Sum, address: IpAddr) -> Sum {
+    match address {
+        IpAddr::V4(address) => sum.add(&address.octets()),
+        IpAddr::V6(address) => sum.add(&address.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use smoltcp::wire::checksum::{combine, data, pseudo_header};
+
+    use super::transport;
+
+    #[test]
+    fn it_is_the_sum_that_smoltcp_makes() {
+        let bytes: Vec<u8> = (0..3000u32).map(|i| (i * i * 31 + i / 7) as u8).collect();
+        let addresses: [(IpAddr, IpAddr); 2] = [
+            ([10, 0, 0, 1].into(), [255, 254, 253, 252].into()),
+            (
+                [0xfd00, 0, 0, 0, 0, 0, 0, 1].into(),
+                [0xffff, 0xfffe, 7, 6, 5, 4, 3, 2].into(),
+            ),
+        ];
+        for (source, destination) in addresses {
+            for length in (0..70).chain([1379, 1380, 1381, 3000]) {
+                let message = &bytes[..length];
+                let header =
+                    pseudo_header(&source.into(), &destination.into(), 6.into(), length as u32);
+                assert_eq!(
+                    transport(message, source, destination, 6),
+                    combine(&[header, data(message)]),
+                    "{length} bytes from {source}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn carries_are_not_lost() {
+        let ones = vec![0xff; 65_535];
+        let zero = IpAddr::from([0, 0, 0, 0]);
+        // 32767 words of all ones are none in ones' complement; the length and the last
+        // byte are left.
+        assert_eq!(transport(&ones, zero, zero, 0), 0xff00);
+    }
+}
