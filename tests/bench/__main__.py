@@ -23,7 +23,9 @@ def main() -> int:
     servers = list(dict.fromkeys(kind for study in STUDIES.values() for kind in study.servers))
     parser = argparse.ArgumentParser(prog="bench", description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smoke run: everything once, a little of each")
-    parser.add_argument("--repetitions", type=int, help="server processes of each kind (5, fewer where it takes minutes)")
+    parser.add_argument(
+        "--repetitions", type=int, help="server processes of each kind (5, fewer where it takes minutes)"
+    )
     parser.add_argument("--studies", default=",".join(STUDIES), help="which of %(default)s")
     parser.add_argument("--servers", default=",".join(servers), help="which of %(default)s")
     parser.add_argument("--placements", default="pinned,unpinned", help="which of %(default)s")
@@ -31,9 +33,9 @@ def main() -> int:
     options = parser.parse_args()
 
     try:
-        studies = [STUDIES[name](quick=options.quick) for name in _choice(options.studies, list(STUDIES))]
-        chosen = _choice(options.servers, servers)
-        placements = _choice(options.placements, ["pinned", "unpinned"])
+        studies = [STUDIES[name](quick=options.quick) for name in environment.choice(options.studies, list(STUDIES))]
+        chosen = environment.choice(options.servers, servers)
+        placements = environment.choice(options.placements, ["pinned", "unpinned"])
         environment.check()
     except environment.Missing as missing:
         print(f"bench: {missing}", file=sys.stderr)
@@ -49,14 +51,6 @@ def main() -> int:
     print(report.tables(described, records, studies))
     print(f"\nevery sample: {options.output}")
     return 1 if any("error" in record for record in records) else 0
-
-
-def _choice(text: str, known: list[str]) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in known:
-            raise environment.Missing(f"{name!r} is none of {', '.join(known)}")
-    return names
 
 
 sys.exit(main())

@@ -50,14 +50,28 @@ def free_port() -> int:
 
 def check() -> None:
     """Raises `Missing` with what is missing and how to get it."""
-    for program in _BUILT:
-        if not program.exists():
-            raise Missing(f"{program.relative_to(ROOT)} is missing: `make bench` builds it")
+    need(_BUILT)
     for package in _PACKAGES:
         if _version(package) is None:
             raise Missing(f"the Python package {package} is not installed")
+
+
+def need(files: list[pathlib.Path]) -> None:
+    """Raises `Missing` if one of the files is not there, or if there is only one CPU."""
+    for file in files:
+        if not file.exists():
+            raise Missing(f"{file} is missing: the command of the Makefile builds it")
     if len(cpus()) < 2:
         raise Missing("the server and the client need a CPU each, and there is one")
+
+
+def choice(text: str, known: list[str]) -> list[str]:
+    """The names in a list with commas. Raises `Missing` for one that is not known."""
+    names = text.split(",")
+    for name in names:
+        if name not in known:
+            raise Missing(f"{name!r} is none of {', '.join(known)}")
+    return names
 
 
 def cpus() -> list[int]:
@@ -67,6 +81,14 @@ def cpus() -> list[int]:
 
 def describe() -> dict:
     """What has to stand beside the figures."""
+    return machine() | {
+        "mitmproxy_rs": _version("mitmproxy_rs"),
+        "mitmproxy_watm": _version("mitmproxy_watm"),
+    }
+
+
+def machine() -> dict:
+    """Of this, what every bench needs."""
     model = next(
         (
             line.partition(":")[2].strip()
@@ -80,8 +102,6 @@ def describe() -> dict:
         "cpus": len(cpus()),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "mitmproxy_rs": _version("mitmproxy_rs"),
-        "mitmproxy_watm": _version("mitmproxy_watm"),
         "load_before": os.getloadavg()[0],
     }
 

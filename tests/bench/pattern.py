@@ -1,4 +1,4 @@
-"""The content of every transfer, the same as in tests/wgclient/pattern.go."""
+"""The content of every transfer, the same as in tests/wgclient/pattern."""
 
 PERIOD = 65521  # prime: no packet or buffer size divides it
 _MASK = (1 << 64) - 1

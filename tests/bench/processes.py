@@ -39,6 +39,7 @@ class Process:
             text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, cpus),
         )
+        self.pid = self._process.pid
 
     def __enter__(self) -> Self:
         return self
@@ -58,11 +59,11 @@ class Process:
     def cpu_seconds(self) -> float:
         """CPU time used so far, of all its threads."""
         # The kernel's CPU clock of another process, see clock_getcpuclockid(3).
-        return time.clock_gettime((~self._process.pid << 3) | 2)
+        return time.clock_gettime((~self.pid << 3) | 2)
 
     def rss_mb(self) -> float:
         """Resident memory in millions of bytes."""
-        for line in pathlib.Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024 / 1e6
         return 0.0

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"watm/wgclient/pattern"
 )
 
 // One write: large enough that its cost does not show.
@@ -46,7 +48,7 @@ func (a *bulk) flags(set *flag.FlagSet) {
 func (a *bulkUp) run(ctx context.Context, s *session) (any, error) {
 	return a.measure(ctx, s, func(conn streamConn) error {
 		for sent := int64(0); sent < a.Bytes; {
-			piece := patternAt(uint64(sent), int(min(bulkChunk, a.Bytes-sent)))
+			piece := pattern.At(uint64(sent), int(min(bulkChunk, a.Bytes-sent)))
 			if _, err := conn.Write(piece); err != nil {
 				return fmt.Errorf("after %d bytes: %w", sent, err)
 			}
@@ -84,7 +86,7 @@ func (a *bulkDown) run(ctx context.Context, s *session) (any, error) {
 			if err != nil {
 				return fmt.Errorf("after %d bytes: %w", received, err)
 			}
-			if err := checkPattern(buffer[:size], received); err != nil {
+			if err := pattern.Check(buffer[:size], received); err != nil {
 				return err
 			}
 			received += uint64(size)

@@ -14,6 +14,9 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+
+	"watm/wgclient/latency"
+	"watm/wgclient/pattern"
 )
 
 // connect opens a connection, echoes one message and closes, again and again.
@@ -28,7 +31,7 @@ type connectResult struct {
 	Connections int     `json:"connections"`
 	Seconds     float64 `json:"seconds"`
 	PerSecond   float64 `json:"per_second"`
-	latencies
+	latency.Summary
 }
 
 func newConnect() action { return &connect{To: "10.9.8.7:7", Count: 100, Parallel: 1, Size: 100} }
@@ -58,7 +61,7 @@ func (a *connect) run(ctx context.Context, s *session) (any, error) {
 		return nil, err
 	}
 	seconds := time.Since(start).Seconds()
-	return connectResult{len(samples), seconds, float64(len(samples)) / seconds, summarize(samples)}, nil
+	return connectResult{len(samples), seconds, float64(len(samples)) / seconds, latency.Summarize(samples)}, nil
 }
 
 func (a *connect) once(ctx context.Context, s *session) error {
@@ -97,7 +100,7 @@ func (a *halfClose) run(ctx context.Context, s *session) (any, error) {
 	data := []byte(a.Data)
 	if a.Data == "" {
 		for len(data) < a.Size {
-			data = append(data, patternAt(uint64(len(data)), a.Size-len(data))...)
+			data = append(data, pattern.At(uint64(len(data)), a.Size-len(data))...)
 		}
 	}
 	conn, err := s.dialTCP(ctx, 0, a.To)

@@ -9,6 +9,9 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"watm/wgclient/latency"
+	"watm/wgclient/pattern"
 )
 
 // echo sends one message at a time over TCP and waits for it to come back.
@@ -23,7 +26,7 @@ type echoResult struct {
 	Messages  int     `json:"messages"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"`
-	latencies
+	latency.Summary
 }
 
 func newEcho() action { return &echo{To: "10.9.8.7:7", Messages: 1000, Size: 1000, Connections: 1} }
@@ -52,7 +55,7 @@ func (a *echo) run(ctx context.Context, s *session) (any, error) {
 		return nil, err
 	}
 	seconds := time.Since(start).Seconds()
-	return echoResult{len(samples), seconds, float64(len(samples)) / seconds, summarize(samples)}, nil
+	return echoResult{len(samples), seconds, float64(len(samples)) / seconds, latency.Summarize(samples)}, nil
 }
 
 // pingPong does the echo's messages on an open connection.
@@ -63,7 +66,7 @@ func pingPong(conn io.ReadWriter, messages, size int) ([]time.Duration, error) {
 	var offset uint64
 	for range messages {
 		for filled := 0; filled < size; {
-			filled += copy(message[filled:], patternAt(offset+uint64(filled), size-filled))
+			filled += copy(message[filled:], pattern.At(offset+uint64(filled), size-filled))
 		}
 		sent := time.Now()
 		if _, err := conn.Write(message); err != nil {
@@ -73,7 +76,7 @@ func pingPong(conn io.ReadWriter, messages, size int) ([]time.Duration, error) {
 			return nil, fmt.Errorf("message %d: %w", len(samples), err)
 		}
 		samples = append(samples, time.Since(sent))
-		if err := checkPattern(answer, offset); err != nil {
+		if err := pattern.Check(answer, offset); err != nil {
 			return nil, err
 		}
 		offset += uint64(size)
@@ -130,7 +133,7 @@ func (a *udpEcho) run(ctx context.Context, s *session) (any, error) {
 		for next < uint64(a.Messages) && len(sentAt) < a.Window {
 			binary.LittleEndian.PutUint64(message, next)
 			for filled := sequenceSize; filled < a.Size; {
-				filled += copy(message[filled:], patternAt(next+uint64(filled), a.Size-filled))
+				filled += copy(message[filled:], pattern.At(next+uint64(filled), a.Size-filled))
 			}
 			sentAt[next] = time.Now()
 			if _, err := conn.Write(message); err != nil {
@@ -163,12 +166,12 @@ func (a *udpEcho) run(ctx context.Context, s *session) (any, error) {
 		}
 		delete(sentAt, sequence)
 		samples = append(samples, time.Since(sent))
-		if err := checkPattern(answer[sequenceSize:size], sequence+sequenceSize); err != nil {
+		if err := pattern.Check(answer[sequenceSize:size], sequence+sequenceSize); err != nil {
 			return nil, err
 		}
 	}
 	seconds := time.Since(start).Seconds()
-	done := echoResult{len(samples), seconds, float64(len(samples)) / seconds, summarize(samples)}
+	done := echoResult{len(samples), seconds, float64(len(samples)) / seconds, latency.Summarize(samples)}
 	return udpEchoResult{done, lost}, nil
 }
 

@@ -16,6 +16,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"watm/wgclient/latency"
 )
 
 // httpGet fetches a URL.
@@ -43,7 +45,7 @@ type httpResult struct {
 	Requests  int     `json:"requests"`
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"`
-	latencies
+	latency.Summary
 }
 
 func newHTTP() action { return &httpGet{Count: 1} }
@@ -98,7 +100,7 @@ func (a *httpGet) run(ctx context.Context, s *session) (any, error) {
 	result.Requests = len(samples)
 	result.Seconds = time.Since(start).Seconds()
 	result.PerSecond = float64(len(samples)) / result.Seconds
-	result.latencies = summarize(samples)
+	result.Summary = latency.Summarize(samples)
 	return result, nil
 }
 

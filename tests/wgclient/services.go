@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"watm/wgclient/latency"
+	"watm/wgclient/pattern"
 )
 
 // dns asks a name server for a name's addresses.
@@ -131,7 +134,7 @@ type ping struct {
 type pingResult struct {
 	Replies int `json:"replies"`
 	Lost    int `json:"lost"`
-	latencies
+	latency.Summary
 }
 
 func newPing() action { return &ping{To: "10.9.8.7", Count: 4, Size: 56, WaitMS: 2000} }
@@ -158,7 +161,7 @@ func (a *ping) run(ctx context.Context, s *session) (any, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		payload := patternAt(uint64(sequence), a.Size)
+		payload := pattern.At(uint64(sequence), a.Size)
 		took, err := t.Ping(to, uint16(sequence), payload, time.Until(deadlineIn(ctx, time.Duration(a.WaitMS)*time.Millisecond)))
 		switch {
 		case isTimeout(err):
@@ -169,7 +172,7 @@ func (a *ping) run(ctx context.Context, s *session) (any, error) {
 			samples = append(samples, took)
 		}
 	}
-	return pingResult{len(samples), lost, summarize(samples)}, nil
+	return pingResult{len(samples), lost, latency.Summarize(samples)}, nil
 }
 
 // handshakes opens new tunnels of the same key, one after the other.
@@ -181,7 +184,7 @@ type handshakes struct {
 
 type handshakesResult struct {
 	Milliseconds []float64 `json:"milliseconds"`
-	latencies
+	latency.Summary
 }
 
 func newHandshakes() action { return &handshakes{Count: 1, PauseMS: 20, WaitMS: 15_000} }
@@ -207,10 +210,10 @@ func (a *handshakes) run(ctx context.Context, s *session) (any, error) {
 			return nil, fmt.Errorf("handshake %d: %w", len(samples)+1, err)
 		}
 		samples = append(samples, took)
-		result.Milliseconds = append(result.Milliseconds, microseconds(took)/1e3)
+		result.Milliseconds = append(result.Milliseconds, latency.Microseconds(took)/1e3)
 		time.Sleep(time.Duration(a.PauseMS) * time.Millisecond)
 	}
-	result.latencies = summarize(samples)
+	result.Summary = latency.Summarize(samples)
 	return result, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"watm/wgclient/latency"
 	"watm/wgclient/tunnel"
 )
 
@@ -310,7 +311,7 @@ func (*handshake) run(ctx context.Context, s *session) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]float64{"milliseconds": microseconds(took) / 1e3}, nil
+	return map[string]float64{"milliseconds": latency.Microseconds(took) / 1e3}, nil
 }
 
 type status struct{ noFlags }
