@@ -31,7 +31,7 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-readme test-demo cross
+test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-water test-readme test-demo cross
 
 # What a program of ours is made of.
 
@@ -100,6 +100,11 @@ $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclie
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs test-guest
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
+
+# WATER modules, in the WATER project's own runtime.
+.PHONY: test-water
+test-water: $(BUILD)/venv-3.13/ready $(BUILD)/gowater
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/water
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
@@ -170,14 +175,19 @@ $(BUILD)/wine/bcryptprimitives.dll: tests/cross/bcryptprimitives.c | cross-progr
 
 # Peers that are not ours.
 
-$(BUILD)/wgclient: $(wildcard tests/wgclient/*)
-	go -C tests/wgclient build -o ../../$@ .
+WGCLIENT := $(wildcard $(addprefix tests/wgclient/,go.mod *.go */*.go))
+
+$(BUILD)/wgclient: $(WGCLIENT)
+	"$$(tests/setup/find-go.sh)" -C tests/wgclient build -o ../../$@ .
+
+$(BUILD)/gowater: $(wildcard $(addprefix tests/water/gowater/,go.mod *.go)) $(WGCLIENT)
+	"$$(tests/setup/find-go.sh)" -C tests/water/gowater build -o ../../../$@ .
 
 $(BUILD)/tools/bin/onetun:
 	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
 
 $(BUILD)/tools/bin/wireguard:
-	GOBIN=$(CURDIR)/$(BUILD)/tools/bin go install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
+	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
 
 clean:
 	rm -rf $(BUILD) target watm/target $(PACKAGED)

@@ -1,0 +1,113 @@
+"""The ends of a connection under test: plain TCP, or a program's input and output."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pattern
+
+HOST = "127.0.0.1"
+# Seconds for one step; the slowest, compiling a module, takes a fifth of one.
+LIMIT = 15
+# The most that is written before the reader's pace counts.
+_WRITE = 65536
+
+
+class End:
+    """One end: what was written, and what comes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, data: bytes) -> None:
+        """Writes all of it."""
+        async with asyncio.timeout(LIMIT):
+            self.writer.write(data)
+            await self.writer.drain()
+
+    async def receive(self, size: int) -> bytes:
+        """So many bytes; fewer if the end comes before."""
+        async with asyncio.timeout(LIMIT):
+            try:
+                return await self.reader.readexactly(size)
+            except asyncio.IncompleteReadError as short:
+                return short.partial
+
+    async def ended(self) -> None:
+        """Waits for the end and finds nothing before it."""
+        async with asyncio.timeout(LIMIT):
+            assert await self.reader.read(_WRITE) == b""
+
+    async def send_pattern(self, size: int) -> None:
+        """Writes the content of tests/bench/pattern.py."""
+        for offset in range(0, size, _WRITE):
+            await self.send(pattern.piece(offset, min(_WRITE, size - offset)))
+
+    async def receive_pattern(self, size: int) -> None:
+        """Reads as much of that content and checks each byte."""
+        received = 0
+        while received < size:
+            async with asyncio.timeout(LIMIT):
+                data = await self.reader.read(min(_WRITE, size - received))
+            assert data, f"the connection ended after {received} of {size} bytes"
+            assert pattern.matches(data, received), f"other content within {len(data)} bytes from {received}"
+            received += len(data)
+
+    def end(self) -> None:
+        """Ends the own direction."""
+        self.writer.write_eof()
+
+    def abort(self) -> None:
+        """Resets the connection."""
+        self.writer.transport.abort()
+
+    async def close(self) -> None:
+        """Ends both directions, whatever became of the connection."""
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class Listening:
+    """A plain TCP server whose connections a test takes one by one."""
+
+    def __init__(self) -> None:
+        self._accepted: asyncio.Queue[End] = asyncio.Queue()
+        self._ends: list[End] = []
+        self.address = ""
+
+    async def accept(self) -> End:
+        """The next connection."""
+        async with asyncio.timeout(LIMIT):
+            return await self._accepted.get()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        end = End(reader, writer)
+        self._ends.append(end)
+        self._accepted.put_nowait(end)
+
+
+@contextlib.asynccontextmanager
+async def listening(port: int = 0) -> AsyncIterator[Listening]:
+    """A server on loopback for the length of the block."""
+    own = Listening()
+    server = await asyncio.start_server(own._serve, HOST, port)
+    own.address = f"{HOST}:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield own
+    finally:
+        server.close()
+        for end in own._ends:
+            await end.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(address: str) -> AsyncIterator[End]:
+    """A plain TCP connection for the length of the block."""
+    host, _, port = address.rpartition(":")
+    end = End(*await asyncio.open_connection(host, int(port)))
+    try:
+        yield end
+    finally:
+        await end.close()

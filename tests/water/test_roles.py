@@ -1,0 +1,106 @@
+"""Every module in every role, with plain TCP on its other sides: what goes over the wire."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pattern
+from cases import loads
+from ends import End, Listening, connected, listening
+from modules import PIECE, Module
+from tools import Running, Tool
+
+SIZES = (1, 2, 64, 512, PIECE)
+
+
+async def talk(near: End, far: End, module: Module, offset: int = 0) -> None:
+    """Messages both ways, taking turns; the module is between the two ends."""
+    for size in SIZES:
+        message = pattern.piece(offset + size, size)
+        await near.send(message)
+        assert await far.receive(size) == module.on_the_wire(message)
+        answer = pattern.piece(offset + 2 * size, size)
+        await far.send(module.on_the_wire(answer))
+        assert await near.receive(size) == answer
+
+
+@loads()
+async def test_a_dialer_carries_both_ways(tool: Tool, module: Module) -> None:
+    async with listening() as server, tool.dial(module, server.address) as near:
+        far = await server.accept()
+        await talk(near, far, module)
+        await far.close()
+        await near.ended()
+        near.end()
+        assert await near.exit_code() == 0, near.said()
+
+
+@loads(fixed=True)
+async def test_a_fixed_dialer_goes_where_the_module_wants(tool: Tool, module: Module, tmp_path) -> None:
+    async with listening(tool.port(module)) as server:
+        async with tool.fixed(module, *tool.lead(module, server.address, tmp_path)) as near:
+            await talk(near, await server.accept(), module)
+
+
+@loads(fixed=True)
+async def test_a_fixed_dialer_goes_nowhere_without_leave(tool: Tool, module: Module) -> None:
+    async with tool.fixed(module) as near:
+        assert await near.exit_code() == 1
+        await near.ended()
+
+
+@loads()
+async def test_a_dial_that_is_refused_is_an_error(tool: Tool, module: Module) -> None:
+    async with listening() as server:
+        free = server.address
+    async with tool.dial(module, free) as near:
+        assert await near.exit_code() == 1
+        assert free in near.said()
+
+
+@loads()
+async def test_a_listener_has_many_connections(tool: Tool, module: Module) -> None:
+    async with listening() as upstream, tool.listen(module, upstream.address) as running:
+        async with crowd(tool, module, running, upstream) as pairs:
+            for _, far in pairs:
+                await far.close()
+            for near, _ in pairs:
+                await near.ended()
+
+
+@loads()
+async def test_a_relay_has_many_connections(tool: Tool, module: Module) -> None:
+    async with listening() as upstream, tool.relay(module, upstream.address) as running:
+        async with crowd(tool, module, running, upstream) as pairs:
+            for near, _ in pairs:
+                await near.close()
+            for _, far in pairs:
+                await far.ended()
+
+
+@contextlib.asynccontextmanager
+async def crowd(
+    tool: Tool, module: Module, running: Running, upstream: Listening
+) -> AsyncIterator[list[tuple[End, End]]]:
+    """Connections to a server, each with its end behind the module, after all were used at once.
+
+    They are opened one after the other, and may close after all were opened: the Go runtime
+    crashes when connections come while others go.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        pairs = []
+        for index in range(connections(module)):
+            near = await stack.enter_async_context(connected(running.address))
+            far = await upstream.accept()
+            pairs.append((near, far))
+            await talk(near, far, module, index)
+        async with asyncio.TaskGroup() as group:
+            for index, (near, far) in enumerate(pairs):
+                group.create_task(talk(near, far, module, 1000 * index))
+        await tool.settled(running, len(pairs))
+        yield pairs
+
+
+def connections(module: Module) -> int:
+    """How many: each of some of the others' modules keeps a CPU busy."""
+    return 30 if module.own else 6
