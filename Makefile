@@ -45,6 +45,23 @@ modules: setup
 	mkdir -p $(dir $(PACKAGED))
 	cmp -s $(MODULE) $(PACKAGED) || cp $(MODULE) $(PACKAGED)
 
+# Each stream transport is two modules: a component, and a core module for WATER's runtimes.
+# There is an instance for each connection there, so its memory counts.
+STREAM_TRANSPORTS := plain reverse
+SMALL_STACK := -Clink-arg=-zstack-size=65536
+
+.PHONY: $(STREAM_TRANSPORTS:%=module-%)
+modules: $(STREAM_TRANSPORTS:%=module-%)
+$(STREAM_TRANSPORTS:%=module-%): module-%: setup
+	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
+		--crate-type cdylib --features water-v1 -- $(SMALL_STACK)
+	mkdir -p watm/target/modules
+	cp watm/target/wasm32-wasip1/release/watm_$*.wasm watm/target/modules/$*.watm1.wasm
+	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
+		--crate-type cdylib -- $(SMALL_STACK)
+	cd watm && cargo run --release --locked -q -p watm-componentize -- \
+		target/wasm32-wasip1/release/watm_$*.wasm target/modules/$*.wasm
+
 $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin
 	$(BUILD)/maturin/bin/pip install -q maturin==1.16.0

@@ -16,7 +16,11 @@ TRANSPORTS = {
     "watm-core": {},
     "watm-netstack": {"watm-core": "always"},
     "watm-wireguard": {"watm-core": "always", "watm-netstack": "always", "watm-guest": "wasm"},
+    "watm-stream": {"watm-core": "always"},
+    "watm-plain": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
+    "watm-reverse": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
     "watm-guest": {"watm-core": "always"},
+    "watm-guest-v1": {"watm-core": "wasm", "watm-stream": "wasm"},
     "watm-componentize": {},
     "watm-native": {"watm-core": "always", "watm-wireguard": "always"},
     "watm-fuzz-transports": {"watm-core": "always", "watm-netstack": "always", "watm-wireguard": "always"},
@@ -30,13 +34,18 @@ HOST = {
     "watm-python": {"watm-runtime": "always"},
 }
 # The host must not know what its modules are made of, and no transport may do input or output.
+INPUT_OUTPUT = {"tokio", "wasmtime", "socket2", "mio"}
 FORBIDDEN = {
     "watm-runtime": {"boringtun", "smoltcp"},
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},
-    "watm-core": {"tokio", "wasmtime", "socket2", "mio"},
-    "watm-netstack": {"tokio", "wasmtime", "socket2", "mio"},
-    "watm-wireguard": {"tokio", "wasmtime", "socket2", "mio"},
-    "watm-guest": {"tokio", "wasmtime", "socket2", "mio"},
+    "watm-core": INPUT_OUTPUT,
+    "watm-netstack": INPUT_OUTPUT,
+    "watm-stream": INPUT_OUTPUT,
+    "watm-plain": INPUT_OUTPUT,
+    "watm-reverse": INPUT_OUTPUT,
+    "watm-wireguard": INPUT_OUTPUT,
+    "watm-guest": INPUT_OUTPUT,
+    "watm-guest-v1": INPUT_OUTPUT,
 }
 
 

@@ -1,5 +1,6 @@
-use std::fmt;
 use std::net::SocketAddr;
+use std::str::FromStr;
+use std::{error, fmt};
 
 /// Where a flow is going.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,5 +23,40 @@ impl fmt::Display for Destination {
 impl From<SocketAddr> for Destination {
     fn from(address: SocketAddr) -> Self {
         Destination::Address(address)
+    }
+}
+
+/// A text that is no [`Destination`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotADestination;
+
+impl fmt::Display for NotADestination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a host and a port, such as example.com:443 or [2001:db8::1]:443")
+    }
+}
+
+impl error::Error for NotADestination {}
+
+/// `host:port`, or an address as it is written with a port; the port is not 0.
+impl FromStr for Destination {
+    type Err = NotADestination;
+
+    fn from_str(text: &str) -> Result<Self, NotADestination> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return (address.port() != 0)
+                .then_some(address.into())
+                .ok_or(NotADestination);
+        }
+        let (name, port) = text.rsplit_once(':').ok_or(NotADestination)?;
+        let in_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        // The longest name of the DNS (RFC 1035), written out.
+        if name.is_empty() || name.len() > 253 || !name.bytes().all(in_names) {
+            return Err(NotADestination);
+        }
+        match port.parse() {
+            Ok(port) if port != 0 => Ok(Destination::Name(name.to_owned(), port)),
+            _ => Err(NotADestination),
+        }
     }
 }

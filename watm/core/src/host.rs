@@ -268,6 +268,18 @@ pub trait Host {
     /// [`datagram_socket`](Host::datagram_socket).
     fn listener(&mut self, label: &str, token: Token) -> Result<Box<dyn Listener>, ErrorCode>;
 
+    /// Start connecting. The stream is listed as ready once it is connected or has failed;
+    /// a failure is what its first operation fails with, and until then nothing can be read
+    /// or written. Fails with [`ErrorCode::AccessDenied`] if the destination is outside of
+    /// what the host allows, and with [`ErrorCode::NotSupported`] if it connects to nothing.
+    fn connect(
+        &mut self,
+        _destination: &Destination,
+        _token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
+
     /// Offer a stream flow to the application: what is written is what it reads. Fails
     /// with [`ErrorCode::LimitReached`] if it takes no more flows for now, and with
     /// [`ErrorCode::AccessDenied`] if it refuses this one.

@@ -30,7 +30,7 @@ mod host;
 mod time;
 mod transport;
 
-pub use address::Destination;
+pub use address::{Destination, NotADestination};
 pub use host::{
     ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Direction, Ecn,
     ErrorCode, FlowInfo, Host, Level, Listener, Token,

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::{error, fmt};
 
-use crate::{Destination, ErrorCode, Host, Instant, Level, Token};
+use crate::{ByteStream, Destination, ErrorCode, Host, Instant, Level, Token};
 
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +96,20 @@ pub trait Transport: Sized {
     /// Make progress on the resources in `ready`, and on timers due by
     /// [`host.now()`](Host::now). Spurious calls are harmless.
     fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup;
+
+    /// Carry a stream of the application's to `destination`, or to where the configuration
+    /// says if that is `None`. Returns the token that the transport chose for `application`,
+    /// which is armed for reading. What fails later resets the stream.
+    ///
+    /// Fails with [`ErrorCode::NotSupported`] if the transport only takes connections on.
+    fn dial(
+        &mut self,
+        _destination: Option<&Destination>,
+        _application: Box<dyn ByteStream>,
+        _host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
 
     /// How the transport is doing at `now`.
     fn status(&self, now: Instant) -> Status;

@@ -1,0 +1,75 @@
+//! The WATER v1 shell of a stream transport.
+//!
+//! WATER's runtimes make one instance of a module for each connection and call, in this
+//! order:
+//!
+//! 1. `watm_init_v1`: the shell reads `/conf/watm.cfg`, and the transport what is in it.
+//! 2. The function of the role (`watm_dial_v1`, `watm_dial_fixed_v1`, `watm_accept_v1`,
+//!    `watm_associate_v1`), once: the shell asks the host for the network's stream.
+//! 3. `watm_ctrlpipe_v1`: a descriptor on which the host says that the module is to stop.
+//! 4. `watm_start_v1`: a [`Relay`](watm_stream::Relay) copies between the two descriptors
+//!    until both streams have ended, and waits in `poll_oneoff`.
+//!
+//! All return a descriptor, 0, or an errno of WASI below 0. What the runtime written in Go
+//! needs in particular is kept here: calls that are interrupted are made again, descriptors
+//! have any number, and the end of a connection is an error (`-EPIPE`), since only then does
+//! that host close it. A crate says [`export!`] under `cfg(target_family = "wasm")`; for
+//! other targets there is nothing in this one.
+#![cfg(target_family = "wasm")]
+
+mod config;
+mod descriptor;
+mod env;
+mod poll;
+#[doc(hidden)]
+pub mod shell;
+mod worker;
+
+/// Make the crate a module whose transport is `$transport`, a type that implements
+/// [`StreamTransport`](watm_stream::StreamTransport). Once a crate, at its top level.
+#[macro_export]
+macro_rules! export {
+    ($transport:ty) => {
+        const _: () = {
+            ::std::thread_local! {
+                static SHELL: $crate::shell::Shell<$transport> =
+                    const { $crate::shell::Shell::new() };
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_init_v1() -> i32 {
+                SHELL.with(|shell| shell.init())
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_dial_v1(caller: i32) -> i32 {
+                SHELL.with(|shell| shell.dial(caller))
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_dial_fixed_v1(caller: i32) -> i32 {
+                SHELL.with(|shell| shell.dial_fixed(caller))
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_accept_v1(caller: i32) -> i32 {
+                SHELL.with(|shell| shell.accept(caller))
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_associate_v1() -> i32 {
+                SHELL.with(|shell| shell.associate())
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_ctrlpipe_v1(control: i32) -> i32 {
+                SHELL.with(|shell| shell.control(control))
+            }
+
+            #[unsafe(no_mangle)]
+            extern "C" fn watm_start_v1() -> i32 {
+                SHELL.with(|shell| shell.start())
+            }
+        };
+    };
+}

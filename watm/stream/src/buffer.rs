@@ -1,0 +1,73 @@
+use std::mem;
+
+/// Bytes on their way: taken from the front, put at the back.
+#[derive(Debug, Default)]
+pub struct Buffer {
+    bytes: Vec<u8>,
+    /// What is before this is gone.
+    start: usize,
+}
+
+impl Buffer {
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    /// What is in it, to be changed in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+
+    /// How many bytes are in it.
+    pub fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Take `count` bytes from the front, or all if there are fewer.
+    pub fn consume(&mut self, count: usize) {
+        self.start += count.min(self.len());
+        if self.is_empty() {
+            self.clear();
+        }
+    }
+
+    /// Put a copy of `data` at the back.
+    pub fn extend(&mut self, data: &[u8]) {
+        self.tail().extend_from_slice(data);
+    }
+
+    /// Move all of `other` to the back; without a copy if this one is empty.
+    pub fn append(&mut self, other: &mut Buffer) {
+        if self.is_empty() {
+            mem::swap(self, other);
+        } else {
+            self.extend(other.bytes());
+        }
+        other.clear();
+    }
+
+    /// Forget what is in it, and keep the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.start = 0;
+    }
+
+    /// The bytes as a vector to append to.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..mem::take(&mut self.start));
+        &mut self.bytes
+    }
+
+    /// Exchange two empty buffers if the other one has the memory.
+    pub(crate) fn adopt(&mut self, other: &mut Buffer) {
+        if self.is_empty() && other.is_empty() && self.bytes.capacity() < other.bytes.capacity() {
+            mem::swap(self, other);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+/// What has happened to connections, for people and metrics.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub accepted: u64,
+    pub dialled: u64,
+    /// Ended in both directions.
+    pub completed: u64,
+    /// Ended by either stream's error, or by the codec's.
+    pub failed: u64,
+    /// The application took no more, or not this one.
+    pub refused: u64,
+    pub handshake_timeouts: u64,
+}
+
+impl Counters {
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("streams.accepted", self.accepted),
+            ("streams.dialled", self.dialled),
+            ("streams.completed", self.completed),
+            ("streams.failed", self.failed),
+            ("streams.refused", self.refused),
+            ("streams.handshake_timeouts", self.handshake_timeouts),
+        ]
+    }
+}

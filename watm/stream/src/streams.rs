@@ -1,0 +1,295 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use watm_core::{
+    ByteStream, ClientConfig, ConfigError, Destination, ErrorCode, FlowInfo, Host, Instant, Level,
+    Listener, StartOptions, Status, Token, Transport, Wakeup,
+};
+
+use crate::connection::{Connection, Step};
+use crate::counters::Counters;
+use crate::{Progress, StreamTransport};
+
+/// The label of the listener.
+const LABEL: &str = "listen";
+
+/// What log records are marked with.
+const TARGET: &str = "streams";
+
+/// The listener's token. Connection n has 2n for the network, 2n + 1 for the application.
+const LISTENER: Token = 0;
+
+/// Connections accepted in one call.
+const ACCEPTS: usize = 64;
+
+/// Connections served in one call: with what [`Relay::run`](crate::Relay::run) moves at
+/// most, some ten milliseconds' work.
+const TURNS: usize = 32;
+
+/// Connections in a handshake, of all that were accepted. While there are as many, no more
+/// are accepted: they wait in the listener's queue.
+const MAX_HANDSHAKES: usize = 1024;
+
+/// How long to leave the listener alone when the host is out of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a handshake may take: some round trips of a bad path, with retransmissions.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+
+/// A stream transport as a [`Transport`]: it accepts on the listener granted as `listen`,
+/// if there is one, and dials what the host asks for.
+pub struct Streams<T: StreamTransport> {
+    transport: T,
+    listener: Option<Box<dyn Listener>>,
+    /// Whether somebody may be waiting at the listener.
+    waiting: bool,
+    /// After an error of the listener's: not before then.
+    accept_from: Option<Instant>,
+    connections: BTreeMap<u64, Connection<T::Codec>>,
+    /// The number of the last one.
+    last: u64,
+    /// Those with something to do, each once.
+    due: VecDeque<u64>,
+    /// The accepted ones by the end of their time for a handshake. What is established, or
+    /// gone, stays until then.
+    deadlines: VecDeque<(Instant, u64)>,
+    handshakes: usize,
+    counters: Counters,
+}
+
+impl<T: StreamTransport> Transport for Streams<T> {
+    fn start(options: StartOptions, host: &mut dyn Host) -> Result<Self, ConfigError> {
+        let transport = T::configure(&options.config)?;
+        let listener = match host.listener(LABEL, LISTENER) {
+            Ok(listener) => Some(listener),
+            // Then it is for dialling alone.
+            Err(ErrorCode::AccessDenied) => None,
+            Err(error) => {
+                return Err(ConfigError::Other(format!(
+                    "the listener granted as '{LABEL}': {error}"
+                )));
+            }
+        };
+        Ok(Streams {
+            transport,
+            waiting: listener.is_some(),
+            accept_from: None,
+            listener,
+            connections: BTreeMap::new(),
+            last: 0,
+            due: VecDeque::new(),
+            deadlines: VecDeque::new(),
+            handshakes: 0,
+            counters: Counters::default(),
+        })
+    }
+
+    fn reconfigure(&mut self, config: &[u8], _host: &mut dyn Host) -> Result<(), ConfigError> {
+        self.transport = T::configure(config)?;
+        Ok(())
+    }
+
+    fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup {
+        for &token in ready {
+            if token == LISTENER {
+                self.waiting = true;
+            } else if let Some(connection) = self.connections.get_mut(&(token / 2)) {
+                match token % 2 {
+                    0 => connection.ready.network = true,
+                    _ => connection.ready.application = true,
+                }
+                self.enqueue(token / 2);
+            }
+        }
+        self.accept(host);
+        for _ in 0..self.due.len().min(TURNS) {
+            if let Some(number) = self.due.pop_front() {
+                self.serve(number, host);
+            }
+        }
+        self.expire(host);
+        self.wakeup()
+    }
+
+    fn dial(
+        &mut self,
+        destination: Option<&Destination>,
+        application: Box<dyn ByteStream>,
+        host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        let outer = self.transport.outer(destination).ok_or_else(|| {
+            ErrorCode::Other("no destination was given, and the configuration has none".to_owned())
+        })?;
+        let codec = self.transport.dial(destination)?;
+        let number = self.last + 1;
+        let network = host.connect(&outer, number * 2)?;
+        self.counters.dialled += 1;
+        self.insert(Connection::dialled(codec, network, application));
+        Ok(number * 2 + 1)
+    }
+
+    fn status(&self, _now: Instant) -> Status {
+        let open = self.connections.values().filter(|c| c.is_open()).count();
+        Status {
+            peers: Vec::new(),
+            flows: u32::try_from(open).unwrap_or(u32::MAX),
+            counters: self.counters.named(),
+        }
+    }
+
+    fn client_configs(&self, public: &Destination) -> Result<Vec<ClientConfig>, ErrorCode> {
+        self.transport.client_configs(public)
+    }
+}
+
+impl<T: StreamTransport> Streams<T> {
+    /// Take on those who wait at the listener.
+    fn accept(&mut self, host: &mut dyn Host) {
+        let Some(listener) = &mut self.listener else {
+            return;
+        };
+        if self.accept_from.is_some_and(|from| host.now() < from) {
+            return;
+        }
+        self.accept_from = None;
+        let local = listener.local_address();
+        let mut accepted = Vec::new();
+        while self.waiting
+            && accepted.len() < ACCEPTS
+            && self.handshakes + accepted.len() < MAX_HANDSHAKES
+        {
+            let number = self.last + 1 + accepted.len() as u64;
+            match listener.accept(number * 2) {
+                Ok(Some(network)) => accepted.push(network),
+                Ok(None) => self.waiting = false,
+                Err(error) => {
+                    self.accept_from = Some(host.now() + ACCEPT_PAUSE);
+                    log(host, || format!("cannot accept: {error}"));
+                    break;
+                }
+            }
+        }
+        for network in accepted {
+            self.counters.accepted += 1;
+            let (Some(remote), Ok(codec)) = (network.remote_address(), self.transport.accept())
+            else {
+                // Dropping the stream resets it.
+                self.counters.failed += 1;
+                self.last += 1;
+                continue;
+            };
+            let info = FlowInfo {
+                source: remote,
+                destination: Destination::Address(local),
+                peer: None,
+                underlay: Some((remote, local)),
+                attributes: Vec::new(),
+            };
+            self.handshakes += 1;
+            let number = self.insert(Connection::accepted(codec, network, info));
+            self.deadlines
+                .push_back((host.now() + HANDSHAKE_TIME, number));
+        }
+    }
+
+    fn insert(&mut self, connection: Connection<T::Codec>) -> u64 {
+        self.last += 1;
+        self.connections.insert(self.last, connection);
+        self.enqueue(self.last);
+        self.last
+    }
+
+    fn enqueue(&mut self, number: u64) {
+        if let Some(connection) = self.connections.get_mut(&number)
+            && !std::mem::replace(&mut connection.queued, true)
+        {
+            self.due.push_back(number);
+        }
+    }
+
+    fn serve(&mut self, number: u64, host: &mut dyn Host) {
+        let Some(connection) = self.connections.get_mut(&number) else {
+            return;
+        };
+        connection.queued = false;
+        match connection.step() {
+            Ok(Step::Moved(Progress::Waiting)) => {}
+            Ok(Step::Moved(Progress::Again)) => self.enqueue(number),
+            Ok(Step::Moved(Progress::Done)) => {
+                self.counters.completed += 1;
+                // Both directions are at their end, which makes this the regular end.
+                self.remove(number);
+            }
+            Ok(Step::Established(info)) => self.open(number, &info, host),
+            Err(reason) => {
+                self.counters.failed += 1;
+                log(host, || format!("a connection failed: {reason}"));
+                self.remove(number);
+            }
+        }
+    }
+
+    /// Offer a connection to the application.
+    fn open(&mut self, number: u64, info: &FlowInfo, host: &mut dyn Host) {
+        self.handshakes -= 1;
+        match host.open_stream(info, number * 2 + 1) {
+            Ok(application) => {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.open(application);
+                }
+                self.enqueue(number);
+            }
+            Err(reason) => {
+                self.counters.refused += 1;
+                if let Some(mut connection) = self.connections.remove(&number) {
+                    connection.reset(&reason);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(connection) = self.connections.remove(&number)
+            && !connection.is_open()
+        {
+            self.handshakes -= 1;
+        }
+    }
+
+    /// End the connections whose handshake takes too long.
+    fn expire(&mut self, host: &mut dyn Host) {
+        while let Some(&(deadline, number)) = self.deadlines.front() {
+            let connection = self.connections.get_mut(&number);
+            match connection.filter(|connection| !connection.is_open()) {
+                Some(_) if deadline > host.now() => break,
+                Some(connection) => {
+                    connection.reset(&ErrorCode::Timeout);
+                    self.counters.handshake_timeouts += 1;
+                    self.remove(number);
+                }
+                None => {}
+            }
+            self.deadlines.pop_front();
+        }
+    }
+
+    fn wakeup(&self) -> Wakeup {
+        let can_accept = self.waiting && self.handshakes < MAX_HANDSHAKES;
+        if !self.due.is_empty() || can_accept && self.accept_from.is_none() {
+            return Wakeup::Again;
+        }
+        let deadline = self.deadlines.front().map(|&(deadline, _)| deadline);
+        let accept_from = self.accept_from.filter(|_| can_accept);
+        match deadline.into_iter().chain(accept_from).min() {
+            Some(first) => Wakeup::At(first),
+            None => Wakeup::OnReady,
+        }
+    }
+}
+
+/// What a stranger can bring about.
+fn log(host: &mut dyn Host, message: impl FnOnce() -> String) {
+    if host.log_enabled(Level::Debug) {
+        host.log(Level::Debug, TARGET, &message());
+    }
+}

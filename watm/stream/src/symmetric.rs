@@ -1,0 +1,39 @@
+use std::marker::PhantomData;
+
+use watm_core::{ConfigError, Destination, ErrorCode};
+
+use crate::{Codec, Settings, StreamTransport};
+
+/// A transport whose two ends do the same and need to be told nothing. Its configuration
+/// may name the address that it dials when its caller names none: `remote = "host:port"`.
+#[derive(Debug)]
+pub struct Symmetric<C> {
+    remote: Option<Destination>,
+    codec: PhantomData<fn() -> C>,
+}
+
+impl<C: Codec + Default> StreamTransport for Symmetric<C> {
+    type Codec = C;
+
+    fn configure(config: &[u8]) -> Result<Self, ConfigError> {
+        let mut settings = Settings::parse(config)?;
+        let remote = settings.take_destination("remote")?;
+        settings.finish()?;
+        Ok(Symmetric {
+            remote,
+            codec: PhantomData,
+        })
+    }
+
+    fn accept(&self) -> Result<C, ErrorCode> {
+        Ok(C::default())
+    }
+
+    fn dial(&self, _destination: Option<&Destination>) -> Result<C, ErrorCode> {
+        Ok(C::default())
+    }
+
+    fn outer(&self, destination: Option<&Destination>) -> Option<Destination> {
+        destination.or(self.remote.as_ref()).cloned()
+    }
+}
