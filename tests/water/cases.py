@@ -2,11 +2,11 @@
 
 import pytest
 
-from modules import Module, shipped
+from modules import Module, own, shipped
 from tools import GO, Tool
 
 # A program and a module that it should be able to load.
-_LOADS: list[tuple[Tool, Module]] = [(GO, module) for module in shipped()]
+_LOADS: list[tuple[Tool, Module]] = [(GO, module) for module in [*shipped(), *own()]]
 
 
 def loads(*, fixed: bool = False, own: bool = False, plain: bool = False) -> pytest.MarkDecorator:

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"time"
 
 	"watm/wgclient/pattern"
 )
@@ -71,9 +70,8 @@ func echoBack(conn net.Conn) error {
 }
 
 // takeIn reads a number of bytes (8 bytes, little-endian) and then as much of
-// the pattern. It answers with the number (8 bytes), the nanoseconds from the
-// first byte to the last (8 bytes), and 1 for the right content or 0 (1 byte).
-// The client closes.
+// the pattern. It answers with the number (8 bytes), and 1 for the right content
+// or 0 (1 byte). The client closes.
 func takeIn(conn net.Conn) error {
 	reader := bufio.NewReaderSize(conn, serviceBuffer)
 	head := make([]byte, 8)
@@ -83,14 +81,10 @@ func takeIn(conn net.Conn) error {
 	total := binary.LittleEndian.Uint64(head)
 	buffer := make([]byte, serviceBuffer)
 	received, right := uint64(0), byte(1)
-	var start time.Time
 	for received < total {
 		size, err := reader.Read(buffer[:min(uint64(len(buffer)), total-received)])
 		if err != nil {
 			return err
-		}
-		if received == 0 {
-			start = time.Now()
 		}
 		if pattern.Check(buffer[:size], received) != nil {
 			right = 0
@@ -98,7 +92,6 @@ func takeIn(conn net.Conn) error {
 		received += uint64(size)
 	}
 	verdict := binary.LittleEndian.AppendUint64(nil, received)
-	verdict = binary.LittleEndian.AppendUint64(verdict, uint64(time.Since(start).Nanoseconds()))
 	if _, err := conn.Write(append(verdict, right)); err != nil {
 		return err
 	}

@@ -105,7 +105,7 @@ func pingPong(conn net.Conn, count, size int) ([]time.Duration, error) {
 
 type streamResult struct {
 	Bytes uint64 `json:"bytes"`
-	// From the first byte to the last, at the receiver; the slowest connection's.
+	// From the first byte to the sink's answer; the slowest connection's.
 	Seconds float64 `json:"seconds"`
 	// Millions of bits a second of all connections.
 	MbitPerSecond float64 `json:"mbit_per_second"`
@@ -123,18 +123,18 @@ func (c *client) stream(r request) (any, error) {
 	result := streamResult{Bytes: r.Bytes}
 	var lock sync.Mutex
 	_, err := c.sideBySide(r, func(conn net.Conn) error {
-		verdict, err := sendAll(conn, r.Bytes, r.Size)
+		verdict, took, err := sendAll(conn, r.Bytes, r.Size)
 		lock.Lock()
 		defer lock.Unlock()
 		if err != nil {
 			result.Death = err.Error()
 			return nil
 		}
-		if count := binary.LittleEndian.Uint64(verdict); count != r.Bytes || verdict[16] != 1 {
-			return fmt.Errorf("the sink got %d bytes, the content right: %d", count, verdict[16])
+		if count := binary.LittleEndian.Uint64(verdict); count != r.Bytes || verdict[8] != 1 {
+			return fmt.Errorf("the sink got %d bytes, the content right: %d", count, verdict[8])
 		}
 		result.Survived++
-		result.Seconds = max(result.Seconds, float64(binary.LittleEndian.Uint64(verdict[8:]))/1e9)
+		result.Seconds = max(result.Seconds, took.Seconds())
 		return nil
 	})
 	if err != nil {
@@ -146,22 +146,23 @@ func (c *client) stream(r request) (any, error) {
 	return result, nil
 }
 
-func sendAll(conn net.Conn, total uint64, size int) (verdict []byte, err error) {
+func sendAll(conn net.Conn, total uint64, size int) (verdict []byte, took time.Duration, err error) {
 	if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, total)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	start := time.Now()
 	for sent := uint64(0); sent < total; {
 		piece := pattern.At(sent, int(min(uint64(size), total-sent)))
 		if _, err := conn.Write(piece); err != nil {
-			return nil, fmt.Errorf("after %d bytes: %w", sent, err)
+			return nil, 0, fmt.Errorf("after %d bytes: %w", sent, err)
 		}
 		sent += uint64(len(piece))
 	}
-	verdict = make([]byte, 17)
+	verdict = make([]byte, 9)
 	if _, err := io.ReadFull(conn, verdict); err != nil {
-		return nil, fmt.Errorf("the sink's answer: %w", err)
+		return nil, 0, fmt.Errorf("the sink's answer: %w", err)
 	}
-	return verdict, nil
+	return verdict, time.Since(start), nil
 }
 
 type connectResult struct {
