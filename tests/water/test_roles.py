@@ -35,6 +35,24 @@ async def test_a_dialer_carries_both_ways(tool: Tool, module: Module) -> None:
         assert await near.exit_code() == 0, near.said()
 
 
+@loads()
+async def test_a_configuration_is_in_nobodys_way(tool: Tool, module: Module, tmp_path) -> None:
+    """It moves the numbers of the module's descriptors."""
+    config = tmp_path / "module.conf"
+    config.write_text("# nothing\n")
+    async with listening() as server, tool.dial(module, server.address, f"--config={config}") as near:
+        await talk(near, await server.accept(), module)
+
+
+@loads(own=True)
+async def test_a_wrong_configuration_is_an_error_that_names_the_key(tool: Tool, module: Module, tmp_path) -> None:
+    config = tmp_path / "module.conf"
+    config.write_text('remot = "localhost:1"\n')
+    async with listening() as server, tool.dial(module, server.address, f"--config={config}") as near:
+        assert await near.exit_code() == 1
+        assert "remot" in near.said()
+
+
 @loads(fixed=True)
 async def test_a_fixed_dialer_goes_where_the_module_wants(tool: Tool, module: Module, tmp_path) -> None:
     async with listening(tool.port(module)) as server:

@@ -66,6 +66,18 @@ async def test_a_dialer_reads_on_after_its_own_end(tool: Tool, module: Module) -
 
 
 @loads(own=True)
+async def test_a_reset_ends_a_dialer(tool: Tool, module: Module) -> None:
+    async with listening() as server, tool.dial(module, server.address) as near:
+        far = await server.accept()
+        await near.send(b"x")
+        assert await far.receive(1) == b"x"
+        far.abort()
+        await near.ended()
+        near.end()
+        await near.exit_code()
+
+
+@loads(own=True)
 async def test_a_listener_answers_after_the_other_end(tool: Tool, module: Module) -> None:
     async with listening() as upstream, tool.listen(module, upstream.address) as running:
         async with connected(running.address) as near:
