@@ -5,8 +5,8 @@ It echoes every flow and prints each as a line of JSON when it ends, like the na
 
 import argparse
 import asyncio
-import hashlib
 import json
+import zlib
 from pathlib import Path
 
 import mitmproxy_watm
@@ -18,14 +18,14 @@ def address(value: tuple) -> str:
 
 
 async def echo(stream: mitmproxy_watm.Stream) -> None:
-    digest, total, datagrams, end = hashlib.sha256(), 0, 0, "dropped"
+    checksum, total, datagrams, end = 0, 0, 0, "dropped"
     kind = stream.get_extra_info("transport_protocol")
     try:
         while True:
             data = await stream.read(65536)
             if not data and stream.at_eof():
                 break
-            digest.update(data)
+            checksum = zlib.crc32(data, checksum)
             total += len(data)
             datagrams += kind == "udp"
             stream.write(data)
@@ -45,7 +45,7 @@ async def echo(stream: mitmproxy_watm.Stream) -> None:
             "destination": address(stream.get_extra_info("sockname")),
             "peer": stream.get_extra_info("peer"),
             "bytes": total,
-            "sha256": digest.hexdigest(),
+            "crc32": checksum,
             "datagrams": datagrams,
             "end": end,
         }
