@@ -1,0 +1,64 @@
+"""`make bench-water`: what a connection costs through a module, in WATER's own runtime and in ours.
+
+Every client dials the same echo and sink, a process of its own, and checks every
+byte. The clients take turns, several times, each time in a new process; the table
+has medians. `pinned` puts the services on one CPU and the client on another.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench")]
+
+import environment
+import questions
+import report
+import rounds
+import targets
+from clients import KINDS, commands
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench-water", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a smoke run: everything once, a little of each")
+    parser.add_argument(
+        "--repetitions", type=int, help="client processes of each kind (5, fewer where it takes minutes)"
+    )
+    parser.add_argument("--studies", default=",".join(questions.STUDIES), help="which of %(default)s")
+    parser.add_argument("--clients", default=",".join(KINDS), help="which of %(default)s")
+    parser.add_argument("--placements", default="pinned,unpinned", help="which of %(default)s")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-water.json")
+    options = parser.parse_args()
+
+    # Where the Go runtime keeps compiled modules.
+    temporary = ROOT / "build" / "water"
+    temporary.mkdir(parents=True, exist_ok=True)
+    os.environ["TMPDIR"] = str(temporary)
+    try:
+        names = environment.choice(options.studies, list(questions.STUDIES))
+        studies = [questions.STUDIES[name](quick=options.quick) for name in names]
+        clients = environment.choice(options.clients, list(KINDS))
+        placements = environment.choice(options.placements, ["pinned", "unpinned"])
+        environment.need([pathlib.Path(part) for kind in clients for part in commands()[kind] if "/" in str(part)])
+    except environment.Missing as missing:
+        print(f"bench-water: {missing}", file=sys.stderr)
+        return 2
+
+    machine = environment.machine()
+    records = []
+    for record in rounds.run(studies, clients, placements, options.repetitions or (1 if options.quick else 5)):
+        records.append(record)
+        print(report.line(record), file=sys.stderr, flush=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"environment": machine, "samples": records}, indent=1) + "\n")
+    print(report.tables(machine, records, studies))
+    print("\n".join(["", *targets.lines(records)]))
+    print(f"\nevery sample: {options.output}")
+    return 1 if any("error" in record for record in records) else 0
+
+
+sys.exit(main())
