@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// The tokens that the next `process` will name. One an instance: what belongs to an
@@ -34,7 +34,8 @@ impl ReadyList {
         let ready = mem::take(&mut self.inner.lock().expect("no panic under this lock").ready);
         for token in &ready {
             token.queued.store(false, Ordering::Release);
-            tokens.push(token.value);
+            // Without a name until the module has chosen one.
+            tokens.extend(token.value.get());
         }
     }
 
@@ -52,18 +53,30 @@ impl ReadyList {
 
 /// The name that a module gave to one resource. Waking it puts it on the list, once.
 pub(crate) struct Token {
-    value: u64,
+    value: OnceLock<u64>,
     queued: AtomicBool,
     list: Arc<ReadyList>,
 }
 
 impl Token {
     pub(crate) fn new(value: u64, list: &Arc<ReadyList>) -> Arc<Token> {
+        let token = Token::unnamed(list);
+        token.name(value);
+        token
+    }
+
+    /// For a resource that the host makes and the module names. It is not listed before.
+    pub(crate) fn unnamed(list: &Arc<ReadyList>) -> Arc<Token> {
         Arc::new(Token {
-            value,
+            value: OnceLock::new(),
             queued: AtomicBool::new(false),
             list: list.clone(),
         })
+    }
+
+    /// Give the token the name that the module chose, once. Later ones are ignored.
+    pub(crate) fn name(&self, value: u64) {
+        let _ = self.value.set(value);
     }
 
     /// List the token in the next `process`.

@@ -1,5 +1,6 @@
-//! Offers every TCP connection on the listener `listen` to the application as a flow, and
-//! copies both ways. The smallest whole transport: no crate of the project, no WASI.
+//! Offers every TCP connection on the listener `listen` to the application as a flow, makes
+//! connections for the application, and copies both ways. The smallest whole transport: no
+//! crate of the project, no WASI.
 
 wit_bindgen::generate!({ path: "../../wit", world: "module" });
 
@@ -10,7 +11,7 @@ use exports::watm::transport::endpoint::{
     ClientConfig, ConfigError, Destination, ErrorCode, Guest, StartOptions, Status, Wakeup,
 };
 use watm::transport::flows::{self, FlowInfo};
-use watm::transport::sockets::{ByteStream, Direction, Listener};
+use watm::transport::sockets::{self, ByteStream, Direction, Listener};
 
 const LISTENER: u64 = 0;
 /// Bytes a read, and reads of one direction in one call: 1 MiB, a millisecond's work.
@@ -98,16 +99,26 @@ impl Forward {
             };
             self.last += 1;
             if let Ok(inner) = flows::open_stream(&info, self.last * 2 + 1) {
-                let (inward, outward) = Default::default();
-                let ends = [outer, inner];
-                let connection = Connection {
-                    ends,
-                    inward,
-                    outward,
-                };
-                self.connections.insert(self.last, connection);
+                self.insert([outer, inner]);
             } // Otherwise `outer` is dropped, which resets it.
         }
+    }
+
+    fn dial(&mut self, to: &Destination, inner: ByteStream) -> Result<u64, ErrorCode> {
+        self.last += 1;
+        let outer = sockets::connect(to, self.last * 2)?;
+        self.insert([outer, inner]);
+        Ok(self.last * 2 + 1)
+    }
+
+    fn insert(&mut self, ends: [ByteStream; 2]) {
+        let (inward, outward) = Default::default();
+        let connection = Connection {
+            ends,
+            inward,
+            outward,
+        };
+        self.connections.insert(self.last, connection);
     }
 
     fn process(&mut self, ready: Vec<u64>) -> Wakeup {
@@ -174,6 +185,13 @@ impl Guest for Module {
         FORWARD.with_borrow_mut(|forward| match forward {
             Some(forward) => forward.process(ready),
             None => Wakeup::OnReady,
+        })
+    }
+
+    fn dial(to: Option<Destination>, inner: ByteStream, _: u64) -> Result<u64, ErrorCode> {
+        FORWARD.with_borrow_mut(|forward| match (forward, to) {
+            (Some(forward), Some(to)) => forward.dial(&to, inner),
+            _ => Err(ErrorCode::InvalidArgument), // There is no configuration to say where to.
         })
     }
 

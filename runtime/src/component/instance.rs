@@ -1,30 +1,37 @@
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 
 use serde::Serialize;
-use wasmtime::component::ResourceTable;
+use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
 use super::bindings::Module as Bindings;
 use super::bindings::exports::watm::transport::endpoint::{self, Guest};
+use super::bindings::watm::transport::types;
+use super::connect::Connector;
 use super::convert::{config_error, destination_to_guest};
 use super::cpu::CpuMeter;
 use super::limiter::Limiter;
 use super::log::{Logger, guest_level};
+use super::sockets::ByteStream;
 use super::tape::Tape;
 use super::{Prepared, State};
+use crate::flow::{StreamFlow, stream_pair};
 use crate::hub::Hub;
 use crate::net::Port;
-use crate::ready::{ReadyList, WakeBatch};
+use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
-use crate::{ClientConfig, Destination, ErrorCode, PeerStatus};
+use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus};
 
 /// What an instance is given.
 pub(crate) struct Grants {
     pub(crate) hub: Arc<Hub>,
     pub(crate) ports: Arc<Vec<(String, Port)>>,
+    /// Who connects for the module; `None`: it connects to nothing.
+    pub(crate) connector: Option<Arc<dyn Connector>>,
     pub(crate) host_crypto: bool,
     pub(crate) log_level: tracing::Level,
     pub(crate) tape: Option<Tape>,
@@ -85,6 +92,8 @@ impl Instance {
             cpu: CpuMeter::new(hub.limits.cpu_per_call),
             limiter: Limiter::new(hub.limits.memory_bytes, hub.counters.clone()),
             logger: Logger::new(hub.clone(), grants.log_level),
+            connector: grants.connector.clone(),
+            dialling: None,
             host_crypto: grants.host_crypto,
             keys: 0,
             tape: grants.tape.clone(),
@@ -167,6 +176,62 @@ impl Instance {
                 }
             }
         })
+    }
+
+    /// Have a stream carried to `destination`, or to where the configuration says. The
+    /// application's end of it; what fails later resets that.
+    pub(crate) fn dial(
+        &mut self,
+        destination: Option<Destination>,
+    ) -> Result<Result<StreamFlow, ErrorCode>, Trap> {
+        let state = self.store.data_mut();
+        let Some(permit) = state.hub.flows.permit() else {
+            return Ok(Err(ErrorCode::LimitReached));
+        };
+        // Nobody knows more of where it comes from.
+        let nowhere = SocketAddr::from(([0; 4], 0));
+        let info = FlowInfo {
+            source: nowhere,
+            destination: destination.clone().unwrap_or(Destination::Address(nowhere)),
+            peer: None,
+            underlay: None,
+            attributes: Vec::new(),
+        };
+        let token = Token::unnamed(&state.ready);
+        let (guest, flow) = stream_pair(info, token.clone(), &state.hub.limits, permit);
+        let Ok(handle) = state.table.push(ByteStream::Flow(guest)) else {
+            return Ok(Err(ErrorCode::LimitReached));
+        };
+        state.dialling = destination.clone();
+        let answer = self.call_dial(destination.map(destination_to_guest), handle.rep());
+        self.store.data_mut().dialling = None;
+        Ok(match answer? {
+            Ok(name) => {
+                token.name(name);
+                // What was listed before had no name.
+                token.notify();
+                Ok(flow)
+            }
+            Err(code) => Err(code.into()),
+        })
+    }
+
+    /// `endpoint.dial` with a stream that the table, or the recording, has under `handle`.
+    pub(crate) fn call_dial(
+        &mut self,
+        destination: Option<types::Destination>,
+        handle: u32,
+    ) -> Result<Result<u64, types::ErrorCode>, Trap> {
+        self.call(
+            |now| Call::Dial {
+                now,
+                destination: destination.clone(),
+                application: handle,
+            },
+            |guest, store, now| {
+                guest.call_dial(store, destination.as_ref(), Resource::new_own(handle), now)
+            },
+        )
     }
 
     pub(crate) fn status(&mut self) -> Result<ModuleStatus, Trap> {

@@ -1,6 +1,7 @@
 //! Components for `wit/world.wit`: an instance, and what it imports, a file an interface.
 
 mod bindings;
+mod connect;
 mod convert;
 mod cpu;
 mod crypto;
@@ -17,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 
+pub(crate) use connect::{Connector, ToCaller};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
@@ -75,6 +77,10 @@ pub(crate) struct State {
     cpu: CpuMeter,
     limiter: Limiter,
     logger: Logger,
+    /// Who connects for the module, if anybody does.
+    connector: Option<Arc<dyn Connector>>,
+    /// Where the caller of the `dial` under way wants to go.
+    dialling: Option<crate::Destination>,
     host_crypto: bool,
     keys: usize,
     /// A recording that is made or replayed.

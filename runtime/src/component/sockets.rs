@@ -4,14 +4,15 @@ use std::task::{Context, Waker};
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::{sockets, types};
+use super::connect::Dialled;
 use super::convert::{
     address_from_guest, address_to_guest, ecn_from_guest, ecn_to_guest, ip_from_guest, ip_to_guest,
 };
 use super::{Failure, State};
-use crate::ErrorCode;
 use crate::flow::GuestStream;
 use crate::net::{Connection, Entry, Port, TcpPort, UdpPort};
 use crate::recording::{Digest, Function};
+use crate::{Destination, ErrorCode};
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
@@ -37,10 +38,11 @@ impl Drop for Listener {
     }
 }
 
-/// A stream: towards the application, or an accepted connection.
+/// A stream: towards the application, or a connection of either make.
 pub enum ByteStream {
     Flow(GuestStream),
     Connection(Connection, Waker),
+    Dialled(Dialled, Waker),
 }
 
 impl State {
@@ -52,7 +54,19 @@ impl State {
     }
 }
 
-impl sockets::Host for State {}
+impl sockets::Host for State {
+    fn connect(
+        &mut self,
+        destination: types::Destination,
+        token: u64,
+    ) -> Result<Resource<ByteStream>, Failure> {
+        self.turn(Function::Connect, || (&destination, token))
+            .take(self, |state| {
+                state.open_connection(&destination.into(), token)
+            })
+            .map(Resource::new_own)
+    }
+}
 
 impl sockets::HostDatagramSocket for State {
     fn open(&mut self, label: String, token: u64) -> Result<Resource<DatagramSocket>, Failure> {
@@ -189,6 +203,9 @@ impl sockets::HostByteStream for State {
                     ByteStream::Connection(connection, waker) => {
                         connection.read(max, &mut Context::from_waker(waker))?
                     }
+                    ByteStream::Dialled(dialled, waker) => {
+                        dialled.read(max, &mut Context::from_waker(waker))?
+                    }
                 })
             })
     }
@@ -202,6 +219,9 @@ impl sockets::HostByteStream for State {
                 ByteStream::Flow(flow) => flow.write(data, &mut state.wakers)?,
                 ByteStream::Connection(connection, waker) => {
                     connection.write(&data, &mut Context::from_waker(waker))?
+                }
+                ByteStream::Dialled(dialled, waker) => {
+                    dialled.write(&data, &mut Context::from_waker(waker))?
                 }
             };
             // A list in a 32-bit memory is shorter than 4 GiB.
@@ -221,6 +241,7 @@ impl sockets::HostByteStream for State {
                 match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.shutdown(read, write, &mut state.wakers),
                     ByteStream::Connection(connection, _) => connection.shutdown(read, write)?,
+                    ByteStream::Dialled(dialled, _) => dialled.shutdown(read, write)?,
                 }
                 Ok(())
             })
@@ -236,6 +257,7 @@ impl sockets::HostByteStream for State {
                 match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut state.wakers),
                     ByteStream::Connection(connection, _) => connection.reset(),
+                    ByteStream::Dialled(dialled, _) => dialled.reset(reason.into()),
                 }
                 Ok(())
             })
@@ -248,10 +270,12 @@ impl sockets::HostByteStream for State {
     ) -> wasmtime::Result<Option<types::IpSocketAddress>> {
         self.turn(Function::ByteStreamRemoteAddress, || (stream.rep(),))
             .take(self, |state| {
-                Ok(Some(address_to_guest(match state.table.get(&stream)? {
-                    ByteStream::Flow(flow) => flow.source(),
-                    ByteStream::Connection(connection, _) => connection.remote_addr(),
-                })))
+                let address = match state.table.get(&stream)? {
+                    ByteStream::Flow(flow) => Some(flow.source()),
+                    ByteStream::Connection(connection, _) => Some(connection.remote_addr()),
+                    ByteStream::Dialled(dialled, _) => dialled.remote_addr(),
+                };
+                Ok(address.map(address_to_guest))
             })
             .map_err(Failure::into_trap)
     }
@@ -307,6 +331,19 @@ impl sockets::HostListener for State {
 }
 
 impl State {
+    fn open_connection(&mut self, destination: &Destination, token: u64) -> Result<u32, Failure> {
+        let named = self.dialling.as_ref() == Some(destination);
+        let connector = self.connector.as_ref().ok_or(ErrorCode::AccessDenied)?;
+        let connecting = connector
+            .connect(destination, named)
+            .ok_or(ErrorCode::AccessDenied)?;
+        let token = self.token(token);
+        // The first operation begins to connect.
+        token.notify();
+        let stream = ByteStream::Dialled(Dialled::new(connecting), token.into());
+        Ok(self.table.push(stream)?.rep())
+    }
+
     fn open_listener(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
         let Some(Port::Tcp(port)) = self.port(label) else {
             return Err(ErrorCode::AccessDenied.into());

@@ -14,7 +14,8 @@ use std::thread;
 use tokio::runtime;
 use tokio::sync::mpsc;
 
-use crate::component::{Grants, Instance, StartError, Tape};
+use crate::component::{Grants, Instance, StartError, Tape, ToCaller};
+use crate::flow::StreamFlow;
 use crate::hub::Hub;
 use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Status(Reply<Status>),
     ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
     Reconfigure(Vec<u8>, Reply<()>),
+    Dial(Option<Destination>, Reply<StreamFlow>),
 }
 
 /// Start the thread, and wait until the module has started.
@@ -122,6 +124,7 @@ fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
     let grants = Grants {
         hub,
         ports: Arc::new(ports),
+        connector: Some(Arc::new(ToCaller)),
         host_crypto: plan.host_crypto,
         log_level: plan.log_level,
         tape: plan

@@ -166,6 +166,13 @@ impl Driver {
                 })),
                 Err(StartError::Trap(trap)) => return self.trapped(trap, reply),
             },
+            Command::Dial(destination, reply) => match instance.dial(destination) {
+                Ok(flow) => reply(flow.map_err(|code| Error::Refused {
+                    module: self.name().to_owned(),
+                    code,
+                })),
+                Err(trap) => return self.trapped(trap, reply),
+            },
         }
         Ok(())
     }
@@ -269,6 +276,7 @@ impl Driver {
             Command::Status(reply) => reply(Ok(self.status(phase.clone()))),
             Command::ClientConfigs(_, reply) => reply(Err(restarting())),
             Command::Reconfigure(_, reply) => reply(Err(restarting())),
+            Command::Dial(_, reply) => reply(Err(restarting())),
         }
     }
 

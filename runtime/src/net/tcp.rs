@@ -65,15 +65,7 @@ impl TcpPort {
                 Poll::Pending => return Ok(None),
                 Poll::Ready(Ok((stream, remote))) => {
                     self.counters.connections_accepted.add(1);
-                    // Latency matters more than packets; a module writes in batches.
-                    let _ = stream.set_nodelay(true);
-                    return Ok(Some(Connection {
-                        stream,
-                        remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
-                        read_shut: false,
-                        write_shut: false,
-                        saw_end: false,
-                    }));
+                    return Ok(Some(Connection::with(stream, remote)));
                 }
                 // Of the connection, not of the listener (accept(2)).
                 Poll::Ready(Err(error)) if is_of_connection(&error) => {}
@@ -89,7 +81,7 @@ impl TcpPort {
     }
 }
 
-/// An accepted connection.
+/// A connection that was accepted or made.
 pub struct Connection {
     stream: TcpStream,
     remote: SocketAddr,
@@ -99,6 +91,24 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// One that was made.
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Connection> {
+        let remote = stream.peer_addr()?;
+        Ok(Connection::with(stream, remote))
+    }
+
+    fn with(stream: TcpStream, remote: SocketAddr) -> Connection {
+        // Latency matters more than packets; a module writes in batches.
+        let _ = stream.set_nodelay(true);
+        Connection {
+            stream,
+            remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
+            read_shut: false,
+            write_shut: false,
+            saw_end: false,
+        }
+    }
+
     /// As `byte-stream.read`. After a short read `cx` is woken when there is more.
     pub(crate) fn read(
         &mut self,

@@ -8,7 +8,7 @@ use crate::component::wit::endpoint::{ClientConfig, ConfigError, Status, Wakeup}
 use crate::component::wit::flows::FlowInfo;
 use crate::component::wit::log::Level;
 use crate::component::wit::sockets::{DatagramInfo, Direction};
-use crate::component::wit::types::ErrorCode;
+use crate::component::wit::types::{Destination, ErrorCode};
 use crate::recording::Call;
 
 /// What a person is shown of one value; the rest says nothing.
@@ -43,6 +43,7 @@ impl Function {
             Function::RandomBytes => "random.get-random-bytes",
             Function::RandomU64 => "random.get-random-u64",
             Function::WallClock => "wall-clock.now",
+            Function::Connect => "sockets.connect",
         }
     }
 
@@ -68,6 +69,7 @@ impl Function {
             Function::ListenerAccept => show::<(u32, u64)>(bytes),
             Function::OpenStream | Function::OpenDatagrams => show::<(FlowInfo, u64)>(bytes),
             Function::DatagramFlowSend => show::<(u32, Digest, Vec<u32>)>(bytes),
+            Function::Connect => show::<(Destination, u64)>(bytes),
             Function::AeadKeyCreate => show::<(AeadAlgorithm, Digest)>(bytes),
             Function::Log => show::<(Level, String, String, u64)>(bytes),
             Function::RandomBytes => show::<(u64,)>(bytes),
@@ -90,6 +92,7 @@ impl Call<'_> {
         let shown = match self {
             Call::Start { .. } | Call::Reconfigure { .. } => show::<Result<(), ConfigError>>(bytes),
             Call::Process { .. } => show::<Wakeup>(bytes),
+            Call::Dial { .. } => show::<Result<u64, ErrorCode>>(bytes),
             Call::GetStatus { .. } => show::<Status>(bytes),
             Call::ClientConfigs { .. } => {
                 postcard::from_bytes::<Result<Vec<ClientConfig>, ErrorCode>>(bytes)

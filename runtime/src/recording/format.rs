@@ -117,14 +117,33 @@ pub(crate) enum Event<'a> {
     End(Cow<'a, str>),
 }
 
-/// A call of an export.
+/// A call of an export. New ones go to the end: the number is in the file.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Call<'a> {
-    Start { now: u64, config: Cow<'a, [u8]> },
-    Reconfigure { now: u64, config: Cow<'a, [u8]> },
-    Process { now: u64, ready: Cow<'a, [u64]> },
-    GetStatus { now: u64 },
-    ClientConfigs { public: Destination },
+    Start {
+        now: u64,
+        config: Cow<'a, [u8]>,
+    },
+    Reconfigure {
+        now: u64,
+        config: Cow<'a, [u8]>,
+    },
+    Process {
+        now: u64,
+        ready: Cow<'a, [u64]>,
+    },
+    GetStatus {
+        now: u64,
+    },
+    ClientConfigs {
+        public: Destination,
+    },
+    Dial {
+        now: u64,
+        destination: Option<Destination>,
+        /// The handle of the application's stream.
+        application: u32,
+    },
 }
 
 impl Call<'_> {
@@ -135,6 +154,7 @@ impl Call<'_> {
             Call::Process { .. } => "endpoint.process",
             Call::GetStatus { .. } => "endpoint.get-status",
             Call::ClientConfigs { .. } => "endpoint.client-configs",
+            Call::Dial { .. } => "endpoint.dial",
         }
     }
 
@@ -144,7 +164,8 @@ impl Call<'_> {
             Call::Start { now, .. }
             | Call::Reconfigure { now, .. }
             | Call::Process { now, .. }
-            | Call::GetStatus { now } => Some(*now),
+            | Call::GetStatus { now }
+            | Call::Dial { now, .. } => Some(*now),
             Call::ClientConfigs { .. } => None,
         }
     }
@@ -186,6 +207,7 @@ pub(crate) enum Function {
     RandomBytes,
     RandomU64,
     WallClock,
+    Connect,
 }
 
 /// Stands for bytes that the module hands to the host.

@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::run::{MAX_TRAPS, Stage, keep_log};
 use super::world::World;
+use crate::component::wit::types::ErrorCode;
 use crate::component::{Player, Stop, Trap};
 use crate::recording::{Call, End, Event, Frame, Function, Header, Reader};
 use crate::{Difference, Error, LogRecord, Module, Report};
@@ -214,6 +215,21 @@ impl Host {
                 now: *now,
                 ready: self.world.tokens(ready).into(),
             }),
+            Call::Dial {
+                now,
+                destination,
+                application,
+            } => {
+                let token = match &self.part.ending {
+                    Ending::Answer(answer) => dialled_token(answer),
+                    _ => None,
+                };
+                Arc::new(Call::Dial {
+                    now: *now,
+                    destination: destination.clone(),
+                    application: self.world.dial(*application, token),
+                })
+            }
             _ => call,
         })
     }
@@ -306,6 +322,13 @@ impl Host {
     }
 }
 
+/// What `dial` answered, if it was a token.
+fn dialled_token(answer: &[u8]) -> Option<u64> {
+    postcard::from_bytes::<Result<u64, ErrorCode>>(answer)
+        .ok()?
+        .ok()
+}
+
 impl Player for Host {
     fn now(&self) -> u64 {
         self.now
@@ -340,6 +363,11 @@ impl Player for Host {
         };
         let got = || format!("the answer {}", call.describe_answer(&answer));
         self.leaves(got);
+        if matches!(*call, Call::Dial { .. })
+            && let Some(token) = dialled_token(&answer)
+        {
+            self.world.dialled(token);
+        }
         if matches!(&self.part.ending, Ending::Answer(recorded) if *recorded != answer) {
             let expected = self.ending();
             self.differs(self.part.event, expected, got());

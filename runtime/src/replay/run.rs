@@ -44,6 +44,7 @@ impl Stage {
         let grants = Grants {
             hub: Arc::new(Hub::new(header.server.clone(), limits)),
             ports: Arc::default(),
+            connector: None,
             host_crypto: header.host_crypto,
             log_level: tracing_level(header.log_level),
             tape: Some(Tape::Replay(player)),
@@ -84,6 +85,13 @@ impl Stage {
             Call::Reconfigure { config, .. } => accepted(instance.reconfigure(config)),
             Call::Process { ready, .. } => instance.process(ready).map(drop),
             Call::GetStatus { .. } => instance.status().map(drop),
+            Call::Dial {
+                destination,
+                application,
+                ..
+            } => instance
+                .call_dial(destination.clone(), *application)
+                .map(drop),
             Call::ClientConfigs { public } => {
                 instance.client_configs(public.clone().into()).map(drop)
             }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::component::wit::flows::{Datagrams, FlowInfo};
 use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
-use crate::component::wit::types::{ErrorCode, IpSocketAddress};
+use crate::component::wit::types::{Destination, ErrorCode, IpSocketAddress};
 use crate::recording::{Digest, Function, Outcome, encode};
 
 /// Handles of resources that the recording does not have are counted from here, above any
@@ -25,6 +25,10 @@ enum Key {
     Connection(String, u64),
     /// Whether it is a stream, the encoded source and destination, and which of these.
     Flow(bool, Vec<u8>, u64),
+    /// The encoded destination, and which of these.
+    Outgoing(Vec<u8>, u64),
+    /// The application's stream of this call of `dial`.
+    Dialled(u64),
 }
 
 /// What the host had to say through one resource.
@@ -57,6 +61,10 @@ struct Resources {
     /// How often a flow was opened, in the recording and in this run.
     recorded_flows: BTreeMap<(bool, Vec<u8>), u64>,
     flows: BTreeMap<(bool, Vec<u8>), u64>,
+    /// So too, to where the module connected.
+    recorded_outgoing: BTreeMap<Vec<u8>, u64>,
+    outgoing: BTreeMap<Vec<u8>, u64>,
+    dialled: u64,
     handles: BTreeMap<u32, Key>,
     own_handles: u32,
 }
@@ -90,6 +98,29 @@ impl World {
     pub(super) fn learn(&mut self, function: Function, rest: &[u8]) {
         // What cannot be read says nothing.
         let _ = self.try_learn(function, rest);
+    }
+
+    /// A call of `dial` begins, which has the application's stream under `recorded`, and
+    /// got that `token` for it. The stream's handle in this run.
+    pub(super) fn dial(&mut self, recorded: u32, token: Option<u64>) -> u32 {
+        let resources = &mut self.resources;
+        resources.dialled += 1;
+        let key = Key::Dialled(resources.dialled);
+        let source = resources.sources.entry(key.clone()).or_default();
+        source.handle = Some(recorded);
+        if let Some(token) = token {
+            resources.recorded_tokens.insert(token, key.clone());
+        }
+        resources.recorded_handles.insert(recorded, key.clone());
+        resources.hold(key)
+    }
+
+    /// The call of `dial` that began last was answered with this token.
+    pub(super) fn dialled(&mut self, token: u64) {
+        let key = Key::Dialled(self.resources.dialled);
+        if let Some(source) = self.resources.sources.get_mut(&key) {
+            source.token = Some(token);
+        }
     }
 
     /// Tokens of the recording as this run has them.
@@ -135,6 +166,14 @@ impl World {
                 let count = self.resources.flows.entry(base.clone()).or_default();
                 *count += 1;
                 let key = Key::Flow(base.0, base.1, *count);
+                self.resources.open(key, token)
+            }
+            Function::Connect => {
+                let (destination, token) = read::<(Destination, u64)>(arguments)?;
+                let base = encoded(&destination);
+                let count = self.resources.outgoing.entry(base.clone()).or_default();
+                *count += 1;
+                let key = Key::Outgoing(base, *count);
                 self.resources.open(key, token)
             }
             Function::ListenerAccept => {
@@ -236,6 +275,14 @@ impl World {
                 let count = resources.recorded_flows.entry(base.clone()).or_default();
                 *count += 1;
                 let key = Key::Flow(base.0, base.1, *count);
+                resources.opened(key, token, outcome);
+            }
+            Function::Connect => {
+                let ((destination, token), outcome) = split::<(Destination, u64), u32>(rest)?;
+                let base = encoded(&destination);
+                let count = resources.recorded_outgoing.entry(base.clone()).or_default();
+                *count += 1;
+                let key = Key::Outgoing(base, *count);
                 resources.opened(key, token, outcome);
             }
             Function::ListenerAccept => {
@@ -376,7 +423,7 @@ impl Resources {
     /// In this run.
     fn open(&mut self, key: Key, token: u64) -> Option<Vec<u8>> {
         let known = self.sources.contains_key(&key);
-        if !known && matches!(key, Key::Socket(_) | Key::Listener(_)) {
+        if !known && matches!(key, Key::Socket(_) | Key::Listener(_) | Key::Outgoing(..)) {
             // It was not asked for then, so it is not known to be granted.
             return Some(refused(ErrorCode::AccessDenied));
         }
@@ -436,7 +483,7 @@ impl Resources {
                 }
             }
             // Nobody takes the rest.
-            Key::Connection(..) | Key::Flow(..) => {
+            Key::Connection(..) | Key::Flow(..) | Key::Outgoing(..) | Key::Dialled(_) => {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.token = None;
                     source.datagrams.clear();
@@ -530,6 +577,12 @@ fn flow_base(function: Function, info: &FlowInfo) -> (bool, Vec<u8>) {
     let mut ends = Vec::new();
     encode(&(&info.source, &info.destination), &mut ends);
     (function == Function::OpenStream, ends)
+}
+
+fn encoded(destination: &Destination) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode(destination, &mut bytes);
+    bytes
 }
 
 fn read<A: DeserializeOwned>(arguments: &[u8]) -> Option<A> {

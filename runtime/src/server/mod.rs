@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 pub use builder::ServerBuilder;
 
 use crate::driver::Command;
-use crate::flow::Flow;
+use crate::flow::{Flow, StreamFlow};
 use crate::hub::Hub;
 use crate::{ClientConfig, Destination, Error, Module, Phase, Status};
 
@@ -79,6 +79,16 @@ impl Server {
     pub fn reconfigure(&self, config: impl Into<Vec<u8>>) -> Result<(), Error> {
         let config = config.into();
         self.handle.ask(|reply| Command::Reconfigure(config, reply))
+    }
+
+    /// Have the module carry a stream to `destination`, or to where its configuration says.
+    /// Fails with [`Error::Refused`] if the module only takes connections on, or cannot
+    /// begin; what fails later is what the flow's calls fail with. On behalf of this call
+    /// the module may connect to `destination`, and to nothing else.
+    pub async fn dial(&self, destination: Option<Destination>) -> Result<StreamFlow, Error> {
+        self.handle
+            .ask_async(|reply| Command::Dial(destination, reply))
+            .await
     }
 
     /// Begin to close: every flow is reset, the sockets are released. Idempotent and

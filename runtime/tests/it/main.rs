@@ -3,6 +3,7 @@
 mod cache;
 mod crypto;
 mod datagrams;
+mod dial;
 mod example;
 mod failures;
 mod files;

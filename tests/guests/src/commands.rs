@@ -3,8 +3,8 @@
 use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
 use crate::watm::transport::flows::{self, DatagramFlow, Datagrams};
 use crate::watm::transport::log::{Level, log};
-use crate::watm::transport::sockets::{ByteStream, DatagramBatch, DatagramSocket, Listener};
-use crate::watm::transport::types::{IpAddress, IpSocketAddress};
+use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
+use crate::watm::transport::types::{Destination, IpAddress, IpSocketAddress};
 use crate::{Forward, Mood, entry, raw};
 
 /// Handles that commands opened and keep.
@@ -45,6 +45,7 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
             "deaf".to_owned()
         }
         "open" => open(),
+        "connect" => connect(),
         "lie" => lie(forward),
         "flows" => flows_without_end(forward),
         "fill" => fill(forward),
@@ -77,6 +78,15 @@ fn open() -> String {
         answers.push(format!("{:?}", Listener::open(label, 9).err()));
     }
     answers.join(" ")
+}
+
+/// Without anybody having named a place to go.
+fn connect() -> String {
+    let nowhere = Destination::Address(IpSocketAddress {
+        address: IpAddress::Ipv4((127, 0, 0, 1)),
+        port: 9,
+    });
+    format!("{:?}", sockets::connect(&nowhere, 9).err())
 }
 
 fn anywhere() -> IpSocketAddress {

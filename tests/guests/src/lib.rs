@@ -17,7 +17,7 @@ use exports::watm::transport::endpoint::{
     Wakeup,
 };
 use watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
-use watm::transport::sockets::{DatagramBatch, DatagramInfo, DatagramSocket, Ecn};
+use watm::transport::sockets::{ByteStream, DatagramBatch, DatagramInfo, DatagramSocket, Ecn};
 use watm::transport::types::IpSocketAddress;
 
 const SOCKET: u64 = 0;
@@ -228,6 +228,10 @@ impl Guest for Module {
 
     fn process(_: u64, ready: Vec<u64>) -> Wakeup {
         FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").process(&ready))
+    }
+
+    fn dial(_: Option<Destination>, _: ByteStream, _: u64) -> Result<u64, ErrorCode> {
+        Err(ErrorCode::NotSupported)
     }
 
     fn get_status(_: u64) -> Status {

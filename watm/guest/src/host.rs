@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use watm_core::{
-    ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Direction, ErrorCode,
-    FlowInfo, Host, Instant, Level, Listener, Token,
+    ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Destination, Direction,
+    ErrorCode, FlowInfo, Host, Instant, Level, Listener, Token,
 };
 
 use crate::bindings::watm::transport::{flows, log, sockets};
@@ -37,13 +37,23 @@ impl Host for Imports {
         Ok(Box::new(TcpListener(listener)))
     }
 
+    fn connect(
+        &mut self,
+        destination: &Destination,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        let destination = from_destination(destination);
+        let connected = sockets::connect(destination, token).map_err(to_error)?;
+        Ok(stream(connected))
+    }
+
     fn open_stream(
         &mut self,
         info: &FlowInfo,
         token: Token,
     ) -> Result<Box<dyn ByteStream>, ErrorCode> {
-        let stream = with_info(info, |info| flows::open_stream(info, token)).map_err(to_error)?;
-        Ok(Box::new(Stream(stream)))
+        let opened = with_info(info, |info| flows::open_stream(info, token)).map_err(to_error)?;
+        Ok(stream(opened))
     }
 
     fn open_datagrams(
@@ -116,6 +126,11 @@ impl DatagramSocket for Socket {
     }
 }
 
+/// A stream by its handle.
+pub fn stream(handle: sockets::ByteStream) -> Box<dyn ByteStream> {
+    Box::new(Stream(handle))
+}
+
 struct Stream(sockets::ByteStream);
 
 impl ByteStream for Stream {
@@ -169,7 +184,7 @@ struct TcpListener(sockets::Listener);
 impl Listener for TcpListener {
     fn accept(&mut self, token: Token) -> Result<Option<Box<dyn ByteStream>>, ErrorCode> {
         let accepted = self.0.accept(token).map_err(to_error)?;
-        Ok(accepted.map(|stream| Box::new(Stream(stream)) as Box<dyn ByteStream>))
+        Ok(accepted.map(stream))
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -55,6 +55,14 @@ macro_rules! export {
                     SHELL.with(|shell| shell.process(now, &ready))
                 }
 
+                fn dial(
+                    destination: Option<endpoint::DestinationResult>,
+                    application: endpoint::ByteStream,
+                    now: u64,
+                ) -> Result<u64, endpoint::ErrorCodeResult> {
+                    SHELL.with(|shell| shell.dial(destination, application, now))
+                }
+
                 fn get_status(now: u64) -> endpoint::Status {
                     SHELL.with(|shell| shell.status(now))
                 }

@@ -12,7 +12,7 @@ use crate::convert::{
     to_level,
 };
 use crate::crypto;
-use crate::host::Imports;
+use crate::host::{self, Imports};
 
 /// The state of a module. A component is not entered again during a call, so the
 /// borrow never fails.
@@ -73,6 +73,24 @@ impl<T: Transport> Shell<T> {
             None => Wakeup::OnReady,
         };
         from_wakeup(wakeup)
+    }
+
+    /// `endpoint.dial`.
+    pub fn dial(
+        &self,
+        destination: Option<wit::DestinationResult>,
+        application: wit::ByteStream,
+        now: u64,
+    ) -> Result<u64, wit::ErrorCodeResult> {
+        match self.0.borrow_mut().as_mut() {
+            Some(running) => running.transport.dial(
+                destination.map(to_destination).as_ref(),
+                host::stream(application),
+                &mut imports(now, running.log_level),
+            ),
+            None => Err(ErrorCode::InvalidState),
+        }
+        .map_err(error_result)
     }
 
     /// `endpoint.get-status`.
