@@ -51,8 +51,9 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Ordering::Relaxed);
+    /// Of a gauge: take back what was added.
+    pub(crate) fn sub(&self, count: u64) {
+        self.0.fetch_sub(count, Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {

@@ -62,6 +62,32 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// A connection that the module asked for cannot be had.
+    #[error("{module}: {} ({target})", ErrorCode::from(source))]
+    Connect {
+        /// The module's name.
+        module: String,
+        /// Where to, as it was asked for.
+        target: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The module asked for a connection to where it may not go.
+    #[error("{module}: not allowed to reach {target}; its reach has no pattern for it")]
+    Denied {
+        /// The module's name.
+        module: String,
+        /// Where to, as it was asked for.
+        target: String,
+    },
+    /// The module gave up before its connection was ready.
+    #[error("{module}: {reason}")]
+    Handshake {
+        /// The module's name.
+        module: String,
+        /// Which of its functions, and what it answered.
+        reason: String,
+    },
     /// The options contradict each other or are out of range.
     #[error("{0}")]
     Options(String),

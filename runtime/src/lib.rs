@@ -107,15 +107,19 @@ mod engine;
 mod error;
 mod flow;
 mod hub;
+mod limiter;
 mod limits;
+mod log;
 mod module;
 mod net;
 pub mod private;
 mod ready;
 mod recording;
 mod replay;
+mod roles;
 mod server;
 mod types;
+mod water;
 
 pub use engine::{CacheDir, Engine, EngineConfig};
 pub use error::Error;
@@ -124,5 +128,9 @@ pub use limits::Limits;
 pub use module::{Module, ModuleInfo, ModuleKind, inspect};
 pub use net::Doorbell;
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
+pub use roles::{
+    Connect, Connection, DialOptions, Dialer, Family, FixedDialer, Listener, Network, Reach, Relay,
+    Role, RoleBuilder, Target, Wire,
+};
 pub use server::{Server, ServerBuilder};
 pub use types::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus, Phase, Status};

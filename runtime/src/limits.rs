@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// What one server may use. Each bound has a default that a busy WireGuard server does
-/// not reach.
+/// What one server, dialer, listener or relay may use. Each bound has a default that a busy
+/// WireGuard server does not reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Linear memory of an instance, in bytes. Beyond it `memory.grow` fails. Default
@@ -12,7 +12,9 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// CPU time (not wall time) that one call into the module may take; past it the
     /// instance is replaced. Default 1 s, a thousand times what a batch takes. At least
-    /// 20 ms, since it is checked every 10 ms.
+    /// 20 ms, since it is checked every 10 ms. A WATER module has one call for the whole life
+    /// of a connection; there it is the time between two moments at which it waits or moves
+    /// bytes, and past it the connection is closed.
     pub cpu_per_call: Duration,
     /// Flows open at once. Default 32768, twice what the WireGuard module has by default: a
     /// flow that the module has ended counts until the application has let go of it.
@@ -45,6 +47,18 @@ pub struct Limits {
     /// Bytes of a recording, after which it ends. Default 1 GiB: ten seconds at 1 Gbit/s,
     /// weeks of a phone's keepalives.
     pub record_bytes: u64,
+    /// How long one connection may take to be made on behalf of a module. Default 20 s, a
+    /// little more than four unanswered SYNs.
+    pub connect_timeout: Duration,
+    /// How long a module may take from its start until its connection is ready, connecting
+    /// included. Default 30 s.
+    pub handshake_timeout: Duration,
+    /// Connections of one listener or relay that are between accepted and ready; as many
+    /// more wait in the kernel. Default 256.
+    pub handshakes: usize,
+    /// How long a module may take to pass on what was written before its connection was
+    /// closed, and then as long again to end when it is told to. Default 500 ms.
+    pub close_grace: Duration,
 }
 
 impl Default for Limits {
@@ -63,11 +77,24 @@ impl Default for Limits {
             crypto_keys: 16384,
             log_records_per_second: 20,
             record_bytes: 1 << 30,
+            connect_timeout: Duration::from_secs(20),
+            handshake_timeout: Duration::from_secs(30),
+            handshakes: 256,
+            close_grace: Duration::from_millis(500),
         }
     }
 }
 
 impl Limits {
+    /// The defaults of dialers, listeners and relays: as [`Limits::default`], but 64 MiB of
+    /// memory, since an instance serves one connection and there may be thousands.
+    pub fn for_connections() -> Limits {
+        Limits {
+            memory_bytes: 64 << 20,
+            ..Limits::default()
+        }
+    }
+
     /// Refuse values that no server could work with.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Options(text));
@@ -91,6 +118,7 @@ impl Limits {
             ("datagram_queue", self.datagram_queue),
             ("datagram_queue_bytes", self.datagram_queue_bytes),
             ("handles", self.handles),
+            ("handshakes", self.handshakes),
         ] {
             if value == 0 {
                 return refuse(format!("limits.{field}: must be at least 1"));

@@ -97,6 +97,36 @@ impl Wake for Token {
     }
 }
 
+/// Wakes whoever waits at the time, in place of a token.
+#[derive(Default)]
+pub(crate) struct WakeSlot {
+    waiting: Mutex<Option<Waker>>,
+}
+
+impl WakeSlot {
+    /// Wake `cx` the next time, and nobody else.
+    pub(crate) fn register(&self, cx: &Context<'_>) {
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
+        register(&mut waiting, cx);
+    }
+}
+
+impl Wake for WakeSlot {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let waiting = {
+            let mut waiting = self.waiting.lock().expect("no panic under this lock");
+            waiting.take()
+        };
+        if let Some(waker) = waiting {
+            waker.wake();
+        }
+    }
+}
+
 /// Wakers of the application, fired after the module's call has returned: one wake-up
 /// for all that a batch of datagrams brought.
 #[derive(Default)]

@@ -8,23 +8,24 @@ use serde::Serialize;
 use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
+use super::State;
 use super::bindings::Module as Bindings;
 use super::bindings::exports::watm::transport::endpoint::{self, Guest};
 use super::bindings::watm::transport::types;
 use super::connect::Connector;
 use super::convert::{config_error, destination_to_guest};
 use super::cpu::CpuMeter;
-use super::limiter::Limiter;
-use super::log::{Logger, guest_level};
+use super::log::guest_level;
 use super::sockets::ByteStream;
 use super::tape::Tape;
-use super::{Prepared, State};
 use crate::flow::{StreamFlow, stream_pair};
 use crate::hub::Hub;
+use crate::limiter::Limiter;
+use crate::log::Logger;
 use crate::net::Port;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
-use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus};
+use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, Module, PeerStatus};
 
 /// What an instance is given.
 pub(crate) struct Grants {
@@ -78,7 +79,13 @@ pub(crate) struct ModuleStatus {
 
 impl Instance {
     /// Instantiate, and run the component's initializers.
-    pub(crate) fn new(prepared: &Prepared, grants: &Grants) -> Result<Instance, Trap> {
+    pub(crate) fn new(module: &Module, grants: &Grants) -> Result<Instance, Trap> {
+        let Some(prepared) = module.component() else {
+            return Err(Trap {
+                reason: format!("is a {}, not a component", module.info().kind),
+                backtrace: None,
+            });
+        };
         let hub = &grants.hub;
         let mut table = ResourceTable::new();
         table.set_max_capacity(hub.limits.handles);
@@ -91,7 +98,12 @@ impl Instance {
             failed: Arc::new(AtomicBool::new(false)),
             cpu: CpuMeter::new(hub.limits.cpu_per_call),
             limiter: Limiter::new(hub.limits.memory_bytes, hub.counters.clone()),
-            logger: Logger::new(hub.clone(), grants.log_level),
+            logger: Logger::new(
+                &hub.name,
+                &hub.limits,
+                hub.counters.clone(),
+                grants.log_level,
+            ),
             connector: grants.connector.clone(),
             dialling: None,
             host_crypto: grants.host_crypto,

@@ -1,107 +1,10 @@
-use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::Instant;
-
-use tracing::level_filters::LevelFilter;
-
 use super::bindings::watm::transport::log;
 use super::{Failure, State};
-use crate::hub::Hub;
+use crate::log::{MAX_TARGET, cut};
 use crate::recording::Function;
 
-/// The longest message that is kept; the rest is cut off.
-const MAX_MESSAGE: usize = 4096;
 /// What a recording keeps of a message. Records are not limited in rate there.
 const MAX_RECORDED: usize = 512;
-/// The longest name of a module's part.
-const MAX_TARGET: usize = 64;
-/// A burst is this many times what is allowed a second.
-const BURST_SECONDS: f64 = 10.0;
-
-/// Passes on the records of one instance, up to a rate.
-pub(super) struct Logger {
-    hub: Arc<Hub>,
-    least: tracing::Level,
-    per_second: f64,
-    /// Records that may still pass now.
-    tokens: f64,
-    refilled: Instant,
-    /// How many did not pass since the last that did, and the level of the gravest.
-    dropped: Option<(u64, tracing::Level)>,
-}
-
-impl Logger {
-    pub(super) fn new(hub: Arc<Hub>, least: tracing::Level) -> Logger {
-        let per_second = f64::from(hub.limits.log_records_per_second);
-        Logger {
-            hub,
-            least,
-            per_second,
-            tokens: per_second * BURST_SECONDS,
-            refilled: Instant::now(),
-            dropped: None,
-        }
-    }
-
-    fn record(&mut self, level: log::Level, target: &str, message: &str) {
-        let level = tracing_level(level);
-        if level > self.least {
-            return;
-        }
-        if !self.take_token() {
-            let (count, gravest) = self.dropped.unwrap_or((0, level));
-            self.dropped = Some((count + 1, gravest.min(level)));
-            self.hub.counters.dropped_log_records.add(1);
-            return;
-        }
-        if let Some((count, gravest)) = self.dropped.take() {
-            // No louder than what it stands for: strangers cause records of DEBUG.
-            self.emit(
-                gravest.max(tracing::Level::WARN),
-                "log",
-                &format!("{count} records left out; the module logs too fast"),
-            );
-        }
-        self.emit(
-            level,
-            &printable(target, MAX_TARGET),
-            &printable(message, MAX_MESSAGE),
-        );
-    }
-
-    fn emit(&self, level: tracing::Level, part: &str, message: &str) {
-        let server = self.hub.name.as_str();
-        match level {
-            tracing::Level::ERROR => {
-                tracing::error!(target: "watm::module", server, part, "{message}");
-            }
-            tracing::Level::WARN => {
-                tracing::warn!(target: "watm::module", server, part, "{message}");
-            }
-            tracing::Level::INFO => {
-                tracing::info!(target: "watm::module", server, part, "{message}");
-            }
-            tracing::Level::DEBUG => {
-                tracing::debug!(target: "watm::module", server, part, "{message}");
-            }
-            tracing::Level::TRACE => {
-                tracing::trace!(target: "watm::module", server, part, "{message}");
-            }
-        }
-    }
-
-    fn take_token(&mut self) -> bool {
-        let now = Instant::now();
-        let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
-        self.tokens = (self.tokens + gained).min(self.per_second * BURST_SECONDS);
-        self.refilled = now;
-        if self.tokens < 1.0 {
-            return false;
-        }
-        self.tokens -= 1.0;
-        true
-    }
-}
 
 impl log::Host for State {
     fn log(&mut self, level: log::Level, target: String, message: String) -> wasmtime::Result<()> {
@@ -114,18 +17,11 @@ impl log::Host for State {
             )
         })
         .take(self, |state| {
-            state.logger.record(level, &target, &message);
+            state.logger.record(tracing_level(level), &target, &message);
             Ok(())
         })
         .map_err(Failure::into_trap)
     }
-}
-
-/// The level that the subscriber lets through now.
-pub(crate) fn subscribed_level() -> tracing::Level {
-    LevelFilter::current()
-        .into_level()
-        .unwrap_or(tracing::Level::ERROR)
 }
 
 pub(crate) fn guest_level(level: tracing::Level) -> log::Level {
@@ -145,32 +41,5 @@ pub(crate) fn tracing_level(level: log::Level) -> tracing::Level {
         log::Level::Info => tracing::Level::INFO,
         log::Level::Debug => tracing::Level::DEBUG,
         log::Level::Trace => tracing::Level::TRACE,
-    }
-}
-
-/// Cut to `max` bytes and without control characters, so that a module cannot forge
-/// records or write to a terminal.
-pub(crate) fn printable(text: &str, max: usize) -> Cow<'_, str> {
-    let cut = cut(text, max);
-    if cut.contains(char::is_control) {
-        Cow::Owned(cut.replace(char::is_control, "\u{fffd}"))
-    } else {
-        Cow::Borrowed(cut)
-    }
-}
-
-fn cut(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::printable;
-
-    #[test]
-    fn control_characters_are_replaced_and_length_is_cut_at_a_character() {
-        assert_eq!(printable("a\n\x1b[31mb", 100), "a\u{fffd}\u{fffd}[31mb");
-        assert_eq!(printable("aäb", 2), "a");
-        assert_eq!(printable("plain", 100), "plain");
     }
 }

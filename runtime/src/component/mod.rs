@@ -7,7 +7,6 @@ mod cpu;
 mod crypto;
 mod flows;
 mod instance;
-mod limiter;
 pub(crate) mod log;
 mod sockets;
 mod tape;
@@ -24,12 +23,12 @@ pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::ModuleInfo;
 use crate::hub::Hub;
+use crate::limiter::Limiter;
+use crate::log::Logger;
 use crate::net::Port;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
-use limiter::Limiter;
-use log::Logger;
 
 /// The types of `wit/`.
 pub(crate) mod wit {

@@ -69,8 +69,7 @@ impl Driver {
 
     /// A new instance that has accepted the configuration.
     pub(super) fn instantiate(&self) -> Result<Instance, StartError> {
-        let mut instance =
-            Instance::new(self.module.prepared(), &self.grants).map_err(StartError::Trap)?;
+        let mut instance = Instance::new(&self.module, &self.grants).map_err(StartError::Trap)?;
         instance.start(&self.config)?;
         Ok(instance)
     }

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
 use ring::{digest, hmac, rand};
+use wasmtime::Module;
 use wasmtime::component::Component;
 
 use crate::Error;
@@ -24,6 +25,55 @@ use crate::private;
 const KEY_FILE: &str = "key";
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 32;
+
+/// What the compiler makes of a kind of module.
+pub(crate) trait Compiled: Sized {
+    /// In errors.
+    const KIND: &'static str;
+
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Self>;
+
+    fn serialize(&self) -> wasmtime::Result<Vec<u8>>;
+
+    /// # Safety
+    ///
+    /// `code` must be what `serialize` gave, unchanged.
+    unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Self>;
+}
+
+impl Compiled for Component {
+    const KIND: &'static str = "component";
+
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Component> {
+        Component::from_binary(engine, bytes)
+    }
+
+    fn serialize(&self) -> wasmtime::Result<Vec<u8>> {
+        Component::serialize(self)
+    }
+
+    unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
+        // SAFETY: as the caller promises.
+        unsafe { Component::deserialize(engine, code) }
+    }
+}
+
+impl Compiled for Module {
+    const KIND: &'static str = "module";
+
+    fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Module> {
+        Module::from_binary(engine, bytes)
+    }
+
+    fn serialize(&self) -> wasmtime::Result<Vec<u8>> {
+        Module::serialize(self)
+    }
+
+    unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Module> {
+        // SAFETY: as the caller promises.
+        unsafe { Module::deserialize(engine, code) }
+    }
+}
 
 pub(crate) struct Cache {
     directory: PathBuf,
@@ -55,7 +105,7 @@ impl Cache {
     }
 
     /// The compiled form of the module with this SHA-256, if it is here and intact.
-    pub(crate) fn get(&self, engine: &wasmtime::Engine, sha256: &[u8]) -> Option<Component> {
+    pub(crate) fn get<C: Compiled>(&self, engine: &wasmtime::Engine, sha256: &[u8]) -> Option<C> {
         let path = self.path(sha256);
         let bytes = fs::read(&path).ok()?;
         let (tag, code) = bytes.split_at_checked(TAG_BYTES)?;
@@ -68,8 +118,8 @@ impl Cache {
         }
         // SAFETY: the HMAC says that `put` below wrote these bytes for this module, and
         // they are what `serialize` gave it for an engine of the same compatibility.
-        match unsafe { Component::deserialize(engine, code) } {
-            Ok(component) => Some(component),
+        match unsafe { C::deserialize(engine, code) } {
+            Ok(compiled) => Some(compiled),
             Err(error) => {
                 tracing::warn!("{}: {error:#}; compiling again", path.display());
                 None
@@ -78,15 +128,15 @@ impl Cache {
     }
 
     /// Keep the compiled form. A failure costs the next start a compilation, no more.
-    pub(crate) fn put(&self, sha256: &[u8], component: &Component) {
+    pub(crate) fn put<C: Compiled>(&self, sha256: &[u8], compiled: &C) {
         let path = self.path(sha256);
-        if let Err(error) = self.write(&path, sha256, component) {
+        if let Err(error) = self.write(&path, sha256, compiled) {
             tracing::warn!("{}: not cached: {error}", path.display());
         }
     }
 
-    fn write(&self, path: &Path, sha256: &[u8], component: &Component) -> io::Result<()> {
-        let code = component.serialize().map_err(io::Error::other)?;
+    fn write<C: Compiled>(&self, path: &Path, sha256: &[u8], compiled: &C) -> io::Result<()> {
+        let code = compiled.serialize().map_err(io::Error::other)?;
         let tag = hmac::sign(&self.key, &self.signed(sha256, &code));
         let mut bytes = Vec::with_capacity(TAG_BYTES + code.len());
         bytes.extend_from_slice(tag.as_ref());

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(crate) use cache::Compiled;
 pub(crate) use ticker::Ticking;
 
 use crate::Error;
@@ -124,6 +125,9 @@ fn read_module(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Twice what wasmtime gives a module.
+const ASYNC_STACK_BYTES: usize = 1 << 20;
+
 fn wasmtime_config() -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     // The deadline of a call is checked at every tick; see `component::cpu`.
@@ -136,5 +140,8 @@ fn wasmtime_config() -> wasmtime::Config {
     config.wasm_relaxed_simd(false);
     // A recording replays on any machine, so a NaN has the same bits on all of them.
     config.cranelift_nan_canonicalization(true);
+    // The stack of a call that may wait: half for the module, as by default, and as much for
+    // the host's functions under it. Only what is used takes memory.
+    config.async_stack_size(ASYNC_STACK_BYTES);
     config
 }

@@ -10,7 +10,7 @@ mod stream;
 pub(crate) use datagrams::pair as datagram_pair;
 pub use datagrams::{DatagramFlow, GuestDatagrams};
 pub use stream::StreamFlow;
-pub(crate) use stream::{GuestStream, pair as stream_pair};
+pub(crate) use stream::{CloseWatch, GuestStream, pair as stream_pair};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

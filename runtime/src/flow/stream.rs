@@ -1,3 +1,5 @@
+mod direct;
+
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -6,9 +8,11 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+pub(crate) use direct::CloseWatch;
+
 use super::FlowPermit;
 use super::chunks::Chunks;
-use crate::ready::{Token, WakeBatch, register};
+use crate::ready::{WakeBatch, register};
 use crate::{ErrorCode, FlowInfo, Limits};
 
 /// The application's end of a stream flow. Dropping it closes it.
@@ -26,7 +30,8 @@ pub struct GuestStream {
 
 struct Shared {
     info: FlowInfo,
-    token: Arc<Token>,
+    /// Of the module: a token of its instance, or whoever waits in it.
+    token: Waker,
     capacity: usize,
     high_water: usize,
     low_water: usize,
@@ -63,18 +68,22 @@ struct State {
     paused: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
+    /// What the application reads after all that the module wrote, in place of the end.
+    end: Option<ErrorCode>,
+    /// Who waits for the application to let go of the flow.
+    closer: Option<Waker>,
 }
 
 /// Make both ends of a flow.
 pub(crate) fn pair(
     info: FlowInfo,
-    token: Arc<Token>,
+    token: impl Into<Waker>,
     limits: &Limits,
     permit: FlowPermit,
 ) -> (GuestStream, StreamFlow) {
     let shared = Arc::new(Shared {
         info,
-        token,
+        token: token.into(),
         capacity: limits.stream_buffer_bytes,
         high_water: limits.write_high_water,
         low_water: limits.write_low_water,
@@ -120,12 +129,12 @@ impl StreamFlow {
             }
             drop(state);
             if notify {
-                self.shared.token.notify();
+                self.shared.token.wake_by_ref();
             }
             return Poll::Ready(Ok(data.into_vec()));
         }
         if state.guest_finished {
-            return Poll::Ready(Ok(Vec::new()));
+            return Poll::Ready(state.end.clone().map_or(Ok(Vec::new()), Err));
         }
         register(&mut state.reader, cx);
         Poll::Pending
@@ -149,7 +158,7 @@ impl StreamFlow {
         let notify = std::mem::take(&mut state.read_armed);
         drop(state);
         if notify {
-            self.shared.token.notify();
+            self.shared.token.wake_by_ref();
         }
         Ok(())
     }
@@ -196,7 +205,7 @@ impl StreamFlow {
         let notify = std::mem::take(&mut state.read_armed);
         drop(state);
         if notify {
-            self.shared.token.notify();
+            self.shared.token.wake_by_ref();
         }
         Ok(())
     }
@@ -212,9 +221,11 @@ impl StreamFlow {
         state.app_deaf = true;
         state.inbound.clear();
         let wakers = state.take_wakers();
+        let closer = state.closer.take();
         drop(state);
-        self.shared.token.notify();
+        self.shared.token.wake_by_ref();
         wake(wakers);
+        closer.into_iter().for_each(Waker::wake);
     }
 
     /// End at once: the module's calls fail with `reason`, the application's too.
@@ -227,9 +238,11 @@ impl StreamFlow {
         state.fail(&reason);
         state.abort = Some(reason);
         let wakers = state.take_wakers();
+        let closer = state.closer.take();
         drop(state);
-        self.shared.token.notify();
+        self.shared.token.wake_by_ref();
         wake(wakers);
+        closer.into_iter().for_each(Waker::wake);
     }
 
     /// Bytes written and not yet taken by the module.
@@ -258,9 +271,7 @@ impl AsyncRead for StreamFlow {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.poll_read_some(cx, buffer.remaining())
-            .map_ok(|data| buffer.put_slice(&data))
-            .map_err(io::Error::from)
+        self.poll_read_into(cx, buffer).map_err(io::Error::from)
     }
 }
 
@@ -321,7 +332,7 @@ impl GuestStream {
         let notify = short && state.app_finished;
         drop(state);
         if notify {
-            self.shared.token.notify();
+            self.shared.token.wake_by_ref();
         }
         Ok(Some(data.into_vec()))
     }

@@ -1,9 +1,11 @@
+use std::fmt;
+
 use ring::digest;
 use semver::Version;
-use wasmparser::{Encoding, Parser, Payload};
 
-use super::{MAX_MODULE_BYTES, hex};
-use crate::Error;
+use super::outline::{Outline, outline};
+use super::{MAX_MODULE_BYTES, hex, water};
+use crate::{Error, Role};
 
 /// The package that this host implements, and its version.
 const PACKAGE: &str = "watm:transport";
@@ -28,20 +30,46 @@ pub struct ModuleInfo {
     pub size: usize,
     /// Of all its bytes, in hexadecimal.
     pub sha256: String,
+    /// Of a WATER module: what it can do with a connection, in the order of [`Role::ALL`].
+    pub roles: Vec<Role>,
+    /// Why this host does not run it, each on a line of its own. Empty: it does.
+    pub problems: Vec<String>,
 }
 
 /// Which kind of file a module is.
+///
+/// Core modules are told apart by what they export. One that has the names of both v0 and v1
+/// is taken for v1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
-    /// A component; the kind this host runs.
+    /// A component, for [`Server`](crate::Server).
     Component,
     /// A core module of WATER's first interface (`_water_…`).
     WaterV0,
-    /// A core module of WATER's second interface (`watm_…_v1`).
+    /// A core module of WATER's second interface (`watm_…_v1`), as its Go runtime has it.
     WaterV1,
+    /// A core module of the draft that was to replace it, under the same names
+    /// (`watm_userpipe_v1`). No runtime has it, and this one does not either.
+    WaterV1Final,
+    /// A core module of the interface that its Rust runtime alone has (`_water_v1`). This host
+    /// does not run it.
+    WaterV1Preview,
     /// Any other core module.
     CoreModule,
+}
+
+impl fmt::Display for ModuleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ModuleKind::Component => "component",
+            ModuleKind::WaterV0 => "WATER v0 module",
+            ModuleKind::WaterV1 => "WATER v1 module",
+            ModuleKind::WaterV1Final => "WATER v1-final module",
+            ModuleKind::WaterV1Preview => "WATER v1_preview module",
+            ModuleKind::CoreModule => "core module",
+        })
+    }
 }
 
 /// Look at a module without compiling or running it. Fails if the bytes are no
@@ -61,38 +89,64 @@ pub(super) fn sha256(bytes: &[u8]) -> digest::Digest {
 pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
     check_header(bytes)?;
     let outline = outline(bytes)?;
-    let world = outline
-        .exports
+    let kind = outline.kind();
+    let exports = outline.export_names();
+    let world = exports
         .iter()
         .find_map(|name| name.strip_prefix("watm:transport/endpoint@"))
         .map(|version| format!("{PACKAGE}/module@{version}"));
-    Ok(ModuleInfo {
-        kind: outline.kind,
+    let mut info = ModuleInfo {
+        kind,
         world,
-        imports: outline.imports,
-        exports: outline.exports,
+        imports: outline.import_names(),
+        exports,
         size: bytes.len(),
         sha256: hex(sha256(bytes).as_ref()),
-    })
+        roles: Vec::new(),
+        problems: Vec::new(),
+    };
+    check(&outline, &mut info);
+    Ok(info)
 }
 
 /// Whether this host runs such a module, and if not, why.
 pub(super) fn check_runnable(info: &ModuleInfo) -> Result<(), String> {
-    match info.kind {
-        ModuleKind::Component => {}
-        ModuleKind::WaterV0 | ModuleKind::WaterV1 => {
-            return Err(format!(
-                "a WATER module (core module), which this host does not run; \
-                 it runs components for {PACKAGE}@{VERSION}"
-            ));
-        }
-        ModuleKind::CoreModule => {
-            return Err(format!(
-                "a core module; this host runs components for {PACKAGE}@{VERSION} \
-                 (wrap it with watm-componentize)"
-            ));
-        }
+    /// More are not worth reading before the first are mended.
+    const SHOWN: usize = 3;
+    if info.problems.is_empty() {
+        return Ok(());
     }
+    let first = &info.problems[..info.problems.len().min(SHOWN)];
+    let mut reason = first.join("; ");
+    if info.problems.len() > SHOWN {
+        reason += &format!("; and {} more", info.problems.len() - SHOWN);
+    }
+    Err(reason)
+}
+
+fn check(outline: &Outline, info: &mut ModuleInfo) {
+    match info.kind {
+        ModuleKind::Component => info.problems.extend(check_component(info).err()),
+        ModuleKind::WaterV0 | ModuleKind::WaterV1 => water::check(outline, info),
+        ModuleKind::WaterV1Final => info.problems.push(
+            "a WATER module of the v1-final draft (it exports watm_userpipe_v1), which no \
+             runtime has; build it against v1 as released (watm_init_v1)"
+                .to_owned(),
+        ),
+        ModuleKind::WaterV1Preview => info.problems.push(
+            "a WATER module of v1_preview (it exports _water_v1), which only water-rs runs; \
+             build it against v1 (watm_init_v1)"
+                .to_owned(),
+        ),
+        ModuleKind::CoreModule => info.problems.push(format!(
+            "a core module; this host runs components for {PACKAGE}@{VERSION} \
+             (wrap it with watm-componentize) and WATER modules (it exports neither \
+             watm_init_v1 nor _water_init)"
+        )),
+    }
+}
+
+fn check_component(info: &ModuleInfo) -> Result<(), String> {
     for import in &info.imports {
         check_import(import)?;
     }
@@ -159,7 +213,7 @@ fn other_version(version: &str) -> String {
 
 /// A name from a file, or what its reader says of it, for an error: on one line, and no
 /// longer than names are.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     const LONGEST: usize = 100;
     name.chars()
         .take(LONGEST)
@@ -172,7 +226,7 @@ fn shown(name: &str) -> String {
 
 fn check_header(bytes: &[u8]) -> Result<(), String> {
     if bytes.is_empty() {
-        return Err("the file is empty; a .wasm component is expected".to_owned());
+        return Err("the file is empty; a .wasm file is expected".to_owned());
     }
     if bytes.len() > MAX_MODULE_BYTES {
         return Err(format!(
@@ -190,78 +244,13 @@ fn check_header(bytes: &[u8]) -> Result<(), String> {
     if b"\0asm".starts_with(bytes) {
         return Err("cut short within the first 4 bytes".to_owned());
     }
-    Err("not WebAssembly; a .wasm component is expected".to_owned())
+    Err("not WebAssembly; a .wasm file is expected".to_owned())
 }
 
-struct Outline {
-    kind: ModuleKind,
-    imports: Vec<String>,
-    exports: Vec<String>,
-}
-
-/// Read the outermost imports and exports; what is nested is only skimmed.
-fn outline(bytes: &[u8]) -> Result<Outline, String> {
-    let damaged = |error: wasmparser::BinaryReaderError| {
-        format!(
-            "cut short or damaged at byte {}: {}",
-            error.offset(),
-            shown(error.message())
-        )
-    };
-    let mut depth = 0usize;
-    let mut component = false;
-    let mut imports = Vec::new();
-    let mut exports = Vec::new();
-    for payload in Parser::new(0).parse_all(bytes) {
-        match payload.map_err(damaged)? {
-            Payload::Version { encoding, .. } if depth == 0 => {
-                component = encoding == Encoding::Component;
-            }
-            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            _ if depth > 0 => {}
-            Payload::ComponentImportSection(section) => {
-                for import in section {
-                    imports.push(import.map_err(damaged)?.name.name.to_owned());
-                }
-            }
-            Payload::ComponentExportSection(section) => {
-                for export in section {
-                    exports.push(export.map_err(damaged)?.name.name.to_owned());
-                }
-            }
-            Payload::ImportSection(section) => {
-                for import in section.into_imports() {
-                    let import = import.map_err(damaged)?;
-                    imports.push(format!("{}.{}", import.module, import.name));
-                }
-            }
-            Payload::ExportSection(section) => {
-                for export in section {
-                    exports.push(export.map_err(damaged)?.name.to_owned());
-                }
-            }
-            _ => {}
-        }
-    }
-    imports.sort();
-    exports.sort();
-    let exports_prefixed = |prefix: &str| exports.iter().any(|name| name.starts_with(prefix));
-    let kind = if component {
-        ModuleKind::Component
-    } else if exports_prefixed("_water_") {
-        ModuleKind::WaterV0
-    } else if exports
-        .iter()
-        .any(|name| name.starts_with("watm_") && name.ends_with("_v1"))
-    {
-        ModuleKind::WaterV1
-    } else {
-        ModuleKind::CoreModule
-    };
-    Ok(Outline {
-        kind,
-        imports,
-        exports,
-    })
+/// What a library says of a module, for an error.
+pub(super) fn one_line(text: &str) -> String {
+    /// A sentence with a few names in it.
+    const LONGEST: usize = 500;
+    let words: Vec<&str> = text.split_whitespace().collect();
+    crate::log::printable(&words.join(" "), LONGEST).into_owned()
 }

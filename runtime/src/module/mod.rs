@@ -1,6 +1,8 @@
 //! Modules: looked at, checked, compiled.
 
 mod inspect;
+mod outline;
+mod water;
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -9,8 +11,9 @@ use wasmtime::component::Component;
 
 pub use inspect::{ModuleInfo, ModuleKind, inspect};
 
-use crate::component::Prepared;
-use crate::{Engine, Error};
+use crate::engine::Compiled;
+use crate::water::Abi;
+use crate::{Engine, Error, component};
 
 /// The largest module that is loaded. A transport with its ciphers is under 1 MiB;
 /// compiling takes memory in proportion, so a wrong file is refused before that.
@@ -29,6 +32,12 @@ struct Inner {
     prepared: Prepared,
 }
 
+/// What runs, by kind.
+enum Prepared {
+    Component(component::Prepared),
+    Water(crate::water::Prepared),
+}
+
 impl Module {
     pub(crate) fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, Error> {
         let refuse = |reason: String| Error::Module {
@@ -37,23 +46,17 @@ impl Module {
         };
         let info = inspect::examine(bytes).map_err(refuse)?;
         inspect::check_runnable(&info).map_err(refuse)?;
-        let wasmtime = engine.wasmtime();
         let sha256 = inspect::sha256(bytes);
-        let cached = engine
-            .cache()
-            .and_then(|cache| cache.get(wasmtime, sha256.as_ref()));
-        let component = match cached {
-            Some(component) => component,
-            None => {
-                let component = Component::from_binary(wasmtime, bytes)
-                    .map_err(|error| refuse(format!("not a valid component: {error:#}")))?;
-                if let Some(cache) = engine.cache() {
-                    cache.put(sha256.as_ref(), &component);
-                }
-                component
-            }
+        let wasmtime = engine.wasmtime();
+        let prepared = match Abi::of(info.kind) {
+            None => compile::<Component>(engine, sha256.as_ref(), bytes)
+                .and_then(|component| component::Prepared::new(wasmtime, &component, &info))
+                .map(Prepared::Component),
+            Some(abi) => compile::<wasmtime::Module>(engine, sha256.as_ref(), bytes)
+                .and_then(|module| crate::water::Prepared::new(wasmtime, &module, abi))
+                .map(Prepared::Water),
         };
-        let prepared = Prepared::new(wasmtime, &component, &info).map_err(refuse)?;
+        let prepared = prepared.map_err(|reason| refuse(inspect::one_line(&reason)))?;
         Ok(Module {
             inner: Arc::new(Inner {
                 name: name.to_owned(),
@@ -78,9 +81,37 @@ impl Module {
         &self.inner.engine
     }
 
-    pub(crate) fn prepared(&self) -> &Prepared {
-        &self.inner.prepared
+    /// If it is a component.
+    pub(crate) fn component(&self) -> Option<&component::Prepared> {
+        match &self.inner.prepared {
+            Prepared::Component(prepared) => Some(prepared),
+            Prepared::Water(_) => None,
+        }
     }
+
+    /// If it is a WATER module.
+    pub(crate) fn water(&self) -> Option<&crate::water::Prepared> {
+        match &self.inner.prepared {
+            Prepared::Water(prepared) => Some(prepared),
+            Prepared::Component(_) => None,
+        }
+    }
+}
+
+/// From the cache, or by the compiler, and then into the cache.
+fn compile<C: Compiled>(engine: &Engine, sha256: &[u8], bytes: &[u8]) -> Result<C, String> {
+    let cached = engine
+        .cache()
+        .and_then(|cache| cache.get(engine.wasmtime(), sha256));
+    if let Some(compiled) = cached {
+        return Ok(compiled);
+    }
+    let compiled = C::compile(engine.wasmtime(), bytes)
+        .map_err(|error| format!("not a valid {}: {error:#}", C::KIND))?;
+    if let Some(cache) = engine.cache() {
+        cache.put(sha256, &compiled);
+    }
+    Ok(compiled)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

@@ -5,11 +5,13 @@
 mod bind;
 mod doorbell;
 mod options;
+pub(crate) mod outgoing;
 mod tcp;
 mod udp;
 
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
 pub use doorbell::Doorbell;
+pub(crate) use options::readable_bytes;
 pub(crate) use tcp::{Connection, TcpPort};
 pub(crate) use udp::{Entry, UdpPort};
 

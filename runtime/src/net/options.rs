@@ -45,3 +45,16 @@ const MESSAGE_SIZE: i32 = rustix::io::Errno::MSGSIZE.raw_os_error();
 /// WSAEMSGSIZE of winsock2.h.
 #[cfg(windows)]
 const MESSAGE_SIZE: i32 = 10040;
+
+/// Bytes that can be read from this socket now, as far as the system tells; 0 also at the end
+/// and where it does not.
+#[cfg(unix)]
+pub(crate) fn readable_bytes(stream: &tokio::net::TcpStream) -> usize {
+    let bytes = rustix::io::ioctl_fionread(stream).unwrap_or(0);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(not(unix))]
+pub(crate) fn readable_bytes(_: &tokio::net::TcpStream) -> usize {
+    0
+}

@@ -89,6 +89,12 @@ impl Recording {
     ///
     /// Fails if the file is damaged; one that was cut short ends there.
     pub fn replay(self, module: &Module, mode: Mode) -> Result<Report, Error> {
+        if module.component().is_none() {
+            return Err(Error::Module {
+                module: module.name().to_owned(),
+                reason: format!("a {}; recordings are of components", module.info().kind),
+            });
+        }
         match mode {
             Mode::Exact => exact::replay(self.reader, &self.header, module),
             Mode::Fitting => fitting::replay(self.reader, &self.header, module),

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 
-use crate::component::log::{printable, tracing_level};
+use crate::component::log::tracing_level;
 use crate::component::wit::log::Level;
 use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
 use crate::engine::Ticking;
 use crate::hub::Hub;
+use crate::log::printable;
 use crate::recording::{Call, End, Function, Header};
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
 
@@ -64,7 +65,7 @@ impl Stage {
     pub(super) fn instantiate(&mut self) -> Result<(), Trap> {
         self.instance = None;
         self.instances += 1;
-        match Instance::new(self.module.prepared(), &self.grants) {
+        match Instance::new(&self.module, &self.grants) {
             Ok(instance) => {
                 self.instance = Some(instance);
                 Ok(())

@@ -3,9 +3,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::{Handle, Server};
-use crate::component::log;
 use crate::driver::{self, Plan};
 use crate::hub::Hub;
+use crate::log;
 use crate::net::{Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
 use crate::{Error, Limits, Module};

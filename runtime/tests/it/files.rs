@@ -63,11 +63,67 @@ fn a_name_with_a_line_break_does_not_break_the_line() {
 
 #[test]
 fn water_modules_are_told_apart() {
-    let v1 = wat("(module (func (export \"watm_init_v1\") (result i32) i32.const 0))");
-    assert_eq!(inspect(&v1).expect("wasm").kind, ModuleKind::WaterV1);
-    assert!(refusal(&v1).contains("a WATER module"));
-    let v0 = wat("(module (func (export \"_water_init\") (result i32) i32.const 0))");
-    assert_eq!(inspect(&v0).expect("wasm").kind, ModuleKind::WaterV0);
+    use ModuleKind::{CoreModule, WaterV0, WaterV1, WaterV1Final, WaterV1Preview};
+    for (exports, kind) in [
+        (&["watm_init_v1"][..], WaterV1),
+        (&["watm_dial_v1"], WaterV1),
+        (&["_water_init"], WaterV0),
+        (&["_water_v0"], WaterV0),
+        (&["_water_v0", "watm_dial_v1", "_water_init"], WaterV1),
+        (&["watm_dial_v1", "watm_userpipe_v1"], WaterV1Final),
+        (&["watm_userpipe_v1", "watm_init_v1"], WaterV1),
+        (&["_water_init", "_water_v1", "v1_listen"], WaterV1Preview),
+        (&["run"], CoreModule),
+    ] {
+        let mut text = "(module (func $f (result i32) i32.const 0)".to_owned();
+        for name in exports {
+            text += &format!("(export \"{name}\" (func $f))");
+        }
+        let bytes = wat(&(text + ")"));
+        assert_eq!(inspect(&bytes).expect("wasm").kind, kind, "{exports:?}");
+        // None of them is whole.
+        assert!(!refusal(&bytes).is_empty());
+    }
+}
+
+#[test]
+fn what_a_water_module_lacks_is_named() {
+    let lacking = |text: &str| inspect(&wat(text)).expect("wasm").problems.join("\n");
+    let problems = lacking(
+        r#"(module
+            (import "env" "water_dial" (func (param i32)))
+            (import "env" "host_dial" (func (result i32)))
+            (import "env" "memory" (memory 1))
+            (import "wasi_snapshot_preview1" "fd_read" (func))
+            (import "wasi_snapshot_preview1" "fd_open" (func))
+            (import "wasi_unstable" "fd_read" (func))
+            (func (export "watm_init_v1") (param i64) (result i32) i32.const 0)
+            (global (export "watm_start_v1") i32 i32.const 0))"#,
+    );
+    for expected in [
+        "does not export its memory",
+        "exports watm_init_v1 as (i64)->i32; must be ()->i32",
+        "does not export watm_ctrlpipe_v1, of type (i32)->i32",
+        "exports watm_start_v1, which is no function",
+        "has no role: it exports none of watm_dial_v1, watm_dial_fixed_v1, watm_accept_v1, watm_associate_v1",
+        "imports env.water_dial as (i32)->(); must be (i32,i32,i32,i32)->i32",
+        "imports env.host_dial, which the host of a WATER v1 module does not have; it has water_dial_fixed, water_dial, water_accept",
+        "imports env.memory, which",
+        "imports wasi_snapshot_preview1.fd_read as ()->(); must be (i32,i32,i32,i32)->i32",
+        "imports wasi_snapshot_preview1.fd_open, which WASI preview 1",
+        "imports wasi_unstable.fd_read, which is not given to modules",
+    ] {
+        assert!(problems.contains(expected), "{expected}\n\n{problems}");
+    }
+    let message = refusal(&wat("(module (func (export \"_water_v0\")))"));
+    assert!(message.contains("; and 2 more"), "{message}");
+}
+
+#[test]
+fn drafts_of_water_are_refused_by_name() {
+    let named = |name: &str| refusal(&wat(&format!("(module (func (export \"{name}\")))")));
+    assert!(named("watm_userpipe_v1").contains("v1-final draft"));
+    assert!(named("_water_v1").contains("only water-rs runs"));
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod overload;
 mod recording;
 mod streams;
 mod support;
+mod water;

@@ -8,12 +8,13 @@ use crate::counters::Counters;
 /// few thousand functions.
 const MAX_TABLE_ELEMENTS: usize = 1 << 17;
 
-/// Core instances, tables and memories of one component. The usual component has a
-/// handful, for adapters and trampolines.
+/// Core instances, tables and memories of one module. The usual component has a handful,
+/// for adapters and trampolines; a core module has one of each.
 const MAX_PARTS: usize = 32;
 
-/// Bounds what an instance may hold, and remembers whether it wanted more.
-pub(super) struct Limiter {
+/// Bounds what an instance may hold, and remembers whether it wanted more. What it holds is
+/// counted in `host.memory_bytes` for as long as it lives.
+pub(crate) struct Limiter {
     max_memory: usize,
     memory: usize,
     tables: usize,
@@ -22,7 +23,7 @@ pub(super) struct Limiter {
 }
 
 impl Limiter {
-    pub(super) fn new(max_memory: usize, counters: Arc<Counters>) -> Limiter {
+    pub(crate) fn new(max_memory: usize, counters: Arc<Counters>) -> Limiter {
         Limiter {
             max_memory,
             memory: 0,
@@ -33,7 +34,7 @@ impl Limiter {
     }
 
     /// The limit, if the instance ran into it.
-    pub(super) fn refused(&self) -> Option<usize> {
+    pub(crate) fn refused(&self) -> Option<usize> {
         self.refused.then_some(self.max_memory)
     }
 }
@@ -50,8 +51,8 @@ impl ResourceLimiter for Limiter {
             self.refused = true;
             return Ok(false);
         }
+        self.counters.memory_bytes.add((total - self.memory) as u64);
         self.memory = total;
-        self.counters.memory_bytes.set(total as u64);
         Ok(true)
     }
 
@@ -79,5 +80,11 @@ impl ResourceLimiter for Limiter {
 
     fn memories(&self) -> usize {
         MAX_PARTS
+    }
+}
+
+impl Drop for Limiter {
+    fn drop(&mut self) {
+        self.counters.memory_bytes.sub(self.memory as u64);
     }
 }

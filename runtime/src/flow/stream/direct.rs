@@ -1,0 +1,210 @@
+//! The module's end for a guest that waits: it asks again when it is woken, and moves bytes
+//! between the queues and its own memory.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::ReadBuf;
+
+use super::{GuestStream, Shared, State, StreamFlow, wake};
+use crate::ErrorCode;
+use crate::ready::register;
+
+impl StreamFlow {
+    /// As [`poll_read_some`](StreamFlow::poll_read_some), into the caller's memory.
+    pub(super) fn poll_read_into(
+        &self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<Result<(), ErrorCode>> {
+        let mut state = self.shared.lock();
+        if state.app_deaf {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = &state.read_error {
+            return Poll::Ready(Err(error.clone()));
+        }
+        if !state.inbound.is_empty() {
+            let count = state.inbound.read(buffer.initialize_unfilled());
+            buffer.advance(count);
+            let notify = state.write_armed && state.inbound.len() <= self.shared.capacity / 2;
+            if notify {
+                state.write_armed = false;
+            }
+            drop(state);
+            if notify {
+                self.shared.token.wake_by_ref();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if state.guest_finished {
+            return Poll::Ready(state.end.clone().map_or(Ok(()), Err));
+        }
+        register(&mut state.reader, cx);
+        Poll::Pending
+    }
+}
+
+impl GuestStream {
+    /// Move what the application wrote into `buffer`. 0: the end. `None`: nothing is there,
+    /// and the flow's waker is called when something is.
+    pub(crate) fn read_into(&self, buffer: &mut [u8]) -> Result<Option<usize>, ErrorCode> {
+        let mut state = self.shared.lock();
+        if let Some(reason) = &state.abort {
+            return Err(reason.clone());
+        }
+        if state.outbound.is_empty() && !state.guest_deaf {
+            if !state.app_finished {
+                state.read_armed = true;
+                return Ok(None);
+            }
+            state.guest_saw_end = true;
+            let writer = state.writer.take();
+            drop(state);
+            wake([writer, None]);
+            return Ok(Some(0));
+        }
+        let count = state.outbound.read(buffer);
+        let writer = if state.paused && state.outbound.len() <= self.shared.low_water {
+            state.paused = false;
+            state.writer.take()
+        } else {
+            None
+        };
+        drop(state);
+        wake([writer, None]);
+        Ok(Some(count))
+    }
+
+    /// Give as much of `data` to the application as its queue has room for; how much. 0: the
+    /// queue is full, and the flow's waker is called when there is room.
+    pub(crate) fn write_from(&self, data: &[IoSlice<'_>]) -> Result<usize, ErrorCode> {
+        let mut state = self.shared.lock();
+        state.check_guest_write()?;
+        let mut room = self.shared.capacity.saturating_sub(state.inbound.len());
+        let mut count = 0;
+        for slice in data {
+            let step = slice.len().min(room);
+            state.inbound.push(&slice[..step]);
+            room -= step;
+            count += step;
+        }
+        let offered = data.iter().any(|slice| !slice.is_empty());
+        state.write_armed = count == 0 && offered;
+        let reader = match count {
+            0 => None,
+            _ => state.reader.take(),
+        };
+        drop(state);
+        wake([reader, None]);
+        Ok(count)
+    }
+
+    /// Bytes that [`read_into`](GuestStream::read_into) would move now, and whether they are
+    /// the last. `None`: it would move none, and the flow's waker is called when that changes.
+    pub(crate) fn readable(&self) -> Result<Option<(usize, bool)>, ErrorCode> {
+        let mut state = self.shared.lock();
+        if let Some(reason) = &state.abort {
+            return Err(reason.clone());
+        }
+        let last = state.app_finished || state.guest_deaf;
+        if state.outbound.is_empty() && !last {
+            state.read_armed = true;
+            return Ok(None);
+        }
+        Ok(Some((state.outbound.len(), last)))
+    }
+
+    /// Bytes that [`write_from`](GuestStream::write_from) would take now. 0: none, and the
+    /// flow's waker is called when that changes.
+    pub(crate) fn writable(&self) -> Result<usize, ErrorCode> {
+        let mut state = self.shared.lock();
+        state.check_guest_write()?;
+        let room = self.shared.capacity.saturating_sub(state.inbound.len());
+        state.write_armed = room == 0;
+        Ok(room)
+    }
+
+    /// As `byte-stream.shutdown`, at once.
+    pub(crate) fn shutdown_now(&self, read: bool, write: bool) {
+        let mut wakers = crate::ready::WakeBatch::default();
+        self.shutdown(read, write, &mut wakers);
+        wakers.fire();
+    }
+
+    /// Write no more and read no more, for this reason: the application reads it after all
+    /// that was written to it, in place of the end. `None` is the end.
+    pub(crate) fn finish(&self, reason: Option<ErrorCode>) {
+        let mut state = self.shared.lock();
+        if !state.guest_finished {
+            state.end.clone_from(&reason);
+        }
+        state.guest_finished = true;
+        state.guest_deaf = true;
+        state.outbound.clear();
+        if !state.guest_saw_end || reason.is_some() {
+            let reason = reason.unwrap_or(ErrorCode::ConnectionAborted);
+            state.write_error.get_or_insert(reason);
+        }
+        let wakers = state.take_wakers();
+        drop(state);
+        wake(wakers);
+    }
+
+    /// Tells when the application lets go of the flow.
+    pub(crate) fn watch(&self) -> CloseWatch {
+        CloseWatch {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+/// Whether the application still has its end, apart from the guest's calls.
+pub(crate) struct CloseWatch {
+    shared: Arc<Shared>,
+}
+
+impl CloseWatch {
+    /// Ready once the application has closed, dropped or aborted the flow. For one waiter.
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if state.is_abandoned() {
+            return Poll::Ready(());
+        }
+        register(&mut state.closer, cx);
+        Poll::Pending
+    }
+
+    /// Ready once the guest has read all that the application wrote, or never will. After
+    /// [`poll_closed`](CloseWatch::poll_closed), for one waiter.
+    pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        let dead = state.abort.is_some() || state.guest_deaf;
+        if dead || state.guest_saw_end || state.outbound.is_empty() {
+            return Poll::Ready(());
+        }
+        // The application has let go, so nobody else waits here.
+        register(&mut state.writer, cx);
+        Poll::Pending
+    }
+}
+
+impl State {
+    fn is_abandoned(&self) -> bool {
+        self.abort.is_some() || (self.app_finished && self.app_deaf)
+    }
+
+    fn check_guest_write(&self) -> Result<(), ErrorCode> {
+        if let Some(reason) = &self.abort {
+            return Err(reason.clone());
+        }
+        if self.guest_finished {
+            return Err(ErrorCode::InvalidState);
+        }
+        if self.app_deaf {
+            return Err(ErrorCode::ConnectionAborted);
+        }
+        Ok(())
+    }
+}

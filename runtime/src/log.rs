@@ -1,0 +1,143 @@
+//! Records of modules, on their way to `tracing`.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::level_filters::LevelFilter;
+
+use crate::Limits;
+use crate::counters::Counters;
+
+/// The longest message that is kept; the rest is cut off.
+pub(crate) const MAX_MESSAGE: usize = 4096;
+/// The longest name of a module's part.
+pub(crate) const MAX_TARGET: usize = 64;
+/// A burst is this many times what is allowed a second.
+const BURST_SECONDS: f64 = 10.0;
+
+/// Passes on the records of a module, up to a rate.
+pub(crate) struct Logger {
+    /// What the records are named after.
+    server: Arc<str>,
+    counters: Arc<Counters>,
+    least: tracing::Level,
+    per_second: f64,
+    /// Records that may still pass now.
+    tokens: f64,
+    refilled: Instant,
+    /// How many did not pass since the last that did, and the level of the gravest.
+    dropped: Option<(u64, tracing::Level)>,
+}
+
+impl Logger {
+    pub(crate) fn new(
+        server: &str,
+        limits: &Limits,
+        counters: Arc<Counters>,
+        least: tracing::Level,
+    ) -> Logger {
+        let per_second = f64::from(limits.log_records_per_second);
+        Logger {
+            server: server.into(),
+            counters,
+            least,
+            per_second,
+            tokens: per_second * BURST_SECONDS,
+            refilled: Instant::now(),
+            dropped: None,
+        }
+    }
+
+    pub(crate) fn record(&mut self, level: tracing::Level, target: &str, message: &str) {
+        if level > self.least {
+            return;
+        }
+        if !self.take_token() {
+            let (count, gravest) = self.dropped.unwrap_or((0, level));
+            self.dropped = Some((count + 1, gravest.min(level)));
+            self.counters.dropped_log_records.add(1);
+            return;
+        }
+        if let Some((count, gravest)) = self.dropped.take() {
+            // No louder than what it stands for: strangers cause records of DEBUG.
+            self.emit(
+                gravest.max(tracing::Level::WARN),
+                "log",
+                &format!("{count} records left out; the module logs too fast"),
+            );
+        }
+        self.emit(
+            level,
+            &printable(target, MAX_TARGET),
+            &printable(message, MAX_MESSAGE),
+        );
+    }
+
+    fn emit(&self, level: tracing::Level, part: &str, message: &str) {
+        let server = &*self.server;
+        match level {
+            tracing::Level::ERROR => {
+                tracing::error!(target: "watm::module", server, part, "{message}");
+            }
+            tracing::Level::WARN => {
+                tracing::warn!(target: "watm::module", server, part, "{message}");
+            }
+            tracing::Level::INFO => {
+                tracing::info!(target: "watm::module", server, part, "{message}");
+            }
+            tracing::Level::DEBUG => {
+                tracing::debug!(target: "watm::module", server, part, "{message}");
+            }
+            tracing::Level::TRACE => {
+                tracing::trace!(target: "watm::module", server, part, "{message}");
+            }
+        }
+    }
+
+    fn take_token(&mut self) -> bool {
+        let now = Instant::now();
+        let gained = now.duration_since(self.refilled).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + gained).min(self.per_second * BURST_SECONDS);
+        self.refilled = now;
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+/// The level that the subscriber lets through now.
+pub(crate) fn subscribed_level() -> tracing::Level {
+    LevelFilter::current()
+        .into_level()
+        .unwrap_or(tracing::Level::ERROR)
+}
+
+/// Cut to `max` bytes and without control characters, so that a module cannot forge
+/// records or write to a terminal.
+pub(crate) fn printable(text: &str, max: usize) -> Cow<'_, str> {
+    let cut = cut(text, max);
+    if cut.contains(char::is_control) {
+        Cow::Owned(cut.replace(char::is_control, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(cut)
+    }
+}
+
+pub(crate) fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn control_characters_are_replaced_and_length_is_cut_at_a_character() {
+        assert_eq!(printable("a\n\x1b[31mb", 100), "a\u{fffd}\u{fffd}[31mb");
+        assert_eq!(printable("aäb", 2), "a");
+        assert_eq!(printable("plain", 100), "plain");
+    }
+}

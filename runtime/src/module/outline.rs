@@ -1,0 +1,228 @@
+//! What a module imports and exports, read without compiling it.
+
+use std::fmt::Write;
+
+use wasmparser::{
+    BinaryReaderError, CompositeInnerType, Encoding, ExternalKind, FuncType, Parser, Payload,
+    TypeRef, ValType,
+};
+
+use super::inspect::{ModuleKind, shown};
+
+/// The outermost imports and exports of a module. What is nested is only skimmed.
+#[derive(Default)]
+pub(super) struct Outline {
+    component: bool,
+    /// Of a core module; a component's have no module.
+    pub(super) imports: Vec<Import>,
+    pub(super) exports: Vec<Export>,
+}
+
+pub(super) struct Import {
+    pub(super) module: Option<String>,
+    pub(super) name: String,
+    pub(super) kind: Item,
+}
+
+pub(super) struct Export {
+    pub(super) name: String,
+    pub(super) kind: Item,
+}
+
+/// What is imported or exported, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Item {
+    /// With its type in words, such as `(i32,i64)->i32`.
+    Function(String),
+    Memory,
+    Other,
+}
+
+/// Longer types are of no function that is looked for, and cut off.
+const MAX_SHOWN_VALUES: usize = 10;
+
+impl Outline {
+    /// Which kind of file it is: see [`ModuleKind`].
+    pub(super) fn kind(&self) -> ModuleKind {
+        let has = |name: &str| self.export(name).is_some();
+        let names = || self.exports.iter().map(|export| export.name.as_str());
+        if self.component {
+            ModuleKind::Component
+        } else if has("watm_userpipe_v1") && !has("watm_init_v1") {
+            ModuleKind::WaterV1Final
+        } else if names().any(|name| name.starts_with("watm_") && name.ends_with("_v1")) {
+            ModuleKind::WaterV1
+        } else if has("_water_v1") {
+            ModuleKind::WaterV1Preview
+        } else if names().any(|name| name.starts_with("_water_")) {
+            ModuleKind::WaterV0
+        } else {
+            ModuleKind::CoreModule
+        }
+    }
+
+    pub(super) fn export(&self, name: &str) -> Option<&Item> {
+        let mut exports = self.exports.iter();
+        exports
+            .find(|export| export.name == name)
+            .map(|export| &export.kind)
+    }
+
+    /// Sorted.
+    pub(super) fn import_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.imports.iter().map(Import::full_name).collect();
+        names.sort();
+        names
+    }
+
+    /// Sorted.
+    pub(super) fn export_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.exports.iter().map(|e| e.name.clone()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Import {
+    pub(super) fn full_name(&self) -> String {
+        match &self.module {
+            Some(module) => format!("{module}.{}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// Read a module; the error says where it is damaged.
+pub(super) fn outline(bytes: &[u8]) -> Result<Outline, String> {
+    let damaged = |error: BinaryReaderError| {
+        format!(
+            "cut short or damaged at byte {}: {}",
+            error.offset(),
+            shown(error.message())
+        )
+    };
+    let mut depth = 0usize;
+    let mut outline = Outline::default();
+    let mut types = Types::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(damaged)? {
+            Payload::Version { encoding, .. } if depth == 0 => {
+                outline.component = encoding == Encoding::Component;
+            }
+            Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            _ if depth > 0 => {}
+            Payload::ComponentImportSection(section) => {
+                for import in section {
+                    outline.imports.push(Import {
+                        module: None,
+                        name: import.map_err(damaged)?.name.name.to_owned(),
+                        kind: Item::Other,
+                    });
+                }
+            }
+            Payload::ComponentExportSection(section) => {
+                for export in section {
+                    outline.exports.push(Export {
+                        name: export.map_err(damaged)?.name.name.to_owned(),
+                        kind: Item::Other,
+                    });
+                }
+            }
+            Payload::TypeSection(section) => {
+                for group in section {
+                    for kind in group.map_err(damaged)?.into_types() {
+                        types.known.push(match kind.composite_type.inner {
+                            CompositeInnerType::Func(function) => Some(function),
+                            _ => None,
+                        });
+                    }
+                }
+            }
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import.map_err(damaged)?;
+                    let kind = match import.ty {
+                        TypeRef::Func(index) | TypeRef::FuncExact(index) => {
+                            types.functions.push(index);
+                            types.function_of_type(index)
+                        }
+                        TypeRef::Memory(_) => Item::Memory,
+                        _ => Item::Other,
+                    };
+                    outline.imports.push(Import {
+                        module: Some(import.module.to_owned()),
+                        name: import.name.to_owned(),
+                        kind,
+                    });
+                }
+            }
+            Payload::FunctionSection(section) => {
+                for index in section {
+                    types.functions.push(index.map_err(damaged)?);
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section {
+                    let export = export.map_err(damaged)?;
+                    outline.exports.push(Export {
+                        name: export.name.to_owned(),
+                        kind: match export.kind {
+                            ExternalKind::Func | ExternalKind::FuncExact => {
+                                types.function(export.index)
+                            }
+                            ExternalKind::Memory => Item::Memory,
+                            _ => Item::Other,
+                        },
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(outline)
+}
+
+/// The types of a module, and which of them its functions have.
+#[derive(Default)]
+struct Types {
+    /// `None`: not of a function.
+    known: Vec<Option<FuncType>>,
+    functions: Vec<u32>,
+}
+
+impl Types {
+    fn function(&self, index: u32) -> Item {
+        match self.functions.get(index as usize) {
+            Some(index) => self.function_of_type(*index),
+            None => Item::Other,
+        }
+    }
+
+    fn function_of_type(&self, index: u32) -> Item {
+        match self.known.get(index as usize) {
+            Some(Some(function)) => Item::Function(in_words(function)),
+            _ => Item::Other,
+        }
+    }
+}
+
+fn in_words(function: &FuncType) -> String {
+    let list = |values: &[ValType]| {
+        let mut out = String::new();
+        for (place, value) in values.iter().take(MAX_SHOWN_VALUES).enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            // Writing to a string does not fail.
+            let _ = write!(out, "{comma}{value}");
+        }
+        if values.len() > MAX_SHOWN_VALUES {
+            out += ",…";
+        }
+        out
+    };
+    let results = match function.results() {
+        [one] => one.to_string(),
+        many => format!("({})", list(many)),
+    };
+    format!("({})->{results}", list(function.params()))
+}

@@ -1,0 +1,69 @@
+//! Connections that this machine makes.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
+
+use crate::{Destination, Family, Network, Target, Wire};
+
+/// Addresses of one name that are tried, one after another.
+const MAX_ADDRESSES: usize = 16;
+
+/// The addresses of a target, of its family, in the system's order. Never empty.
+pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
+    let found = match &target.destination {
+        Destination::Address(address) => vec![*address],
+        Destination::Name(name, port) => lookup_host((name.as_str(), *port)).await?.collect(),
+    };
+    let addresses: Vec<SocketAddr> = found
+        .into_iter()
+        .filter(|address| target.family.admits(address))
+        .take(MAX_ADDRESSES)
+        .collect();
+    if addresses.is_empty() {
+        let kind = match target.family {
+            Family::Any => "",
+            Family::V4 => "IPv4 ",
+            Family::V6 => "IPv6 ",
+        };
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("the name has no {kind}address"),
+        ));
+    }
+    Ok(addresses)
+}
+
+/// Connect to the first of a target's addresses that answers; the error is the last one's.
+pub(crate) async fn connect(target: &Target) -> io::Result<Wire> {
+    let mut last = None;
+    for address in resolve(target).await? {
+        let result = match target.network {
+            Network::Tcp => connect_tcp(address).await,
+            Network::Udp => connect_udp(address).await,
+        };
+        match result {
+            Ok(wire) => return Ok(wire),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+async fn connect_tcp(address: SocketAddr) -> io::Result<Wire> {
+    let stream = TcpStream::connect(address).await?;
+    // Latency matters more than packets; a module writes what it has.
+    let _ = stream.set_nodelay(true);
+    Ok(Wire::tcp(stream))
+}
+
+async fn connect_udp(address: SocketAddr) -> io::Result<Wire> {
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(address).await?;
+    Ok(Wire::udp(socket))
+}

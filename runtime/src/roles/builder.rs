@@ -1,0 +1,99 @@
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::connect::Connect;
+use super::reach::Reach;
+use super::role::Role;
+use super::runner::{Runner, Settings, runner};
+use crate::flow::FlowCount;
+use crate::log::subscribed_level;
+use crate::{Error, Limits, Module};
+
+/// What a module is used with: as a [`Dialer`](crate::Dialer), a
+/// [`FixedDialer`](crate::FixedDialer), a [`Listener`](crate::Listener) or a
+/// [`Relay`](crate::Relay). By value, chained; each has a last call of its own.
+#[must_use = "nothing happens before the last call"]
+pub struct RoleBuilder<R> {
+    pub(super) module: Module,
+    config: Option<Vec<u8>>,
+    reach: Reach,
+    pub(super) limits: Limits,
+    name: Option<String>,
+    log_level: Option<tracing::Level>,
+    connector: Option<Arc<dyn Connect>>,
+    role: PhantomData<fn() -> R>,
+}
+
+impl<R> RoleBuilder<R> {
+    pub(super) fn new(module: &Module) -> RoleBuilder<R> {
+        RoleBuilder {
+            module: module.clone(),
+            config: None,
+            reach: Reach::none(),
+            limits: Limits::for_connections(),
+            name: None,
+            log_level: None,
+            connector: None,
+            role: PhantomData,
+        }
+    }
+
+    /// The configuration, in the module's own format: `/conf/watm.cfg` for a WATER module of
+    /// v1, `pull_config` for one of v0. Default: none, which is not the same as an empty one.
+    pub fn config(mut self, config: impl Into<Vec<u8>>) -> Self {
+        self.config = Some(config.into());
+        self
+    }
+
+    /// Where the module may go, beyond the address that it is given. Default: nowhere.
+    pub fn reach(mut self, reach: Reach) -> Self {
+        self.reach = reach;
+        self
+    }
+
+    /// Bound what the module may use, each instance by itself. Default:
+    /// [`Limits::for_connections`].
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What errors and log records call it. Default: the module's name.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// The least level of the module's own records; what a WATER module prints has DEBUG.
+    /// Default: what the `tracing` subscriber lets through now.
+    pub fn log_level(mut self, level: tracing::Level) -> Self {
+        self.log_level = Some(level);
+        self
+    }
+
+    /// Make the module's connections by this, in the place of the host's own TCP and UDP.
+    pub fn connector(mut self, connector: impl Connect) -> Self {
+        self.connector = Some(Arc::new(connector));
+        self
+    }
+
+    pub(super) fn runner(self, role: Role) -> Result<Arc<dyn Runner>, Error> {
+        let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
+        let settings = Settings {
+            name,
+            config: self.config,
+            reach: self.reach,
+            connector: self.connector,
+            log_level: self.log_level.unwrap_or_else(subscribed_level),
+            counters: Arc::default(),
+            flows: FlowCount::new(self.limits.flows),
+            limits: self.limits,
+        };
+        runner(&self.module, role, settings)
+    }
+
+    pub(super) fn shown_name(&self) -> String {
+        let name = self.name.as_deref();
+        name.unwrap_or(self.module.name()).to_owned()
+    }
+}

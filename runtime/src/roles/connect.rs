@@ -1,0 +1,124 @@
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UdpSocket};
+
+use super::target::Target;
+
+/// Makes the connections that a module asks for, in the place of the host's own TCP and UDP.
+///
+/// What a module may ask for is decided before, by the caller's address and
+/// [`Reach`](crate::Reach). A name is not resolved yet, unless only some of its addresses may
+/// be reached. Dropping the future gives up. A function or closure is one, too:
+///
+/// ```
+/// use watm_runtime::{Target, Wire};
+///
+/// async fn through_a_pipe(target: Target) -> std::io::Result<Wire> {
+///     let (near, _far) = tokio::io::duplex(4096);
+///     println!("{target}");
+///     Ok(Wire::stream(near))
+/// }
+/// # fn takes(_: impl watm_runtime::Connect) {}
+/// # takes(through_a_pipe);
+/// ```
+pub trait Connect: Send + Sync + 'static {
+    /// Connect to `target`. An error is shown to the application, and reduced to one number
+    /// for the module.
+    fn connect(
+        &self,
+        target: Target,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>>;
+}
+
+impl<F, Connecting> Connect for F
+where
+    F: Fn(Target) -> Connecting + Send + Sync + 'static,
+    Connecting: Future<Output = io::Result<Wire>> + Send + 'static,
+{
+    fn connect(
+        &self,
+        target: Target,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
+        Box::pin(self(target))
+    }
+}
+
+/// The network's side of one connection.
+pub struct Wire {
+    pub(crate) kind: WireKind,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+}
+
+pub(crate) enum WireKind {
+    Tcp(TcpStream),
+    Udp(UdpSocket),
+    Other(Box<dyn Stream>),
+}
+
+/// What any stream of bytes can do.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Wire {
+    /// A TCP connection. Faster than [`stream`](Wire::stream) of the same: bytes go straight
+    /// between the kernel and the module.
+    pub fn tcp(stream: TcpStream) -> Wire {
+        Wire {
+            local: stream.local_addr().ok().map(canonical),
+            peer: stream.peer_addr().ok().map(canonical),
+            kind: WireKind::Tcp(stream),
+        }
+    }
+
+    /// A connected UDP socket. The module reads and writes a datagram a call.
+    pub fn udp(socket: UdpSocket) -> Wire {
+        Wire {
+            local: socket.local_addr().ok().map(canonical),
+            peer: socket.peer_addr().ok().map(canonical),
+            kind: WireKind::Udp(socket),
+        }
+    }
+
+    /// Any other stream: TLS, a proxied connection, a pipe. Its addresses are unknown until
+    /// [`with_addresses`](Wire::with_addresses) tells them.
+    pub fn stream(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Wire {
+        Wire {
+            kind: WireKind::Other(Box::new(stream)),
+            local: None,
+            peer: None,
+        }
+    }
+
+    /// The addresses that [`Connection`](crate::Connection) is to have.
+    pub fn with_addresses(mut self, local: SocketAddr, peer: SocketAddr) -> Wire {
+        self.local = Some(local);
+        self.peer = Some(peer);
+        self
+    }
+}
+
+impl From<TcpStream> for Wire {
+    fn from(stream: TcpStream) -> Wire {
+        Wire::tcp(stream)
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire")
+            .field("local", &self.local)
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,107 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::RoleBuilder;
+use super::connection::Connection;
+use super::role::Role;
+use super::runner::{Job, Runner};
+use super::target::{Target, parse_destination};
+use crate::{Error, Module};
+
+/// Dials through a module, to addresses that the application names. Clones share everything.
+///
+/// ```no_run
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use watm_runtime::{Dialer, Engine, EngineConfig};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let module = Engine::new(EngineConfig::default())?.load_file("plain.wasm")?;
+/// let dialer = Dialer::builder(&module).config("secret").build()?;
+/// let mut connection = dialer.dial("example.com:443").await?;
+/// connection.write_all(b"hello").await?;
+/// connection.shutdown().await?;
+/// let mut answer = Vec::new();
+/// connection.read_to_end(&mut answer).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Dialer {
+    runner: Arc<dyn Runner>,
+}
+
+/// What one dial has of its own.
+#[derive(Clone, Default)]
+pub struct DialOptions {
+    config: Option<Arc<[u8]>>,
+}
+
+impl Dialer {
+    /// Begin to describe a dialer for this module.
+    pub fn builder(module: &Module) -> RoleBuilder<Dialer> {
+        RoleBuilder::new(module)
+    }
+
+    /// Connect to `host:port` (an IPv6 address in brackets), and have the module do its
+    /// handshake. Within a tokio runtime, which then runs the connection.
+    ///
+    /// Dropping the future gives up; once it is ready the connection lives by itself. Bounded
+    /// by [`Limits::handshake_timeout`](crate::Limits::handshake_timeout). Errors name the
+    /// cause: [`Error::Connect`], [`Error::Handshake`], [`Error::Trap`], [`Error::Timeout`].
+    pub async fn dial(&self, address: &str) -> Result<Connection, Error> {
+        self.dial_with(address, DialOptions::new()).await
+    }
+
+    /// As [`dial`](Dialer::dial), with options for this connection alone.
+    pub async fn dial_with(
+        &self,
+        address: &str,
+        options: DialOptions,
+    ) -> Result<Connection, Error> {
+        let job = Job {
+            target: Some(Target::tcp(parse_destination(address)?)),
+            accepted: None,
+            config: options.into_config(),
+        };
+        Connection::of(self.runner.clone().open(job).await?)
+    }
+}
+
+impl RoleBuilder<Dialer> {
+    /// Fails if the module has not this role, or if a limit is out of range.
+    pub fn build(self) -> Result<Dialer, Error> {
+        Ok(Dialer {
+            runner: self.runner(Role::Dialer)?,
+        })
+    }
+}
+
+impl DialOptions {
+    /// None.
+    pub fn new() -> DialOptions {
+        DialOptions::default()
+    }
+
+    /// The configuration for this connection, in the place of the dialer's.
+    pub fn config(mut self, config: impl Into<Vec<u8>>) -> DialOptions {
+        self.config = Some(config.into().into());
+        self
+    }
+
+    pub(super) fn into_config(self) -> Option<Arc<[u8]>> {
+        self.config
+    }
+}
+
+/// Without the configuration, which may hold secrets.
+impl fmt::Debug for DialOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DialOptions").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dialer").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,56 @@
+use std::fmt;
+use std::sync::Arc;
+
+use super::builder::RoleBuilder;
+use super::connection::Connection;
+use super::dialer::DialOptions;
+use super::role::Role;
+use super::runner::{Job, Runner};
+use crate::{Error, Module};
+
+/// Dials through a module, to an address that the module chooses, and that its
+/// [`Reach`](crate::Reach) must admit. Clones share everything.
+#[derive(Clone)]
+pub struct FixedDialer {
+    runner: Arc<dyn Runner>,
+}
+
+impl FixedDialer {
+    /// Begin to describe a dialer for this module.
+    pub fn builder(module: &Module) -> RoleBuilder<FixedDialer> {
+        RoleBuilder::new(module)
+    }
+
+    /// Connect to where the module wants to go; otherwise as [`Dialer::dial`]. An address
+    /// that the module may not reach is [`Error::Denied`].
+    ///
+    /// [`Dialer::dial`]: crate::Dialer::dial
+    pub async fn dial(&self) -> Result<Connection, Error> {
+        self.dial_with(DialOptions::new()).await
+    }
+
+    /// As [`dial`](FixedDialer::dial), with options for this connection alone.
+    pub async fn dial_with(&self, options: DialOptions) -> Result<Connection, Error> {
+        let job = Job {
+            target: None,
+            accepted: None,
+            config: options.into_config(),
+        };
+        Connection::of(self.runner.clone().open(job).await?)
+    }
+}
+
+impl RoleBuilder<FixedDialer> {
+    /// Fails if the module has not this role, or if a limit is out of range.
+    pub fn build(self) -> Result<FixedDialer, Error> {
+        Ok(FixedDialer {
+            runner: self.runner(Role::FixedDialer)?,
+        })
+    }
+}
+
+impl fmt::Debug for FixedDialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FixedDialer").finish_non_exhaustive()
+    }
+}

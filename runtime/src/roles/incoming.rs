@@ -1,0 +1,99 @@
+//! Connections that come in, each with its handshake, side by side.
+
+use std::future::Future;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::connect::Wire;
+use crate::Error;
+use crate::net::{BoundSocket, Grant, Protocol};
+
+/// How long to wait after the system had no descriptor or memory for a connection: long
+/// enough for others to end.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A task that ends with its owner.
+pub(super) struct Task(JoinHandle<()>);
+
+impl Task {
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(tokio::spawn(task))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A bound socket, to be served within a tokio runtime.
+pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
+    let grant = Grant {
+        label: "listen".to_owned(),
+        protocol: Protocol::Tcp,
+        address,
+        ipv6_only: false,
+    };
+    match grant.bind()? {
+        BoundSocket::Tcp(listener, _) => Ok(listener),
+        BoundSocket::Udp(..) => Err(Error::System("not a listener".to_owned())),
+    }
+}
+
+/// The same with the runtime's driver, and its address.
+pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr), Error> {
+    if Handle::try_current().is_err() {
+        return Err(Error::Options(
+            "connections are accepted within a tokio runtime; call this in one".to_owned(),
+        ));
+    }
+    let registered = || -> io::Result<(TcpListener, SocketAddr)> {
+        listener.set_nonblocking(true)?;
+        let local = listener.local_addr()?;
+        Ok((TcpListener::from_std(listener)?, local))
+    };
+    registered().map_err(|error| Error::System(format!("the listening socket: {error}")))
+}
+
+/// Accept for ever, and serve each connection with `serve`, up to `at_once` together. What
+/// is served ends when this is dropped.
+pub(super) async fn serve_all<Serving>(
+    listener: TcpListener,
+    at_once: usize,
+    serve: impl Fn(Wire) -> Serving,
+) where
+    Serving: Future<Output = ()> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(at_once));
+    let mut serving = JoinSet::new();
+    loop {
+        // Never closed.
+        let Ok(permit) = room.clone().acquire_owned().await else {
+            return;
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::debug!(target: "watm::server", "accept: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Latency matters more than packets.
+        let _ = stream.set_nodelay(true);
+        while serving.try_join_next().is_some() {}
+        let served = serve(Wire::tcp(stream));
+        serving.spawn(async move {
+            served.await;
+            drop(permit);
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! Connections through modules, as the types of the standard library and tokio have them:
+//! [`Dialer`], [`FixedDialer`], [`Listener`], [`Relay`].
+//!
+//! Behind them is one trait, [`Runner`], with which all kinds of modules look alike.
+
+mod builder;
+mod connect;
+mod connection;
+mod dialer;
+mod fixed_dialer;
+mod incoming;
+mod listener;
+mod reach;
+mod relay;
+mod role;
+mod runner;
+mod target;
+
+pub use builder::RoleBuilder;
+pub use connect::{Connect, Wire};
+pub(crate) use connect::{Stream, WireKind};
+pub use connection::Connection;
+pub use dialer::{DialOptions, Dialer};
+pub use fixed_dialer::FixedDialer;
+pub use listener::Listener;
+pub use reach::Reach;
+pub(crate) use reach::Verdict;
+pub use relay::Relay;
+pub use role::Role;
+pub(crate) use runner::{Job, Opened, Runner, Settings};
+pub use target::{Family, Network, Target};

@@ -1,0 +1,30 @@
+use std::fmt;
+
+/// What a module can do with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Dials an address that the application names: [`Dialer`](crate::Dialer).
+    Dialer,
+    /// Dials an address of its own choice: [`FixedDialer`](crate::FixedDialer).
+    FixedDialer,
+    /// Takes connections in, for the application: [`Listener`](crate::Listener).
+    Listener,
+    /// Takes connections in and passes each on to one address: [`Relay`](crate::Relay).
+    Relay,
+}
+
+impl Role {
+    /// All of them, in the order in which they are listed.
+    pub const ALL: [Role; 4] = [Role::Dialer, Role::FixedDialer, Role::Listener, Role::Relay];
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Dialer => "dialer",
+            Role::FixedDialer => "fixed dialer",
+            Role::Listener => "listener",
+            Role::Relay => "relay",
+        })
+    }
+}

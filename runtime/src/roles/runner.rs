@@ -1,0 +1,102 @@
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::connect::{Connect, Wire};
+use super::reach::Reach;
+use super::role::Role;
+use super::target::Target;
+use crate::counters::Counters;
+use crate::flow::{FlowCount, StreamFlow};
+use crate::water::WaterRunner;
+use crate::{Error, Limits, Module, ModuleKind};
+
+/// What a module is behind a dialer, a listener or a relay, whichever kind of module it is.
+pub(crate) trait Runner: Send + Sync {
+    /// Make one connection ready. Dropping the future gives up on it; after that it lives by
+    /// itself, in a task of the runtime that this was called in.
+    fn open(
+        self: Arc<Self>,
+        job: Job,
+    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>>;
+}
+
+/// What all connections of a dialer, listener or relay have in common.
+pub(crate) struct Settings {
+    /// In errors and logs.
+    pub(crate) name: String,
+    pub(crate) limits: Limits,
+    pub(crate) config: Option<Vec<u8>>,
+    pub(crate) reach: Reach,
+    pub(crate) connector: Option<Arc<dyn Connect>>,
+    pub(crate) log_level: tracing::Level,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) flows: FlowCount,
+}
+
+/// One connection to be made.
+pub(crate) struct Job {
+    /// Of a dialer and a relay: whereto.
+    pub(crate) target: Option<Target>,
+    /// Of a listener and a relay: what came in.
+    pub(crate) accepted: Option<Wire>,
+    /// In the place of the settings'.
+    pub(crate) config: Option<Arc<[u8]>>,
+}
+
+impl Job {
+    pub(crate) fn role(&self) -> Role {
+        match (&self.target, &self.accepted) {
+            (Some(_), None) => Role::Dialer,
+            (None, None) => Role::FixedDialer,
+            (None, Some(_)) => Role::Listener,
+            (Some(_), Some(_)) => Role::Relay,
+        }
+    }
+}
+
+/// A connection that is ready.
+pub(crate) struct Opened {
+    /// The application's end; a relay has none.
+    pub(crate) flow: Option<StreamFlow>,
+    /// Of the network's side.
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) peer: Option<SocketAddr>,
+    /// Dropped, it closes a relay's connection. Others are closed by their flow.
+    pub(crate) stop: oneshot::Sender<()>,
+    /// An error, once the connection is gone.
+    pub(crate) finished: oneshot::Receiver<()>,
+}
+
+/// What runs a module in this role.
+pub(crate) fn runner(
+    module: &Module,
+    role: Role,
+    settings: Settings,
+) -> Result<Arc<dyn Runner>, Error> {
+    settings.limits.check()?;
+    let refuse = |reason: String| {
+        Err(Error::Module {
+            module: module.name().to_owned(),
+            reason,
+        })
+    };
+    let info = module.info();
+    if info.kind == ModuleKind::Component {
+        return refuse(format!(
+            "a component, which has no function of endpoint for the role of a {role} in this \
+             version of watm:transport; `Server` runs what it can do"
+        ));
+    }
+    if !info.roles.contains(&role) {
+        let roles: Vec<String> = info.roles.iter().map(Role::to_string).collect();
+        return refuse(format!(
+            "has not the role of a {role}; it has: {}",
+            roles.join(", ")
+        ));
+    }
+    Ok(Arc::new(WaterRunner::new(module, settings)?))
+}

@@ -1,0 +1,99 @@
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{End, Readiness};
+use crate::flow::{CloseWatch, FlowPermit, GuestStream, StreamFlow, stream_pair};
+use crate::ready::WakeSlot;
+use crate::{ErrorCode, FlowInfo, Limits};
+
+/// The application's stream, as the guest has it. Clones are the same end, which is gone
+/// with the last of them.
+#[derive(Clone)]
+pub(in crate::water) struct Caller {
+    stream: Arc<GuestStream>,
+    waker: Arc<WakeSlot>,
+}
+
+impl Caller {
+    /// Both ends.
+    pub(in crate::water) fn new(
+        info: FlowInfo,
+        limits: &Limits,
+        permit: FlowPermit,
+    ) -> (Caller, StreamFlow) {
+        let waker = Arc::new(WakeSlot::default());
+        let (stream, flow) = stream_pair(info, waker.clone(), limits, permit);
+        let stream = Arc::new(stream);
+        (Caller { stream, waker }, flow)
+    }
+
+    pub(in crate::water) fn watch(&self) -> CloseWatch {
+        self.stream.watch()
+    }
+
+    /// The last that the application gets to read, after what the guest wrote.
+    pub(in crate::water) fn finish(&self, reason: Option<ErrorCode>) {
+        self.stream.finish(reason);
+    }
+
+    /// Ask; and if it is not so yet, ask again with a waker in place.
+    fn poll<T>(
+        &self,
+        cx: &mut Context<'_>,
+        ask: impl Fn(&GuestStream) -> Result<Option<T>, ErrorCode>,
+    ) -> Poll<io::Result<T>> {
+        let mut answer = ask(&self.stream);
+        if let Ok(None) = answer {
+            self.waker.register(cx);
+            answer = ask(&self.stream);
+        }
+        match answer {
+            Ok(Some(answer)) => Poll::Ready(Ok(answer)),
+            Ok(None) => Poll::Pending,
+            Err(code) => Poll::Ready(Err(code.into())),
+        }
+    }
+}
+
+impl End for Caller {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        // One closure that reads twice: the second time there was nothing the first time.
+        let buffer = std::cell::RefCell::new(buffer);
+        self.poll(cx, |stream| stream.read_into(&mut buffer.borrow_mut()))
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll(cx, |stream| {
+            let count = stream.write_from(data)?;
+            Ok((count > 0).then_some(count))
+        })
+    }
+
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
+        self.poll(cx, GuestStream::readable).map(|ready| {
+            let (bytes, last) = ready.unwrap_or((0, true));
+            Readiness {
+                bytes: bytes as u64,
+                hangup: last,
+            }
+        })
+    }
+
+    fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
+        let room = self.poll(cx, |stream| {
+            let room = stream.writable()?;
+            Ok((room > 0).then_some(room))
+        });
+        room.map(|room| room.map_or(Readiness::HANGUP, Readiness::of))
+    }
+
+    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
+        self.stream.shutdown_now(read, write);
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! What a guest's descriptors of streams stand for.
+
+mod buffered;
+mod caller;
+mod control;
+mod tcp;
+mod udp;
+
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll};
+
+pub(super) use caller::Caller;
+pub(super) use control::Control;
+
+use crate::roles::{Wire, WireKind};
+
+/// One end of a stream, or of a flow of datagrams.
+///
+/// Every `poll_` function is level-triggered: it answers for the present, and if it is
+/// pending, `cx` is woken when the answer may be another one.
+pub(super) trait End: Send {
+    /// Move what is there into `buffer`, which is not empty. 0 is the end.
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
+
+    /// Take from `data`, which is not empty; how much.
+    fn poll_write(&mut self, cx: &mut Context<'_>, data: &[IoSlice<'_>])
+    -> Poll<io::Result<usize>>;
+
+    /// Ready if a read would be.
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness>;
+
+    /// Ready if a write would be.
+    fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness>;
+
+    /// End one direction or both, at once or after what was written.
+    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()>;
+
+    /// Go on with what was written. Called whenever the guest waits.
+    fn poll_background(&mut self, _: &mut Context<'_>) {}
+
+    /// Ready when what was written is out of this process's hands.
+    fn poll_flushed(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+/// What is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Readiness {
+    /// Bytes that can be moved, as far as is known.
+    pub(super) bytes: u64,
+    /// The other end is gone.
+    pub(super) hangup: bool,
+}
+
+impl Readiness {
+    /// `bytes` can be moved.
+    pub(super) fn of(bytes: usize) -> Readiness {
+        Readiness {
+            bytes: bytes as u64,
+            hangup: false,
+        }
+    }
+
+    /// An end or an error can be had.
+    pub(super) const HANGUP: Readiness = Readiness {
+        bytes: 0,
+        hangup: true,
+    };
+}
+
+/// What a write to a socket usually takes, where nothing tells.
+const USUAL_WRITE: usize = 64 << 10;
+
+impl Wire {
+    pub(super) fn into_end(self) -> Box<dyn End> {
+        match self.kind {
+            WireKind::Tcp(stream) => Box::new(tcp::Tcp::new(stream)),
+            WireKind::Udp(socket) => Box::new(udp::Udp::new(socket)),
+            WireKind::Other(stream) => Box::new(buffered::Buffered::new(stream)),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::ReadBuf;
+use tokio::net::UdpSocket;
+
+use super::{End, Readiness, USUAL_WRITE};
+
+/// Datagrams in a row that are passed over because a guest could not tell them from the end,
+/// or because they only say that nobody listens there now.
+const MAX_SKIPPED: usize = 16;
+
+/// A connected UDP socket: a datagram a read, a datagram a write. A longer one than the
+/// guest's buffer is cut off.
+pub(super) struct Udp {
+    socket: UdpSocket,
+    read_shut: bool,
+    write_shut: bool,
+}
+
+impl Udp {
+    pub(super) fn new(socket: UdpSocket) -> Udp {
+        Udp {
+            socket,
+            read_shut: false,
+            write_shut: false,
+        }
+    }
+}
+
+/// An answer to an earlier datagram, by ICMP: no more than the loss of that one.
+fn is_loss(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
+    )
+}
+
+impl End for Udp {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.read_shut {
+            return Poll::Ready(Ok(0));
+        }
+        for _ in 0..MAX_SKIPPED {
+            let mut buffer = ReadBuf::new(buffer);
+            match ready!(self.socket.poll_recv(cx, &mut buffer)) {
+                Ok(()) if buffer.filled().is_empty() => {}
+                Ok(()) => return Poll::Ready(Ok(buffer.filled().len())),
+                Err(error) if is_loss(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.write_shut {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let whole;
+        let datagram = match data {
+            [data] => &data[..],
+            data => {
+                whole = data.iter().fold(Vec::new(), |mut whole, part| {
+                    whole.extend_from_slice(part);
+                    whole
+                });
+                &whole
+            }
+        };
+        match ready!(self.socket.poll_send(cx, datagram)) {
+            Err(error) if is_loss(&error) => Poll::Ready(Ok(datagram.len())),
+            result => Poll::Ready(result),
+        }
+    }
+
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
+        if self.read_shut {
+            return Poll::Ready(Readiness::HANGUP);
+        }
+        for _ in 0..MAX_SKIPPED {
+            if ready!(self.socket.poll_recv_ready(cx)).is_err() {
+                return Poll::Ready(Readiness::HANGUP);
+            }
+            let mut byte = [0];
+            match ready!(self.socket.poll_peek_from(cx, &mut ReadBuf::new(&mut byte))) {
+                Ok(_) => return Poll::Ready(Readiness::of(1)),
+                Err(error) if is_loss(&error) => {}
+                // Such as that the datagram is longer than this.
+                Err(_) => return Poll::Ready(Readiness::of(1)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
+        if self.write_shut {
+            return Poll::Ready(Readiness::HANGUP);
+        }
+        Poll::Ready(match ready!(self.socket.poll_send_ready(cx)) {
+            Ok(()) => Readiness::of(USUAL_WRITE),
+            Err(_) => Readiness::HANGUP,
+        })
+    }
+
+    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
+        self.read_shut |= read;
+        self.write_shut |= write;
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! What a module imports from `env`: connections. v0 and v1 have other names for the same.
+
+use wasmtime::{Caller, Linker};
+
+use super::errno::Errno;
+use super::fds::{Descriptor, Resource};
+use super::guest::Parts;
+use super::outside::parse_target;
+use super::state::{State, split};
+use crate::Target;
+use crate::roles::Wire;
+
+/// The longest name of a network or an address that a module may give.
+const MAX_ADDRESS: usize = 256;
+
+pub(crate) const MODULE: &str = "env";
+
+/// What `env` has, for each version: name, and whether it takes the four words of two lists.
+pub(super) fn functions(version: super::Version) -> &'static [(&'static str, &'static str)] {
+    match version {
+        super::Version::V0 => &[
+            ("host_dial", "()->i32"),
+            ("host_accept", "()->i32"),
+            ("host_defer", "()->()"),
+            ("pull_config", "()->i32"),
+        ],
+        super::Version::V1 => &[
+            ("water_dial_fixed", "()->i32"),
+            ("water_dial", "(i32,i32,i32,i32)->i32"),
+            ("water_accept", "()->i32"),
+        ],
+    }
+}
+
+pub(super) fn add_to_linker(
+    linker: &mut Linker<State>,
+    version: super::Version,
+) -> wasmtime::Result<()> {
+    let [dial, accept] = match version {
+        super::Version::V0 => ["host_dial", "host_accept"],
+        super::Version::V1 => ["water_dial_fixed", "water_accept"],
+    };
+    linker.func_wrap_async(MODULE, dial, |caller: Caller<'_, State>, (): ()| {
+        Box::new(dial_own(caller))
+    })?;
+    linker.func_wrap(MODULE, accept, |mut caller: Caller<'_, State>| {
+        answer(accept_own(caller.data_mut()))
+    })?;
+    match version {
+        super::Version::V0 => {
+            // Once it closed the sockets; now they go with the instance.
+            linker.func_wrap(MODULE, "host_defer", || {})?;
+            linker.func_wrap(MODULE, "pull_config", |mut caller: Caller<'_, State>| {
+                answer(pull_config(caller.data_mut()))
+            })?;
+        }
+        super::Version::V1 => {
+            linker.func_wrap_async(
+                MODULE,
+                "water_dial",
+                |caller: Caller<'_, State>, lists: (u32, u32, u32, u32)| {
+                    Box::new(dial_named(caller, lists))
+                },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// To where the application wants to go.
+async fn dial_own(mut caller: Caller<'_, State>) -> i32 {
+    let Some(target) = caller.data().outside.target() else {
+        return Errno::NODEV.negated();
+    };
+    dial(&mut caller, target).await
+}
+
+/// To where the module wants to go.
+async fn dial_named(
+    mut caller: Caller<'_, State>,
+    (networks, network_count, addresses, address_count): (u32, u32, u32, u32),
+) -> wasmtime::Result<i32> {
+    let (memory, _) = split(&mut caller)?;
+    let gather = |pointer, count| {
+        Parts::new(memory, pointer, count).and_then(|parts| parts.gather(memory, MAX_ADDRESS))
+    };
+    let names = gather(networks, network_count)
+        .and_then(|network| Ok((network, gather(addresses, address_count)?)));
+    let target = match names {
+        Ok((network, address)) => parse_target(&network, &address),
+        Err(errno) => return Ok(errno.negated()),
+    };
+    Ok(match target {
+        Some(target) => dial(&mut caller, target).await,
+        None => Errno::INVAL.negated(),
+    })
+}
+
+/// The number of the connection, or what a module expects of a connection that cannot be had,
+/// whatever the reason; the application gets to know that.
+async fn dial(caller: &mut Caller<'_, State>, target: Target) -> i32 {
+    let connecting = caller.data().outside.connecting();
+    let connected = connecting.to(target).await;
+    let state = caller.data_mut();
+    state.moved();
+    match connected {
+        Ok(wire) => {
+            state.outside.take_failure();
+            answer(insert(state, wire))
+        }
+        Err(error) => {
+            tracing::debug!(target: "watm::server", "{error}");
+            state.outside.fail(error);
+            Errno::NOTCONN.negated()
+        }
+    }
+}
+
+fn accept_own(state: &mut State) -> Result<i32, Errno> {
+    if !state.outside.accepts() {
+        return Err(Errno::NODEV);
+    }
+    let accepted = state.outside.take_accepted();
+    insert(state, accepted.ok_or(Errno::NOTCONN)?)
+}
+
+/// A file of its own each time, from the start.
+fn pull_config(state: &mut State) -> Result<i32, Errno> {
+    let content = state.config.clone().ok_or(Errno::ACCES)?;
+    state
+        .fds
+        .insert(Descriptor::new(Resource::File { content, offset: 0 }))
+}
+
+fn insert(state: &mut State, wire: Wire) -> Result<i32, Errno> {
+    let addresses = (wire.local, wire.peer);
+    state.fds.insert(Descriptor {
+        addresses,
+        ..Descriptor::new(Resource::End(wire.into_end()))
+    })
+}
+
+fn answer(result: Result<i32, Errno>) -> i32 {
+    result.unwrap_or_else(Errno::negated)
+}

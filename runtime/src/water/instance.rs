@@ -1,0 +1,153 @@
+use wasmtime::{
+    Instance as WasmInstance, Store, TypedFunc, WasmBacktrace, WasmParams, WasmResults,
+};
+
+use super::Prepared;
+use super::abi::Abi;
+use super::errno::Errno;
+use super::preview1::Exit;
+use super::state::State;
+use crate::Error;
+
+/// One guest, for one connection.
+pub(super) struct Instance {
+    store: Store<State>,
+    instance: WasmInstance,
+    abi: &'static Abi,
+}
+
+/// Why a guest's call did not return.
+pub(super) enum Stop {
+    Exit(i32),
+    Trap(String),
+}
+
+impl Instance {
+    /// Instantiate, and let the module set itself up.
+    pub(super) async fn new(prepared: &Prepared, state: State) -> Result<Instance, Stop> {
+        let cpu = state.cpu.clone();
+        let mut store = Store::new(prepared.pre.module().engine(), state);
+        store.limiter(|state| &mut state.limiter);
+        store.epoch_deadline_callback(move |_| Ok(cpu.tick()));
+        store.set_epoch_deadline(1);
+        let cpu = store.data().cpu.clone();
+        let instantiated = cpu
+            .metered(prepared.pre.instantiate_async(&mut store))
+            .await;
+        let instance = match instantiated {
+            Ok(instance) => instance,
+            Err(error) => return Err(stop(&store, &error)),
+        };
+        let mut instance = Instance {
+            store,
+            instance,
+            abi: prepared.abi,
+        };
+        instance.set_up().await?;
+        Ok(instance)
+    }
+
+    pub(super) fn state(&mut self) -> &mut State {
+        self.store.data_mut()
+    }
+
+    /// Call a function of the module that answers with a number.
+    pub(super) async fn call<Params>(&mut self, name: &str, params: Params) -> Result<i32, Stop>
+    where
+        Params: WasmParams + Sync,
+    {
+        let function = self.function::<Params, i32>(name)?;
+        self.run(function, params).await
+    }
+
+    /// Serve the connection; until the end.
+    pub(super) async fn work(&mut self) -> Result<i32, Stop> {
+        self.call(self.abi.worker, ()).await
+    }
+
+    async fn set_up(&mut self) -> Result<(), Stop> {
+        for name in ["_start", "_initialize"] {
+            if self.instance.get_func(&mut self.store, name).is_none() {
+                continue;
+            }
+            let function = self.function::<(), ()>(name)?;
+            return match self.run(function, ()).await {
+                // How the runtimes of some languages return from `main`.
+                Err(Stop::Exit(0)) => Ok(()),
+                result => result,
+            };
+        }
+        Ok(())
+    }
+
+    fn function<Params, Results>(&mut self, name: &str) -> Result<TypedFunc<Params, Results>, Stop>
+    where
+        Params: WasmParams,
+        Results: WasmResults,
+    {
+        self.instance
+            .get_typed_func(&mut self.store, name)
+            .map_err(|error| Stop::Trap(format!("{name}: {error}")))
+    }
+
+    async fn run<Params, Results>(
+        &mut self,
+        function: TypedFunc<Params, Results>,
+        params: Params,
+    ) -> Result<Results, Stop>
+    where
+        Params: WasmParams + Sync,
+        Results: WasmResults + Sync,
+    {
+        self.store.set_epoch_deadline(1);
+        let cpu = self.store.data().cpu.clone();
+        cpu.reset();
+        let called = cpu
+            .metered(function.call_async(&mut self.store, params))
+            .await;
+        called.map_err(|error| stop(&self.store, &error))
+    }
+}
+
+impl Stop {
+    /// In words, after the name of what was called.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Stop::Exit(code) => format!("called proc_exit({code})"),
+            Stop::Trap(reason) => reason.clone(),
+        }
+    }
+
+    pub(super) fn into_error(self, module: &str) -> Error {
+        Error::Trap {
+            module: module.to_owned(),
+            reason: self.reason(),
+        }
+    }
+}
+
+fn stop(store: &Store<State>, error: &wasmtime::Error) -> Stop {
+    if let Some(Exit(code)) = error.downcast_ref() {
+        return Stop::Exit(*code);
+    }
+    let state = store.data();
+    if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
+        tracing::debug!(target: "watm::server", "{backtrace}");
+    }
+    Stop::Trap(if let Some(limit) = state.cpu.overrun() {
+        format!("used more than {limit:?} of CPU time without waiting")
+    } else if let Some(limit) = state.limiter.refused() {
+        format!(
+            "ran out of memory (limit {} MiB): {}",
+            limit >> 20,
+            error.root_cause()
+        )
+    } else {
+        error.root_cause().to_string()
+    })
+}
+
+/// What a function of WATER answered, if that is a failure.
+pub(super) fn failure(name: &str, result: i32) -> Option<String> {
+    Errno::of_result(result).map(|errno| format!("{name} answered {result} ({})", errno.name()))
+}

@@ -1,0 +1,69 @@
+//! WATER modules: core modules that serve one connection each.
+//!
+//! WATER (<https://github.com/refraction-networking/water>) has a module wait: it is given
+//! descriptors of sockets, and reads, writes and polls them with WASI preview 1 until the
+//! connection ends. Here each connection has an instance of its own, made from memory in
+//! microseconds, on a stack of its own; a call that has to wait suspends the stack, and the
+//! thread goes on with other tasks. No descriptor of a guest is one of this process: a number
+//! stands for a socket, for the application's flow, or for the control pipe.
+//!
+//! What happens, in order, for all versions and roles:
+//!
+//! 1. Instantiate; call `_start` if there is one (languages with a runtime set it up there),
+//!    else `_initialize` if there is one.
+//! 2. Call the init function. A module of v1 finds its configuration in `/conf/watm.cfg`, one
+//!    of v0 asks for it by `pull_config`.
+//! 3. Hand over the application's stream (not to a relay), and call the role's function. The
+//!    module asks for its connections there, and does its handshake.
+//! 4. Hand over the control pipe.
+//! 5. Call the worker, in a task of its own. When it returns, whatever it returns, or traps,
+//!    the connection ends: what it wrote is delivered, and then the end, or an error that
+//!    names the cause.
+//! 6. When the application closes the connection, the module gets to read what was written,
+//!    then a byte on the control pipe, then it is dropped. Each of the two waits is bounded by
+//!    [`Limits::close_grace`](crate::Limits::close_grace).
+
+mod abi;
+mod cpu;
+mod end;
+mod env;
+mod errno;
+mod fds;
+mod guest;
+mod instance;
+mod output;
+mod outside;
+mod preview1;
+mod runner;
+mod state;
+mod worker;
+
+use wasmtime::{InstancePre, Linker};
+
+pub(crate) use abi::{Abi, Version};
+pub(crate) use env::MODULE as ENV;
+pub(crate) use preview1::{FUNCTIONS as PREVIEW1_FUNCTIONS, MODULE as PREVIEW1};
+pub(crate) use runner::WaterRunner;
+
+use state::State;
+
+/// A module with its imports resolved; what is left for a connection takes microseconds.
+pub(crate) struct Prepared {
+    pre: InstancePre<State>,
+    abi: &'static Abi,
+}
+
+impl Prepared {
+    pub(crate) fn new(
+        engine: &wasmtime::Engine,
+        module: &wasmtime::Module,
+        abi: &'static Abi,
+    ) -> Result<Prepared, String> {
+        let mismatch = |error: wasmtime::Error| format!("does not fit WATER: {error:#}");
+        let mut linker = Linker::new(engine);
+        preview1::add_to_linker(&mut linker).map_err(mismatch)?;
+        env::add_to_linker(&mut linker, abi.version).map_err(mismatch)?;
+        let pre = linker.instantiate_pre(module).map_err(mismatch)?;
+        Ok(Prepared { pre, abi })
+    }
+}

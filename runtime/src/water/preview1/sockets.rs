@@ -1,0 +1,97 @@
+//! What can be done to a socket only.
+
+use wasmtime::{Caller, Linker};
+
+use super::MODULE;
+use super::io::{poll_read, poll_write, transfer};
+use crate::water::errno::Errno;
+use crate::water::guest::bytes_mut;
+use crate::water::state::{State, answer, split};
+
+/// Of `sock_shutdown`.
+const SHUT_READ: u32 = 1;
+const SHUT_WRITE: u32 = 2;
+
+pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+    linker.func_wrap_async(
+        MODULE,
+        "sock_recv",
+        |caller: Caller<'_, State>,
+         (fd, parts, count, flags, out, out_flags): (i32, u32, u32, u32, u32, u32)| {
+            Box::new(sock_recv(
+                caller,
+                fd,
+                [parts, count],
+                flags,
+                [out, out_flags],
+            ))
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "sock_send",
+        |caller: Caller<'_, State>, (fd, parts, count, flags, out): (i32, u32, u32, u32, u32)| {
+            Box::new(sock_send(caller, fd, [parts, count], flags, out))
+        },
+    )?;
+    linker.func_wrap(MODULE, "sock_shutdown", sock_shutdown)?;
+    Ok(())
+}
+
+/// As `fd_read`. Looking without taking, and waiting for all, are not offered.
+async fn sock_recv(
+    mut caller: Caller<'_, State>,
+    fd: i32,
+    [parts, count]: [u32; 2],
+    flags: u32,
+    [out, out_flags]: [u32; 2],
+) -> wasmtime::Result<i32> {
+    let (memory, state) = split(&mut caller)?;
+    let checked = is_socket(state, fd).and_then(|()| {
+        if flags != 0 {
+            return Err(Errno::NOTSUP);
+        }
+        bytes_mut(memory, out_flags, 2).map(|flags| flags.fill(0))
+    });
+    if checked.is_err() {
+        return Ok(answer(checked));
+    }
+    transfer(caller, fd, parts, count, out, poll_read).await
+}
+
+/// As `fd_write`.
+async fn sock_send(
+    mut caller: Caller<'_, State>,
+    fd: i32,
+    [parts, count]: [u32; 2],
+    flags: u32,
+    out: u32,
+) -> wasmtime::Result<i32> {
+    let (_, state) = split(&mut caller)?;
+    let checked = is_socket(state, fd).and(match flags {
+        0 => Ok(()),
+        // None is defined.
+        _ => Err(Errno::INVAL),
+    });
+    if checked.is_err() {
+        return Ok(answer(checked));
+    }
+    transfer(caller, fd, parts, count, out, poll_write).await
+}
+
+fn sock_shutdown(mut caller: Caller<'_, State>, fd: i32, how: u32) -> wasmtime::Result<i32> {
+    let (_, state) = split(&mut caller)?;
+    let result = state.fds.get(fd).and_then(|descriptor| {
+        if how == 0 || how & !(SHUT_READ | SHUT_WRITE) != 0 {
+            return Err(Errno::INVAL);
+        }
+        let end = descriptor.end()?;
+        end.shutdown(how & SHUT_READ != 0, how & SHUT_WRITE != 0)
+            .map_err(|error| Errno::from(&error))
+    });
+    Ok(answer(result))
+}
+
+fn is_socket(state: &mut State, fd: i32) -> Result<(), Errno> {
+    state.fds.get(fd)?.end().map(drop)
+}

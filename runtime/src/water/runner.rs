@@ -1,0 +1,253 @@
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::Prepared;
+use super::cpu::CpuMeter;
+use super::end::{Caller, Control};
+use super::fds::{Descriptor, Resource};
+use super::instance::{Instance, failure};
+use super::output::{Output, Stream};
+use super::outside::{Access, Outside};
+use super::state::State;
+use super::worker::{Closing, Worker};
+use crate::counters::Counters;
+use crate::engine::Ticking;
+use crate::flow::FlowCount;
+use crate::limiter::Limiter;
+use crate::log::Logger;
+use crate::roles::{Job, Opened, Runner, Settings};
+use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
+
+/// Runs a WATER module: an instance a connection.
+pub(crate) struct WaterRunner {
+    module: Module,
+    name: Arc<str>,
+    limits: Limits,
+    config: Option<Arc<[u8]>>,
+    access: Arc<Access>,
+    logger: Arc<Mutex<Logger>>,
+    counters: Arc<Counters>,
+    flows: FlowCount,
+    _ticking: Ticking,
+}
+
+impl WaterRunner {
+    pub(crate) fn new(module: &Module, settings: Settings) -> Result<WaterRunner, Error> {
+        let logger = Logger::new(
+            &settings.name,
+            &settings.limits,
+            settings.counters.clone(),
+            settings.log_level,
+        );
+        Ok(WaterRunner {
+            _ticking: module.engine().tick()?,
+            module: module.clone(),
+            access: Arc::new(Access {
+                name: settings.name.clone(),
+                reach: settings.reach,
+                connector: settings.connector,
+                connect_timeout: settings.limits.connect_timeout,
+            }),
+            name: settings.name.into(),
+            config: settings.config.map(Into::into),
+            logger: Arc::new(Mutex::new(logger)),
+            counters: settings.counters,
+            flows: settings.flows,
+            limits: settings.limits,
+        })
+    }
+
+    async fn open_in_time(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+        let after = self.limits.handshake_timeout;
+        let name = self.name.clone();
+        match timeout(after, self.open_connection(job)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout {
+                module: name.to_string(),
+                after,
+            }),
+        }
+    }
+
+    /// Steps 1 to 5 of [`super`].
+    async fn open_connection(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+        let prepared = self.prepared()?;
+        let role = job.role();
+        let function = prepared.abi.function(role).ok_or_else(|| Error::Module {
+            module: self.name.to_string(),
+            reason: format!("has not the role of a {role}"),
+        })?;
+        let config = job.config.or_else(|| self.config.clone());
+        let info = flow_info(job.target.as_ref(), job.accepted.as_ref());
+        let outside = Outside::new(role, job.target, job.accepted, self.access.clone());
+        let state = self.state(outside, config, prepared);
+        let mut instance = Instance::new(prepared, state)
+            .await
+            .map_err(|stop| stop.into_error(&self.name))?;
+        self.call(&mut instance, prepared.abi.init, ()).await?;
+
+        let (caller, flow) = match role {
+            Role::Relay => (None, None),
+            _ => {
+                let permit = self.flows.permit().ok_or_else(|| Error::Refused {
+                    module: self.name.to_string(),
+                    code: crate::ErrorCode::LimitReached,
+                })?;
+                let (caller, flow) = Caller::new(info, &self.limits, permit);
+                (Some(caller), Some(flow))
+            }
+        };
+        let (local, peer) = match &caller {
+            Some(caller) => {
+                let fd = self.insert(&mut instance, Resource::End(Box::new(caller.clone())))?;
+                let net = self.call(&mut instance, function, fd).await?;
+                let found = instance.state().fds.get(net);
+                let addresses = found.ok().filter(|descriptor| descriptor.is_connection());
+                let addresses = addresses.map(|descriptor| descriptor.addresses);
+                addresses.ok_or_else(|| Error::Handshake {
+                    module: self.name.to_string(),
+                    reason: format!("{function} answered {net}, which is none of its connections"),
+                })?
+            }
+            None => {
+                self.call(&mut instance, function, ()).await?;
+                (None, None)
+            }
+        };
+        let control = Control::default();
+        let fd = self.insert(&mut instance, Resource::End(Box::new(control.guest_end())))?;
+        self.call(&mut instance, prepared.abi.control, fd).await?;
+
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (done, finished) = oneshot::channel();
+        let closing: Closing = match &caller {
+            Some(caller) => {
+                let watch = caller.watch();
+                Box::pin(async move { poll_fn(|cx| watch.poll_closed(cx)).await })
+            }
+            // Said, or nobody is left to say it.
+            None => Box::pin(async move {
+                let _ = stopped.await;
+            }),
+        };
+        let worker = Worker {
+            instance,
+            caller,
+            control,
+            closing,
+            grace: self.limits.close_grace,
+            name: self.name.clone(),
+        };
+        let runner = self.clone();
+        tokio::spawn(async move {
+            worker.run().await;
+            // The epoch advances for as long as a guest runs.
+            drop(runner);
+            drop(done);
+        });
+        Ok(Opened {
+            flow,
+            local,
+            peer,
+            stop,
+            finished,
+        })
+    }
+
+    fn prepared(&self) -> Result<&Prepared, Error> {
+        self.module.water().ok_or_else(|| Error::Module {
+            module: self.name.to_string(),
+            reason: "is no WATER module".to_owned(),
+        })
+    }
+
+    fn state(&self, outside: Outside, config: Option<Arc<[u8]>>, prepared: &Prepared) -> State {
+        let mounted = config.is_some() && prepared.abi.has_directory();
+        let mut state = State::new(
+            Output::new(self.logger.clone()),
+            outside,
+            config,
+            CpuMeter::new(self.limits.cpu_per_call),
+            Limiter::new(self.limits.memory_bytes, self.counters.clone()),
+        );
+        let standard = [
+            Some(Resource::Input),
+            Some(Resource::Output(Stream::Out)),
+            Some(Resource::Output(Stream::Error)),
+            mounted.then_some(Resource::Directory),
+        ];
+        for resource in standard.into_iter().flatten() {
+            // The table is empty, so there is room.
+            let _ = state.fds.insert(Descriptor::new(resource));
+        }
+        state
+    }
+
+    fn insert(&self, instance: &mut Instance, resource: Resource) -> Result<i32, Error> {
+        let inserted = instance.state().fds.insert(Descriptor::new(resource));
+        inserted.map_err(|_| Error::Handshake {
+            module: self.name.to_string(),
+            reason: "has used up its descriptors".to_owned(),
+        })
+    }
+
+    /// Call a function of the handshake. If it fails because a connection failed, that is the
+    /// error.
+    async fn call<Params>(
+        &self,
+        instance: &mut Instance,
+        name: &str,
+        params: Params,
+    ) -> Result<i32, Error>
+    where
+        Params: wasmtime::WasmParams + Sync,
+    {
+        let result = instance.call(name, params).await;
+        let reason = match result {
+            Ok(result) => match failure(name, result) {
+                None => return Ok(result),
+                Some(reason) => reason,
+            },
+            Err(stop) => match instance.state().outside.take_failure() {
+                Some(error) => return Err(error),
+                None => return Err(stop.into_error(&self.name)),
+            },
+        };
+        Err(match instance.state().outside.take_failure() {
+            Some(error) => error,
+            None => Error::Handshake {
+                module: self.name.to_string(),
+                reason,
+            },
+        })
+    }
+}
+
+impl Runner for WaterRunner {
+    fn open(
+        self: Arc<Self>,
+        job: Job,
+    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
+        Box::pin(self.open_in_time(job))
+    }
+}
+
+/// What is known of a connection before it is made.
+fn flow_info(target: Option<&Target>, accepted: Option<&crate::roles::Wire>) -> FlowInfo {
+    let unknown = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    let (local, peer) = accepted.map_or((None, None), |wire| (wire.local, wire.peer));
+    FlowInfo {
+        source: peer.unwrap_or(unknown),
+        destination: match target {
+            Some(target) => target.destination.clone(),
+            None => Destination::Address(local.unwrap_or(unknown)),
+        },
+        peer: None,
+        underlay: peer.zip(local),
+        attributes: Vec::new(),
+    }
+}

@@ -1,0 +1,130 @@
+//! The life of a connection after its handshake.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::end::{Caller, Control};
+use super::errno::Errno;
+use super::instance::{Instance, Stop};
+use crate::ErrorCode;
+
+/// Tells that the application wants no more.
+pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is left to do for a connection that is ready.
+pub(super) struct Worker {
+    pub(super) instance: Instance,
+    /// The application's stream; a relay has none.
+    pub(super) caller: Option<Caller>,
+    pub(super) control: Control,
+    pub(super) closing: Closing,
+    pub(super) grace: Duration,
+    /// What the connection is called in logs.
+    pub(super) name: Arc<str>,
+}
+
+impl Worker {
+    /// Until the connection has ended, one way or another.
+    pub(super) async fn run(mut self) {
+        let ended = self.serve().await;
+        let reason = match ended {
+            Some(result) => self.conclude(result),
+            None => {
+                tracing::debug!(
+                    target: "watm::server",
+                    server = &*self.name,
+                    "the module did not end within {:?} of being told to; it is stopped",
+                    self.grace
+                );
+                None
+            }
+        };
+        if let Some(reason) = &reason {
+            tracing::debug!(
+                target: "watm::server",
+                server = &*self.name,
+                "the module ended the connection: {reason}"
+            );
+        }
+        if let Some(caller) = &self.caller {
+            caller.finish(reason.map(ErrorCode::Other));
+        }
+        self.flush().await;
+    }
+
+    /// The worker's result; `None` if it had to be stopped.
+    async fn serve(&mut self) -> Option<Result<i32, Stop>> {
+        let work = std::pin::pin!(self.instance.work());
+        let mut work = work;
+        let closing = &mut self.closing;
+        let ended = poll_fn(|cx| {
+            if let Poll::Ready(result) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(result));
+            }
+            closing.as_mut().poll(cx).map(|()| None)
+        });
+        if let Some(result) = ended.await {
+            return Some(result);
+        }
+        if let Some(caller) = &self.caller {
+            let watch = caller.watch();
+            let drained = poll_fn(|cx| {
+                if let Poll::Ready(result) = work.as_mut().poll(cx) {
+                    return Poll::Ready(Some(result));
+                }
+                watch.poll_drained(cx).map(|()| None)
+            });
+            if let Ok(Some(result)) = timeout(self.grace, drained).await {
+                return Some(result);
+            }
+        }
+        self.control.exit();
+        timeout(self.grace, work).await.ok()
+    }
+
+    /// What the application is to know of the worker's result; `None`: that is just the end.
+    fn conclude(&mut self, result: Result<i32, Stop>) -> Option<String> {
+        let told = self.control.was_told();
+        let state = self.instance.state();
+        let result = match result {
+            Ok(result) => result,
+            Err(Stop::Exit(0)) => 0,
+            Err(stop) => return Some(stop.reason()),
+        };
+        let errno = Errno::of_result(result)?;
+        // How modules say that they were told to end, or have seen the end of a stream.
+        let regular = matches!(errno, Errno::CANCELED | Errno::PIPE);
+        if regular && (told || state.saw_end) {
+            return None;
+        }
+        Some(match state.broken.take() {
+            Some(error) => format!("{} ({})", ErrorCode::from(&error), errno.name()),
+            None => format!("the module gave up with {result} ({})", errno.name()),
+        })
+    }
+
+    /// Have the streams pass on what the guest wrote, for as long as a guest would get to end.
+    async fn flush(&mut self) {
+        let state = self.instance.state();
+        for end in state.fds.ends() {
+            // What is broken already needs no end.
+            let _ = end.shutdown(false, true);
+        }
+        let flushed = poll_fn(|cx| {
+            let mut all = Poll::Ready(());
+            for end in state.fds.ends() {
+                if end.poll_flushed(cx).is_pending() {
+                    all = Poll::Pending;
+                }
+            }
+            all
+        });
+        // What is not taken by then is lost with the connection.
+        let _ = timeout(self.grace, flushed).await;
+    }
+}

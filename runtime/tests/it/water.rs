@@ -1,0 +1,93 @@
+//! WATER modules in the roles they have, over real sockets.
+
+mod dialer;
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use watm_runtime::Module;
+
+use crate::support::{LOCALHOST, engine};
+
+/// Every role of v1; passes bytes on as they are.
+pub fn plain() -> Module {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    MODULE
+        .get_or_init(|| module("plain", include_str!("water/plain.wat")))
+        .clone()
+}
+
+/// A module in the text format.
+pub fn module(name: &str, text: &str) -> Module {
+    let bytes = wat::parse_str(text).expect("valid text");
+    engine().load(name, &bytes).expect("loads")
+}
+
+/// A server that says back what it hears, and ends when its client does.
+pub async fn echo() -> SocketAddr {
+    let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(say_back(stream));
+        }
+    });
+    address
+}
+
+async fn say_back(mut stream: TcpStream) {
+    let (mut reader, mut writer) = stream.split();
+    if tokio::io::copy(&mut reader, &mut writer).await.is_ok() {
+        // Gone already, if its client was in a hurry.
+        let _ = writer.shutdown().await;
+    }
+}
+
+/// Bytes in an order of which a missing or a repeated one shows.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64)
+        .flat_map(|at| (at / 8).to_le_bytes().into_iter().nth(at as usize % 8))
+        .collect()
+}
+
+/// Say `data` and hear it, then the end.
+pub async fn exchange<S>(stream: S, data: &[u8])
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let say = async {
+        writer.write_all(data).await.expect("written");
+        writer.shutdown().await.expect("shut down");
+    };
+    let mut heard = Vec::new();
+    let hear = async { reader.read_to_end(&mut heard).await.expect("read") };
+    both(say, hear).await;
+    assert!(heard == data, "heard {} of {}", heard.len(), data.len());
+}
+
+/// Two futures side by side.
+pub async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    let (mut first, mut second) = (None, None);
+    std::future::poll_fn(|cx| {
+        if first.is_none()
+            && let std::task::Poll::Ready(output) = a.as_mut().poll(cx)
+        {
+            first = Some(output);
+        }
+        if second.is_none()
+            && let std::task::Poll::Ready(output) = b.as_mut().poll(cx)
+        {
+            second = Some(output);
+        }
+        match first.is_some() && second.is_some() {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        }
+    })
+    .await;
+    (first.expect("done"), second.expect("done"))
+}
