@@ -118,10 +118,17 @@ $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclie
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs test-guest
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
-# WATER modules, in the WATER project's own runtime.
-.PHONY: test-water
-test-water: $(BUILD)/venv-3.13/ready $(BUILD)/gowater
+# WATER modules, in the WATER project's own runtime and in ours.
+.PHONY: test-water bench-water water-programs
+test-water: $(BUILD)/venv-3.13/ready water-programs
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/water
+
+bench-water: $(BUILD)/venv-3.13/ready water-programs
+	$(BUILD)/venv-3.13/bin/python -m tests.water.bench
+
+water-programs: modules $(BUILD)/gowater
+	tests/setup/apt.sh curl=curl openssl=openssl
+	cargo build --release --locked --workspace --bins --examples
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme

@@ -1,0 +1,38 @@
+"""`make bench-water` itself, in its short form: also many connections of a dialer at once."""
+
+import json
+import subprocess
+import sys
+
+from conftest import ROOT
+
+STUDIES = {"round trips", "throughput", "connections", "idle connections", "16 connections at once"}
+CLIENTS = {
+    "raw-go",
+    "raw-rust",
+    "hop-go",
+    "hop-rust",
+    "go-theirs",
+    "go-ours",
+    "ours-theirs",
+    "ours-v1",
+    "ours-component",
+}
+# What loses connections under load: the WATER project's module.
+FRAIL = {"go-theirs", "ours-theirs"}
+
+
+def test_the_bench_measures_every_client(tmp_path) -> None:
+    output = tmp_path / "bench-water.json"
+    command = [sys.executable, "-m", "tests.water.bench", "--quick", "--placements", "unpinned", "--output", output]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr + done.stdout
+    samples = json.loads(output.read_text())["samples"]
+    assert {(sample["study"], sample["server"]) for sample in samples} == {(s, c) for s in STUDIES for c in CLIENTS}
+    for sample in samples:
+        assert sample["measures"], sample
+        assert all(measure["value"] >= 0 for measure in sample["measures"]), sample
+        assert sample["measures"][0]["title"] in done.stdout
+        if sample["server"] not in FRAIL and "survived" in sample["answer"]:
+            assert "death" not in sample["answer"], sample
+    assert "ours-v1: round trip of 1 B beyond TCP, us" in done.stdout
