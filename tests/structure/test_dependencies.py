@@ -15,7 +15,12 @@ ROOT = Path(__file__).resolve().parents[2]
 TRANSPORTS = {
     "watm-core": {},
     "watm-netstack": {"watm-core": "always"},
-    "watm-wireguard": {"watm-core": "always", "watm-netstack": "always", "watm-guest": "wasm"},
+    "watm-wireguard": {
+        "watm-core": "always",
+        "watm-netstack": "always",
+        "watm-stream": "always",
+        "watm-guest": "wasm",
+    },
     "watm-stream": {"watm-core": "always"},
     "watm-plain": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
     "watm-reverse": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},

@@ -9,7 +9,8 @@
 //!    half-close both ways, and with a bound on what it holds.
 //! 2. [`Streams`] is a [`watm_core::Transport`]: it accepts connections on the listener
 //!    `listen` and offers them to the application, and dials for the application.
-//! 3. A shell for WATER runs a relay over two file descriptors.
+//! 3. [`FramedSocket`] carries datagrams over such streams, for transports of datagrams.
+//! 4. A shell for WATER runs a relay over two file descriptors.
 //!
 //! Nothing waits: [`Relay::run`] moves what can be moved and says what it needs next.
 
@@ -18,6 +19,7 @@ mod codec;
 mod connection;
 mod counters;
 mod end;
+mod framed;
 mod relay;
 mod settings;
 mod streams;
@@ -26,6 +28,7 @@ mod symmetric;
 pub use buffer::Buffer;
 pub use codec::{Codec, StreamTransport};
 pub use end::{End, Read};
+pub use framed::{FramedSocket, FramedTokens};
 pub use relay::{CHUNK, Needs, Progress, Ready, Relay};
 pub use settings::Settings;
 pub use streams::Streams;

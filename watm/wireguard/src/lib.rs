@@ -3,7 +3,8 @@
 //! # The path of a packet
 //!
 //! 1. [`WireGuard::process`](watm_core::Transport::process) receives a batch from the
-//!    socket granted as `listen` and takes its trains apart.
+//!    socket granted as `listen` and takes its trains apart. If that is a listener,
+//!    datagrams come in streams: see [`FramedSocket`](watm_stream::FramedSocket).
 //! 2. The receiver index says which peer a datagram is for; for a handshake initiation
 //!    it is the key inside, after the rate limiter has let it pass.
 //! 3. boringtun decrypts. Only now is the sender known, and its address remembered.

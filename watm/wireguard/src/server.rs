@@ -11,10 +11,11 @@ use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
 use watm_core::{
-    ClientConfig, ConfigError, Destination, ErrorCode, Host, Instant, Level, StartOptions, Status,
-    Token, Transport, Wakeup,
+    ClientConfig, ConfigError, DatagramSocket, Destination, ErrorCode, Host, Instant, Level,
+    StartOptions, Status, Token, Transport, Wakeup,
 };
 use watm_netstack::{Netstack, PeerId};
+use watm_stream::{FramedSocket, FramedTokens};
 
 use crate::clock;
 use crate::config::{self, Config};
@@ -30,7 +31,7 @@ const LABEL: &str = "listen";
 /// What log records are marked with.
 const TARGET: &str = "wireguard";
 
-/// The socket's token. The network stack's have the top bit set.
+/// The socket's token. The network stack's have the top bit set, those of streams the next.
 const LISTEN: Token = 0;
 
 /// What one call receives at most: some two hundred full packets, which take about a
@@ -64,6 +65,8 @@ pub struct WireGuard {
     peers: Peers,
     netstack: Netstack,
     out: Outgoing,
+    /// If datagrams come in streams: what is told of those.
+    streams: Option<FramedTokens>,
     counters: Counters,
     address: SocketAddr,
     /// Sees each handshake message first.
@@ -85,11 +88,7 @@ impl Transport for WireGuard {
     fn start(options: StartOptions, host: &mut dyn Host) -> Result<Self, ConfigError> {
         clock::set(host.now());
         let config = config::parse(&options.config)?;
-        let socket = host.datagram_socket(LABEL, LISTEN).map_err(|error| {
-            ConfigError::Other(format!(
-                "WireGuard needs a datagram socket granted as '{LABEL}': {error}"
-            ))
-        })?;
+        let (socket, streams) = socket(host)?;
         let mut random = [0; 12];
         getrandom::getrandom(&mut random).map_err(|error| ConfigError::Other(error.to_string()))?;
         let (seed, first_id) = random.split_at(8);
@@ -105,6 +104,7 @@ impl Transport for WireGuard {
             ),
             address: out.local_address(),
             out,
+            streams,
             counters: Counters::default(),
             limiter: limiter(&config),
             handshakes: (host.now(), 0),
@@ -152,9 +152,12 @@ impl Transport for WireGuard {
         clock::set(host.now());
         self.limiter.reset_count();
         self.call_handshakes = 0;
-        if ready.contains(&LISTEN) {
-            self.readable = true;
-            self.out.unblock();
+        for &token in ready {
+            let framed = |streams: &FramedTokens| streams.ready(token);
+            if token == LISTEN || self.streams.as_ref().is_some_and(framed) {
+                self.readable = true;
+                self.out.unblock();
+            }
         }
         self.tick(host.now());
         for &token in ready {
@@ -462,6 +465,23 @@ impl WireGuard {
             host.log(Level::Warn, TARGET, &text);
         }
     }
+}
+
+/// The datagram socket, or one over the streams of a listener of the same name.
+fn socket(
+    host: &mut dyn Host,
+) -> Result<(Box<dyn DatagramSocket>, Option<FramedTokens>), ConfigError> {
+    let error = match host.datagram_socket(LABEL, LISTEN) {
+        Ok(socket) => return Ok((socket, None)),
+        Err(ErrorCode::AccessDenied) => match FramedSocket::listen(host, LABEL) {
+            Ok((socket, tokens)) => return Ok((Box::new(socket), Some(tokens))),
+            Err(error) => error,
+        },
+        Err(error) => error,
+    };
+    Err(ConfigError::Other(format!(
+        "WireGuard needs a datagram socket, or a listener, granted as '{LABEL}': {error}"
+    )))
 }
 
 fn netstack_config(config: &Config) -> watm_netstack::Config {

@@ -532,6 +532,6 @@ fn without_the_socket_there_is_no_server() {
     let error = support::start(&config, &mut host).err().expect("refused");
     assert_eq!(
         error.to_string(),
-        "WireGuard needs a datagram socket granted as 'listen': invalid state"
+        "WireGuard needs a datagram socket, or a listener, granted as 'listen': invalid state"
     );
 }

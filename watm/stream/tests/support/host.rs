@@ -96,7 +96,7 @@ impl SimHost {
         self.now = self.now + time;
     }
 
-    fn take_ready(&mut self) -> Vec<Token> {
+    pub fn take_ready(&mut self) -> Vec<Token> {
         let mut ready = self.application.take_ready();
         let mut network = self.network.borrow_mut();
         ready.extend(network.streams.take_ready());

@@ -12,6 +12,7 @@ use watm_core::{
 };
 
 use super::inner::Application;
+use super::streams::Streams;
 
 pub struct SimHost {
     pub app: Application,
@@ -19,6 +20,8 @@ pub struct SimHost {
     /// What is logged at least.
     pub log_level: Level,
     socket: Rc<RefCell<Socket>>,
+    /// In the place of the socket.
+    pub streams: Option<Streams>,
 }
 
 struct Socket {
@@ -55,6 +58,7 @@ impl SimHost {
                 sent: Vec::new(),
                 room: usize::MAX,
             })),
+            streams: None,
         }
     }
 
@@ -64,6 +68,9 @@ impl SimHost {
 
     /// A datagram from the network.
     pub fn arrive(&mut self, from: SocketAddr, datagram: &[u8]) {
+        if let Some(streams) = &self.streams {
+            return streams.arrive(from, datagram);
+        }
         let mut socket = self.socket.borrow_mut();
         socket.incoming.push_back((from, datagram.to_vec()));
         if std::mem::take(&mut socket.armed_to_read) {
@@ -82,6 +89,9 @@ impl SimHost {
 
     pub fn take_ready(&mut self) -> Vec<Token> {
         let mut ready = self.app.take_ready();
+        if let Some(streams) = &self.streams {
+            ready.extend(streams.take_ready());
+        }
         let mut socket = self.socket.borrow_mut();
         if std::mem::take(&mut socket.ready) {
             ready.extend(socket.token);
@@ -90,6 +100,9 @@ impl SimHost {
     }
 
     pub fn take_sent(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        if let Some(streams) = &self.streams {
+            return streams.take_sent();
+        }
         self.take_sent_with_local()
             .into_iter()
             .map(|(to, _, datagram)| (to, datagram))
@@ -111,7 +124,7 @@ impl Host for SimHost {
         label: &str,
         token: Token,
     ) -> Result<Box<dyn DatagramSocket>, ErrorCode> {
-        if label != "listen" {
+        if label != "listen" || self.streams.is_some() {
             return Err(ErrorCode::AccessDenied);
         }
         let mut socket = self.socket.borrow_mut();
@@ -122,7 +135,10 @@ impl Host for SimHost {
     }
 
     fn listener(&mut self, label: &str, token: Token) -> Result<Box<dyn Listener>, ErrorCode> {
-        self.app.listener(label, token)
+        match &self.streams {
+            Some(streams) => Ok(streams.listener(token)),
+            None => self.app.listener(label, token),
+        }
     }
 
     fn open_stream(

@@ -6,6 +6,7 @@ mod client;
 mod host;
 #[path = "../../../netstack/tests/support/mod.rs"]
 pub mod inner;
+mod streams;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use watm_wireguard::WireGuard;
 pub use client::Client;
 pub use host::SimHost;
 pub use inner::{Conditions, Random};
+pub use streams::Streams;
 
 /// Where the server listens.
 pub const SERVER: &str = "192.0.2.1:51820";
@@ -109,8 +111,18 @@ pub struct Sim {
 impl Sim {
     /// A server with this configuration.
     pub fn new(config: &str) -> Self {
-        seed(7);
+        Self::on(config, SimHost::new(SERVER.parse().unwrap(), START))
+    }
+
+    /// A server whose peers are connected by streams.
+    pub fn over_streams(config: &str) -> Self {
         let mut host = SimHost::new(SERVER.parse().unwrap(), START);
+        host.streams = Some(Streams::default());
+        Self::on(config, host)
+    }
+
+    fn on(config: &str, mut host: SimHost) -> Self {
+        seed(7);
         let server = start(config, &mut host).unwrap_or_else(|error| panic!("{error}"));
         Sim {
             server,
