@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 use std::{error, fmt, io};
+
+use crate::{Error, Target};
 
 /// Why an operation on a flow or a socket failed. Names follow `wasi:sockets`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +114,15 @@ impl Destination {
             Destination::Address(address) => address.port(),
             Destination::Name(_, port) => *port,
         }
+    }
+}
+
+/// `host:port`, with an IPv6 address in brackets. A name is not resolved.
+impl FromStr for Destination {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Destination, Error> {
+        Ok(Target::parse("tcp", text)?.destination)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The runtime with real modules, real sockets and real time.
 
 mod cache;
+mod command;
 mod crypto;
 mod datagrams;
 mod dial;

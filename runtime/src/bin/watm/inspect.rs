@@ -1,9 +1,15 @@
+mod requests;
+
 use std::path::PathBuf;
 
 use serde_derive::Serialize;
-use watm_runtime::{Error, ModuleInfo, ModuleKind};
+use watm_runtime::{Error, ModuleInfo};
 
-use crate::{Outcome, read};
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::options::read;
+
+use requests::{Request, initial_memory, requests};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -16,16 +22,26 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Shown<'a> {
-    kind: &'static str,
-    world: Option<&'a str>,
+    kind: String,
+    /// The interface that it is built for.
+    abi: Option<&'a str>,
+    /// What it can do with a connection.
+    roles: Vec<String>,
+    /// What it asks to be granted.
+    requests: Vec<Request>,
+    /// Bytes that it starts with.
+    memory: u64,
     imports: &'a [String],
     exports: &'a [String],
     size: usize,
     sha256: &'a str,
+    /// Why it does not run here.
+    problems: &'a [String],
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Error> {
-    let info = watm_runtime::inspect(&read(&arguments.module)?).map_err(|error| match error {
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let bytes = read(&arguments.module)?;
+    let info = watm_runtime::inspect(&bytes).map_err(|error| match error {
         Error::Module { reason, .. } => Error::Module {
             module: arguments.module.display().to_string(),
             reason,
@@ -33,28 +49,54 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Error> {
         other => other,
     })?;
     let shown = Shown {
-        kind: kind(&info),
-        world: info.world.as_deref(),
+        kind: info.kind.to_string(),
+        abi: abi(&info),
+        roles: info.roles.iter().map(ToString::to_string).collect(),
+        requests: requests(&info),
+        memory: initial_memory(&bytes),
         imports: &info.imports,
         exports: &info.exports,
         size: info.size,
         sha256: &info.sha256,
+        problems: &info.problems,
     };
     if arguments.json {
-        let text =
-            serde_json::to_string_pretty(&shown).map_err(|e| Error::System(e.to_string()))?;
-        println!("{text}");
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&shown).map_err(Failure::failed)?
+        );
     } else {
         print_plain(&shown);
     }
-    Ok(Outcome::Well)
+    Ok(match info.problems.is_empty() {
+        true => Outcome::Well,
+        false => Outcome::Otherwise,
+    })
+}
+
+fn abi(info: &ModuleInfo) -> Option<&str> {
+    use watm_runtime::ModuleKind::{WaterV0, WaterV1, WaterV1Final, WaterV1Preview};
+    match info.kind {
+        WaterV0 => Some("v0"),
+        WaterV1 => Some("v1"),
+        WaterV1Final => Some("v1-final"),
+        WaterV1Preview => Some("v1_preview"),
+        _ => info.world.as_deref(),
+    }
 }
 
 fn print_plain(shown: &Shown<'_>) {
     println!("kind      {}", shown.kind);
-    if let Some(world) = shown.world {
-        println!("world     {world}");
+    if let Some(abi) = shown.abi {
+        println!("abi       {abi}");
     }
+    if !shown.roles.is_empty() {
+        println!("roles     {}", shown.roles.join(", "));
+    }
+    for request in &shown.requests {
+        println!("asks      {}", request.words());
+    }
+    println!("memory    {} KiB to start with", shown.memory >> 10);
     for import in shown.imports {
         println!("imports   {import}");
     }
@@ -63,13 +105,10 @@ fn print_plain(shown: &Shown<'_>) {
     }
     println!("size      {} bytes", shown.size);
     println!("sha256    {}", shown.sha256);
-}
-
-fn kind(info: &ModuleInfo) -> &'static str {
-    match info.kind {
-        ModuleKind::Component => "component",
-        ModuleKind::WaterV0 => "WATER v0 module",
-        ModuleKind::WaterV1 => "WATER v1 module",
-        _ => "core module",
+    match shown.problems {
+        [] => println!("runs      yes"),
+        problems => problems
+            .iter()
+            .for_each(|problem| println!("runs      no: {problem}")),
     }
 }

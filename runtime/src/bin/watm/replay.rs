@@ -88,7 +88,7 @@ fn conclude(report: &Report) -> Outcome {
         }
         Some(difference) => {
             println!("different at {difference}");
-            Outcome::Different
+            Outcome::Otherwise
         }
     }
 }

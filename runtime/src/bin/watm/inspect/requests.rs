@@ -1,0 +1,85 @@
+use serde_derive::Serialize;
+use wasmparser::{Parser, Payload};
+use watm_runtime::{ModuleInfo, ModuleKind};
+
+/// Something that a module may be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Request {
+    Sockets,
+    Accept,
+    Dial,
+    DialFixed,
+    Flows,
+    Config,
+    Crypto,
+    Clock,
+    Randomness,
+    Log,
+}
+
+impl Request {
+    /// For people.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Request::Sockets => "network: sockets that it names and the host grants",
+            Request::Accept => "network: accept connections",
+            Request::Dial => "network: dial the address that it is given",
+            Request::DialFixed => "network: dial addresses of its choice (--allow)",
+            Request::Flows => "flows: offer connections to the application",
+            Request::Config => "config: read its file (--config)",
+            Request::Crypto => "crypto: have the host run ciphers",
+            Request::Clock => "clock: the time",
+            Request::Randomness => "randomness",
+            Request::Log => "log: write records",
+        }
+    }
+}
+
+/// What a module asks for, by what it imports. In the order of the list above, each once.
+pub(super) fn requests(info: &ModuleInfo) -> Vec<Request> {
+    let mut found: Vec<Request> = info
+        .imports
+        .iter()
+        .filter_map(|import| request(import))
+        .collect();
+    if info.kind == ModuleKind::Component {
+        // Handed over by the function that starts it.
+        found.push(Request::Config);
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn request(import: &str) -> Option<Request> {
+    let name = import.split_once('@').map_or(import, |(name, _)| name);
+    Some(match name {
+        "watm:transport/sockets" => Request::Sockets,
+        "env.water_accept" | "env.host_accept" => Request::Accept,
+        "env.water_dial_fixed" | "env.host_dial" => Request::Dial,
+        "env.water_dial" => Request::DialFixed,
+        "watm:transport/flows" => Request::Flows,
+        "env.pull_config" | "wasi_snapshot_preview1.path_open" => Request::Config,
+        "watm:transport/crypto" => Request::Crypto,
+        "wasi:clocks/wall-clock" | "wasi_snapshot_preview1.clock_time_get" => Request::Clock,
+        "wasi:random/random" | "wasi_snapshot_preview1.random_get" => Request::Randomness,
+        "watm:transport/log" | "wasi_snapshot_preview1.fd_write" => Request::Log,
+        _ => return None,
+    })
+}
+
+/// Bytes of all memories that the file defines, those of modules in a component too.
+pub(super) fn initial_memory(bytes: &[u8]) -> u64 {
+    let mut total = 0u64;
+    // The file was read before without an error.
+    for payload in Parser::new(0).parse_all(bytes).map_while(Result::ok) {
+        if let Payload::MemorySection(memories) = payload {
+            for memory in memories.into_iter().map_while(Result::ok) {
+                let page = 1u64 << memory.page_size_log2.unwrap_or(16);
+                total = total.saturating_add(memory.initial.saturating_mul(page));
+            }
+        }
+    }
+    total
+}

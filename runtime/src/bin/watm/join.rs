@@ -1,0 +1,109 @@
+//! A connection through a module, and what is at its other end.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use watm_runtime::{Connection, ErrorCode, StreamFlow};
+
+use crate::stop::Stop;
+
+/// Bytes that are moved at once: what a fast path brings between two turns of a thread.
+const PIECE: usize = 64 << 10;
+
+/// How long what was written may take to leave, for a connection that has no bound of its own.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// The application's end of a stream through a module.
+pub(crate) trait Carried: AsyncRead + AsyncWrite + Send + Unpin + 'static {
+    /// Have the module reset its side, for this reason.
+    fn abort(&self, reason: ErrorCode);
+
+    /// Close, and wait until what was written has left. Bounded in time.
+    fn finish(self) -> impl Future<Output = ()> + Send;
+}
+
+impl Carried for Connection {
+    fn abort(&self, reason: ErrorCode) {
+        Connection::abort(self, reason);
+    }
+
+    async fn finish(self) {
+        self.close().await;
+    }
+}
+
+impl Carried for StreamFlow {
+    fn abort(&self, reason: ErrorCode) {
+        StreamFlow::abort(self, reason);
+    }
+
+    async fn finish(self) {
+        self.close();
+        // What has not left by then will not.
+        let _ = timeout(LEAVING, poll_fn(|cx| self.poll_flushed(cx))).await;
+    }
+}
+
+/// Join a stream to a TCP connection, until both directions have ended, one fails, or the
+/// program is asked to end. A failure at one side resets the other, so that what is cut short
+/// does not look whole.
+pub(crate) async fn with_tcp(
+    mut carried: impl Carried,
+    mut tcp: TcpStream,
+    stop: &mut Stop,
+) -> Result<(), String> {
+    let result = {
+        let (mut near_reader, mut near_writer) = tcp.split();
+        let (mut far_reader, mut far_writer) = tokio::io::split(&mut carried);
+        let both = async {
+            tokio::try_join!(
+                pump(
+                    ("client", &mut near_reader),
+                    ("connection", &mut far_writer)
+                ),
+                pump(
+                    ("connection", &mut far_reader),
+                    ("client", &mut near_writer)
+                ),
+            )
+        };
+        tokio::select! {
+            result = both => result.map(drop),
+            () = stop.requested() => Ok(()),
+        }
+    };
+    if result.is_err() {
+        reset(&tcp);
+        carried.abort(ErrorCode::ConnectionReset);
+    }
+    drop(tcp);
+    carried.finish().await;
+    result
+}
+
+/// Have the other end see a failure when `tcp` is dropped.
+pub(crate) fn reset(tcp: &TcpStream) {
+    // If it cannot be set, the other end sees an end.
+    let _ = tcp.set_zero_linger();
+}
+
+/// Move bytes until the end, and pass that on. Errors say at which side.
+pub(crate) async fn pump(
+    (from, reader): (&str, &mut (impl AsyncRead + Unpin)),
+    (to, writer): (&str, &mut (impl AsyncWrite + Unpin)),
+) -> Result<(), String> {
+    let reading = |error: io::Error| format!("{from}: {error}");
+    let writing = |error: io::Error| format!("{to}: {error}");
+    let mut buffer = vec![0; PIECE];
+    loop {
+        match reader.read(&mut buffer).await.map_err(reading)? {
+            0 => break,
+            len => writer.write_all(&buffer[..len]).await.map_err(writing)?,
+        }
+    }
+    writer.shutdown().await.map_err(writing)
+}

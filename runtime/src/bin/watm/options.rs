@@ -1,0 +1,117 @@
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use watm_runtime::{Destination, Engine, EngineConfig, Error, Limits, Module, Reach, RoleBuilder};
+
+use crate::failure::Failure;
+use crate::logging;
+
+/// What every command that runs a module takes.
+#[derive(clap::Args)]
+pub(crate) struct ModuleOptions {
+    /// A .wasm file: a module of WATER v0 or v1, or a component of watm:transport.
+    #[arg(value_name = "MODULE")]
+    file: PathBuf,
+    /// A file for the module, in its own format.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the module may go beyond the address that it is given; may be given several times.
+    /// By default nowhere. A name, *.name, address, network or *, then :port or :low-high.
+    #[arg(long, value_name = "PATTERN")]
+    allow: Vec<String>,
+    /// How long one connection may take until it is ready. By default 30.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    log: logging::Options,
+}
+
+/// A module that is ready to run, and what it is to run with.
+pub(crate) struct Loaded {
+    pub(crate) module: Module,
+    config: Option<Vec<u8>>,
+    reach: Reach,
+    timeout: Option<Duration>,
+}
+
+impl ModuleOptions {
+    /// Check everything, and compile the module.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        logging::start(&self.log);
+        let reach = self
+            .allow
+            .iter()
+            .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
+        let config = self.config.as_deref().map(read).transpose()?;
+        let module = Engine::new(EngineConfig::default())?.load_file(&self.file)?;
+        Ok(Loaded {
+            module,
+            config,
+            reach,
+            timeout: self.timeout,
+        })
+    }
+}
+
+impl Loaded {
+    /// A dialer, listener or relay with these options.
+    pub(crate) fn apply<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
+        let builder = builder
+            .reach(self.reach.clone())
+            .limits(self.limits(Limits::for_connections()));
+        match &self.config {
+            Some(config) => builder.config(config.clone()),
+            None => builder,
+        }
+    }
+
+    /// What the module is configured with; empty if there is nothing.
+    pub(crate) fn config(&self) -> Vec<u8> {
+        self.config.clone().unwrap_or_default()
+    }
+
+    /// `limits` with the time of the options.
+    pub(crate) fn limits(&self, limits: Limits) -> Limits {
+        match self.timeout {
+            Some(timeout) => Limits {
+                handshake_timeout: timeout,
+                connect_timeout: timeout.min(limits.connect_timeout),
+                ..limits
+            },
+            None => limits,
+        }
+    }
+}
+
+/// A file, or the fault with its name.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
+    std::fs::read(path).map_err(|source| Error::File {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// `host:port`, not yet resolved.
+pub(crate) fn destination(text: &str) -> Result<Destination, String> {
+    text.parse().map_err(|error: Error| error.to_string())
+}
+
+/// An address of this machine, to listen on. A name is resolved.
+pub(crate) fn listening_address(text: &str) -> Result<SocketAddr, String> {
+    destination(text)?;
+    let found = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    let mut found = found;
+    found
+        .next()
+        .ok_or_else(|| "the name has no address".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let refused = || "must be a number of seconds above 0, such as 2.5".to_owned();
+    let seconds: f64 = text.parse().map_err(|_| refused())?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err(refused()),
+    }
+}

@@ -1,0 +1,32 @@
+use std::net::SocketAddr;
+
+use watm_runtime::{Destination, Relay};
+
+use crate::failure::Failure;
+use crate::options::{ModuleOptions, destination, listening_address};
+use crate::{Outcome, serve, stop};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    module: ModuleOptions,
+    /// Where clients connect to; port 0 lets the system choose.
+    #[arg(value_name = "ADDRESS:PORT", value_parser = listening_address)]
+    address: SocketAddr,
+    /// Where the module passes each connection on to.
+    #[arg(value_name = "HOST:PORT", value_parser = destination)]
+    destination: Destination,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let loaded = arguments.module.load()?;
+    stop::run(|mut stop| async move {
+        let relay = loaded
+            .apply(Relay::builder(&loaded.module))
+            .bind(arguments.address, &arguments.destination.to_string())?;
+        serve::announce(relay.local_addr());
+        stop.requested().await;
+        relay.close().await;
+        Ok(())
+    })
+}

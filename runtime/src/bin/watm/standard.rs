@@ -1,0 +1,43 @@
+//! A connection for standard input and output.
+
+use tokio::io::{AsyncWriteExt, stdin, stdout};
+use watm_runtime::ErrorCode;
+
+use crate::failure::Failure;
+use crate::join::{Carried, pump};
+use crate::stop::Stop;
+use crate::system;
+
+/// Standard input to the stream, the stream to standard output, until both have ended, one
+/// fails, or the program is asked to end.
+pub(crate) async fn join(mut carried: impl Carried, stop: &mut Stop) -> Result<(), Failure> {
+    let result = {
+        let (mut reader, mut writer) = tokio::io::split(&mut carried);
+        let outgoing = async {
+            pump(
+                ("standard input", &mut stdin()),
+                ("connection", &mut writer),
+            )
+            .await
+        };
+        let incoming = async {
+            let mut output = stdout();
+            pump(
+                ("connection", &mut reader),
+                ("standard output", &mut output),
+            )
+            .await?;
+            let told = output.flush().await.and_then(|()| system::close_output());
+            told.map_err(|error| format!("standard output: {error}"))
+        };
+        tokio::select! {
+            result = async { tokio::try_join!(outgoing, incoming) } => result.map(drop),
+            () = stop.requested() => Ok(()),
+        }
+    };
+    if result.is_err() {
+        carried.abort(ErrorCode::ConnectionAborted);
+    }
+    carried.finish().await;
+    result.map_err(Failure::failed)
+}

@@ -1,0 +1,430 @@
+//! The program `watm`, as a shell runs it.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::support::{LOCALHOST, PATIENCE, directory, guest_bytes};
+
+/// A program that runs, and where it listens.
+struct Server {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(arguments: &[&dyn AsRef<OsStr>]) -> Server {
+        let mut child = watm(arguments).spawn().expect("starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("text");
+        let address = line.trim_end().strip_prefix("listening on ");
+        let address = address.unwrap_or_else(|| panic!("another first line: {line}"));
+        let address = address.parse().expect("an address");
+        Server {
+            child,
+            stderr,
+            address,
+        }
+    }
+
+    /// Ask it to end; its status, and what else it said.
+    fn stop(mut self) -> (Option<i32>, String) {
+        let pid = self.child.id().to_string();
+        let asked = Instant::now();
+        let killed = Command::new("kill").args(["-TERM", &pid]).status();
+        assert!(killed.expect("runs").success());
+        let status = self.child.wait().expect("ends");
+        assert!(asked.elapsed() < Duration::from_secs(5), "it took long");
+        let mut text = String::new();
+        self.stderr.read_to_string(&mut text).expect("text");
+        (status.code(), text)
+    }
+
+    fn connect(&self) -> TcpStream {
+        connect(self.address)
+    }
+}
+
+fn watm(arguments: &[&dyn AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watm"));
+    command
+        .args(arguments.iter().map(|argument| argument.as_ref()))
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Its status, what it printed, what it said on standard error.
+fn run(arguments: &[&dyn AsRef<OsStr>], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+    let mut child = watm(arguments).spawn().expect("starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // An error: it has ended without reading.
+    let writing = thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("ends");
+    writing.join().expect("no panic");
+    let said = String::from_utf8(output.stderr).expect("text");
+    (output.status.code(), output.stdout, said)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("connects");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream
+}
+
+/// The module of `water/plain.wat`, whose configuration is where it goes as a fixed dialer.
+fn plain() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let text = include_str!("water/plain.wat");
+        file("plain.wasm", &wat::parse_str(text).expect("valid text"))
+    })
+    .clone()
+}
+
+fn file(name: &str, content: &[u8]) -> PathBuf {
+    let path = directory(&format!("command-{name}")).join(name);
+    std::fs::write(&path, content).expect("written");
+    path
+}
+
+/// A server that answers with what it has heard once its client has ended, backwards.
+fn backwards() -> String {
+    let listener = TcpListener::bind(LOCALHOST).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accepts");
+            thread::spawn(move || {
+                let mut heard = Vec::new();
+                // An error: the client is gone.
+                if stream.read_to_end(&mut heard).is_ok() {
+                    heard.reverse();
+                    let _ = stream.write_all(&heard);
+                }
+            });
+        }
+    });
+    address.to_string()
+}
+
+/// Where nobody listens.
+fn nobody() -> String {
+    let listener = TcpListener::bind(LOCALHOST).expect("a port");
+    listener.local_addr().expect("bound").to_string()
+}
+
+/// Say it, end, and hear the answer.
+fn ask(mut stream: TcpStream, question: &[u8]) -> Vec<u8> {
+    stream.write_all(question).expect("written");
+    stream.shutdown(Shutdown::Write).expect("ended");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("an answer");
+    answer
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 251) as u8).collect()
+}
+
+#[test]
+fn standard_input_goes_out_and_the_answer_comes_after_its_end() {
+    let server = backwards();
+    for len in [0, 5, 1 << 20] {
+        let mut question = pattern(len);
+        let (status, answer, said) = run(&[&"dial", &plain(), &server], &question);
+        assert_eq!(status, Some(0), "{said}");
+        question.reverse();
+        assert!(answer == question, "{} of {len} bytes", answer.len());
+    }
+}
+
+#[test]
+fn the_other_end_is_passed_on_while_input_goes_on() {
+    let listener = TcpListener::bind(LOCALHOST).expect("a port");
+    let address = listener.local_addr().expect("bound").to_string();
+    let mut child = watm(&[&"dial", &plain(), &address])
+        .spawn()
+        .expect("starts");
+    let (mut far, _) = listener.accept().expect("accepts");
+    far.write_all(b"only this").expect("written");
+    far.shutdown(Shutdown::Write).expect("ended");
+    let mut heard = Vec::new();
+    let mut stdout = child.stdout.take().expect("piped");
+    stdout.read_to_end(&mut heard).expect("its end");
+    assert_eq!(heard, b"only this");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(b"and this").expect("written");
+    drop(stdin);
+    let mut heard = Vec::new();
+    far.read_to_end(&mut heard).expect("its end");
+    assert_eq!(heard, b"and this");
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+}
+
+#[test]
+fn clients_go_through_a_dialer_and_a_listener() {
+    let listen = Server::start(&[
+        &"listen",
+        &plain(),
+        &"127.0.0.1:0",
+        &"--forward",
+        &backwards(),
+    ]);
+    let through = listen.address.to_string();
+    let dial = Server::start(&[&"dial", &plain(), &through, &"--listen", &"127.0.0.1:0"]);
+    let clients: Vec<_> = (0..10)
+        .map(|_| dial.connect())
+        .map(|stream| thread::spawn(move || ask(stream, &pattern(300_000))))
+        .collect();
+    let mut expected = pattern(300_000);
+    expected.reverse();
+    for client in clients {
+        assert!(client.join().expect("no panic") == expected);
+    }
+    // One that is open at the end.
+    let mut open = dial.connect();
+    open.write_all(b"unfinished").expect("written");
+    for server in [dial, listen] {
+        assert_eq!(server.stop(), (Some(0), String::new()));
+    }
+}
+
+#[test]
+fn a_component_listens_too() {
+    let server = Server::start(&[
+        &"listen",
+        &file("forward.wasm", &crate::support::tcp_forward_bytes()),
+        &"127.0.0.1:0",
+        &"--forward",
+        &backwards(),
+    ]);
+    assert_eq!(ask(server.connect(), b"abc"), b"cba");
+    assert_eq!(server.stop(), (Some(0), String::new()));
+}
+
+#[test]
+fn a_listener_without_upstream_has_one_connection_for_standard_output() {
+    let mut server = Server::start(&[&"listen", &plain(), &"127.0.0.1:0"]);
+    let mut client = server.connect();
+    client.write_all(b"to the terminal").expect("written");
+    client.shutdown(Shutdown::Write).expect("ended");
+    let mut stdout = server.child.stdout.take().expect("piped");
+    let mut heard = Vec::new();
+    stdout.read_to_end(&mut heard).expect("its end");
+    assert_eq!(heard, b"to the terminal");
+    drop(server.child.stdin.take());
+    assert_eq!(server.child.wait().expect("ends").code(), Some(0));
+}
+
+#[test]
+fn a_relay_goes_on_after_a_connection_that_failed() {
+    let target = TcpListener::bind(LOCALHOST).expect("a port");
+    let address = target.local_addr().expect("bound");
+    drop(target);
+    let relay = Server::start(&[&"relay", &plain(), &"127.0.0.1:0", &address.to_string()]);
+    // An end or a reset: nobody is there.
+    let heard = relay.connect().read(&mut [0; 1]);
+    assert_eq!(heard.unwrap_or(0), 0);
+    let target = TcpListener::bind(address).expect("the same port");
+    let mut client = relay.connect();
+    client.write_all(b"x").expect("written");
+    let mut heard = [0];
+    let (mut far, _) = target.accept().expect("accepts");
+    far.read_exact(&mut heard).expect("a byte");
+    assert_eq!(&heard, b"x");
+    assert_eq!(relay.stop().0, Some(0));
+}
+
+#[test]
+fn a_fixed_dialer_needs_leave() {
+    let server = backwards();
+    let config = file("fixed.conf", server.as_bytes());
+    let fixed: [&dyn AsRef<OsStr>; 5] = [&"dial", &"--fixed", &plain(), &"--config", &config];
+    let (status, _, said) = run(&fixed, b"");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(
+        said.contains(&format!("not allowed to reach {server}")),
+        "{said}"
+    );
+    let allowed = [&fixed[..], &[&"--allow", &server]].concat();
+    let (status, answer, said) = run(&allowed, b"abc");
+    assert_eq!((status, &*answer), (Some(0), &b"cba"[..]), "{said}");
+}
+
+#[test]
+fn what_fails_says_why_and_how_by_its_status() {
+    let taken = TcpListener::bind(LOCALHOST).expect("a port");
+    let taken = taken
+        .local_addr()
+        .map(|address| (taken, address.to_string()));
+    let (_taken, taken) = taken.expect("bound");
+    let nobody = nobody();
+    let text = file("text.wasm", b"(module)");
+    let v1_final = wat::parse_str("(module (func (export \"watm_userpipe_v1\")))").expect("text");
+    let v1_final = file("final.wasm", &v1_final);
+    let component = file("component.wasm", guest_bytes());
+    let refused = format!("connection refused ({nobody})");
+    let silent = TcpListener::bind(LOCALHOST).expect("a port");
+    let silent = silent
+        .local_addr()
+        .map(|address| (silent, address.to_string()));
+    let (_silent, silent) = silent.expect("bound");
+    // Hears everything, and never gets to its worker.
+    let waits = include_str!("water/plain.wat").replace(
+        "(func (export \"watm_init_v1\") (result i32) (i32.const 0))",
+        "(func (export \"watm_init_v1\") (result i32) (loop $on (br $on)) (i32.const 0))",
+    );
+    let waits = file("waits.wasm", &wat::parse_str(&waits).expect("valid text"));
+    let cases: &[(&[&dyn AsRef<OsStr>], i32, &str)] = &[
+        (&[&"dial", &plain(), &nobody], 1, &refused),
+        (&[&"dial", &plain()], 2, "<HOST:PORT>"),
+        (&[&"dial", &plain(), &"localhost"], 2, "has no port"),
+        (
+            &[&"dial", &plain(), &nobody, &"--fixed"],
+            2,
+            "cannot be used with",
+        ),
+        (
+            &[&"dial", &"absent.wasm", &nobody],
+            2,
+            "absent.wasm: No such file",
+        ),
+        (&[&"dial", &text, &nobody], 2, "WebAssembly text"),
+        (&[&"dial", &v1_final, &nobody], 2, "v1-final"),
+        (
+            &[&"relay", &component, &"127.0.0.1:0", &nobody],
+            2,
+            "component.wasm",
+        ),
+        (
+            &[&"dial", &plain(), &nobody, &"--config", &"absent.conf"],
+            2,
+            "absent.conf: No such",
+        ),
+        (
+            &[&"dial", &plain(), &nobody, &"--allow", &"http://x"],
+            2,
+            "http",
+        ),
+        (
+            &[&"dial", &plain(), &nobody, &"--timeout", &"0"],
+            2,
+            "above 0",
+        ),
+        (
+            &[&"dial", &waits, &silent, &"--timeout", &"0.2"],
+            1,
+            "waits.wasm: ",
+        ),
+        (
+            &[&"dial", &plain(), &nobody, &"--listen", &taken],
+            1,
+            "in use",
+        ),
+        (&[&"listen", &plain(), &taken], 1, "address already in use"),
+        (&[&"listen", &plain(), &"127.0.0.1"], 2, "has no port"),
+        (
+            &[&"relay", &plain(), &taken, &nobody],
+            1,
+            "address already in use",
+        ),
+        (&[&"relay", &plain(), &"127.0.0.1:0"], 2, "<HOST:PORT>"),
+        (
+            &[&"relay", &plain(), &"127.0.0.1:0", &"x"],
+            2,
+            "has no port",
+        ),
+    ];
+    for (arguments, expected, reason) in cases {
+        let (status, printed, said) = run(arguments, b"");
+        assert_eq!(status, Some(*expected), "{reason}: {said}");
+        assert!(said.contains(reason), "{reason}: {said}");
+        assert_eq!(printed, b"", "{reason}");
+        // A command line that is wrong is shown with how it would be right.
+        assert!(
+            said.starts_with("error: ") || said.lines().count() == 1,
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn failures_of_clients_are_told_once_until_one_succeeds() {
+    let upstream = nobody();
+    let server = Server::start(&[
+        &"dial",
+        &plain(),
+        &upstream,
+        &"--listen",
+        &"127.0.0.1:0",
+        &"--log-format",
+        &"json",
+    ]);
+    for _ in 0..3 {
+        let error = server.connect().read(&mut [0; 1]);
+        assert!(error.is_err(), "a failure looks like an end");
+    }
+    let (status, said) = server.stop();
+    assert_eq!(status, Some(0));
+    let records: Vec<serde_json::Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let [record] = &records[..] else {
+        panic!("not one record: {said}");
+    };
+    assert_eq!(record["level"], "WARN");
+    let message = record["message"].as_str().expect("text");
+    assert!(
+        message.contains(&format!("connection refused ({upstream})")),
+        "{message}"
+    );
+}
+
+#[test]
+fn modules_are_described_for_people_and_for_programs() {
+    let (status, printed, said) = run(&[&"inspect", &plain(), &"--json"], b"");
+    assert_eq!((status, &*said), (Some(0), ""));
+    let shown: serde_json::Value = serde_json::from_slice(&printed).expect("JSON");
+    assert_eq!(shown["kind"], "WATER v1 module");
+    assert_eq!(shown["abi"], "v1");
+    assert_eq!(shown["roles"][1], "fixed dialer");
+    let requests = serde_json::json!(["accept", "dial", "dial-fixed", "config", "log"]);
+    assert_eq!(shown["requests"], requests);
+    assert_eq!(shown["memory"], 4 << 16);
+    assert_eq!(shown["problems"], serde_json::json!([]));
+    assert_eq!(shown["sha256"].as_str().map(str::len), Some(64));
+
+    let (status, printed, _) = run(&[&"inspect", &file("guest.wasm", guest_bytes())], b"");
+    let printed = String::from_utf8(printed).expect("text");
+    assert_eq!(status, Some(0));
+    assert!(
+        printed.contains("abi       watm:transport/module@"),
+        "{printed}"
+    );
+    assert!(printed.contains("asks      network: sockets"), "{printed}");
+
+    let other = wat::parse_str("(module (func (export \"_water_v1\")))").expect("valid text");
+    let (status, printed, said) = run(&[&"inspect", &file("other.wasm", &other)], b"");
+    let printed = String::from_utf8(printed).expect("text");
+    assert_eq!((status, &*said), (Some(1), ""));
+    assert!(
+        printed.contains("runs      no: a WATER module of v1_preview"),
+        "{printed}"
+    );
+
+    let (status, _, said) = run(&[&"inspect", &file("text", b"no module")], b"");
+    assert_eq!(status, Some(2));
+    assert!(said.contains("not WebAssembly"), "{said}");
+}
