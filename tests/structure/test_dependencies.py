@@ -37,6 +37,7 @@ TRANSPORTS = {
 HOST = {
     "watm-runtime": {},
     "watm-python": {"watm-runtime": "always"},
+    "watm-fuzz-host": {"watm-runtime": "always"},
 }
 # The host must not know what its modules are made of, and no transport may do input or output.
 INPUT_OUTPUT = {"tokio", "wasmtime", "socket2", "mio"}
