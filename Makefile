@@ -90,6 +90,8 @@ deny: setup
 test-transports: setup
 	cd watm && cargo fmt --check
 	cd watm && cargo clippy --locked --all-targets -- -D warnings
+	cd watm && cargo clippy --locked --target wasm32-wasip1 $(STREAM_TRANSPORTS:%=-p watm-%) \
+		$(STREAM_TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
 	cd watm && cargo test --locked
 
 test-runtime: modules

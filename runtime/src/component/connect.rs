@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,10 +10,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::net::Connection;
-use crate::{Destination, ErrorCode};
-
-/// How long to try: a little more than four unanswered SYNs.
-const CONNECT_TIME: Duration = Duration::from_secs(20);
+use crate::net::outgoing::resolve;
+use crate::roles::Verdict;
+use crate::{Destination, ErrorCode, Reach, Target};
 
 /// A connection that is being made.
 pub(crate) type Connecting =
@@ -26,28 +26,39 @@ pub(crate) trait Connector: Send + Sync {
     fn connect(&self, destination: &Destination, named: bool) -> Option<Connecting>;
 }
 
-/// Lets a module go where its caller wants to, and nowhere else.
-pub(crate) struct ToCaller;
+/// Lets a module go where its caller wants to, and where its user has said beforehand.
+pub(crate) struct Reachable {
+    pub(crate) reach: Arc<Reach>,
+    /// How long to try.
+    pub(crate) timeout: Duration,
+}
 
-impl Connector for ToCaller {
+impl Connector for Reachable {
     fn connect(&self, destination: &Destination, named: bool) -> Option<Connecting> {
-        if !named {
+        let target = Target::tcp(destination.clone());
+        let verdict = self.reach.judge(&target);
+        if verdict == Verdict::Denied && !named {
             return None;
         }
-        let destination = destination.clone();
-        Some(Box::pin(async move {
-            let connecting = async {
-                match &destination {
-                    Destination::Address(address) => TcpStream::connect(address).await,
-                    Destination::Name(name, port) => {
-                        TcpStream::connect((name.as_str(), *port)).await
-                    }
-                }
-            };
-            match timeout(CONNECT_TIME, connecting).await {
-                Ok(connected) => connected.map_err(|error| (&error).into()),
-                Err(_) => Err(ErrorCode::Timeout),
+        let any = named || verdict == Verdict::Allowed;
+        let reach = self.reach.clone();
+        let connecting = async move {
+            let mut addresses = resolve(&target)
+                .await
+                .map_err(|_| ErrorCode::NameUnresolvable)?;
+            addresses.retain(|address| any || reach.admits(target.network, address));
+            if addresses.is_empty() {
+                return Err(ErrorCode::AccessDenied);
             }
+            TcpStream::connect(addresses.as_slice())
+                .await
+                .map_err(|error| (&error).into())
+        };
+        let patience = self.timeout;
+        Some(Box::pin(async move {
+            timeout(patience, connecting)
+                .await
+                .unwrap_or(Err(ErrorCode::Timeout))
         }))
     }
 }

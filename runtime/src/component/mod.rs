@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 
-pub(crate) use connect::{Connector, ToCaller};
+pub(crate) use connect::{Connector, Reachable};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 

@@ -14,12 +14,12 @@ use std::thread;
 use tokio::runtime;
 use tokio::sync::mpsc;
 
-use crate::component::{Grants, Instance, StartError, Tape, ToCaller};
+use crate::component::{Grants, Instance, Reachable, StartError, Tape};
 use crate::flow::StreamFlow;
 use crate::hub::Hub;
 use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
-use crate::{ClientConfig, Destination, Error, Module, Status};
+use crate::{ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 
 /// Requests that may wait for a module to return from a call.
@@ -31,6 +31,7 @@ pub(crate) struct Plan {
     pub(crate) module: Module,
     pub(crate) config: Vec<u8>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
+    pub(crate) reach: Reach,
     pub(crate) host_crypto: bool,
     pub(crate) log_level: tracing::Level,
     pub(crate) recorder: Option<Recorder>,
@@ -121,10 +122,14 @@ fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
             port.map_err(|error| Error::System(format!("socket with label \"{label}\": {error}")))?;
         ports.push((label, port));
     }
+    let connector = Reachable {
+        reach: Arc::new(plan.reach),
+        timeout: hub.limits.connect_timeout,
+    };
     let grants = Grants {
         hub,
         ports: Arc::new(ports),
-        connector: Some(Arc::new(ToCaller)),
+        connector: Some(Arc::new(connector)),
         host_crypto: plan.host_crypto,
         log_level: plan.log_level,
         tape: plan

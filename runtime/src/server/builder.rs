@@ -8,7 +8,7 @@ use crate::hub::Hub;
 use crate::log;
 use crate::net::{Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
-use crate::{Error, Limits, Module};
+use crate::{Error, Limits, Module, Reach};
 
 /// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
 #[must_use = "nothing happens before `start`"]
@@ -17,6 +17,7 @@ pub struct ServerBuilder {
     config: Vec<u8>,
     grants: Vec<Grant>,
     limits: Limits,
+    reach: Reach,
     host_crypto: bool,
     name: Option<String>,
     log_level: Option<tracing::Level>,
@@ -30,6 +31,7 @@ impl ServerBuilder {
             config: Vec::new(),
             grants: Vec::new(),
             limits: Limits::default(),
+            reach: Reach::none(),
             host_crypto: true,
             name: None,
             log_level: None,
@@ -65,6 +67,13 @@ impl ServerBuilder {
     /// Bound what the module may use. Default: [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Where the module may connect to, besides where a [`dial`](Server::dial) under way is
+    /// to go. Default: nowhere.
+    pub fn reach(mut self, reach: Reach) -> Self {
+        self.reach = reach;
         self
     }
 
@@ -143,6 +152,7 @@ impl ServerBuilder {
             module: self.module,
             config: self.config,
             sockets,
+            reach: self.reach,
             host_crypto: self.host_crypto,
             log_level,
             recorder,

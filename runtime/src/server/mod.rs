@@ -84,7 +84,8 @@ impl Server {
     /// Have the module carry a stream to `destination`, or to where its configuration says.
     /// Fails with [`Error::Refused`] if the module only takes connections on, or cannot
     /// begin; what fails later is what the flow's calls fail with. On behalf of this call
-    /// the module may connect to `destination`, and to nothing else.
+    /// the module may connect to `destination`, and to nothing else but its
+    /// [`reach`](ServerBuilder::reach).
     pub async fn dial(&self, destination: Option<Destination>) -> Result<StreamFlow, Error> {
         self.handle
             .ask_async(|reply| Command::Dial(destination, reply))
