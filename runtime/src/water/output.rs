@@ -1,5 +1,7 @@
 use std::sync::{Arc, Mutex};
 
+use memchr::memchr;
+
 use crate::log::{Logger, MAX_MESSAGE};
 
 /// Which of a guest's outputs.
@@ -30,7 +32,11 @@ impl Output {
 
     /// Print. Lines that are longer than a record are cut into several.
     pub(super) fn write(&mut self, stream: Stream, text: &[u8]) {
-        for piece in text.split_inclusive(|byte| *byte == b'\n') {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            let (piece, later) = rest.split_at(end);
+            rest = later;
             let line = match stream {
                 Stream::Out => &mut self.out,
                 Stream::Error => &mut self.error,
