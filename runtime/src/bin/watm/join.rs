@@ -102,7 +102,11 @@ pub(crate) async fn pump(
     loop {
         match reader.read(&mut buffer).await.map_err(reading)? {
             0 => break,
-            len => writer.write_all(&buffer[..len]).await.map_err(writing)?,
+            len => {
+                writer.write_all(&buffer[..len]).await.map_err(writing)?;
+                // Standard output keeps what is no whole line.
+                writer.flush().await.map_err(writing)?;
+            }
         }
     }
     writer.shutdown().await.map_err(writing)
