@@ -57,6 +57,8 @@ $(STREAM_TRANSPORTS:%=module-%): module-%: setup
 		--crate-type cdylib --features water-v1 -- $(SMALL_STACK)
 	mkdir -p watm/target/modules
 	cp watm/target/wasm32-wasip1/release/watm_$*.wasm watm/target/modules/$*.watm1.wasm
+	mkdir -p $(dir $(PACKAGED))
+	cmp -s watm/target/modules/$*.watm1.wasm $(dir $(PACKAGED))$*.wasm || cp watm/target/modules/$*.watm1.wasm $(dir $(PACKAGED))$*.wasm
 	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
 		--crate-type cdylib -- $(SMALL_STACK)
 	cd watm && cargo run --release --locked -q -p watm-componentize -- \
@@ -216,4 +218,4 @@ $(BUILD)/tools/bin/wireguard:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
 
 clean:
-	rm -rf $(BUILD) target watm/target $(PACKAGED)
+	rm -rf $(BUILD) target watm/target $(dir $(PACKAGED))

@@ -1,9 +1,9 @@
-//! Refuses to build a wheel that lacks the module it is there to carry.
+//! Refuses to build a wheel that lacks a module it is there to carry.
 
 use std::env;
 use std::path::Path;
 
-const MODULE: &str = "python/mitmproxy_watm/modules/wireguard.wasm";
+const MODULES: [&str; 3] = ["plain", "reverse", "wireguard"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -11,10 +11,13 @@ fn main() {
         return;
     }
     let folder = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for a build script");
-    println!("cargo::rerun-if-changed={MODULE}");
-    if !Path::new(&folder).join(MODULE).is_file() {
-        println!(
-            "cargo::error=host-python/{MODULE} is missing: a wheel carries the module, build it with `make modules` first"
-        );
+    for name in MODULES {
+        let module = format!("python/mitmproxy_watm/modules/{name}.wasm");
+        println!("cargo::rerun-if-changed={module}");
+        if !Path::new(&folder).join(&module).is_file() {
+            println!(
+                "cargo::error=host-python/{module} is missing: a wheel carries the module, build it with `make modules` first"
+            );
+        }
     }
 }

@@ -28,6 +28,12 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
             Some(number) => PyOSError::new_err((number, text, None::<String>, number)),
             None => PyOSError::new_err(text),
         },
+        Error::Connect { source, .. } => match source.raw_os_error() {
+            Some(number) => PyOSError::new_err((number, text, None::<String>, number)),
+            None => os_error(name(&ErrorCode::from(&source)), &text),
+        },
+        Error::Denied { .. } => os_error("EACCES", &text),
+        Error::Handshake { .. } => os_error("ECONNABORTED", &text),
         Error::Refused { code, .. } => os_error(name(&code), &text),
         Error::Timeout { .. } => os_error("ETIMEDOUT", &text),
         Error::Closed { .. } | Error::System(_) => PyOSError::new_err(text),

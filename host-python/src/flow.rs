@@ -1,12 +1,13 @@
 //! A flow, as an event loop sees it: every call returns at once.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use watm_runtime::{DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
+use watm_runtime::{Connection, DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
 
 use crate::error::{flow_error, os_error};
 use crate::wake::{Signal, Wake};
@@ -15,6 +16,8 @@ use crate::wake::{Signal, Wake};
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Flow {
     kind: Kind,
+    /// Of a connection that was made here.
+    ends: Option<Ends>,
     ended: AtomicBool,
     read: Wait,
     drain: Wait,
@@ -23,6 +26,12 @@ pub struct Flow {
 enum Kind {
     Stream(StreamFlow),
     Datagrams(DatagramFlow),
+}
+
+/// Addresses on the network's side of the module, as far as they are known.
+struct Ends {
+    local: Option<SocketAddr>,
+    remote: Option<SocketAddr>,
 }
 
 struct Wait {
@@ -44,11 +53,25 @@ impl Wait {
 
 impl Flow {
     pub(crate) fn new(flow: watm_runtime::Flow, wake: &Wake) -> Self {
+        let kind = match flow {
+            watm_runtime::Flow::Stream(flow) => Kind::Stream(flow),
+            watm_runtime::Flow::Datagrams(flow) => Kind::Datagrams(flow),
+        };
+        Flow::of(kind, None, wake)
+    }
+
+    pub(crate) fn dialed(connection: Connection, wake: &Wake) -> Self {
+        let ends = Ends {
+            local: connection.local_addr().ok(),
+            remote: connection.peer_addr().ok(),
+        };
+        Flow::of(Kind::Stream(connection.into_flow()), Some(ends), wake)
+    }
+
+    fn of(kind: Kind, ends: Option<Ends>, wake: &Wake) -> Self {
         Flow {
-            kind: match flow {
-                watm_runtime::Flow::Stream(flow) => Kind::Stream(flow),
-                watm_runtime::Flow::Datagrams(flow) => Kind::Datagrams(flow),
-            },
+            kind,
+            ends,
             ended: AtomicBool::new(false),
             read: Wait::new(wake),
             drain: Wait::new(wake),
@@ -173,18 +196,26 @@ impl Flow {
         let facts = PyDict::new(py);
         let protocol = if self.datagrams() { "udp" } else { "tcp" };
         facts.set_item("transport_protocol", protocol)?;
-        facts.set_item(
-            "peername",
-            (info.source.ip().to_string(), info.source.port()),
-        )?;
         let destination = match &info.destination {
-            Destination::Address(address) => (address.ip().to_string(), address.port()),
+            Destination::Address(address) => pair(address),
             Destination::Name(name, port) => (name.clone(), *port),
         };
-        facts.set_item("sockname", destination)?;
+        match &self.ends {
+            None => {
+                facts.set_item("peername", pair(&info.source))?;
+                facts.set_item("sockname", destination)?;
+            }
+            Some(ends) => {
+                let remote = ends.remote.as_ref().map_or(destination, pair);
+                facts.set_item("peername", remote)?;
+                if let Some(local) = &ends.local {
+                    facts.set_item("sockname", pair(local))?;
+                }
+            }
+        }
         if let Some((remote, local)) = &info.underlay {
-            facts.set_item("original_src", (remote.ip().to_string(), remote.port()))?;
-            facts.set_item("original_dst", (local.ip().to_string(), local.port()))?;
+            facts.set_item("original_src", pair(remote))?;
+            facts.set_item("original_dst", pair(local))?;
         }
         if let Some(peer) = &info.peer {
             facts.set_item("peer", peer)?;
@@ -196,4 +227,9 @@ impl Flow {
         facts.set_item("attributes", attributes)?;
         Ok(facts)
     }
+}
+
+/// As Python's `socket` has an address.
+fn pair(address: &SocketAddr) -> (String, u16) {
+    (address.ip().to_string(), address.port())
 }

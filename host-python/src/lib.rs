@@ -6,18 +6,26 @@
 //! list, and the first number in the list makes one descriptor readable. The event loop
 //! reads the whole list at once: one wake-up a batch.
 
+mod dial;
+mod dialers;
 mod error;
 mod flow;
 mod keys;
+mod limits;
 mod logs;
 mod module;
+mod options;
+mod relay;
 mod server;
+mod thread;
 mod wake;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::dial::{Dial, dial};
     #[pymodule_export]
     use crate::error::ModuleError;
     #[pymodule_export]
@@ -29,7 +37,11 @@ mod _native {
     #[pymodule_export]
     use crate::module::{Module, load, load_file};
     #[pymodule_export]
+    use crate::relay::{Relay, relay};
+    #[pymodule_export]
     use crate::server::{ClientConfig, PeerStatus, Server, Status, start};
+    #[pymodule_export]
+    use crate::thread::finish_connections;
     #[pymodule_export]
     use crate::wake::Wake;
 

@@ -20,6 +20,23 @@ impl Module {
         self.0.name()
     }
 
+    /// What kind of file it is: "component", "WATER v0 module" or "WATER v1 module".
+    #[getter]
+    fn kind(&self) -> String {
+        self.0.info().kind.to_string()
+    }
+
+    /// What a WATER module can do with a connection: "dialer", "fixed dialer", "listener", "relay".
+    #[getter]
+    fn roles(&self) -> Vec<String> {
+        self.0
+            .info()
+            .roles
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
     /// What it asks to be granted.
     #[getter]
     fn imports(&self) -> Vec<String> {

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use watm_runtime::{Limits, Phase};
+use watm_runtime::Phase;
 
 use crate::error::runtime_error;
 use crate::flow::Flow;
+use crate::limits::Limits;
 use crate::module::Module;
 use crate::wake::{Signal, Wake};
 
@@ -31,8 +32,7 @@ pub struct Server {
 
 /// Start a module: bind its socket, run its `start`. Other Python threads go on meanwhile.
 #[pyfunction]
-#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, memory_bytes=None,
-    cpu_per_call=None, flows=None, accept_backlog=None, stream_buffer_bytes=None, datagram_queue=None, record_bytes=None, record=None))]
+#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, limits, record=None))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn start(
     py: Python<'_>,
@@ -45,33 +45,16 @@ pub fn start(
     name: &str,
     ipv6_only: bool,
     host_crypto: bool,
-    memory_bytes: Option<usize>,
-    cpu_per_call: Option<Duration>,
-    flows: Option<usize>,
-    accept_backlog: Option<usize>,
-    stream_buffer_bytes: Option<usize>,
-    datagram_queue: Option<usize>,
-    record_bytes: Option<u64>,
+    limits: Limits,
     record: Option<PathBuf>,
 ) -> PyResult<Server> {
     let host: IpAddr = host
         .parse()
         .map_err(|_| PyValueError::new_err(format!("host: {host:?} is not an IP address")))?;
     let address = SocketAddr::new(host, port);
-    let defaults = Limits::default();
-    let limits = Limits {
-        memory_bytes: memory_bytes.unwrap_or(defaults.memory_bytes),
-        cpu_per_call: cpu_per_call.unwrap_or(defaults.cpu_per_call),
-        flows: flows.unwrap_or(defaults.flows),
-        accept_backlog: accept_backlog.unwrap_or(defaults.accept_backlog),
-        stream_buffer_bytes: stream_buffer_bytes.unwrap_or(defaults.stream_buffer_bytes),
-        datagram_queue: datagram_queue.unwrap_or(defaults.datagram_queue),
-        record_bytes: record_bytes.unwrap_or(defaults.record_bytes),
-        ..defaults
-    };
     let builder = watm_runtime::Server::builder(&module.0)
         .config(config)
-        .limits(limits)
+        .limits(limits.over(watm_runtime::Limits::default()))
         .host_crypto(host_crypto)
         .name(name);
     let builder = match transport {

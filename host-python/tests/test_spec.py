@@ -29,6 +29,18 @@ def test_a_module_and_its_options():
     assert parse("x.wasm").record is None
 
 
+def test_where_connections_go():
+    data = parse("x.wasm?to=example.com:443")
+    assert (data.upstream.address, data.upstream.reverse) == (("example.com", 443), None)
+    assert (data.transport, data.options) == ("tcp", {})
+    data = parse("plain?to=https://[::1]:8443")
+    assert (data.upstream.address, data.upstream.reverse) == (("::1", 8443), "reverse:https://[::1]:8443")
+    assert parse("reverse").transport == "tcp"
+    assert parse("x.wasm").upstream is None
+    assert complete("x.wasm?to=example.com:443@8080") == "watm:x.wasm?to=example.com:443@8080"
+    assert complete("x.wasm?to=https://example.com:443") == "watm:x.wasm?to=https://example.com:443"
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
@@ -38,6 +50,10 @@ def test_a_module_and_its_options():
         ("x.wasm?mtu=1&mtu=2", "mtu"),
         ("x.wasm?transport=sctp", "transport"),
         ("x.wasm?config=a&keys=b", "config"),
+        ("x.wasm?to=example.com", "option to"),
+        ("x.wasm?to=example.com:0", "option to"),
+        ("x.wasm?to=:80", "option to"),
+        ("x.wasm?to=dns://example.com:53", "option to"),
     ],
 )
 def test_errors_name_the_part(data, complaint):
@@ -115,7 +131,7 @@ def test_the_configuration_of_a_module(tmp_path):
     assert keys == json.loads((tmp_path / "wireguard.conf").read_text())
     assert json.loads(build_config(parse("wireguard?mtu=1280"), tmp_path)) == keys | {"mtu": 1280}
     assert build_config(parse("plain.wasm"), tmp_path) == b""
-    assert json.loads(build_config(parse("plain.wasm?to=x"), tmp_path)) == {"to": "x"}
+    assert json.loads(build_config(parse("plain.wasm?key=x"), tmp_path)) == {"key": "x"}
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"server_key": genkey(), "client_key": genkey()}))
     assert json.loads(build_config(parse(f"wireguard?keys={other}&mtu=1400"), tmp_path))["mtu"] == 1400

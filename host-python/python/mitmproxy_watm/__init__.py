@@ -7,22 +7,34 @@ port and calls a handler with a `Stream` for each connection that comes through 
         "wireguard", "127.0.0.1", 51820, config=open("wg0.conf").read(), handle_tcp_stream=echo
     )
 
+`open_connection` is a client: it connects to an address through a module and returns a `Stream`.
+Modules of the WATER project (v0 and v1) do both, and `start_relay`.
+
 `mitmproxy_watm.wireguard` has the interface of `mitmproxy_rs.wireguard`, and
 `mitmproxy_watm.mitmproxy` is a proxy mode, `watm:wireguard`, for mitmproxy.
 """
 
-from mitmproxy_watm._native import ClientConfig, ModuleError, PeerStatus, Status, __version__
-from mitmproxy_watm.server import Limits, Server, start_server
+from mitmproxy_watm._native import ClientConfig, Module, ModuleError, PeerStatus, Status, __version__
+from mitmproxy_watm.connection import Relay, open_connection, open_fixed_connection, start_relay
+from mitmproxy_watm.limits import Limits
+from mitmproxy_watm.modules import load_module
+from mitmproxy_watm.server import Server, start_server
 from mitmproxy_watm.stream import Stream
 
 __all__ = [
     "ClientConfig",
     "Limits",
+    "Module",
     "ModuleError",
     "PeerStatus",
+    "Relay",
     "Server",
     "Status",
     "Stream",
     "__version__",
+    "load_module",
+    "open_connection",
+    "open_fixed_connection",
+    "start_relay",
     "start_server",
 ]

@@ -2,21 +2,28 @@ from os import PathLike
 from typing import Any, Literal, final
 import datetime
 
+from mitmproxy_watm.limits import Limits
+
 __all__ = [
     "__version__",
     "ClientConfig",
+    "Dial",
     "Flow",
     "Module",
     "ModuleError",
     "PeerStatus",
+    "Relay",
     "Server",
     "Status",
     "Wake",
+    "dial",
+    "finish_connections",
     "genkey",
     "is_open_to_others",
     "load",
     "load_file",
     "pubkey",
+    "relay",
     "set_log_level",
     "start",
     "take_logs",
@@ -42,21 +49,42 @@ def start(
     name: str,
     ipv6_only: bool,
     host_crypto: bool,
-    memory_bytes: int | None = None,
-    cpu_per_call: datetime.timedelta | None = None,
-    flows: int | None = None,
-    accept_backlog: int | None = None,
-    stream_buffer_bytes: int | None = None,
-    datagram_queue: int | None = None,
-    record_bytes: int | None = None,
+    limits: Limits,
     record: str | PathLike[str] | None = None,
 ) -> Server: ...
+def dial(
+    module: Module,
+    destination: tuple[str, int] | None,
+    *,
+    config: bytes | None,
+    allow: list[str],
+    limits: Limits,
+    name: str,
+    wake: Wake,
+) -> Dial: ...
+def relay(
+    module: Module,
+    host: str,
+    port: int,
+    destination: tuple[str, int],
+    *,
+    config: bytes | None,
+    allow: list[str],
+    limits: Limits,
+    name: str,
+    wake: Wake,
+) -> Relay: ...
+def finish_connections(timeout: datetime.timedelta) -> None: ...
 def set_log_level(level: int) -> None: ...
 def take_logs() -> tuple[list[tuple[int, str, str]], int]: ...
 @final
 class Module:
     @property
     def name(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def roles(self) -> list[str]: ...
     @property
     def imports(self) -> list[str]: ...
     @property
@@ -88,6 +116,22 @@ class Flow:
     def close(self) -> None: ...
     def abort(self) -> None: ...
     def extra_info(self) -> dict[str, Any]: ...
+
+@final
+class Dial:
+    @property
+    def key(self) -> int: ...
+    def result(self) -> Flow | None: ...
+    def cancel(self) -> None: ...
+
+@final
+class Relay:
+    @property
+    def closed_key(self) -> int: ...
+    def getsockname(self) -> tuple[str, int]: ...
+    def connections(self) -> int: ...
+    def close(self) -> None: ...
+    def closed(self) -> bool: ...
 
 @final
 class Server:

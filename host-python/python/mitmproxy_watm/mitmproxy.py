@@ -3,10 +3,13 @@
     watm:wireguard@51820              the WireGuard module of this package
     watm:/path/to/x.wasm@[::1]:51820  any module
     watm:wireguard?config=wg0.conf    with a configuration in the module's own format
+    watm:x.wasm?to=example.com:443@80 a module whose connections say not where they go
 
 A module whose name begins with "wireguard" and that has no `config` gets the keys in mitmproxy's
-`wireguard.conf`, or in the file that the option `keys` names. Options that are neither `config`
-nor `keys` nor `transport` go to the module: `watm:wireguard?mtu=1280`. In a path, "%" stands for
+`wireguard.conf`, or in the file that the option `keys` names. The option `to` is where the
+connections of a WATER module go; with a scheme (http, https, tcp, tls) they are handled as in
+mitmproxy's reverse mode. Options that are none of `config`, `keys`, `record`, `to` and `transport`
+go to the module: `watm:wireguard?mtu=1280`. In a path, "%" stands for
 an encoded character, so that it is written "%25"; "?" is "%3f".
 
 Add `Watm()` to the addons of a mitmproxy of your own. `peer` tells who is behind a flow.

@@ -10,9 +10,6 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
-from importlib import resources
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from weakref import WeakSet
@@ -20,6 +17,8 @@ from weakref import WeakSet
 from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
 from mitmproxy_watm._wake import LoopWake
+from mitmproxy_watm.limits import Limits
+from mitmproxy_watm.modules import AnyModule, names_no_destination, read_module
 from mitmproxy_watm.stream import Origin, Stream
 
 logger = logging.getLogger(__name__)
@@ -30,41 +29,24 @@ ACCEPT_BATCH = 64
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
 """How long the interpreter's exit waits for a server that is still running."""
 
+NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
+"""Errors of an address after which the next one is tried."""
+
 Handler = Callable[[Any], Awaitable[None] | None]
 """Called with each new flow; a coroutine that it returns runs as a task of its own."""
 
 AnyServer = TypeVar("AnyServer", bound="Server")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What one server may use; None is the runtime's default."""
-
-    memory_bytes: int | None = None
-    """Memory of the module."""
-    cpu_per_call: datetime.timedelta | None = None
-    """CPU time of one call into the module; past it the module is restarted."""
-    flows: int | None = None
-    """Flows open at once."""
-    accept_backlog: int | None = None
-    """Flows that wait for their handler."""
-    stream_buffer_bytes: int | None = None
-    """Bytes of a TCP flow that wait to be read."""
-    datagram_queue: int | None = None
-    """Datagrams of a UDP flow that wait, in each direction."""
-    record_bytes: int | None = None
-    """Bytes of a recording, after which it ends."""
-
-
 async def start_server(
-    module: str | os.PathLike[str] | bytes,
+    module: AnyModule,
     host: str | None,
     port: int,
     *,
     config: str | bytes = b"",
     handle_tcp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
     handle_udp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
-    transport: Literal["udp", "tcp"] = "udp",
+    transport: Literal["udp", "tcp"] | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
     ipv6_only: bool = False,
@@ -73,14 +55,15 @@ async def start_server(
 ) -> "Server":
     """Run a module on a port of this machine.
 
-    - `module`: the path of a `.wasm` file, its bytes, or "wireguard" for the module that comes
-      with this package.
+    - `module`: the path of a `.wasm` file, its bytes, what `load_module` returned, or the name of
+      a module that comes with this package: "wireguard", "plain", "reverse". A WATER module
+      needs the role of a listener.
     - `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
     - `config`: in the module's own format.
     - `handle_tcp_stream`, `handle_udp_stream`: called with a `Stream` for each TCP connection
       and each UDP flow (one pair of addresses). A flow without a handler is refused. An
       exception in a handler is logged and resets its flow, no other.
-    - `transport`: what the module listens on.
+    - `transport`: what the module listens on. By default TCP for a WATER module, UDP for others.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
     - `ipv6_only`: with an IPv6 `host`, leave IPv4 alone.
     - `name`: what log records call the server.
@@ -111,14 +94,14 @@ async def start_server(
 async def start(
     server_class: type[AnyServer],
     stream_class: type[Stream],
-    module: str | os.PathLike[str] | bytes,
+    module: AnyModule,
     host: str | None,
     port: int,
     *,
     config: str | bytes,
     handle_tcp_stream: Handler | None,
     handle_udp_stream: Handler | None,
-    transport: Literal["udp", "tcp"] = "udp",
+    transport: Literal["udp", "tcp"] | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
     ipv6_only: bool = False,
@@ -130,12 +113,12 @@ async def start(
     set_log_level()
     if not 0 <= port <= 65535:
         raise OverflowError(f"port must be 0-65535, not {port}")
-    addresses = await _resolve(loop, host, port)
+    addresses = await resolve(loop, host, port)
     wake = LoopWake.of(loop)
     content = config.encode() if isinstance(config, str) else bytes(config)
 
     def run() -> _native.Server:
-        loaded = _load(module)
+        loaded = read_module(module)
         error: OSError | None = None
         for address in addresses:
             try:
@@ -145,16 +128,16 @@ async def start(
                     address,
                     port,
                     wake=wake.native,
-                    transport=transport,
+                    transport=transport or ("tcp" if names_no_destination(loaded) else "udp"),
                     name=name or loaded.name,
                     ipv6_only=ipv6_only,
                     host_crypto=host_crypto,
+                    limits=limits,
                     record=record,
-                    **asdict(limits),
                 )
             except OSError as e:
                 error = error or e
-                if e.errno not in _NO_SUCH_FAMILY:
+                if e.errno not in NO_SUCH_FAMILY:
                     break
         assert error is not None  # the list has at least one address
         raise error
@@ -301,8 +284,6 @@ class Server:
 _running: WeakSet[Server] = WeakSet()
 """Servers whose driver thread may be alive."""
 
-_NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
-
 
 @atexit.register
 def _close_all() -> None:
@@ -316,15 +297,7 @@ def _close_unwanted(starting: asyncio.Future[_native.Server]) -> None:
         starting.result().close()
 
 
-def _load(module: str | os.PathLike[str] | bytes) -> _native.Module:
-    if isinstance(module, bytes):
-        return _native.load("module", module)
-    if module == "wireguard":
-        return _native.load("wireguard", (resources.files(__package__) / "modules" / "wireguard.wasm").read_bytes())
-    return _native.load_file(Path(module).expanduser())
-
-
-async def _resolve(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[str]:
+async def resolve(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[str]:
     """Addresses to try, in this order, the next one if this machine lacks the family."""
     if not host:
         return ["::", "0.0.0.0"]

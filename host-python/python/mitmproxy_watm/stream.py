@@ -18,7 +18,7 @@ LIMIT = 65536
 
 @dataclass
 class Origin:
-    """What all streams of one server share."""
+    """What all streams of one server share; a connection that was made from here has its own."""
 
     loop: asyncio.AbstractEventLoop
     wake: LoopWake
@@ -295,7 +295,8 @@ class Stream:
         """A fact about the connection, or `default`.
 
         - `transport_protocol`: "tcp" or "udp"
-        - `peername`, `sockname`: source and destination inside the tunnel, as (host, port)
+        - `peername`, `sockname`: source and destination inside the tunnel, as (host, port); of a
+          connection that was made from here: the other end's address and this one's
         - `original_src`, `original_dst`: the addresses of the tunnel itself, where the client
           sends from and where the server received it
         - `peer`: who the transport authenticated, for WireGuard the public key

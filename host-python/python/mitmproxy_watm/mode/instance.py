@@ -5,6 +5,7 @@ import errno
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 from mitmproxy import ctx
 from mitmproxy.connection import Address
@@ -13,6 +14,7 @@ from mitmproxy.proxy import layers
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.mode_servers import ServerInstance
+from mitmproxy.proxy.mode_specs import ReverseMode
 
 from mitmproxy_watm import wireguard
 from mitmproxy_watm._native import ClientConfig
@@ -20,6 +22,8 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import qr_text
+from mitmproxy_watm.mode.spec import PREFIX
+from mitmproxy_watm.modules import load_module, names_no_destination
 from mitmproxy_watm.server import Server, start
 
 logger = logging.getLogger(__name__)
@@ -32,6 +36,15 @@ RULE = "-" * 60
 
 class FlowStream(wireguard.Stream):
     """A stream as mitmproxy's core takes it."""
+
+    upstream: Address | None = None
+    """Where it goes, if it does not say so itself."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """With the name by which the core asks where a stream goes."""
+        if name == "remote_endpoint" and self.upstream is not None:
+            return self.upstream
+        return super().get_extra_info(name, default)
 
     async def read(self, n: int = -1) -> bytes:
         """Without empty datagrams, which the core takes for the end."""
@@ -58,15 +71,19 @@ class WatmInstance(ServerInstance[WatmMode]):
         return () if self.server is None else (self.server.getsockname(),)
 
     def make_top_layer(self, context: Context) -> Layer:
-        """The layer that mitmproxy's own WireGuard mode has."""
+        """The layer that mitmproxy's own WireGuard mode has, or that of its reverse mode."""
         stream, self._arriving = self._arriving, None
         if stream is not None:
             remember(context.client, stream)
+        upstream = self.mode.parsed.upstream
+        if upstream is not None and upstream.reverse is not None:
+            context.client.proxy_mode = ReverseMode.parse(upstream.reverse)
+            return layers.modes.ReverseProxy(context)
         return layers.modes.TransparentProxy(context)
 
     def client_configs(self) -> list[ClientConfig]:
         """What its clients need, for the address that this machine is reached at."""
-        if self.server is None:
+        if self.server is None or self.mode.parsed.upstream is not None:
             return []
         host = self.mode.listen_host(ctx.options.listen_host)
         if host in ("", "0.0.0.0", "::"):
@@ -85,11 +102,17 @@ class WatmInstance(ServerInstance[WatmMode]):
         port = self.mode.listen_port(ctx.options.listen_port)
         assert port is not None  # the mode has a default
         config = build_config(data, Path(ctx.options.confdir).expanduser())
+        module = await load_module(data.module)
+        if data.upstream is None and names_no_destination(module):
+            raise ValueError(
+                f"{self.mode.full_spec}: connections through this module say not where they go; "
+                f"add the option to: {PREFIX}{data.module}?to=example.com:443"
+            )
         try:
             self.server = await start(
                 Server,
                 FlowStream,
-                data.module,
+                module,
                 host,
                 port,
                 config=config,
@@ -116,6 +139,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         await asyncio.wait_for(stopping.wait_closed(), STOP_TIMEOUT)
 
     async def _handle(self, stream: FlowStream) -> None:
+        if self.mode.parsed.upstream is not None:
+            stream.upstream = self.mode.parsed.upstream.address
         # The core makes the top layer before it first waits, so this one is it.
         self._arriving = stream
         await self.handle_stream(stream, stream)  # type: ignore[arg-type]

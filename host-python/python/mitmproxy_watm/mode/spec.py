@@ -7,12 +7,24 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from mitmproxy_watm.modules import PACKAGED, STREAMS
+
 PREFIX = "watm:"
 
 SHIPPED = "wireguard"
-"""The module that comes with the package, by name."""
+"""The module that is a WireGuard server, by name."""
 
 _LISTEN = re.compile(r"(?:[^@/?&=%]*:)?[0-9]{1,5}")
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """Where connections go that say not where they go: `[scheme://]host:port`."""
+
+    address: tuple[str, int]
+    reverse: str | None
+    """The same as mitmproxy's reverse mode has it, if it has a scheme; without one, each
+    connection goes on as what it begins like."""
 
 
 @dataclass(frozen=True)
@@ -20,13 +32,15 @@ class Data:
     """The part between `watm:` and `@`, taken apart."""
 
     module: str
-    """A path, or `SHIPPED`."""
+    """A path, or one of `PACKAGED`."""
     config: Path | None = None
     """A file in the module's own format."""
     keys: Path | None = None
     """A key file in the place of mitmproxy's `wireguard.conf`."""
     record: Path | None = None
     """A new file for the module's whole life, with all payload and keys."""
+    upstream: Upstream | None = None
+    """Where all connections go."""
     transport: Literal["udp", "tcp"] = "udp"
     """What the module listens on."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -47,8 +61,8 @@ def parse(data: str) -> Data:
     """Take `data` apart. Percent-encoding is undone. Raises ValueError."""
     head, _, query = data.partition("?")
     module = unquote(head)
-    if module != SHIPPED and not module.endswith(".wasm"):
-        raise ValueError(f"module: {module!r} is neither {SHIPPED!r} nor the path of a .wasm file")
+    if module not in PACKAGED and not module.endswith(".wasm"):
+        raise ValueError(f"module: {module!r} is neither one of {', '.join(PACKAGED)} nor the path of a .wasm file")
     named: dict[str, str] = {}
     for item in filter(None, query.split("&")):
         name, equals, value = item.partition("=")
@@ -61,11 +75,12 @@ def parse(data: str) -> Data:
     config, keys, record = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in files)
     if config and keys:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
-    transport = named.pop("transport", "udp")
+    upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
+    transport = named.pop("transport", "udp" if upstream is None and module not in STREAMS else "tcp")
     if transport not in ("udp", "tcp"):
         raise ValueError(f"option transport: {transport!r} is neither udp nor tcp")
     options = {name: _literal(value) for name, value in named.items()}
-    return Data(module, config, keys, record, "tcp" if transport == "tcp" else "udp", options)
+    return Data(module, config, keys, record, upstream, "tcp" if transport == "tcp" else "udp", options)
 
 
 def complete(spec: str) -> str:
@@ -78,6 +93,18 @@ def complete(spec: str) -> str:
     if "@" in data and not _LISTEN.fullmatch(data.rpartition("@")[2]):
         data = data.replace("@", "%40")
     return PREFIX + data
+
+
+def _upstream(to: str) -> Upstream:
+    wanted = "must be host:port, or that after http://, https://, tcp:// or tls://"
+    scheme, separator, rest = to.rpartition("://")
+    if separator and scheme not in ("http", "https", "tcp", "tls"):
+        raise ValueError(f"option to: {to!r}; {wanted}")
+    host, colon, port = rest.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"option to: {to!r}; {wanted}")
+    return Upstream((host, int(port)), f"reverse:{to}" if separator else None)
 
 
 def _literal(value: str) -> Any:

@@ -1,0 +1,224 @@
+"""Connections that are made through modules, and relays."""
+
+import asyncio
+import atexit
+import datetime
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+from mitmproxy_watm import _native
+from mitmproxy_watm._logs import set_log_level
+from mitmproxy_watm._wake import LoopWake
+from mitmproxy_watm.limits import Limits
+from mitmproxy_watm.modules import AnyModule, load_module, read_module
+from mitmproxy_watm.server import NO_SUCH_FAMILY, resolve
+from mitmproxy_watm.stream import Origin, Stream
+
+EXIT_TIMEOUT = datetime.timedelta(seconds=1)
+"""How long the interpreter's exit waits for connections and relays that are still open."""
+
+
+async def open_connection(
+    module: AnyModule,
+    host: str,
+    port: int,
+    *,
+    config: str | bytes | None = None,
+    allow: Iterable[str] = (),
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> Stream:
+    """Connect to `host` and `port` through a module, which has done its handshake then.
+
+    - `module`: see `AnyModule`; a WATER module with the role of a dialer, or a component that dials.
+    - `config`: in the module's own format; None is none, which is not the same as an empty one.
+    - `allow`: where the module may go beyond this address, as patterns: "example.com:443",
+      "*.example.com", "10.0.0.0/8:1-1024", "[2001:db8::1]:53", "*". By default nowhere.
+    - `name`: what errors and log records call it.
+
+    Cancelling the task gives up; a connection that was made lives by itself. All connections of
+    the process share one native thread, except that a component has one of its own for each
+    configuration.
+
+    Raises `ConnectionRefusedError` or another `OSError` that names the address and the cause,
+    `ConnectionAbortedError` if the module gave up, `TimeoutError` if it took too long,
+    `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong.
+    """
+    return await _dial(module, (host, port), config, allow, limits, name)
+
+
+async def open_fixed_connection(
+    module: AnyModule,
+    *,
+    config: str | bytes | None = None,
+    allow: Iterable[str] = (),
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> Stream:
+    """Connect through a module to where the module itself wants to go.
+
+    As `open_connection`. What `allow` does not admit is a `PermissionError`.
+    """
+    return await _dial(module, None, config, allow, limits, name)
+
+
+async def start_relay(
+    module: AnyModule,
+    host: str | None,
+    port: int,
+    upstream_host: str,
+    upstream_port: int,
+    *,
+    config: str | bytes | None = None,
+    allow: Iterable[str] = (),
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> "Relay":
+    """Accept connections on a port of this machine and have the module pass each on upstream.
+
+    `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
+    The rest is as in `open_connection`. A connection that fails costs itself alone. Raises
+    `OSError` for a port that cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    set_log_level()
+    _check_port(port)
+    _check_port(upstream_port)
+    addresses = await resolve(loop, host, port)
+    wake = LoopWake.of(loop)
+
+    def run() -> _native.Relay:
+        loaded = read_module(module)
+        error: OSError | None = None
+        for address in addresses:
+            try:
+                return _native.relay(
+                    loaded,
+                    address,
+                    port,
+                    (upstream_host, upstream_port),
+                    config=_content(config),
+                    allow=list(allow),
+                    limits=limits,
+                    name=name or loaded.name,
+                    wake=wake.native,
+                )
+            except OSError as e:
+                error = error or e
+                if e.errno not in NO_SUCH_FAMILY:
+                    break
+        assert error is not None  # the list has at least one address
+        raise error
+
+    starting = loop.run_in_executor(None, run)
+    try:
+        native = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Collected, it is closed.
+        starting.add_done_callback(lambda starting: starting.cancelled() or starting.exception())
+        raise
+    return Relay(native, loop, wake)
+
+
+class Relay:
+    """A running relay; also an asynchronous context manager. Nobody referring to it closes it."""
+
+    def __init__(self, native: _native.Relay, loop: asyncio.AbstractEventLoop, wake: LoopWake) -> None:
+        """For `start_relay`."""
+        self._native = native
+        self._loop = loop
+        self._wake = wake
+        self._done: asyncio.Future[None] | None = None
+        _relays.add(self)
+
+    def getsockname(self) -> tuple[str, int]:
+        """The address of its socket, also after `close`."""
+        return self._native.getsockname()
+
+    def connections(self) -> int:
+        """How many are open."""
+        return self._native.connections()
+
+    def close(self) -> None:
+        """Free the port and close every connection, soon. Again: no effect."""
+        self._native.close()
+
+    async def wait_closed(self) -> None:
+        """Wait until that is done, after `close`."""
+        while not self._native.closed():
+            if self._done is None or self._done.done():
+                self._done = self._loop.create_future()
+                self._wake.waiters[self._native.closed_key] = self._done
+            if not self._native.closed():
+                await asyncio.shield(self._done)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+        await self.wait_closed()
+
+    def __repr__(self) -> str:
+        host, port = self.getsockname()
+        return f"<{type(self).__name__} on {host} port {port}>"
+
+
+async def _dial(
+    module: AnyModule,
+    destination: tuple[str, int] | None,
+    config: str | bytes | None,
+    allow: Iterable[str],
+    limits: Limits,
+    name: str | None,
+) -> Stream:
+    loop = asyncio.get_running_loop()
+    set_log_level()
+    if destination is not None:
+        _check_port(destination[1])
+    loaded = await load_module(module)
+    wake = LoopWake.of(loop)
+    native = _native.dial(
+        loaded,
+        destination,
+        config=_content(config),
+        allow=list(allow),
+        limits=limits,
+        name=name or loaded.name,
+        wake=wake.native,
+    )
+    try:
+        while True:
+            waiter = loop.create_future()
+            wake.waiters[native.key] = waiter
+            # Looked at after the waiter is there, so that nothing is missed.
+            if (flow := native.result()) is not None:
+                return Stream(flow, Origin(loop, wake))
+            await waiter
+    finally:
+        wake.waiters.pop(native.key, None)
+        native.cancel()
+
+
+def _content(config: str | bytes | None) -> bytes | None:
+    return config.encode() if isinstance(config, str) else config
+
+
+def _check_port(port: int) -> None:
+    if not 0 <= port <= 65535:
+        raise OverflowError(f"port must be 0-65535, not {port}")
+
+
+_relays: WeakSet[Relay] = WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """The native thread must not outlive the interpreter's libraries."""
+    for relay in list(_relays):
+        relay.close()
+    _native.finish_connections(EXIT_TIMEOUT)

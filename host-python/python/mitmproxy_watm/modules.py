@@ -1,0 +1,45 @@
+"""Modules: by name, by path, from memory."""
+
+import asyncio
+import os
+from importlib import resources
+from pathlib import Path
+
+from mitmproxy_watm._native import Module, load, load_file
+
+PACKAGED = ("plain", "reverse", "wireguard")
+"""The modules that come with this package, by name."""
+
+STREAMS = ("plain", "reverse")
+"""Those of them whose connections say not where they go."""
+
+AnyModule = str | os.PathLike[str] | bytes | Module
+"""A module as functions take it: one of `PACKAGED`, the path of a `.wasm` file, the bytes of one,
+or what `load_module` returned."""
+
+
+async def load_module(module: AnyModule) -> Module:
+    """Read and compile a module, for many dials or servers to use.
+
+    Functions that take a module do this themselves, each time. Raises `ModuleError` for a module
+    that cannot run, and `OSError` for a file that cannot be read.
+    """
+    if isinstance(module, Module):
+        return module
+    return await asyncio.get_running_loop().run_in_executor(None, read_module, module)
+
+
+def read_module(module: AnyModule) -> Module:
+    """`load_module`, blocking."""
+    if isinstance(module, Module):
+        return module
+    if isinstance(module, bytes):
+        return load("module", module)
+    if module in PACKAGED:
+        return load(str(module), (resources.files(__package__) / "modules" / f"{module}.wasm").read_bytes())
+    return load_file(Path(module).expanduser())
+
+
+def names_no_destination(module: Module) -> bool:
+    """Whether the connections that it accepts say not where they go."""
+    return module.kind.startswith("WATER") or module.name in STREAMS
