@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use watm_core::{
@@ -40,7 +41,8 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// if there is one, and dials what the host asks for.
 pub struct Streams<T: StreamTransport> {
     transport: T,
-    listener: Option<Box<dyn Listener>>,
+    /// With the address that it is bound to.
+    listener: Option<(Box<dyn Listener>, SocketAddr)>,
     /// Whether somebody may be waiting at the listener.
     waiting: bool,
     /// After an error of the listener's: not before then.
@@ -61,7 +63,10 @@ impl<T: StreamTransport> Transport for Streams<T> {
     fn start(options: StartOptions, host: &mut dyn Host) -> Result<Self, ConfigError> {
         let transport = T::configure(&options.config)?;
         let listener = match host.listener(LABEL, LISTENER) {
-            Ok(listener) => Some(listener),
+            Ok(listener) => {
+                let local = listener.local_address();
+                Some((listener, local))
+            }
             // Then it is for dialling alone.
             Err(ErrorCode::AccessDenied) => None,
             Err(error) => {
@@ -145,14 +150,14 @@ impl<T: StreamTransport> Transport for Streams<T> {
 impl<T: StreamTransport> Streams<T> {
     /// Take on those who wait at the listener.
     fn accept(&mut self, host: &mut dyn Host) {
-        let Some(listener) = &mut self.listener else {
+        let Some((listener, local)) = &mut self.listener else {
             return;
         };
+        let local = *local;
         if self.accept_from.is_some_and(|from| host.now() < from) {
             return;
         }
         self.accept_from = None;
-        let local = listener.local_address();
         let mut accepted = Vec::new();
         while self.waiting
             && accepted.len() < ACCEPTS
