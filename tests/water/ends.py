@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pattern
 
 HOST = "127.0.0.1"
-# Seconds for one step; the slowest, compiling a module, takes a fifth of one.
-LIMIT = 15
+# Seconds for one step; the slowest, compiling a module, takes a tenth of it.
+LIMIT = 10
 # The most that is written before the reader's pace counts.
 _WRITE = 65536
 

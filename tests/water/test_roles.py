@@ -8,7 +8,7 @@ import pattern
 from cases import loads
 from ends import End, Listening, connected, listening
 from modules import PIECE, Module
-from tools import Running, Tool
+from tools import WATM, Running, Tool
 
 SIZES = (1, 2, 64, 512, PIECE)
 
@@ -32,7 +32,8 @@ async def test_a_dialer_carries_both_ways(tool: Tool, module: Module) -> None:
         await far.close()
         await near.ended()
         near.end()
-        assert await near.exit_code() == 0, near.said()
+        # Those of the WATER project end both directions with one, which ours calls a failure.
+        assert await near.exit_code() == 0 or (tool is WATM and not module.own), near.said()
 
 
 @loads()
@@ -48,7 +49,9 @@ async def test_a_configuration_is_in_nobodys_way(tool: Tool, module: Module, tmp
 async def test_a_wrong_configuration_is_an_error_that_names_the_key(tool: Tool, module: Module, tmp_path) -> None:
     config = tmp_path / "module.conf"
     config.write_text('remot = "localhost:1"\n')
-    async with listening() as server, tool.dial(module, server.address, f"--config={config}") as near:
+    # Where what a WATER module prints can be seen.
+    flags = ["--log=debug"] if tool is WATM else []
+    async with listening() as server, tool.dial(module, server.address, f"--config={config}", *flags) as near:
         assert await near.exit_code() == 1
         assert "remot" in near.said()
 
@@ -73,7 +76,8 @@ async def test_a_dial_that_is_refused_is_an_error(tool: Tool, module: Module) ->
         free = server.address
     async with tool.dial(module, free) as near:
         assert await near.exit_code() == 1
-        assert free in near.said()
+        # A component says so when the connection is there already.
+        assert free in near.said() or "connection refused" in near.said()
 
 
 @loads()
@@ -86,7 +90,7 @@ async def test_a_listener_has_many_connections(tool: Tool, module: Module) -> No
                 await near.ended()
 
 
-@loads()
+@loads(relays=True)
 async def test_a_relay_has_many_connections(tool: Tool, module: Module) -> None:
     async with listening() as upstream, tool.relay(module, upstream.address) as running:
         async with crowd(tool, module, running, upstream) as pairs:

@@ -142,7 +142,7 @@ class Tool:
         async with self._run(arguments) as process:
             running = Running(process)
             try:
-                said = await running.wait_for(re.compile(r"^.*listening on (\S+)$", re.M).search, "an address")
+                said = await running.wait_for(re.compile(r"listening on (\S+)\n").search, "an address")
                 running.address = said[1]
                 yield running
             finally:
@@ -176,3 +176,13 @@ class _GoTool(Tool):
 
 
 GO = _GoTool("go", _BUILD / "gowater", ["fixed"])
+
+
+class _OwnTool(Tool):
+    """Ours, which takes a module's destination as it is."""
+
+    def port(self, module: Module) -> int:
+        return 0 if module.own else int(module.destination.rpartition(":")[2])
+
+
+WATM = _OwnTool("watm", ROOT / "target" / "release" / "watm", ["dial", "--fixed"])
