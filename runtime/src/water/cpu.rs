@@ -69,7 +69,8 @@ impl CpuMeter {
             count.overrun = true;
             return UpdateDeadline::Interrupt;
         }
-        UpdateDeadline::Yield(1)
+        // Not a mere wake-up: the runtime looks at its sockets and timers before it comes back.
+        UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
     }
 
     /// The limit, if the guest was stopped at it.
