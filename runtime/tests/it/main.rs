@@ -16,3 +16,5 @@ mod stream_modules;
 mod streams;
 mod support;
 mod water;
+mod water_abi;
+mod water_faults;

@@ -1,0 +1,57 @@
+//! What goes wrong with WATER modules, their connections and their users, and costs no more
+//! than the connection that it happens to.
+
+mod cancel;
+mod close;
+mod concurrency;
+mod config;
+mod connectors;
+mod damaged;
+mod hogs;
+mod logs;
+mod pressure;
+mod relay;
+#[cfg(target_os = "linux")]
+mod resources;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use tokio::net::TcpListener;
+use watm_runtime::Module;
+
+use crate::support::{LOCALHOST, PATIENCE, engine};
+
+/// Run to the end on several threads, within bounds.
+fn run_on_threads<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE, future)
+            .await
+            .expect("in time")
+    })
+}
+
+/// This project's own module that passes bytes on as they are.
+fn our_plain() -> Module {
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    let load = || {
+        let path = "../watm/target/modules/plain.watm1.wasm";
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        engine()
+            .load_file(path)
+            .expect("`make modules` has built it")
+    };
+    MODULE.get_or_init(load).clone()
+}
+
+/// Where nobody listens.
+async fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
+    listener.local_addr().expect("bound")
+}

@@ -1,0 +1,99 @@
+//! Guests that do not end when they are told to.
+
+use std::time::{Duration, Instant};
+
+use cpu_time::ThreadTime;
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpListener, TcpStream};
+use watm_runtime::{Limits, Relay};
+
+use crate::support::{LOCALHOST, run};
+use crate::water_abi::guest::{Guest, Scene};
+
+const GRACE: Duration = Duration::from_millis(100);
+
+/// What a guest does in the place of ending. The CPU time that it may take is longer than
+/// the tests are.
+const STUBBORN: [&str; 6] = [
+    "(loop $for_ever (br $for_ever)) (i32.const 0)",
+    "(loop $for_ever (drop (call $sched_yield)) (br $for_ever)) (i32.const 0)",
+    "(loop $for_ever (drop (call $now (i32.const 1))) (br $for_ever)) (i32.const 0)",
+    // It waits for what never comes.
+    "(call $read (global.get $net) (i32.const 1024) (i32.const 1))",
+    "(call $pause (i32.const 100000000)) (i32.const 0)",
+    // It is told, and asks again.
+    "(loop $for_ever
+        (drop (call $read (global.get $control) (i32.const 1024) (i32.const 1)))
+        (br $for_ever)) (i32.const 0)",
+];
+
+fn stubborn(code: &str) -> Guest {
+    Guest::v1().ends(code).limits(Limits {
+        close_grace: GRACE,
+        cpu_per_call: Duration::from_secs(60),
+        ..Limits::for_connections()
+    })
+}
+
+/// What is left of it takes no time.
+async fn assert_idle() {
+    let before = ThreadTime::now();
+    tokio::time::sleep(Duration::from_millis(60)).await;
+    let used = before.elapsed();
+    assert!(used < Duration::from_millis(30), "{used:?}");
+}
+
+#[test]
+fn closing_is_bounded_in_time_and_frees_the_cpu() {
+    run(async {
+        for code in STUBBORN {
+            let Scene { app, mut peer } = stubborn(code).dial().await;
+            let begin = Instant::now();
+            app.close().await;
+            // Three times the grace, on a busy machine.
+            assert!(begin.elapsed() < 20 * GRACE, "{code}");
+            assert_eq!(peer.read(&mut [0; 1]).await.expect("the end"), 0);
+            assert_idle().await;
+        }
+    });
+}
+
+#[test]
+fn dropping_a_connection_ends_it_too() {
+    run(async {
+        for code in STUBBORN {
+            let Scene { app, mut peer } = stubborn(code).dial().await;
+            drop(app);
+            assert_eq!(peer.read(&mut [0; 1]).await.expect("the end"), 0);
+            assert_idle().await;
+        }
+    });
+}
+
+#[test]
+fn a_relay_is_closed_in_time_with_all_that_it_holds() {
+    run(async {
+        let upstream = TcpListener::bind(LOCALHOST).await.expect("a port");
+        let target = upstream.local_addr().expect("bound").to_string();
+        for code in STUBBORN {
+            let guest = stubborn(code);
+            let relay = guest.options(Relay::builder(&guest.module()));
+            let relay = relay.bind(LOCALHOST, &target).expect("listens");
+            let address = relay.local_addr();
+            let mut ends = Vec::new();
+            for _ in 0..3 {
+                let client = TcpStream::connect(address).await.expect("connects");
+                ends.push((client, upstream.accept().await.expect("accepts").0));
+            }
+            let begin = Instant::now();
+            relay.close().await;
+            assert!(begin.elapsed() < 20 * GRACE, "{code}");
+            for (mut client, mut far) in ends {
+                assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+                assert_eq!(far.read(&mut [0; 1]).await.expect("the end"), 0);
+            }
+            assert!(TcpStream::connect(address).await.is_err());
+            assert_idle().await;
+        }
+    });
+}
