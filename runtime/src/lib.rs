@@ -51,6 +51,18 @@
 //!
 //! The example `serve` of this package is a whole program.
 //!
+//! # Connections through modules
+//!
+//! A stream through a module looks like one of tokio's: [`Dialer`] dials an address, and
+//! [`FixedDialer`] one that the module chooses; [`Listener`] accepts, and [`Relay`] accepts
+//! and passes on. Modules for them are WATER modules of v0 and v1
+//! (<https://github.com/refraction-networking/water>), from whatever language and for
+//! whatever runtime they were built, and for dialling components too. A WATER module has an
+//! instance a connection, compiled once and made from memory, which runs as a task of the
+//! caller's tokio runtime: no thread and no descriptor of its own, and what it does wrong costs
+//! its own connection. Where it may go is the caller's address, and what a [`Reach`] names.
+//! [`Server`] runs WATER listeners too.
+//!
 //! # When a module fails
 //!
 //! A module that traps, takes too long or too much memory ([`Limits`]) loses its instance:

@@ -6,6 +6,7 @@
 
 mod backoff;
 mod run;
+mod water;
 
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
@@ -21,6 +22,7 @@ use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
 use crate::{ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
+use water::WaterServer;
 
 /// Requests that may wait for a module to return from a call.
 const COMMAND_QUEUE: usize = 64;
@@ -86,6 +88,30 @@ fn serve(
             ))));
         }
     };
+    if plan.module.water().is_some() {
+        runtime.block_on(async {
+            match WaterServer::new(plan).await {
+                Ok(server) => {
+                    outcome(Ok(()));
+                    server.run(commands).await;
+                }
+                Err(error) => outcome(Err(error)),
+            }
+        });
+    } else {
+        serve_component(&runtime, plan, commands, &outcome);
+    }
+    // The sockets are closed by now; that of the runtime itself goes before the news.
+    drop(runtime);
+    drop(closed);
+}
+
+fn serve_component(
+    runtime: &runtime::Runtime,
+    plan: Plan,
+    commands: mpsc::Receiver<Command>,
+    outcome: &impl Fn(Result<(), Error>),
+) {
     let context = runtime.enter();
     let prepared = prepare(plan);
     drop(context);
@@ -99,9 +125,6 @@ fn serve(
         }
         Err(error) => outcome(Err(error)),
     }
-    // The sockets are closed by now; that of the runtime itself goes before the news.
-    drop(runtime);
-    drop(closed);
 }
 
 fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {

@@ -3,6 +3,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::runner::Opened;
+use super::runner::{Opened, Runner};
 use crate::{Error, ErrorCode, FlowInfo, StreamFlow};
 
 /// A stream through a module.
@@ -27,6 +28,7 @@ pub struct Connection {
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     finished: oneshot::Receiver<()>,
+    alive: Option<Arc<dyn Runner>>,
     read_deadline: Option<Pin<Box<Sleep>>>,
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -43,6 +45,7 @@ impl Connection {
             local: opened.local,
             peer: opened.peer,
             finished: opened.finished,
+            alive: opened.alive,
             read_deadline: None,
             write_deadline: None,
         })
@@ -83,6 +86,7 @@ impl Connection {
         self.flow.close();
         // Never said; gone with the last of the connection.
         let _ = self.finished.await;
+        drop(self.alive);
     }
 
     /// End at once: reads and writes fail with `reason`, what is queued is dropped.
@@ -91,6 +95,7 @@ impl Connection {
     }
 
     /// The same stream as one of a [`Server`](crate::Server)'s flows, for what handles both.
+    /// Through a component it lives no longer than the dialer does.
     pub fn into_flow(self) -> StreamFlow {
         self.flow
     }

@@ -65,7 +65,7 @@ pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr
 
 /// Accept for ever, and serve each connection with `serve`, up to `at_once` together. What
 /// is served ends when this is dropped.
-pub(super) async fn serve_all<Serving>(
+pub(crate) async fn serve_all<Serving>(
     listener: TcpListener,
     at_once: usize,
     serve: impl Fn(Wire) -> Serving,

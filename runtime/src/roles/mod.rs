@@ -4,6 +4,7 @@
 //! Behind them is one trait, [`Runner`], with which all kinds of modules look alike.
 
 mod builder;
+mod component;
 mod connect;
 mod connection;
 mod dialer;
@@ -22,6 +23,7 @@ pub(crate) use connect::{Stream, WireKind};
 pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;
+pub(crate) use incoming::serve_all;
 pub use listener::Listener;
 pub use reach::Reach;
 pub(crate) use reach::Verdict;

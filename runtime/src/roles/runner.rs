@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::component::ComponentRunner;
 use super::connect::{Connect, Wire};
 use super::reach::Reach;
 use super::role::Role;
@@ -69,6 +70,8 @@ pub(crate) struct Opened {
     pub(crate) stop: oneshot::Sender<()>,
     /// An error, once the connection is gone.
     pub(crate) finished: oneshot::Receiver<()>,
+    /// What the connection needs for as long as it lives.
+    pub(crate) alive: Option<Arc<dyn Runner>>,
 }
 
 /// What runs a module in this role.
@@ -86,10 +89,7 @@ pub(crate) fn runner(
     };
     let info = module.info();
     if info.kind == ModuleKind::Component {
-        return refuse(format!(
-            "a component, which has no function of endpoint for the role of a {role} in this \
-             version of watm:transport; `Server` runs what it can do"
-        ));
+        return Ok(Arc::new(ComponentRunner::new(module, role, settings)?));
     }
     if !info.roles.contains(&role) {
         let roles: Vec<String> = info.roles.iter().map(Role::to_string).collect();

@@ -73,6 +73,34 @@ impl WaterRunner {
         }
     }
 
+    /// Steps 1 and 2 of [`super`], for nothing but the module's opinion of its configuration.
+    pub(crate) async fn check_config(&self) -> Result<(), Error> {
+        let after = self.limits.handshake_timeout;
+        let prepared = self.prepared()?;
+        let outside = Outside::new(Role::Dialer, None, None, self.access.clone());
+        let state = self.state(outside, self.config.clone(), prepared);
+        let checked = timeout(after, async {
+            let mut instance = Instance::new(prepared, state)
+                .await
+                .map_err(|stop| stop.into_error(&self.name))?;
+            let called = instance.call(prepared.abi.init, ()).await;
+            let result = called.map_err(|stop| stop.into_error(&self.name))?;
+            match failure(prepared.abi.init, result) {
+                None => Ok(()),
+                Some(reason) => Err(Error::Config {
+                    module: self.name.to_string(),
+                    reason,
+                }),
+            }
+        });
+        checked.await.unwrap_or_else(|_| {
+            Err(Error::Timeout {
+                module: self.name.to_string(),
+                after,
+            })
+        })
+    }
+
     /// Steps 1 to 5 of [`super`].
     async fn open_connection(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
         let prepared = self.prepared()?;
@@ -155,6 +183,7 @@ impl WaterRunner {
             peer,
             stop,
             finished,
+            alive: None,
         })
     }
 

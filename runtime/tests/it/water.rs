@@ -1,6 +1,7 @@
 //! WATER modules in the roles they have, over real sockets.
 
 mod dialer;
+mod listener;
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;

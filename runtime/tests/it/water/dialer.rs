@@ -1,4 +1,5 @@
 use std::io::ErrorKind;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,7 +7,7 @@ use tokio::net::TcpListener;
 use watm_runtime::{Dialer, Error, FixedDialer, Reach, Role};
 
 use super::{echo, exchange, module, pattern, plain};
-use crate::support::{LOCALHOST, run};
+use crate::support::{LOCALHOST, engine, run};
 
 #[test]
 fn a_dialer_passes_bytes_both_ways_and_the_end() {
@@ -144,6 +145,58 @@ fn a_read_past_its_deadline_fails_and_the_connection_lives() {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         connection.set_read_deadline(None);
         exchange(connection, b"hello").await;
+    });
+}
+
+#[test]
+fn a_component_dials_as_a_water_module_does() {
+    run(async {
+        let echo = echo().await;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules/plain.wasm");
+        let component = engine().load_file(file).expect("`make modules` builds it");
+        let dialer = Dialer::builder(&component).build().expect("a dialer");
+        let connection = dialer.dial(&echo.to_string()).await.expect("connects");
+        // What is dialled lives by itself.
+        drop(dialer);
+        exchange(connection, &pattern(300_000)).await;
+
+        // One that cannot do without a socket cannot dial either.
+        let error = Dialer::builder(&crate::support::guest()).build();
+        assert!(matches!(error, Err(Error::Config { .. })), "{error:?}");
+        let listener = watm_runtime::Listener::builder(&component).bind(LOCALHOST);
+        let error = listener.expect_err("owns its listeners").to_string();
+        assert!(error.contains("Server::builder"), "{error}");
+    });
+}
+
+#[test]
+fn datagrams_go_where_a_pattern_for_them_admits_it() {
+    const DATAGRAMS: &str = include_str!("plain.wat");
+    run(async {
+        let far = tokio::net::UdpSocket::bind(LOCALHOST)
+            .await
+            .expect("a port");
+        let address = far.local_addr().expect("bound");
+        // The same module, but that it asks for udp.
+        let module = module("datagrams", &DATAGRAMS.replace("\"tcp\"", "\"udp\""));
+        let dialer = |pattern: &str| {
+            let reach = Reach::none().allow(pattern).expect("a pattern");
+            let builder = FixedDialer::builder(&module).config(address.to_string());
+            builder.reach(reach).build().expect("a dialer")
+        };
+        let error = dialer("127.0.0.1").dial().await;
+        assert!(matches!(error, Err(Error::Denied { .. })), "{error:?}");
+        let mut connection = dialer("udp://127.0.0.1").dial().await.expect("connects");
+        for datagram in [&b"one"[..], b"two"] {
+            connection.write_all(datagram).await.expect("written");
+            let mut buffer = [0; 10];
+            let (len, from) = far.recv_from(&mut buffer).await.expect("received");
+            assert_eq!(&buffer[..len], datagram);
+            far.send_to(b"", from).await.expect("sent");
+            far.send_to(&buffer[..len], from).await.expect("sent");
+            let heard = connection.read(&mut buffer).await.expect("read");
+            assert_eq!(&buffer[..heard], datagram);
+        }
     });
 }
 

@@ -1,0 +1,195 @@
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use watm_runtime::{Error, Flow, Limits, Listener, Relay, Server};
+
+use super::{both, echo, exchange, module, pattern, plain};
+use crate::support::{LOCALHOST, run, serve};
+
+#[test]
+fn a_listener_passes_bytes_both_ways_and_the_end() {
+    run(async {
+        let listener = Listener::builder(&plain());
+        let listener = listener.bind(LOCALHOST).expect("listens");
+        for len in [0, 1, 1 << 20] {
+            let client = TcpStream::connect(listener.local_addr());
+            let (client, served) = both(client, listener.accept()).await;
+            let (client, mut served) = (client.expect("connects"), served.expect("accepts"));
+            let from = client.local_addr().expect("bound");
+            assert_eq!(served.peer_addr().expect("known"), from);
+            assert_eq!(served.info().source, from);
+            let data = pattern(len);
+            let say_back = async {
+                let mut heard = Vec::new();
+                served.read_to_end(&mut heard).await.expect("read");
+                served.write_all(&heard).await.expect("written");
+                served.shutdown().await.expect("shut down");
+            };
+            both(exchange(client, &data), say_back).await;
+        }
+    });
+}
+
+/// A listener whose handshake is one byte of the client's.
+fn waits_for_a_byte() -> watm_runtime::Module {
+    module(
+        "waits",
+        r#"(module
+            (import "env" "water_accept" (func $accept (result i32)))
+            (import "wasi_snapshot_preview1" "fd_read"
+              (func $fd_read (param i32 i32 i32 i32) (result i32)))
+            (memory (export "memory") 1)
+            (func (export "watm_init_v1") (result i32) (i32.const 0))
+            (func (export "watm_ctrlpipe_v1") (param i32) (result i32) (i32.const 0))
+            (func (export "watm_accept_v1") (param i32) (result i32) (local $fd i32)
+              (local.set $fd (call $accept))
+              (i32.store (i32.const 0) (i32.const 64))
+              (i32.store (i32.const 4) (i32.const 1))
+              (drop (call $fd_read (local.get $fd) (i32.const 0) (i32.const 1) (i32.const 8)))
+              (if (i32.eqz (i32.load (i32.const 8))) (then (return (i32.const -64))))
+              (local.get $fd))
+            (func (export "watm_start_v1") (result i32) (i32.const 0)))"#,
+    )
+}
+
+#[test]
+fn a_client_that_says_nothing_holds_up_nobody() {
+    run(async {
+        let limits = Limits {
+            handshake_timeout: Duration::from_millis(300),
+            ..Limits::for_connections()
+        };
+        let listener = Listener::builder(&waits_for_a_byte()).limits(limits);
+        let listener = listener.bind(LOCALHOST).expect("listens");
+        let mut silent = TcpStream::connect(listener.local_addr())
+            .await
+            .expect("connects");
+        let mut quick = TcpStream::connect(listener.local_addr())
+            .await
+            .expect("connects");
+        quick.write_all(b"x").await.expect("written");
+        let served = listener.accept().await.expect("accepts");
+        let from = quick.local_addr().expect("bound");
+        assert_eq!(served.peer_addr().expect("known"), from);
+        // And it is not waited for longer than the limit.
+        let begin = Instant::now();
+        assert_eq!(silent.read(&mut [0; 1]).await.expect("the end"), 0);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+    });
+}
+
+#[test]
+fn a_relay_passes_connections_on_and_ends_with_them() {
+    run(async {
+        let echo = echo().await;
+        let relay = Relay::builder(&plain());
+        let relay = relay.bind(LOCALHOST, &echo.to_string()).expect("listens");
+        let mut clients = Vec::new();
+        for len in [1, 1000, 1 << 20] {
+            let client = TcpStream::connect(relay.local_addr()).await;
+            exchange(client.expect("connects"), &pattern(len)).await;
+            let mut held = TcpStream::connect(relay.local_addr())
+                .await
+                .expect("connects");
+            held.write_all(b"x").await.expect("written");
+            assert_eq!(held.read(&mut [0; 1]).await.expect("echo"), 1);
+            clients.push(held);
+        }
+        assert!(relay.connections() >= clients.len());
+        let (address, begin) = (relay.local_addr(), Instant::now());
+        relay.close().await;
+        assert!(begin.elapsed() < Duration::from_secs(3));
+        for mut client in clients {
+            assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+        }
+        assert!(TcpStream::connect(address).await.is_err());
+    });
+}
+
+#[test]
+fn a_relay_lives_through_an_upstream_that_is_not_there() {
+    run(async {
+        let upstream = std::net::TcpListener::bind(LOCALHOST).expect("a port");
+        let address = upstream.local_addr().expect("bound");
+        drop(upstream);
+        let relay = Relay::builder(&plain());
+        let relay = relay
+            .bind(LOCALHOST, &address.to_string())
+            .expect("listens");
+        for _ in 0..3 {
+            let mut client = TcpStream::connect(relay.local_addr())
+                .await
+                .expect("connects");
+            assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+        }
+        let upstream = tokio::net::TcpListener::bind(address).await.expect("free");
+        let mut client = TcpStream::connect(relay.local_addr())
+            .await
+            .expect("connects");
+        let (mut far, _) = upstream.accept().await.expect("accepts");
+        client.write_all(b"hello").await.expect("written");
+        let mut heard = [0; 5];
+        far.read_exact(&mut heard).await.expect("read");
+        assert_eq!(&heard, b"hello");
+    });
+}
+
+#[test]
+fn a_server_has_a_water_listener_behind_it() {
+    let server = Server::builder(&plain())
+        .name("water-server")
+        .tcp("listen", LOCALHOST)
+        .start()
+        .expect("starts");
+    run(async {
+        let address = server.local_addr("listen").expect("granted");
+        let client = TcpStream::connect(address).await.expect("connects");
+        let Some(Flow::Stream(mut flow)) = server.accept().await else {
+            panic!("no stream");
+        };
+        assert_eq!(flow.info().source, client.local_addr().expect("bound"));
+        let data = pattern(300_000);
+        let say_back = async {
+            let mut heard = Vec::new();
+            flow.read_to_end(&mut heard).await.expect("read");
+            flow.write_all(&heard).await.expect("written");
+            flow.shutdown().await.expect("shut down");
+        };
+        both(exchange(client, &data), say_back).await;
+        server.reconfigure("other").expect("accepted");
+        let status = server.status().expect("status");
+        assert_eq!(status.counters["host.connections_accepted"], 1);
+
+        let mut client = TcpStream::connect(address).await.expect("connects");
+        let Some(Flow::Stream(flow)) = server.accept().await else {
+            panic!("no stream");
+        };
+        server.close();
+        server.wait_closed().await;
+        drop(flow);
+        // The end, or a reset.
+        assert!(!matches!(client.read(&mut [0; 1]).await, Ok(1)));
+    });
+}
+
+#[test]
+fn a_server_dials_through_a_water_module() {
+    let server = Server::builder(&plain()).start().expect("starts");
+    run(async {
+        let echo = echo().await;
+        let destination = watm_runtime::Destination::Address(echo);
+        let flow = server.dial(Some(destination)).await.expect("connects");
+        exchange(flow, &pattern(1000)).await;
+    });
+}
+
+#[test]
+fn a_server_says_which_socket_a_water_module_can_use() {
+    let refused = Server::builder(&plain()).udp("listen", LOCALHOST).start();
+    let Err(error @ Error::Options(_)) = refused else {
+        panic!("started");
+    };
+    assert!(error.to_string().contains("a TCP listener"), "{error}");
+    drop(serve("still-fine"));
+}
