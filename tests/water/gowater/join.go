@@ -17,7 +17,7 @@ const settling = 500 * time.Millisecond
 // A connection of this runtime cannot close one direction. So an end of input
 // is followed by a time in which the other end may answer and close.
 func lingerFlag(set *flag.FlagSet) *time.Duration {
-	return set.Duration("linger", 2*time.Second, "how long the connection goes on after its input has ended")
+	return set.Duration("linger", time.Second, "how long the connection goes on after its input has ended")
 }
 
 // join carries input to the connection and the connection to output, which it
