@@ -1,6 +1,7 @@
 """Every command and every program that the README shows, run as its reader would run it."""
 
 import contextlib
+import http.server
 import os
 import pathlib
 import re
@@ -8,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -143,7 +145,7 @@ def test_the_wheel_installs(tmp_path):
 
 def test_a_bug_is_recorded_and_replayed(tmp_path):
     (record,) = (c for c in commands() if "record=" in c)
-    replay, inspect = (c for c in commands() if "--bin watm -- " in c)
+    replay, inspect = (c for c in commands() if "watm -- replay" in c or "watm -- inspect" in c)
     port, life = free_port(), tmp_path / "life.watm"
     with terminal(record.replace("life.watm", f"{life}@{port}"), tmp_path) as child:
         child.expect(LISTENING + f".*{port}")
@@ -173,8 +175,7 @@ def test_a_mitmproxy_of_ones_own_serves(command, tmp_path):
 def test_the_python_program_echoes(tmp_path):
     server_key, client_key, client_public_key = keys()
     port = free_port()
-    [program] = blocks("python")
-    assert "51820" in program
+    [program] = (block for block in blocks("python") if "51820" in block)
     (tmp_path / "wg0.conf").write_text(configuration(server_key, client_public_key))
     (tmp_path / "program.py").write_text(program.replace("51820", str(port)))
     process = subprocess.Popen([sys.executable, "program.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
@@ -200,6 +201,66 @@ def test_the_rust_program_answers(command, tmp_path):
         client(port, server_key, client_key, "http", "--url=http://10.1.2.3/")
 
 
+class Greeter(http.server.BaseHTTPRequestHandler):
+    """Stands in for example.com."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"the page of " + self.headers["Host"].encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def example_com() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Greeter)
+    threading.Thread(target=server.serve_forever).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_water_modules_carry_a_page(example_com, tmp_path):
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        free = [str(probe.getsockname()[1]) for probe in probes]
+    ports = dict(zip(("4430", "4431", "4480"), free, strict=True))
+
+    def here(text: str) -> str:
+        text = text.replace("example.com:80", example_com)
+        for name, port in ports.items():
+            text = text.replace(name, port)
+        return text
+
+    [curl] = (c for c in commands() if c.startswith("curl"))
+    listen, dial, relay = (
+        here(next(c for c in commands() if f"watm -- {name}" in c)) for name in ("listen", "dial", "relay")
+    )
+    [mode] = (here(c) for c in commands() if "?to=" in c)
+    [program] = (here(block) for block in blocks("python") if "open_connection" in block)
+
+    def fetch(command: str) -> str:
+        return subprocess.run(
+            here(command), shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=START,
+            capture_output=True, text=True,
+        ).stdout  # fmt: skip
+
+    with terminal(f"exec {dial}", tmp_path) as dialling:
+        dialling.expect(f"listening on 127.0.0.1:{ports['4480']}", timeout=BUILD)
+        with terminal(f"exec {listen}", tmp_path) as listening, terminal(f"exec {relay}", tmp_path) as relaying:
+            listening.expect(f"listening on 127.0.0.1:{ports['4430']}", timeout=BUILD)
+            relaying.expect(f"listening on 127.0.0.1:{ports['4431']}", timeout=BUILD)
+            assert fetch(curl).endswith("the page of example.com")
+            (tmp_path / "program.py").write_text(program)
+            assert "the page of example.com" in fetch(f"{sys.executable} {tmp_path}/program.py")
+        with terminal(f"exec {mode}", tmp_path) as serving:
+            serving.expect(rf"server listening at .*{ports['4430']}")
+            assert fetch(curl).endswith(f"the page of {example_com}")
+            serving.expect(f"GET.*{example_com}")
+
+
 def test_the_modules_are_made_and_the_documentation_too(tmp_path):
     assert "make modules" in commands()
     (command,) = (c for c in commands() if "cargo doc" in c)
@@ -210,6 +271,6 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
 
 
 def test_no_command_is_left_out():
-    known = ("make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "--bin watm -- ")
+    known = ("make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "?to=", "--bin watm -- ", "curl")
     for command in commands():
         assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"
