@@ -2,13 +2,13 @@
 
 import pytest
 
-from modules import Module, own, shipped
+from modules import Module, components, own, shipped
 from tools import GO, WATM, Tool
 
 # A program and a module that it should be able to load.
 _LOADS: list[tuple[Tool, Module]] = [
     *((GO, module) for module in [*shipped(), *own()]),
-    *((WATM, module) for module in [*shipped(), *own()]),
+    *((WATM, module) for module in [*shipped(), *own(), *components()]),
 ]
 
 
