@@ -23,8 +23,6 @@ class Module:
     # Whether it is one of this project. Those of the WATER project end a connection with
     # either direction, and lose it when its reader falls behind.
     own: bool
-    # Whether it can have a connection at both sides.
-    relays: bool = True
 
     def on_the_wire(self, message: bytes) -> bytes:
         """What the message, of up to `PIECE` bytes, is on the other side of the module."""
@@ -104,7 +102,7 @@ def own() -> list[Module]:
 def components() -> list[Module]:
     """Those of this project, for its own runtime alone."""
     return [
-        Module(f"own-{name}-component", _OWN / f"{name}.wasm", name == "reverse", "", own=True, relays=False)
+        Module(f"own-{name}-component", _OWN / f"{name}.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
     ]
 

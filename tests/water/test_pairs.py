@@ -29,7 +29,7 @@ async def test_what_one_end_encodes_the_other_decodes(
         await near.ended()
 
 
-@pairs(relays=True)
+@pairs()
 async def test_a_relay_decodes_what_a_dialer_encodes(
     dialling: tuple[Tool, Module], serving: tuple[Tool, Module]
 ) -> None:

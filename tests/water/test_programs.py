@@ -18,7 +18,7 @@ from tools import Tool
 SIZES = (0, 1, 100_000, 5_000_000)
 
 
-@loads(own=True, plain=True, relays=True)
+@loads(own=True, plain=True)
 async def test_curl_fetches_pages_through_a_relay(tool: Tool, module: Module, tmp_path) -> None:
     site = tmp_path / "site"
     site.mkdir()
@@ -34,7 +34,7 @@ async def test_curl_fetches_pages_through_a_relay(tool: Tool, module: Module, tm
         assert (tmp_path / str(size)).read_bytes() == (site / str(size)).read_bytes()
 
 
-@loads(own=True, plain=True, relays=True)
+@loads(own=True, plain=True)
 async def test_openssl_speaks_tls_through_a_relay(tool: Tool, module: Module, tmp_path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost", "-days", "1"]

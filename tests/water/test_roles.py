@@ -90,7 +90,7 @@ async def test_a_listener_has_many_connections(tool: Tool, module: Module) -> No
                 await near.ended()
 
 
-@loads(relays=True)
+@loads()
 async def test_a_relay_has_many_connections(tool: Tool, module: Module) -> None:
     async with listening() as upstream, tool.relay(module, upstream.address) as running:
         async with crowd(tool, module, running, upstream) as pairs:

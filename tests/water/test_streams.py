@@ -86,7 +86,7 @@ async def test_a_listener_answers_after_the_other_end(tool: Tool, module: Module
             await half_close(near, far, module)
 
 
-@loads(own=True, relays=True)
+@loads(own=True)
 async def test_a_relay_passes_on_each_end(tool: Tool, module: Module) -> None:
     async with listening() as upstream, tool.relay(module, upstream.address) as running:
         async with connected(running.address) as near:

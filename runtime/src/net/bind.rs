@@ -37,6 +37,13 @@ pub(crate) enum BoundSocket {
 }
 
 impl BoundSocket {
+    /// One that the user has bound.
+    pub(crate) fn given(listener: TcpListener) -> io::Result<BoundSocket> {
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(BoundSocket::Tcp(listener, address))
+    }
+
     pub(crate) fn local_addr(&self) -> SocketAddr {
         match self {
             BoundSocket::Udp(_, address) | BoundSocket::Tcp(_, address) => *address,

@@ -1,13 +1,15 @@
 use std::marker::PhantomData;
+use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 
+use super::component::ComponentRunner;
 use super::connect::Connect;
 use super::reach::Reach;
 use super::role::Role;
 use super::runner::{Runner, Settings, runner};
 use crate::flow::FlowCount;
 use crate::log::subscribed_level;
-use crate::{Error, Limits, Module};
+use crate::{Error, Limits, Module, ModuleKind};
 
 /// What a module is used with: as a [`Dialer`](crate::Dialer), a
 /// [`FixedDialer`](crate::FixedDialer), a [`Listener`](crate::Listener) or a
@@ -30,7 +32,10 @@ impl<R> RoleBuilder<R> {
             module: module.clone(),
             config: None,
             reach: Reach::none(),
-            limits: Limits::for_connections(),
+            limits: match module.info().kind {
+                ModuleKind::Component => Limits::default(),
+                _ => Limits::for_connections(),
+            },
             name: None,
             log_level: None,
             connector: None,
@@ -52,7 +57,8 @@ impl<R> RoleBuilder<R> {
     }
 
     /// Bound what the module may use, each instance by itself. Default:
-    /// [`Limits::for_connections`].
+    /// [`Limits::for_connections`]; of a component, which serves all of them in one instance,
+    /// [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -78,9 +84,29 @@ impl<R> RoleBuilder<R> {
     }
 
     pub(super) fn runner(self, role: Role) -> Result<Arc<dyn Runner>, Error> {
-        let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
+        let (module, settings) = self.settled();
+        runner(&module, role, settings)
+    }
+
+    /// A component, with the socket that it listens on.
+    pub(super) fn listening(self, listener: StdListener) -> Result<Arc<ComponentRunner>, Error> {
+        let (module, settings) = self.settled();
+        settings.limits.check()?;
+        ComponentRunner::listening(&module, settings, listener).map(Arc::new)
+    }
+
+    pub(super) fn is_component(&self) -> bool {
+        self.module.info().kind == ModuleKind::Component
+    }
+
+    pub(super) fn shown_name(&self) -> String {
+        let name = self.name.as_deref();
+        name.unwrap_or(self.module.name()).to_owned()
+    }
+
+    fn settled(self) -> (Module, Settings) {
         let settings = Settings {
-            name,
+            name: self.shown_name(),
             config: self.config,
             reach: self.reach,
             connector: self.connector,
@@ -89,11 +115,6 @@ impl<R> RoleBuilder<R> {
             flows: FlowCount::new(self.limits.flows),
             limits: self.limits,
         };
-        runner(&self.module, role, settings)
-    }
-
-    pub(super) fn shown_name(&self) -> String {
-        let name = self.name.as_deref();
-        name.unwrap_or(self.module.name()).to_owned()
+        (self.module, settings)
     }
 }

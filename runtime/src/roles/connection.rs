@@ -1,17 +1,16 @@
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
-use tokio::time::Sleep;
+use tokio::time::{Sleep, timeout};
 
-use super::runner::{Opened, Runner};
+use super::runner::{Held, Opened};
 use crate::{Error, ErrorCode, FlowInfo, StreamFlow};
 
 /// A stream through a module.
@@ -28,7 +27,7 @@ pub struct Connection {
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     finished: oneshot::Receiver<()>,
-    alive: Option<Arc<dyn Runner>>,
+    held: Option<Held>,
     read_deadline: Option<Pin<Box<Sleep>>>,
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -45,7 +44,7 @@ impl Connection {
             local: opened.local,
             peer: opened.peer,
             finished: opened.finished,
-            alive: opened.alive,
+            held: opened.held,
             read_deadline: None,
             write_deadline: None,
         })
@@ -84,9 +83,13 @@ impl Connection {
     /// [`Limits::close_grace`](crate::Limits::close_grace).
     pub async fn close(self) {
         self.flow.close();
+        if let Some(held) = self.held {
+            // What has not left by then is lost with the connection, if it is the last.
+            let flushed = poll_fn(|cx| self.flow.poll_flushed(cx));
+            let _ = timeout(held.grace, flushed).await;
+        }
         // Never said; gone with the last of the connection.
         let _ = self.finished.await;
-        drop(self.alive);
     }
 
     /// End at once: reads and writes fail with `reason`, what is queued is dropped.

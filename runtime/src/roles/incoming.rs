@@ -48,13 +48,19 @@ pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
     }
 }
 
+/// Whether tasks can be started.
+pub(super) fn check_runtime() -> Result<(), Error> {
+    match Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::Options(
+            "connections are accepted within a tokio runtime; call this in one".to_owned(),
+        )),
+    }
+}
+
 /// The same with the runtime's driver, and its address.
 pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr), Error> {
-    if Handle::try_current().is_err() {
-        return Err(Error::Options(
-            "connections are accepted within a tokio runtime; call this in one".to_owned(),
-        ));
-    }
+    check_runtime()?;
     let registered = || -> io::Result<(TcpListener, SocketAddr)> {
         listener.set_nonblocking(true)?;
         let local = listener.local_addr()?;

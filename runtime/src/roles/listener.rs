@@ -6,21 +6,31 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 
 use super::builder::RoleBuilder;
+use super::component::ComponentRunner;
 use super::connection::Connection;
 use super::incoming;
 use super::role::Role;
 use super::runner::Job;
-use crate::{Error, Module};
+use crate::{Error, ErrorCode, Module};
 
 /// Accepts connections through a module.
 ///
 /// Handshakes run side by side, [`Limits::handshakes`](crate::Limits::handshakes) at once, so
 /// that no client has to wait for another. One that fails is logged at DEBUG and forgotten.
 /// Dropping the listener frees its port; accepted connections live on.
+///
+/// A component serves all connections in one instance, which has the port for as long as any
+/// of them lives. After the listener is dropped it resets new ones.
 pub struct Listener {
     ready: Mutex<mpsc::Receiver<Connection>>,
     local: SocketAddr,
-    _task: incoming::Task,
+    _served: Served,
+}
+
+/// What ends with the listener.
+enum Served {
+    ByTask { _task: incoming::Task },
+    ByComponent { _runner: Arc<ComponentRunner> },
 }
 
 impl Listener {
@@ -59,6 +69,9 @@ impl RoleBuilder<Listener> {
 
     /// As [`bind`](RoleBuilder::bind), on a socket that listens already.
     pub fn listen(self, listener: StdListener) -> Result<Listener, Error> {
+        if self.is_component() {
+            return self.listen_by_component(listener);
+        }
         let limits = self.limits.clone();
         let name: Arc<str> = self.shown_name().into();
         let runner = self.runner(Role::Listener)?;
@@ -84,7 +97,36 @@ impl RoleBuilder<Listener> {
         Ok(Listener {
             ready: Mutex::new(ready),
             local,
-            _task: incoming::Task::spawn(serve),
+            _served: Served::ByTask {
+                _task: incoming::Task::spawn(serve),
+            },
+        })
+    }
+
+    fn listen_by_component(self, listener: StdListener) -> Result<Listener, Error> {
+        incoming::check_runtime()?;
+        let (sender, ready) = mpsc::channel(self.limits.accept_backlog);
+        let runner = self.listening(listener)?;
+        let local = runner
+            .local_addr()
+            .ok_or_else(|| Error::System("the listener has no address".to_owned()))?;
+        let server = Arc::downgrade(&runner);
+        tokio::spawn(async move {
+            while let Some(opened) = ComponentRunner::accept(&server).await {
+                if sender.is_closed() {
+                    if let Some(flow) = opened.flow {
+                        flow.abort(ErrorCode::ConnectionRefused);
+                    }
+                } else if let Ok(connection) = Connection::of(opened) {
+                    // Nobody accepts any more; then the connection is closed.
+                    let _ = sender.send(connection).await;
+                }
+            }
+        });
+        Ok(Listener {
+            ready: Mutex::new(ready),
+            local,
+            _served: Served::ByComponent { _runner: runner },
         })
     }
 }

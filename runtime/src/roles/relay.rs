@@ -1,25 +1,34 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
+use tokio::io::copy_bidirectional;
 use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
 
 use super::builder::RoleBuilder;
+use super::component::ComponentRunner;
+use super::connect::WireKind;
 use super::incoming;
 use super::role::Role;
 use super::runner::{Job, Opened};
 use super::target::{Target, parse_destination};
-use crate::{Error, Module};
+use crate::net::outgoing;
+use crate::{Error, ErrorCode, Module};
 
 /// Accepts connections through a module and passes each on, through the same, to one address.
 ///
 /// As in a [`Listener`](crate::Listener), handshakes run side by side. A connection that
 /// fails, or whose address cannot be reached, costs itself alone; the relay goes on. Dropping
 /// the relay frees its port and closes its connections.
+///
+/// A component decodes what comes in, and the host passes that on by TCP.
 pub struct Relay {
     local: SocketAddr,
     task: incoming::Task,
@@ -73,6 +82,9 @@ impl RoleBuilder<Relay> {
     /// As [`bind`](RoleBuilder::bind), on a socket that listens already.
     pub fn listen(self, listener: StdListener, target: &str) -> Result<Relay, Error> {
         let target = Target::tcp(parse_destination(target)?);
+        if self.is_component() {
+            return self.listen_by_component(listener, target);
+        }
         let limits = self.limits.clone();
         let name: Arc<str> = self.shown_name().into();
         let runner = self.runner(Role::Relay)?;
@@ -113,6 +125,81 @@ impl RoleBuilder<Relay> {
             open,
         })
     }
+
+    fn listen_by_component(self, listener: StdListener, target: Target) -> Result<Relay, Error> {
+        incoming::check_runtime()?;
+        let after = self.limits.connect_timeout;
+        let name: Arc<str> = self.shown_name().into();
+        let runner = self.listening(listener)?;
+        let local = runner
+            .local_addr()
+            .ok_or_else(|| Error::System("the listener has no address".to_owned()))?;
+        let (closing, close) = watch::channel(());
+        let (running, ended) = mpsc::channel::<()>(1);
+        let open = Arc::new(AtomicUsize::new(0));
+        let counted = open.clone();
+        let serve = async move {
+            // Held here, so that the port goes with the task.
+            let server = Arc::downgrade(&runner);
+            while let Some(opened) = ComponentRunner::accept(&server).await {
+                let (target, name, running) = (target.clone(), name.clone(), running.clone());
+                let mut close = close.clone();
+                let open = Counted::new(&counted);
+                tokio::spawn(async move {
+                    let mut passing = pin!(pass_on(opened, &target, after));
+                    // An error, since nothing is ever sent: the relay ends.
+                    let mut closing = pin!(close.changed());
+                    let passed = poll_fn(|cx| match passing.as_mut().poll(cx) {
+                        Poll::Pending => closing.as_mut().poll(cx).map(|_| Ok(())),
+                        passed => passed,
+                    });
+                    if let Err(error) = passed.await {
+                        tracing::debug!(target: "watm::server", server = &*name, "{target}: {error}");
+                    }
+                    drop((open, running));
+                });
+            }
+            drop(runner);
+        };
+        Ok(Relay {
+            local,
+            task: incoming::Task::spawn(serve),
+            closing,
+            ended,
+            open,
+        })
+    }
+}
+
+/// Join what a component decodes to a connection of the host's, until both directions have
+/// ended.
+async fn pass_on(opened: Opened, target: &Target, after: Duration) -> io::Result<()> {
+    let Opened { flow, held, .. } = opened;
+    let Some(mut flow) = flow else {
+        return Ok(());
+    };
+    let connected = match timeout(after, outgoing::connect(target)).await {
+        Ok(Ok(wire)) => Ok(wire),
+        Ok(Err(error)) => Err(error),
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    };
+    let mut upstream = match connected.map(|wire| wire.kind) {
+        Ok(WireKind::Tcp(stream)) => stream,
+        Ok(_) => return Err(io::ErrorKind::Unsupported.into()),
+        Err(error) => {
+            flow.abort(ErrorCode::ConnectionRefused);
+            return Err(error);
+        }
+    };
+    let copied = copy_bidirectional(&mut flow, &mut upstream).await;
+    if copied.is_err() {
+        // What is cut short is not to look whole.
+        flow.abort(ErrorCode::ConnectionReset);
+        let _ = upstream.set_zero_linger();
+    }
+    let flushed = timeout(after, poll_fn(|cx| flow.poll_flushed(cx))).await;
+    drop((flushed, held));
+    copied.map(drop)
 }
 
 /// Until the connection has ended, by itself or with the relay.

@@ -2,6 +2,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -71,10 +72,17 @@ pub(crate) struct Opened {
     /// An error, once the connection is gone.
     pub(crate) finished: oneshot::Receiver<()>,
     /// What the connection needs for as long as it lives.
-    pub(crate) alive: Option<Arc<dyn Runner>>,
+    pub(crate) held: Option<Held>,
 }
 
-/// What runs a module in this role.
+/// What runs several connections, held by each of them.
+pub(crate) struct Held {
+    pub(crate) _runner: Arc<dyn Runner>,
+    /// How long what was written to a connection may take to leave when it is closed.
+    pub(crate) grace: Duration,
+}
+
+/// What runs a module in this role. A component listens by [`ComponentRunner::listening`].
 pub(crate) fn runner(
     module: &Module,
     role: Role,
@@ -89,7 +97,7 @@ pub(crate) fn runner(
     };
     let info = module.info();
     if info.kind == ModuleKind::Component {
-        return Ok(Arc::new(ComponentRunner::new(module, role, settings)?));
+        return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));
     }
     if !info.roles.contains(&role) {
         let roles: Vec<String> = info.roles.iter().map(Role::to_string).collect();

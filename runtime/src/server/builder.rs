@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -6,7 +6,7 @@ use super::{Handle, Server};
 use crate::driver::{self, Plan};
 use crate::hub::Hub;
 use crate::log;
-use crate::net::{Grant, Protocol};
+use crate::net::{BoundSocket, Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
 use crate::{Error, Limits, Module, Reach};
 
@@ -16,6 +16,7 @@ pub struct ServerBuilder {
     module: Module,
     config: Vec<u8>,
     grants: Vec<Grant>,
+    listeners: Vec<(String, TcpListener)>,
     limits: Limits,
     reach: Reach,
     host_crypto: bool,
@@ -30,6 +31,7 @@ impl ServerBuilder {
             module: module.clone(),
             config: Vec::new(),
             grants: Vec::new(),
+            listeners: Vec::new(),
             limits: Limits::default(),
             reach: Reach::none(),
             host_crypto: true,
@@ -54,6 +56,12 @@ impl ServerBuilder {
     /// Grant a listener bound to `address`, which is read as in [`udp`](ServerBuilder::udp).
     pub fn tcp(self, label: &str, address: SocketAddr) -> Self {
         self.grant(label, Protocol::Tcp, address)
+    }
+
+    /// Grant a listener that is bound already.
+    pub fn tcp_listener(mut self, label: &str, listener: TcpListener) -> Self {
+        self.listeners.push((label.to_owned(), listener));
+        self
     }
 
     /// Whether `[::]` leaves IPv4 alone, for the sockets granted so far. Default: no.
@@ -116,19 +124,30 @@ impl ServerBuilder {
     /// words), a trap.
     pub fn start(self) -> Result<Server, Error> {
         self.limits.check()?;
-        let mut addresses: Vec<(String, SocketAddr)> = Vec::new();
+        let labels = self.grants.iter().map(|grant| &grant.label);
+        let mut labels: Vec<&String> = labels
+            .chain(self.listeners.iter().map(|(l, _)| l))
+            .collect();
+        labels.sort();
+        if let Some([label, _]) = labels.array_windows().find(|[one, next]| one == next) {
+            return Err(Error::Options(format!(
+                "label \"{label}\" is granted twice"
+            )));
+        }
         let mut sockets = Vec::new();
         for grant in self.grants {
-            if addresses.iter().any(|(label, _)| *label == grant.label) {
-                return Err(Error::Options(format!(
-                    "label \"{}\" is granted twice",
-                    grant.label
-                )));
-            }
-            let socket = grant.bind()?;
-            addresses.push((grant.label.clone(), socket.local_addr()));
-            sockets.push((grant.label, socket));
+            sockets.push((grant.label.clone(), grant.bind()?));
         }
+        for (label, listener) in self.listeners {
+            let socket = BoundSocket::given(listener).map_err(|error| {
+                Error::System(format!("socket with label \"{label}\": {error}"))
+            })?;
+            sockets.push((label, socket));
+        }
+        let addresses: Vec<(String, SocketAddr)> = sockets
+            .iter()
+            .map(|(label, socket)| (label.clone(), socket.local_addr()))
+            .collect();
         let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
         let log_level = self.log_level.unwrap_or_else(log::subscribed_level);
         let recorder = match &self.record {

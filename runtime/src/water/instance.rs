@@ -36,7 +36,7 @@ impl Instance {
             .await;
         let instance = match instantiated {
             Ok(instance) => instance,
-            Err(error) => return Err(stop(&store, &error)),
+            Err(error) => return Err(stop(&mut store, &error)),
         };
         let mut instance = Instance {
             store,
@@ -58,6 +58,14 @@ impl Instance {
     {
         let function = self.function::<Params, i32>(name)?;
         self.run(function, params).await
+    }
+
+    /// What a function of WATER answered, if that is a failure, and what the module last said
+    /// on its standard error: it has no other way to explain itself.
+    pub(super) fn failure(&mut self, name: &str, result: i32) -> Option<String> {
+        let errno = Errno::of_result(result)?.name();
+        let reason = format!("{name} answered {result} ({errno})");
+        Some(with_last_words(self.state(), reason))
     }
 
     /// Serve the connection; until the end.
@@ -105,7 +113,7 @@ impl Instance {
         let called = cpu
             .metered(function.call_async(&mut self.store, params))
             .await;
-        called.map_err(|error| stop(&self.store, &error))
+        called.map_err(|error| stop(&mut self.store, &error))
     }
 }
 
@@ -126,11 +134,11 @@ impl Stop {
     }
 }
 
-fn stop(store: &Store<State>, error: &wasmtime::Error) -> Stop {
+fn stop(store: &mut Store<State>, error: &wasmtime::Error) -> Stop {
     if let Some(Exit(code)) = error.downcast_ref() {
         return Stop::Exit(*code);
     }
-    let state = store.data();
+    let state = store.data_mut();
     if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
         tracing::debug!(target: "watm::server", "{backtrace}");
     }
@@ -143,11 +151,13 @@ fn stop(store: &Store<State>, error: &wasmtime::Error) -> Stop {
             error.root_cause()
         )
     } else {
-        error.root_cause().to_string()
+        with_last_words(state, error.root_cause().to_string())
     })
 }
 
-/// What a function of WATER answered, if that is a failure.
-pub(super) fn failure(name: &str, result: i32) -> Option<String> {
-    Errno::of_result(result).map(|errno| format!("{name} answered {result} ({})", errno.name()))
+fn with_last_words(state: &mut State, reason: String) -> String {
+    match state.output.last_error() {
+        Some(said) => format!("{reason}; the module last said: {said}"),
+        None => reason,
+    }
 }

@@ -2,7 +2,7 @@ use std::sync::{Arc, Mutex};
 
 use memchr::memchr;
 
-use crate::log::{Logger, MAX_MESSAGE};
+use crate::log::{Logger, MAX_MESSAGE, printable};
 
 /// Which of a guest's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,12 @@ pub(super) struct Output {
     logger: Arc<Mutex<Logger>>,
     out: Vec<u8>,
     error: Vec<u8>,
+    /// The last line on the standard error.
+    last_error: String,
 }
+
+/// Of a line that becomes part of an error, in bytes: as much as a person reads of one.
+const MAX_QUOTED: usize = 300;
 
 impl Output {
     pub(super) fn new(logger: Arc<Mutex<Logger>>) -> Output {
@@ -27,7 +32,14 @@ impl Output {
             logger,
             out: Vec::new(),
             error: Vec::new(),
+            last_error: String::new(),
         }
+    }
+
+    /// What was last printed on the standard error, on one line.
+    pub(super) fn last_error(&mut self) -> Option<&str> {
+        self.emit(Stream::Error);
+        (!self.last_error.is_empty()).then_some(&*self.last_error)
     }
 
     /// Print. Lines that are longer than a record are cut into several.
@@ -37,42 +49,49 @@ impl Output {
             let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
             let (piece, later) = rest.split_at(end);
             rest = later;
-            let line = match stream {
-                Stream::Out => &mut self.out,
-                Stream::Error => &mut self.error,
-            };
             for part in piece.chunks(MAX_MESSAGE) {
-                if line.len() + part.len() > MAX_MESSAGE {
-                    emit(&self.logger, stream, line);
+                if self.line(stream).len() + part.len() > MAX_MESSAGE {
+                    self.emit(stream);
                 }
-                line.extend_from_slice(part);
+                self.line(stream).extend_from_slice(part);
             }
-            if line.ends_with(b"\n") {
-                emit(&self.logger, stream, line);
+            if self.line(stream).ends_with(b"\n") {
+                self.emit(stream);
             }
         }
     }
-}
 
-/// A last line without an end.
-impl Drop for Output {
-    fn drop(&mut self) {
-        emit(&self.logger, Stream::Out, &mut self.out);
-        emit(&self.logger, Stream::Error, &mut self.error);
+    fn line(&mut self, stream: Stream) -> &mut Vec<u8> {
+        match stream {
+            Stream::Out => &mut self.out,
+            Stream::Error => &mut self.error,
+        }
     }
-}
 
-fn emit(logger: &Mutex<Logger>, stream: Stream, line: &mut Vec<u8>) {
-    let text = String::from_utf8_lossy(line);
-    let text = text.trim_end_matches(['\n', '\r']);
-    if !text.is_empty() {
+    fn emit(&mut self, stream: Stream) {
+        // An idle guest holds no memory for its next line.
+        let line = std::mem::take(self.line(stream));
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if text.is_empty() {
+            return;
+        }
         let part = match stream {
             Stream::Out => "stdout",
-            Stream::Error => "stderr",
+            Stream::Error => {
+                self.last_error = printable(text, MAX_QUOTED).into_owned();
+                "stderr"
+            }
         };
-        let mut logger = logger.lock().expect("no panic under this lock");
+        let mut logger = self.logger.lock().expect("no panic under this lock");
         logger.record(tracing::Level::DEBUG, part, text);
     }
-    // An idle guest holds no memory for this.
-    *line = Vec::new();
+}
+
+/// Last lines without an end.
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.emit(Stream::Out);
+        self.emit(Stream::Error);
+    }
 }

@@ -9,7 +9,7 @@ use super::Prepared;
 use super::cpu::CpuMeter;
 use super::end::{Caller, Control};
 use super::fds::{Descriptor, Resource};
-use super::instance::{Instance, failure};
+use super::instance::Instance;
 use super::output::{Output, Stream};
 use super::outside::{Access, Outside};
 use super::state::State;
@@ -85,7 +85,7 @@ impl WaterRunner {
                 .map_err(|stop| stop.into_error(&self.name))?;
             let called = instance.call(prepared.abi.init, ()).await;
             let result = called.map_err(|stop| stop.into_error(&self.name))?;
-            match failure(prepared.abi.init, result) {
+            match instance.failure(prepared.abi.init, result) {
                 None => Ok(()),
                 Some(reason) => Err(Error::Config {
                     module: self.name.to_string(),
@@ -183,7 +183,7 @@ impl WaterRunner {
             peer,
             stop,
             finished,
-            alive: None,
+            held: None,
         })
     }
 
@@ -237,7 +237,7 @@ impl WaterRunner {
     {
         let result = instance.call(name, params).await;
         let reason = match result {
-            Ok(result) => match failure(name, result) {
+            Ok(result) => match instance.failure(name, result) {
                 None => return Ok(result),
                 Some(reason) => reason,
             },

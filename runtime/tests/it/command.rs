@@ -273,7 +273,6 @@ fn what_fails_says_why_and_how_by_its_status() {
     let text = file("text.wasm", b"(module)");
     let v1_final = wat::parse_str("(module (func (export \"watm_userpipe_v1\")))").expect("text");
     let v1_final = file("final.wasm", &v1_final);
-    let component = file("component.wasm", guest_bytes());
     let refused = format!("connection refused ({nobody})");
     let silent = TcpListener::bind(LOCALHOST).expect("a port");
     let silent = silent
@@ -302,11 +301,6 @@ fn what_fails_says_why_and_how_by_its_status() {
         ),
         (&[&"dial", &text, &nobody], 2, "WebAssembly text"),
         (&[&"dial", &v1_final, &nobody], 2, "v1-final"),
-        (
-            &[&"relay", &component, &"127.0.0.1:0", &nobody],
-            2,
-            "component.wasm",
-        ),
         (
             &[&"dial", &plain(), &nobody, &"--config", &"absent.conf"],
             2,

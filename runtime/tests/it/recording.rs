@@ -343,7 +343,7 @@ fn a_start_that_fails_is_recorded() {
 }
 
 #[test]
-fn the_program_replays_and_inspects() {
+fn the_program_replays() {
     let path = life("program");
     let module = path.with_file_name("guest.wasm");
     let other = path.with_file_name("other.wasm");
@@ -373,26 +373,5 @@ fn the_program_replays_and_inspects() {
         assert!(text.starts_with("watm: "), "{text}");
     }
 
-    let inspect = OsStr::new("inspect");
-    let (status, text) = watm(&[&inspect, &module]);
-    assert_eq!(status, Some(0), "{text}");
-    assert!(text.contains("kind      component\n"), "{text}");
-    assert!(
-        text.contains("world     watm:transport/module@0.1.0\n"),
-        "{text}"
-    );
-    assert!(
-        text.contains("imports   watm:transport/sockets@0.1.0\n"),
-        "{text}"
-    );
-    let (status, text) = watm(&[&inspect, &module, &OsStr::new("--json")]);
-    assert_eq!(status, Some(0), "{text}");
-    assert!(
-        text.contains(&format!("\"size\": {}", guest_bytes().len())),
-        "{text}"
-    );
-    let (status, text) = watm(&[&inspect, &path]);
-    assert_eq!(status, Some(2), "{text}");
-    assert!(text.contains("life.watm: not WebAssembly"), "{text}");
     assert_eq!(watm(&[&OsStr::new("unknown")]).0, Some(2));
 }

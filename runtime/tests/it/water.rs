@@ -4,6 +4,7 @@ mod dialer;
 mod listener;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,6 +19,12 @@ pub fn plain() -> Module {
     MODULE
         .get_or_init(|| module("plain", include_str!("water/plain.wat")))
         .clone()
+}
+
+/// The project's own `plain`, as a component.
+pub fn component() -> Module {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules/plain.wasm");
+    engine().load_file(file).expect("`make modules` builds it")
 }
 
 /// A module in the text format.

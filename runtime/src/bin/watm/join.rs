@@ -1,58 +1,21 @@
 //! A connection through a module, and what is at its other end.
 
-use std::future::{Future, poll_fn};
 use std::io;
-use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
-use watm_runtime::{Connection, ErrorCode, StreamFlow};
+use watm_runtime::{Connection, ErrorCode};
 
 use crate::stop::Stop;
 
 /// Bytes that are moved at once: what a fast path brings between two turns of a thread.
 const PIECE: usize = 64 << 10;
 
-/// How long what was written may take to leave, for a connection that has no bound of its own.
-const LEAVING: Duration = Duration::from_secs(1);
-
-/// The application's end of a stream through a module.
-pub(crate) trait Carried: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// Have the module reset its side, for this reason.
-    fn abort(&self, reason: ErrorCode);
-
-    /// Close, and wait until what was written has left. Bounded in time.
-    fn finish(self) -> impl Future<Output = ()> + Send;
-}
-
-impl Carried for Connection {
-    fn abort(&self, reason: ErrorCode) {
-        Connection::abort(self, reason);
-    }
-
-    async fn finish(self) {
-        self.close().await;
-    }
-}
-
-impl Carried for StreamFlow {
-    fn abort(&self, reason: ErrorCode) {
-        StreamFlow::abort(self, reason);
-    }
-
-    async fn finish(self) {
-        self.close();
-        // What has not left by then will not.
-        let _ = timeout(LEAVING, poll_fn(|cx| self.poll_flushed(cx))).await;
-    }
-}
-
 /// Join a stream to a TCP connection, until both directions have ended, one fails, or the
 /// program is asked to end. A failure at one side resets the other, so that what is cut short
 /// does not look whole.
 pub(crate) async fn with_tcp(
-    mut carried: impl Carried,
+    mut carried: Connection,
     mut tcp: TcpStream,
     stop: &mut Stop,
 ) -> Result<(), String> {
@@ -81,7 +44,7 @@ pub(crate) async fn with_tcp(
         carried.abort(ErrorCode::ConnectionReset);
     }
     drop(tcp);
-    carried.finish().await;
+    carried.close().await;
     result
 }
 

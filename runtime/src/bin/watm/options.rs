@@ -2,7 +2,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use watm_runtime::{Destination, Engine, EngineConfig, Error, Limits, Module, Reach, RoleBuilder};
+use watm_runtime::{
+    Destination, Engine, EngineConfig, Error, Limits, Module, ModuleKind, Reach, RoleBuilder,
+};
 
 use crate::failure::Failure;
 use crate::logging;
@@ -57,22 +59,18 @@ impl ModuleOptions {
 impl Loaded {
     /// A dialer, listener or relay with these options.
     pub(crate) fn apply<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
-        let builder = builder
-            .reach(self.reach.clone())
-            .limits(self.limits(Limits::for_connections()));
+        let builder = builder.reach(self.reach.clone()).limits(self.limits());
         match &self.config {
             Some(config) => builder.config(config.clone()),
             None => builder,
         }
     }
 
-    /// What the module is configured with; empty if there is nothing.
-    pub(crate) fn config(&self) -> Vec<u8> {
-        self.config.clone().unwrap_or_default()
-    }
-
-    /// `limits` with the time of the options.
-    pub(crate) fn limits(&self, limits: Limits) -> Limits {
+    fn limits(&self) -> Limits {
+        let limits = match self.module.info().kind {
+            ModuleKind::Component => Limits::default(),
+            _ => Limits::for_connections(),
+        };
         match self.timeout {
             Some(timeout) => Limits {
                 handshake_timeout: timeout,

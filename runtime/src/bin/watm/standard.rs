@@ -1,16 +1,16 @@
 //! A connection for standard input and output.
 
 use tokio::io::{AsyncWriteExt, stdin, stdout};
-use watm_runtime::ErrorCode;
+use watm_runtime::{Connection, ErrorCode};
 
 use crate::failure::Failure;
-use crate::join::{Carried, pump};
+use crate::join::pump;
 use crate::stop::Stop;
 use crate::system;
 
 /// Standard input to the stream, the stream to standard output, until both have ended, one
 /// fails, or the program is asked to end.
-pub(crate) async fn join(mut carried: impl Carried, stop: &mut Stop) -> Result<(), Failure> {
+pub(crate) async fn join(mut carried: Connection, stop: &mut Stop) -> Result<(), Failure> {
     let result = {
         let (mut reader, mut writer) = tokio::io::split(&mut carried);
         let outgoing = async {
@@ -38,6 +38,6 @@ pub(crate) async fn join(mut carried: impl Carried, stop: &mut Stop) -> Result<(
     if result.is_err() {
         carried.abort(ErrorCode::ConnectionAborted);
     }
-    carried.finish().await;
+    carried.close().await;
     result.map_err(Failure::failed)
 }

@@ -2,15 +2,24 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use watm_runtime::{Error, Flow, Limits, Listener, Relay, Server};
+use watm_runtime::{Error, Flow, Limits, Listener, Module, ModuleKind, Relay, Server};
 
-use super::{both, echo, exchange, module, pattern, plain};
+use super::{both, component, echo, exchange, module, pattern, plain};
 use crate::support::{LOCALHOST, run, serve};
 
 #[test]
 fn a_listener_passes_bytes_both_ways_and_the_end() {
+    serves_all_lengths(&plain());
+}
+
+#[test]
+fn a_component_listens_as_a_water_module_does() {
+    serves_all_lengths(&component());
+}
+
+fn serves_all_lengths(module: &Module) {
     run(async {
-        let listener = Listener::builder(&plain());
+        let listener = Listener::builder(module);
         let listener = listener.bind(LOCALHOST).expect("listens");
         for len in [0, 1, 1 << 20] {
             let client = TcpStream::connect(listener.local_addr());
@@ -32,7 +41,7 @@ fn a_listener_passes_bytes_both_ways_and_the_end() {
 }
 
 /// A listener whose handshake is one byte of the client's.
-fn waits_for_a_byte() -> watm_runtime::Module {
+fn waits_for_a_byte() -> Module {
     module(
         "waits",
         r#"(module
@@ -79,11 +88,30 @@ fn a_client_that_says_nothing_holds_up_nobody() {
     });
 }
 
+/// How a client sees the end of a connection of a relay. Those through a component share an
+/// instance, and are reset with it.
+async fn hears_the_end(client: &mut TcpStream, module: &Module) {
+    let heard = client.read(&mut [0; 1]).await;
+    match module.info().kind {
+        ModuleKind::Component => assert!(!heard.is_ok_and(|count| count > 0)),
+        _ => assert_eq!(heard.expect("the end"), 0),
+    }
+}
+
 #[test]
 fn a_relay_passes_connections_on_and_ends_with_them() {
+    passes_on(&plain());
+}
+
+#[test]
+fn a_component_relays_as_a_water_module_does() {
+    passes_on(&component());
+}
+
+fn passes_on(module: &Module) {
     run(async {
         let echo = echo().await;
-        let relay = Relay::builder(&plain());
+        let relay = Relay::builder(module);
         let relay = relay.bind(LOCALHOST, &echo.to_string()).expect("listens");
         let mut clients = Vec::new();
         for len in [1, 1000, 1 << 20] {
@@ -101,7 +129,7 @@ fn a_relay_passes_connections_on_and_ends_with_them() {
         relay.close().await;
         assert!(begin.elapsed() < Duration::from_secs(3));
         for mut client in clients {
-            assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+            hears_the_end(&mut client, module).await;
         }
         assert!(TcpStream::connect(address).await.is_err());
     });
@@ -109,11 +137,16 @@ fn a_relay_passes_connections_on_and_ends_with_them() {
 
 #[test]
 fn a_relay_lives_through_an_upstream_that_is_not_there() {
+    lives_through_its_upstream(&plain());
+    lives_through_its_upstream(&component());
+}
+
+fn lives_through_its_upstream(module: &Module) {
     run(async {
         let upstream = std::net::TcpListener::bind(LOCALHOST).expect("a port");
         let address = upstream.local_addr().expect("bound");
         drop(upstream);
-        let relay = Relay::builder(&plain());
+        let relay = Relay::builder(module);
         let relay = relay
             .bind(LOCALHOST, &address.to_string())
             .expect("listens");
@@ -121,7 +154,7 @@ fn a_relay_lives_through_an_upstream_that_is_not_there() {
             let mut client = TcpStream::connect(relay.local_addr())
                 .await
                 .expect("connects");
-            assert_eq!(client.read(&mut [0; 1]).await.expect("the end"), 0);
+            hears_the_end(&mut client, module).await;
         }
         let upstream = tokio::net::TcpListener::bind(address).await.expect("free");
         let mut client = TcpStream::connect(relay.local_addr())

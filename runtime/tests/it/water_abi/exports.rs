@@ -344,6 +344,25 @@ fn a_negative_answer_is_an_error_with_the_name_of_its_number() {
 }
 
 #[test]
+fn what_a_module_last_said_on_its_standard_error_is_part_of_its_refusal() {
+    const WORDS: &str = r#"(data (i32.const 1024) "well\nno key\1b in line 3")"#;
+    let say = "(drop (call $write (i32.const 2) (i32.const 1024) (i32.const 22)))";
+    run(async {
+        for (answer, reason) in [
+            ("(i32.const -28)", "watm_init_v1 answered -28 (EINVAL)"),
+            (
+                "(unreachable)",
+                "wasm trap: wasm `unreachable` instruction executed",
+            ),
+        ] {
+            let guest = Guest::v1().with(WORDS).init(&format!("{say} {answer}"));
+            let expected = format!("{reason}; the module last said: no key\u{fffd} in line 3");
+            assert_eq!(guest.refusal().await, expected);
+        }
+    });
+}
+
+#[test]
 fn a_fixed_dialers_negative_answer_has_the_name_of_its_number_too() {
     run(async {
         let dialer = Guest::v1().connect("(i32.const -63)").fixed_dialer();
