@@ -55,13 +55,14 @@
 //!
 //! A stream through a module looks like one of tokio's: [`Dialer`] dials an address, and
 //! [`FixedDialer`] one that the module chooses; [`Listener`] accepts, and [`Relay`] accepts
-//! and passes on. Modules for them are WATER modules of v0 and v1
-//! (<https://github.com/refraction-networking/water>), from whatever language and for
-//! whatever runtime they were built, and for dialling components too. A WATER module has an
-//! instance a connection, compiled once and made from memory, which runs as a task of the
-//! caller's tokio runtime: no thread and no descriptor of its own, and what it does wrong costs
-//! its own connection. Where it may go is the caller's address, and what a [`Reach`] names.
-//! [`Server`] runs WATER listeners too.
+//! and passes on. Modules for them are components of stream transports, and WATER modules of
+//! v0 and v1 (<https://github.com/refraction-networking/water>), from whatever language and
+//! for whatever runtime they were built. A WATER module has an instance a connection, compiled
+//! once and made from memory, which runs as a task of the caller's tokio runtime: no thread
+//! and no descriptor of its own, and what it does wrong costs its own connection. A component
+//! has one instance, on a thread of its own, for all connections of a dialer or listener.
+//! Where a module may go is the caller's address, and what a [`Reach`] names. [`Server`] runs
+//! WATER listeners too.
 //!
 //! # When a module fails
 //!
