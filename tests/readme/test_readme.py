@@ -71,7 +71,9 @@ def terminal(command: str, tmp_path: pathlib.Path, **options) -> Iterator[pexpec
     try:
         yield child
     finally:
-        child.kill(signal.SIGINT)
+        # To all that the shell has started, as a terminal does.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGINT)
         deadline = time.monotonic() + STOP
         while child.isalive() and time.monotonic() < deadline:
             with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):

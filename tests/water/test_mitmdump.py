@@ -15,7 +15,7 @@ from test_programs import run, web_server
 from tools import WATM, Running
 
 MITMDUMP = pathlib.Path(sys.executable).parent / "mitmdump-watm"
-MODULES = [module for module in [*own(), *shipped()] if module.name in ("own-plain", "own-reverse", "v0-plain-go")]
+MODULES = [module for module in [*own(), *shipped()] if module.name in ("own-plain", "v0-plain-go")]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
