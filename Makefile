@@ -144,7 +144,8 @@ test-demo: demo
 test-mitmproxy: wheel
 	$(if $(MITMPROXY),,$(error MITMPROXY=path/to/a/checkout/of/mitmproxy is needed))
 	test -d $(BUILD)/venv-mitmproxy || "$$(tests/setup/find-python.sh 3.13)" -m venv $(BUILD)/venv-mitmproxy
-	$(BUILD)/venv-mitmproxy/bin/pip install -q -r tests/setup/requirements-3.13.txt -r tests/mitmproxy/requirements.txt
+	$(BUILD)/venv-mitmproxy/bin/pip install -q -r tests/setup/requirements-3.13.txt
+	$(BUILD)/venv-mitmproxy/bin/pip install -q -r tests/mitmproxy/requirements.txt
 	$(BUILD)/venv-mitmproxy/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
 	cd $(MITMPROXY) && PYTHONPATH=$(CURDIR)/tests/mitmproxy $(CURDIR)/$(BUILD)/venv-mitmproxy/bin/python -m pytest -q -p stand_in \
 		test/mitmproxy/proxy/test_mode_servers.py test/mitmproxy/proxy/test_mode_specs.py \
