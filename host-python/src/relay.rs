@@ -48,7 +48,7 @@ pub fn relay(
     let options = Options {
         config,
         allow,
-        limits: limits.over(watm_runtime::Limits::for_connections()),
+        limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
         name: name.to_owned(),
     };
     let handle = thread::handle()?;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use crate::Error;
+use crate::{Error, Module, ModuleKind};
 
 /// What one server, dialer, listener or relay may use. Each bound has a default that a busy
 /// WireGuard server does not reach.
@@ -92,6 +92,16 @@ impl Limits {
         Limits {
             memory_bytes: 64 << 20,
             ..Limits::default()
+        }
+    }
+
+    /// The defaults of a dialer, listener or relay with this module: those of
+    /// [`for_connections`](Limits::for_connections), but of a component, which serves all
+    /// connections in one instance, those of [`Limits::default`].
+    pub fn for_connections_of(module: &Module) -> Limits {
+        match module.info().kind {
+            ModuleKind::Component => Limits::default(),
+            _ => Limits::for_connections(),
         }
     }
 

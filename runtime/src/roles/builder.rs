@@ -32,10 +32,7 @@ impl<R> RoleBuilder<R> {
             module: module.clone(),
             config: None,
             reach: Reach::none(),
-            limits: match module.info().kind {
-                ModuleKind::Component => Limits::default(),
-                _ => Limits::for_connections(),
-            },
+            limits: Limits::for_connections_of(module),
             name: None,
             log_level: None,
             connector: None,
@@ -57,8 +54,7 @@ impl<R> RoleBuilder<R> {
     }
 
     /// Bound what the module may use, each instance by itself. Default:
-    /// [`Limits::for_connections`]; of a component, which serves all of them in one instance,
-    /// [`Limits::default`].
+    /// [`Limits::for_connections_of`] the module.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self

@@ -2,9 +2,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use watm_runtime::{
-    Destination, Engine, EngineConfig, Error, Limits, Module, ModuleKind, Reach, RoleBuilder,
-};
+use watm_runtime::{Destination, Engine, EngineConfig, Error, Limits, Module, Reach, RoleBuilder};
 
 use crate::failure::Failure;
 use crate::logging;
@@ -67,10 +65,7 @@ impl Loaded {
     }
 
     fn limits(&self) -> Limits {
-        let limits = match self.module.info().kind {
-            ModuleKind::Component => Limits::default(),
-            _ => Limits::for_connections(),
-        };
+        let limits = Limits::for_connections_of(&self.module);
         match self.timeout {
             Some(timeout) => Limits {
                 handshake_timeout: timeout,
