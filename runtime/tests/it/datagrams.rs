@@ -60,6 +60,8 @@ fn every_size_survives_in_order() {
 
 #[test]
 fn a_burst_leaves_in_order_and_in_few_system_calls() {
+    // Few enough for the receive buffer that a socket has by default, whoever runs first.
+    const BURST: u8 = 50;
     let server = serve("burst");
     let client = Client::new(&server);
     client.send(b"begin");
@@ -67,15 +69,15 @@ fn a_burst_leaves_in_order_and_in_few_system_calls() {
         let flow = accept_datagrams(&server).await;
         receive(&flow).await.expect("a datagram");
         let before = counter(&server, "host.send_calls");
-        for number in 0..100u8 {
+        for number in 0..BURST {
             assert_eq!(flow.send(&[number; 1200]), Ok(true));
         }
-        for number in 0..100u8 {
+        for number in 0..BURST {
             assert!(client.receive() == Some(vec![number; 1200]), "{number}");
         }
         let calls = counter(&server, "host.send_calls") - before;
         if cfg!(target_os = "linux") {
-            assert!(calls < 100, "{calls} system calls");
+            assert!(calls < u64::from(BURST), "{calls} system calls");
         }
     });
 }
