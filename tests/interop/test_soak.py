@@ -63,5 +63,11 @@ def test_what_grows_is_not_flat(field: str, last: int, complaint: str) -> None:
     assert complaint in found
 
 
+def test_a_short_run_tells_nothing_about_memory() -> None:
+    short = [dataclasses.replace(sample, seconds=sample.seconds / 60) for sample in FLAT]
+    grown = [*short[:6], *(dataclasses.replace(sample, rss_mb=100) for sample in short[6:])]
+    assert complaints(grown) == []
+
+
 def test_a_run_that_is_too_short_to_tell_is_not_flat() -> None:
     assert complaints(FLAT[:2])

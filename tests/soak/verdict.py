@@ -6,6 +6,9 @@ from dataclasses import dataclass
 # out: what four clients more or less in the middle of a transfer take. The lowest, since a module
 # that eats memory takes up to 32 MB until it is started again; what leaks is never given back.
 GROWTH_MB = 12
+# Seconds that the samples must span for memory to be judged: before, the high-water marks of the
+# modules and of the allocator still rise with each new kind of thing that happens.
+MEMORY_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,11 @@ def line(sample: Sample, before: Sample | None) -> str:
     )
 
 
+def judges_memory(samples: list[Sample]) -> bool:
+    """Whether the samples, those after the warm-up, are enough to tell growth from a start."""
+    return len(samples) >= 3 and samples[-1].seconds - samples[0].seconds >= MEMORY_SECONDS
+
+
 def complaints(samples: list[Sample]) -> list[str]:
     """Why the run was not flat; nothing if it was. The samples are those after the warm-up, at
     least three."""
@@ -54,7 +62,7 @@ def complaints(samples: list[Sample]) -> list[str]:
     third = len(samples) // 3
     first, last = (min(s.rss_mb for s in part) for part in (samples[:third], samples[-third:]))
     found = []
-    if last - first > GROWTH_MB:
+    if judges_memory(samples) and last - first > GROWTH_MB:
         found.append(f"RSS grew from {first:.1f} to {last:.1f} MB, by more than {GROWTH_MB} MB")
     for name in ("descriptors", "threads"):
         seen = sorted({getattr(sample, name) for sample in samples})

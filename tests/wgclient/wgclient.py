@@ -21,6 +21,10 @@ from typing import Any
 
 BINARY = pathlib.Path(os.environ.get("WGCLIENT", pathlib.Path(__file__).resolve().parents[2] / "build" / "wgclient"))
 _LINE_LIMIT = 16 << 20  # the client's own limit of a line
+# Seconds. wireguard-go rounds the timestamp in its handshakes down to 2^24 ns (tai64n/tai64n.go),
+# and a server refuses one that is not later than the last: a client that comes up sooner after
+# another with the same key gets no session until it tries again, five seconds later.
+_TIMESTAMP_STEP = 0.017
 
 
 class WgClientError(Exception):
@@ -53,6 +57,7 @@ class WgClient:
         """
         if not BINARY.exists():
             raise FileNotFoundError(f"{BINARY} is missing: go -C tests/wgclient build -o ../../build/wgclient .")
+        await asyncio.sleep(_TIMESTAMP_STEP)
         flags = [f"--{name.replace('_', '-')}={_flag(value)}" for name, value in options.items()]
         process = await asyncio.create_subprocess_exec(
             *prefix,
