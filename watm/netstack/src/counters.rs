@@ -35,6 +35,8 @@ counters! {
     tcp_malformed,
     /// TCP flows offered to the application.
     tcp_opened,
+    /// TCP flows that the application began to open.
+    tcp_dialled,
     /// TCP flows refused with RST: too many, no memory, or the application said no.
     tcp_refused,
     /// Handshakes given up because newer ones needed the room.

@@ -2,7 +2,8 @@
 //!
 //! Inner IP packets go in; what they carry is offered to the application as flows through
 //! [`Host`], for any destination address and port. What the application answers comes out
-//! as IP packets for the peer that opened the flow.
+//! as IP packets for the peer that opened the flow. With [`Netstack::connect`] the application
+//! opens TCP flows itself.
 //!
 //! # The run loop
 //!
@@ -30,7 +31,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 pub use config::Config;
-use watm_core::{Host, Instant, Token};
+use watm_core::{ByteStream, ErrorCode, Host, Instant, Token};
 
 use crate::counters::Counters;
 use crate::hash::Keyed;
@@ -144,6 +145,42 @@ impl Netstack {
                 None => {}
             },
         }
+    }
+
+    /// Open a TCP connection to the peer, for a stream of the application's: from an address of
+    /// ours, to one behind the peer. Returns the stream's token. That nobody answers within a
+    /// minute, or somebody refuses, is what the stream is reset with.
+    ///
+    /// # Errors
+    ///
+    /// - [`ErrorCode::InvalidArgument`]: one of the addresses is nobody's, they are of two
+    ///   families, or the port is 0.
+    /// - [`ErrorCode::LimitReached`]: there are too many flows, no free ports, or no memory.
+    pub fn connect(
+        &mut self,
+        origin: &Origin,
+        source: IpAddr,
+        destination: SocketAddr,
+        application: Box<dyn ByteStream>,
+        now: Instant,
+    ) -> Result<Token, ErrorCode> {
+        let sound = source.is_ipv4() == destination.is_ipv4()
+            && destination.port() != 0
+            && ip::is_host(source)
+            && ip::is_host(destination.ip());
+        if !sound {
+            return Err(ErrorCode::InvalidArgument);
+        }
+        let peer = origin.peer;
+        let share = self.tcp.len_of(peer) < self.config.max_tcp_of_a_peer();
+        let full = self.tcp.len() + self.udp.len() >= self.config.max_flows;
+        if !share || full && !self.udp.evict(&mut self.counters) {
+            self.counters.tcp_refused += 1;
+            return Err(ErrorCode::LimitReached);
+        }
+        let counters = &mut self.counters;
+        self.tcp
+            .connect(peer, source, destination, application, now, counters)
     }
 
     /// Whether the stack chose this token. Its tokens, and no others, have the top bit set.

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use smoltcp::socket::tcp::{CongestionControl, State};
 use smoltcp::wire::TcpControl;
-use support::{Bench, Conditions, Random, Simulation, packets};
+use support::{Bench, Conditions, MINUTES, Random, Simulation, packets};
 use watm_core::ErrorCode;
 use watm_netstack::Config;
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
-const MINUTES: Duration = Duration::from_secs(600);
 
 fn v4() -> SocketAddr {
     "93.184.216.34:80".parse().unwrap()
@@ -22,37 +21,10 @@ fn v6() -> SocketAddr {
     "[2606:2800:220:1::1]:443".parse().unwrap()
 }
 
-/// Send `data` both ways at once, compare, and close both sides.
+/// As [`Simulation::exchange`], in a connection of the client's.
 fn exchange(simulation: &mut Simulation, destination: SocketAddr, size: usize) {
     let (handle, stream) = simulation.connect(destination);
-    let up = Random(1).bytes(size);
-    let down = Random(2).bytes(size);
-    stream.write(&down);
-    stream.close();
-    let (mut sent, mut got_up, mut got_down) = (0, Vec::new(), Vec::new());
-    simulation.run_until(MINUTES, |sim| {
-        let socket = sim.client.socket(handle);
-        if socket.can_send() && sent < up.len() {
-            sent += socket.send_slice(&up[sent..]).unwrap();
-            if sent == up.len() {
-                socket.close();
-            }
-        }
-        while socket.can_recv() {
-            let mut buffer = vec![0; 65536];
-            let count = socket.recv_slice(&mut buffer).unwrap();
-            got_down.extend_from_slice(&buffer[..count]);
-        }
-        got_up.extend(stream.read());
-        stream.gone() && got_down.len() == down.len()
-    });
-    assert!(got_up == up, "the application got something else");
-    assert!(got_down == down, "the client got something else");
-    assert!(stream.ended() && stream.finished());
-    assert_eq!(stream.reset(), None);
-    simulation.run_for(Duration::from_secs(15));
-    assert_eq!(simulation.bench.stack.flows(), 0);
-    assert_eq!(simulation.bench.stack.held_bytes(), 0);
+    simulation.exchange(handle, &stream, size);
 }
 
 #[test]

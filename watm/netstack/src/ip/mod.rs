@@ -6,7 +6,7 @@ mod packet;
 mod reassembly;
 mod send;
 
-pub(crate) use packet::{Fault, Packet};
+pub(crate) use packet::{Fault, Packet, is_host};
 pub(crate) use reassembly::{Outcome, Reassembly};
 pub(crate) use send::{Sender, write_packet};
 

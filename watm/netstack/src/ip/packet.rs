@@ -1,4 +1,4 @@
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 
@@ -60,6 +60,16 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// Whether an address can be one host's.
+pub(crate) fn is_host(address: IpAddr) -> bool {
+    !address.is_multicast()
+        && match address {
+            IpAddr::V4(address) => !address.is_unspecified() && !address.is_broadcast(),
+            // IPv4 in disguise (RFC 4291 section 2.5.5.2) is for programs, not for the wire.
+            IpAddr::V6(address) => !address.is_unspecified() && address.to_ipv4_mapped().is_none(),
+        }
+}
+
 fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
     let header = Ipv4Packet::new_checked(packet).map_err(|_| Fault::Malformed)?;
     if !header.verify_checksum() {
@@ -69,8 +79,7 @@ fn parse_v4(packet: &[u8]) -> Result<Packet<'_>, Fault> {
     if destination.is_multicast() || destination.is_broadcast() {
         return Err(Fault::Multicast);
     }
-    let unusable = |a: Ipv4Addr| a.is_unspecified() || a.is_multicast() || a.is_broadcast();
-    if unusable(source) || destination.is_unspecified() {
+    if !is_host(source.into()) || !is_host(destination.into()) {
         return Err(Fault::BadAddress);
     }
     let whole = &packet[..usize::from(header.total_len())];
@@ -96,9 +105,7 @@ fn parse_v6(packet: &[u8]) -> Result<Packet<'_>, Fault> {
     if destination.is_multicast() {
         return Err(Fault::Multicast);
     }
-    // IPv4 in disguise (RFC 4291 section 2.5.5.2) is for programs, not for the wire.
-    let unusable = |a: Ipv6Addr| a.is_unspecified() || a.to_ipv4_mapped().is_some();
-    if unusable(source) || source.is_multicast() || unusable(destination) {
+    if !is_host(source.into()) || !is_host(destination.into()) {
         return Err(Fault::BadAddress);
     }
     let whole = &packet[..header.total_len()];

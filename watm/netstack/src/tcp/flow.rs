@@ -45,6 +45,8 @@ const DEFAULT_SEGMENT: usize = 536;
 const MOST_PIECES: usize = 64;
 /// What a batch and a timer may add to a round trip.
 const SLACK: Duration = Duration::from_millis(50);
+/// How long a peer has to answer the SYNs of a flow that is opened from here: some six of them.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A handshake that took longer than this lost a packet, and measured that.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
 
@@ -60,7 +62,7 @@ pub(crate) struct Flow {
     log: Log,
     /// What [`Memory`] knows that this flow holds.
     accounted: usize,
-    /// When the first SYN came.
+    /// When the first SYN came, or went.
     pub since: Instant,
     round_trip: Duration,
     /// The next byte for the application.
@@ -104,6 +106,8 @@ enum Application {
 
 #[derive(Debug, Default)]
 struct Flags {
+    /// Opened from here, and the peer has not answered yet.
+    connecting: bool,
     /// The application may have bytes.
     readable: bool,
     /// The application takes no more bytes until its token is ready.
@@ -152,13 +156,57 @@ pub(crate) enum Verdict {
 
 impl Flow {
     /// A flow for this SYN, not yet told of it.
-    pub(crate) fn new(
+    pub(crate) fn accepted(
         key: Key,
         token: Token,
         info: FlowInfo,
         syn: &Segment<'_>,
         memory: &Memory,
         now: Instant,
+    ) -> Flow {
+        let endpoint = IpListenEndpoint {
+            addr: Some(key.destination.ip().into()),
+            port: key.destination.port(),
+        };
+        let application = Application::Asked(Box::new(info));
+        let mut flow = Flow::new(key, token, application, memory, now, |socket| {
+            socket
+                .listen(endpoint)
+                .expect("the socket is new, and port 0 is a malformed segment");
+        });
+        flow.meet(syn);
+        flow
+    }
+
+    /// A flow that is opened from here: its SYN goes out when it is first served. Source and
+    /// destination of `key` are of one family, and no port is 0.
+    pub(crate) fn dialled(
+        key: Key,
+        token: Token,
+        application: Box<dyn ByteStream>,
+        memory: &Memory,
+        interface: &mut Interface,
+        now: Instant,
+    ) -> Flow {
+        let application = Application::Open(application);
+        let mut flow = Flow::new(key, token, application, memory, now, |socket| {
+            socket.set_timeout(Some(CONNECT_TIMEOUT.into()));
+            socket
+                .connect(interface.context(), key.source, key.destination)
+                .expect("the socket is new, and the caller has checked the addresses");
+        });
+        flow.flags.connecting = true;
+        flow
+    }
+
+    /// `open` puts the socket into its first state.
+    fn new(
+        key: Key,
+        token: Token,
+        application: Application,
+        memory: &Memory,
+        now: Instant,
+        open: impl FnOnce(&mut Socket<'static>),
     ) -> Flow {
         let lender: Rc<dyn Lender<u8>> = Rc::clone(&memory.pool) as Rc<dyn Lender<u8>>;
         let (rx_memory, rx) = Elastic::new(MAX_BUFFER, Rc::clone(&lender));
@@ -169,20 +217,9 @@ impl Flow {
         socket.set_ack_delay(Some(ACK_DELAY.into()));
         socket.set_keep_alive(Some(KEEP_ALIVE.into()));
         socket.set_timeout(Some(TIMEOUT.into()));
-        let endpoint = IpListenEndpoint {
-            addr: Some(key.destination.ip().into()),
-            port: key.destination.port(),
-        };
-        socket
-            .listen(endpoint)
-            .expect("the socket is new, and port 0 is a malformed segment");
+        open(&mut socket);
         // The socket has fixed its window scale by the greatest size; it begins smaller.
         rx.set_unused_len(INITIAL_BUFFER);
-        let shift = match syn.repr.window_scale {
-            Some(_) => MAX_BUFFER.ilog2() as u8 + 1 - 16,
-            None => 0,
-        };
-        let first = syn.sequence().plus(1);
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let socket = sockets.add(socket);
         Flow {
@@ -190,23 +227,20 @@ impl Flow {
             socket,
             key,
             token,
-            application: Application::Asked(Box::new(info)),
+            application,
             rx,
             tx,
-            log: Log {
-                shift,
-                ..Log::default()
-            },
+            log: Log::default(),
             accounted: 0,
             since: now,
             round_trip: Duration::ZERO,
-            taken: first,
-            furthest: first,
+            taken: Sequence::default(),
+            furthest: Sequence::default(),
             queued_end: Sequence::default(),
             acknowledged: Sequence::default(),
-            window: syn.repr.window_len,
+            window: 0,
             repaired: None,
-            segment_size: usize::from(syn.repr.max_seg_size.unwrap_or(0)).max(DEFAULT_SEGMENT),
+            segment_size: DEFAULT_SEGMENT,
             tx_peak: 0,
             window_taken: 0,
             window_began: now,
@@ -222,6 +256,19 @@ impl Flow {
         }
     }
 
+    /// Take over what the peer's SYN says.
+    fn meet(&mut self, syn: &Segment<'_>) {
+        let first = syn.sequence().plus(1);
+        self.taken = first;
+        self.furthest = first;
+        self.window = syn.repr.window_len;
+        self.segment_size = usize::from(syn.repr.max_seg_size.unwrap_or(0)).max(DEFAULT_SEGMENT);
+        self.log.shift = match syn.repr.window_scale {
+            Some(_) => MAX_BUFFER.ilog2() as u8 + 1 - 16,
+            None => 0,
+        };
+    }
+
     /// Whether the handshake is not complete.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.application, Application::Asked(_))
@@ -234,6 +281,10 @@ impl Flow {
         segment: &Segment<'_>,
         cx: &mut Context<'_, '_>,
     ) {
+        if self.flags.connecting {
+            self.ingress_answer(packet, segment, cx);
+            return;
+        }
         if !segment.repr.payload.is_empty() && !self.admits(segment, cx) {
             return;
         }
@@ -250,6 +301,31 @@ impl Flow {
         let ended = before != after && matches!(after, State::Closed | State::Listen);
         self.flags.reset |= ended && segment.resets();
         self.account(cx.memory);
+    }
+
+    /// Take what may be the answer to our SYN: an acceptance or a refusal.
+    fn ingress_answer(&mut self, packet: &[u8], segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+        // A peer that opens the same connection at the same time comes again, and nobody sends
+        // data with the acceptance.
+        if segment.opens() || !segment.repr.payload.is_empty() {
+            cx.counters.tcp_malformed += 1;
+            return;
+        }
+        self.feed(packet, cx);
+        match self.state() {
+            State::Established => {
+                self.meet(segment);
+                // What the socket holds for promised: the window of our SYN, as if scaled.
+                let window = usize::from(u16::MAX) << self.log.shift;
+                self.log.window_end = Some(segment.sequence().plus(window));
+                self.flags.connecting = false;
+                self.flags.readable = true;
+                self.socket_mut().set_timeout(Some(TIMEOUT.into()));
+                self.established(cx);
+            }
+            State::Closed => self.flags.reset = true,
+            _ => {}
+        }
     }
 
     /// Take an acknowledgement that tells of a gap (RFC 2018).
@@ -484,13 +560,18 @@ impl Flow {
         };
         self.application = Application::Open(stream);
         cx.counters.tcp_opened += 1;
+        self.established(cx);
+        true
+    }
+
+    /// The handshake is complete.
+    fn established(&mut self, cx: &Context<'_, '_>) {
         // So far only a SYN was sent.
         self.queued_end = self.log.sent_end.unwrap_or_default();
         self.acknowledged = self.queued_end;
         let now = cx.io.now;
         self.round_trip = (now - self.since).min(LONGEST_ROUND_TRIP);
         self.window_began = now;
-        true
     }
 
     /// Hand the application what came.
@@ -768,6 +849,9 @@ impl Flow {
             State::Closed if self.flags.timed_out => {
                 cx.counters.tcp_timed_out += 1;
                 (Some(ErrorCode::Timeout), Verdict::Gone)
+            }
+            State::Closed if self.flags.reset && self.flags.connecting => {
+                (Some(ErrorCode::ConnectionRefused), Verdict::Gone)
             }
             State::Closed if self.flags.reset => (Some(ErrorCode::ConnectionReset), Verdict::Gone),
             State::Closed if graceful => (None, Verdict::Gone),

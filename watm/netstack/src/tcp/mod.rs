@@ -1,4 +1,4 @@
-//! TCP (RFC 9293): a flow for each connection that a peer opens, each with a smoltcp socket
+//! TCP (RFC 9293): a flow for each connection, whoever opened it, each with a smoltcp socket
 //! set of its own, so that a packet costs the same however many flows there are.
 
 mod flow;
@@ -9,10 +9,12 @@ mod time_wait;
 mod wire;
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
+use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::iface::{self, Interface};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
-use watm_core::Instant;
+use watm_core::{ByteStream, ErrorCode, Instant, Token};
 
 use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict, smoltcp_time};
 use self::half_open::HalfOpen;
@@ -34,6 +36,9 @@ use crate::{Origin, PacketSink, PeerId};
 /// gone, and a flood is not answered one to one.
 const STRAY_BURST: u32 = 500;
 const STRAYS_PER_SECOND: u32 = 100;
+/// Ports for connections from here (RFC 6335 section 6).
+const FIRST_EPHEMERAL: u16 = 49152;
+const EPHEMERAL_PORTS: u64 = 1 << 14;
 /// Flows that are tried again in one flush after a lack of memory.
 const RETRIES: usize = 64;
 
@@ -53,6 +58,10 @@ pub(crate) struct Tcp {
     time_wait: TimeWait,
     memory: Memory,
     strays: Limiter,
+    /// Chooses ports.
+    hash: Keyed,
+    /// Flows that were opened from here.
+    dialled: u64,
     /// The flow of the last packet, if there was no flush since.
     current: Option<FlowId>,
     /// Flows with something to do in the next flush, each at most once.
@@ -76,7 +85,9 @@ impl Tcp {
             half_open: HalfOpen::new(hash.clone()),
             time_wait: TimeWait::new(hash.clone()),
             memory: Memory::new(budget, hash.clone()),
-            strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash),
+            strays: Limiter::new(STRAY_BURST, STRAYS_PER_SECOND, hash.clone()),
+            hash,
+            dialled: 0,
             current: None,
             dirty: Vec::new(),
             starved: VecDeque::new(),
@@ -180,6 +191,50 @@ impl Tcp {
         true
     }
 
+    /// Open a flow from here, from some free port of `source`. There must be room for one.
+    pub(crate) fn connect(
+        &mut self,
+        peer: PeerId,
+        source: IpAddr,
+        destination: SocketAddr,
+        application: Box<dyn ByteStream>,
+        now: Instant,
+        counters: &mut Counters,
+    ) -> Result<Token, ErrorCode> {
+        if !self.memory.grants(peer, 2 * INITIAL_BUFFER) {
+            counters.tcp_refused += 1;
+            return Err(ErrorCode::LimitReached);
+        }
+        let key = self
+            .free_port(peer, source, destination)
+            .ok_or(ErrorCode::LimitReached)?;
+        let token = self.flows.next_id().token(Protocol::Tcp);
+        let interface = &mut self.interface;
+        let flow = Flow::dialled(key, token, application, &self.memory, interface, now);
+        let id = self.flows.insert(key, flow);
+        self.dialled += 1;
+        counters.tcp_dialled += 1;
+        self.touch(id);
+        Ok(token)
+    }
+
+    /// A connection of ours that is not there, and was not there just before. Begins at a port
+    /// that strangers cannot guess (RFC 6056 section 3.3).
+    fn free_port(&self, peer: PeerId, source: IpAddr, destination: SocketAddr) -> Option<Key> {
+        let first = self
+            .hash
+            .hash_one((peer, source, destination, self.dialled));
+        (0..EPHEMERAL_PORTS)
+            .map(|step| FIRST_EPHEMERAL + (first.wrapping_add(step) % EPHEMERAL_PORTS) as u16)
+            .map(|port| Key {
+                peer,
+                // A flow's source is the peer's end, whoever opened it.
+                source: destination,
+                destination: SocketAddr::new(source, port),
+            })
+            .find(|key| self.flows.find(key).is_none() && self.time_wait.find(key).is_none())
+    }
+
     /// Refuse a packet that [`handle`](Self::handle) had no room for.
     pub(crate) fn refuse(
         &mut self,
@@ -278,7 +333,7 @@ impl Tcp {
         let id = self.flows.next_id();
         let token = id.token(Protocol::Tcp);
         let info = flow_info(origin, &key);
-        let flow = Flow::new(key, token, info, syn, &self.memory, io.now);
+        let flow = Flow::accepted(key, token, info, syn, &self.memory, io.now);
         self.half_open.insert(key.peer, flow.since, id);
         self.flows.insert(key, flow)
     }

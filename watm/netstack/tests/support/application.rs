@@ -36,6 +36,27 @@ impl Application {
         &self.flows
     }
 
+    /// A stream for the stack to carry, and the application's end of it.
+    pub fn new_stream(&mut self) -> (StreamEnd, Box<dyn ByteStream>) {
+        let end = StreamEnd(Rc::new(RefCell::new(Stream {
+            info: None,
+            token: 0,
+            ready: Rc::clone(&self.ready),
+            incoming: VecDeque::new(),
+            room: self.room.unwrap_or(usize::MAX),
+            outgoing: VecDeque::new(),
+            closed: false,
+            aborted: false,
+            ended: false,
+            finished: false,
+            reset: None,
+            gone: false,
+            read_armed: true,
+            write_armed: false,
+        })));
+        (end.clone(), Box::new(HostStream(end)))
+    }
+
     pub fn take_ready(&mut self) -> Vec<Token> {
         self.ready.take().into_iter().collect()
     }
@@ -62,24 +83,11 @@ impl Host for Application {
         if let Some(error) = &self.refuse {
             return Err(error.clone());
         }
-        let end = StreamEnd(Rc::new(RefCell::new(Stream {
-            info: info.clone(),
-            token,
-            ready: Rc::clone(&self.ready),
-            incoming: VecDeque::new(),
-            room: self.room.unwrap_or(usize::MAX),
-            outgoing: VecDeque::new(),
-            closed: false,
-            aborted: false,
-            ended: false,
-            finished: false,
-            reset: None,
-            gone: false,
-            read_armed: true,
-            write_armed: false,
-        })));
-        self.streams.push(end.clone());
-        Ok(Box::new(HostStream(end)))
+        let (end, stream) = self.new_stream();
+        end.set_token(token);
+        end.0.borrow_mut().info = Some(info.clone());
+        self.streams.push(end);
+        Ok(stream)
     }
 
     fn open_datagrams(
@@ -117,7 +125,8 @@ impl Host for Application {
 }
 
 struct Stream {
-    info: FlowInfo,
+    /// Of one that the stack opened.
+    info: Option<FlowInfo>,
     token: Token,
     ready: Rc<RefCell<BTreeSet<Token>>>,
     incoming: VecDeque<u8>,
@@ -139,7 +148,11 @@ pub struct StreamEnd(Rc<RefCell<Stream>>);
 
 impl StreamEnd {
     pub fn info(&self) -> FlowInfo {
-        self.0.borrow().info.clone()
+        self.0.borrow().info.clone().expect("the stack opened it")
+    }
+
+    pub fn set_token(&self, token: Token) {
+        self.0.borrow_mut().token = token;
     }
 
     pub fn token(&self) -> Token {

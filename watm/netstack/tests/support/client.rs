@@ -43,6 +43,18 @@ impl Client {
         }
     }
 
+    /// Wait for one connection to this address, whichever it is.
+    pub fn listen(&mut self, address: SocketAddr) -> SocketHandle {
+        self.interface.set_any_ip(true);
+        let buffer = || SocketBuffer::new(vec![0; BUFFER]);
+        let mut socket = Socket::new(buffer(), buffer());
+        socket.set_congestion_control(CongestionControl::Cubic);
+        socket
+            .listen((IpAddress::from(address.ip()), address.port()))
+            .unwrap();
+        self.sockets.add(socket)
+    }
+
     pub fn connect(&mut self, destination: SocketAddr) -> SocketHandle {
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());

@@ -6,17 +6,24 @@ mod client;
 mod link;
 pub mod packets;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
 use smoltcp::iface::SocketHandle;
-use watm_core::{Host, Instant};
+use watm_core::{ErrorCode, Host, Instant};
 use watm_netstack::{Config, Netstack, Origin, PacketSink, PeerId};
 
 pub use application::{Application, StreamEnd};
 pub use client::Client;
 pub use link::{Conditions, Link};
+
+/// Where the stack's own connections come from.
+pub const SOURCE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub const SOURCE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
+
+/// How long an exchange may take.
+pub const MINUTES: Duration = Duration::from_secs(600);
 
 /// Every random choice in the tests comes from here.
 #[derive(Debug, Clone)]
@@ -88,6 +95,16 @@ impl Bench {
 
     pub fn packet(&mut self, peer: PeerId, packet: &[u8]) -> Vec<Vec<u8>> {
         self.batch(peer, &[packet.to_vec()])
+    }
+
+    /// Have the stack open a connection to this peer.
+    pub fn dial(&mut self, peer: PeerId, to: SocketAddr) -> Result<StreamEnd, ErrorCode> {
+        let source = if to.is_ipv4() { SOURCE_V4 } else { SOURCE_V6 };
+        let (end, stream) = self.app.new_stream();
+        let now = self.app.now();
+        let token = self.stack.connect(&origin(peer), source, to, stream, now)?;
+        end.set_token(token);
+        Ok(end)
     }
 
     /// Do everything that can be done now.
@@ -193,6 +210,46 @@ impl Simulation {
         });
         let stream = self.bench.app.streams().last().cloned().unwrap();
         (handle, stream)
+    }
+
+    /// Open a connection from the stack to a client that listens at `destination`. The stream
+    /// can be written to at once.
+    pub fn dial(&mut self, destination: SocketAddr) -> (SocketHandle, StreamEnd) {
+        let handle = self.client.listen(destination);
+        let stream = self.bench.dial(1, destination).unwrap();
+        (handle, stream)
+    }
+
+    /// Send `size` bytes both ways at once, compare, and close both sides.
+    pub fn exchange(&mut self, handle: SocketHandle, stream: &StreamEnd, size: usize) {
+        let up = Random(1).bytes(size);
+        let down = Random(2).bytes(size);
+        stream.write(&down);
+        stream.close();
+        let (mut sent, mut got_up, mut got_down) = (0, Vec::new(), Vec::new());
+        self.run_until(MINUTES, |sim| {
+            let socket = sim.client.socket(handle);
+            if socket.can_send() && sent < up.len() {
+                sent += socket.send_slice(&up[sent..]).unwrap();
+                if sent == up.len() {
+                    socket.close();
+                }
+            }
+            while socket.can_recv() {
+                let mut buffer = vec![0; 65536];
+                let count = socket.recv_slice(&mut buffer).unwrap();
+                got_down.extend_from_slice(&buffer[..count]);
+            }
+            got_up.extend(stream.read());
+            stream.gone() && got_down.len() == down.len()
+        });
+        assert!(got_up == up, "the application got something else");
+        assert!(got_down == down, "the client got something else");
+        assert!(stream.ended() && stream.finished());
+        assert_eq!(stream.reset(), None);
+        self.run_for(Duration::from_secs(15));
+        assert_eq!(self.bench.stack.flows(), 0);
+        assert_eq!(self.bench.stack.held_bytes(), 0);
     }
 
     /// Run until `done`, checked after every event; panics when `limit` has passed.
