@@ -75,7 +75,7 @@ async fn dial_own(mut caller: Caller<'_, State>) -> i32 {
     dial(&mut caller, target).await
 }
 
-/// To where the module wants to go.
+/// To where the module wants to go, in a role in which it goes anywhere.
 async fn dial_named(
     mut caller: Caller<'_, State>,
     (networks, network_count, addresses, address_count): (u32, u32, u32, u32),
@@ -90,6 +90,9 @@ async fn dial_named(
         Ok((network, address)) => parse_target(&network, &address),
         Err(errno) => return Ok(errno.negated()),
     };
+    if !caller.data().outside.connects() {
+        return Ok(Errno::NODEV.negated());
+    }
     Ok(match target {
         Some(target) => dial(&mut caller, target).await,
         None => Errno::INVAL.negated(),
@@ -135,6 +138,7 @@ fn pull_config(state: &mut State) -> Result<i32, Errno> {
 fn insert(state: &mut State, wire: Wire) -> Result<i32, Errno> {
     let addresses = (wire.local, wire.peer);
     state.fds.insert(Descriptor {
+        outside: true,
         addresses,
         ..Descriptor::new(Resource::End(wire.into_end()))
     })

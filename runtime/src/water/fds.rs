@@ -28,7 +28,9 @@ pub(super) enum Resource {
 pub(super) struct Descriptor {
     pub(super) resource: Resource,
     pub(super) nonblocking: bool,
-    /// Of a connection: this end's and the other's.
+    /// Whether it is a connection that the guest got from `env`.
+    pub(super) outside: bool,
+    /// Of such a one: this end's and the other's.
     pub(super) addresses: (Option<SocketAddr>, Option<SocketAddr>),
 }
 
@@ -37,13 +39,9 @@ impl Descriptor {
         Descriptor {
             resource,
             nonblocking: false,
+            outside: false,
             addresses: (None, None),
         }
-    }
-
-    /// Whether it is a stream or a socket.
-    pub(super) fn is_connection(&self) -> bool {
-        matches!(self.resource, Resource::End(_))
     }
 
     pub(super) fn end(&mut self) -> Result<&mut dyn End, Errno> {

@@ -47,6 +47,11 @@ impl Outside {
         self.target.clone()
     }
 
+    /// Whether this role has connections that go out.
+    pub(super) fn connects(&self) -> bool {
+        !matches!(self.role, Role::Listener)
+    }
+
     /// Whether this role has connections that come in.
     pub(super) fn accepts(&self) -> bool {
         matches!(self.role, Role::Listener | Role::Relay)

@@ -133,13 +133,23 @@ impl WaterRunner {
             Some(caller) => {
                 let fd = self.insert(&mut instance, Resource::End(Box::new(caller.clone())))?;
                 let net = self.call(&mut instance, function, fd).await?;
-                let found = instance.state().fds.get(net);
-                let addresses = found.ok().filter(|descriptor| descriptor.is_connection());
-                let addresses = addresses.map(|descriptor| descriptor.addresses);
-                addresses.ok_or_else(|| Error::Handshake {
+                let refuse = |what: &str| Error::Handshake {
                     module: self.name.to_string(),
-                    reason: format!("{function} answered {net}, which is none of its connections"),
-                })?
+                    reason: format!("{function} answered {net}, which is {what}"),
+                };
+                match instance.state().fds.get(net) {
+                    Ok(descriptor) if descriptor.outside => descriptor.addresses,
+                    // The control pipe is not there yet.
+                    Ok(Descriptor {
+                        resource: Resource::End(_),
+                        ..
+                    }) => {
+                        return Err(refuse(
+                            "the application's own stream; it has to be a connection from env",
+                        ));
+                    }
+                    _ => return Err(refuse("none of its connections")),
+                }
             }
             None => {
                 self.call(&mut instance, function, ()).await?;

@@ -211,6 +211,21 @@ fn functions_of_another_role_answer_enodev() {
         app.read_to_end(&mut told).await.expect("the end");
         // What came in is had once.
         assert_eq!(numbers(&told), [-43, -53]);
+
+        // Wherever it might go in another role.
+        let chosen = Guest::v1()
+            .with(DIAL)
+            .config(format!("tcp {}", listener.local_addr()).as_bytes())
+            .reach("*")
+            .work("(call $tell (call $dial_configured))");
+        let listener = chosen.options(Listener::builder(&chosen.module()));
+        let listener = listener.bind(LOCALHOST).expect("listens");
+        let client = TcpStream::connect(listener.local_addr());
+        let _client = client.await.expect("connects");
+        let mut told = Vec::new();
+        let mut app = listener.accept().await.expect("accepts");
+        app.read_to_end(&mut told).await.expect("the end");
+        assert_eq!(numbers(&told), [-43]);
     });
 }
 

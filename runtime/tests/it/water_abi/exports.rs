@@ -9,7 +9,7 @@ use watm_runtime::{
 };
 
 use super::guest::{Guest, Scene, without_name};
-use crate::support::{LOCALHOST, engine, run};
+use crate::support::{LOCALHOST, engine, records, run, wait_until};
 
 fn load(text: &str) -> Result<Module, Error> {
     engine().load("module", &wat::parse_str(text).expect("valid text"))
@@ -384,6 +384,48 @@ fn an_answer_that_is_no_connection_of_the_module_is_refused() {
                 format!("watm_dial_v1 answered {number}, which is none of its connections");
             assert_eq!(reason, expected);
         }
+    });
+}
+
+#[test]
+fn the_applications_stream_is_no_answer_in_any_role() {
+    const OWN: &str = "the application's own stream; it has to be a connection from env";
+    run(async {
+        let own = "(drop (call $dial_own)) (global.get $caller)";
+        // Under the number that a connection had before.
+        let renumbered = "(global.set $net (call $dial_own))
+            (drop (call $fd_renumber (global.get $caller) (global.get $net)))
+            (global.get $net)";
+        for (guest, code, answer) in [
+            (Guest::v1(), own, "watm_dial_v1 answered 3"),
+            (Guest::v1(), renumbered, "watm_dial_v1 answered 4"),
+            (Guest::v0(), own, "_water_dial answered 3"),
+        ] {
+            let reason = guest.connect(code).refusal().await;
+            assert_eq!(reason, format!("{answer}, which is {OWN}"));
+        }
+        let fixed = Guest::v1().connect("(global.get $caller)").fixed_dialer();
+        assert_eq!(
+            without_name(&fixed.dial().await.expect_err("refused")),
+            format!("watm_dial_fixed_v1 answered 3, which is {OWN}")
+        );
+
+        let text = Guest::v1().text();
+        let accepts = "(global.set $net (call $accept))\n                (global.get $net))";
+        assert!(text.contains(accepts));
+        let text = text.replace(accepts, "(drop (call $accept)) (global.get $caller))");
+        let module = crate::water::module("accepts-itself", &text);
+        records("accepts-itself");
+        let listener = Listener::builder(&module).bind(LOCALHOST).expect("listens");
+        let client = TcpStream::connect(listener.local_addr());
+        let mut client = client.await.expect("connects");
+        // The end, or a reset.
+        let _ = client.read(&mut [0; 1]).await;
+    });
+    wait_until("a record", || {
+        let expected = format!("watm_accept_v1 answered 3, which is {OWN}");
+        let records = records("accepts-itself");
+        records.iter().any(|record| record.text.contains(&expected))
     });
 }
 
