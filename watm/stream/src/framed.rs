@@ -1,11 +1,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use watm_core::{
-    ByteStream, Datagram, DatagramBatch, DatagramSocket, Direction, Ecn, ErrorCode, Host, Listener,
-    Token,
+    ByteStream, Datagram, DatagramBatch, DatagramSocket, Direction, Ecn, ErrorCode, Host, Instant,
+    Listener, Token,
 };
 
 use crate::{Buffer, CHUNK, End, Read};
@@ -26,28 +27,37 @@ const BACKLOG: usize = 256 << 10;
 /// What stands before a datagram: its length, in network byte order.
 const HEAD: usize = 2;
 
-/// A datagram socket over the connections of a listener: on each of them, datagrams follow
-/// one another, with their length in 16 bits, big-endian, before each. This is the framing
-/// of Mullvad's udp-over-tcp.
+/// How long after a try to connect the next one may follow.
+const CONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Stands for an address where the host tells none.
+const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// A datagram socket over connections: on each of them, datagrams follow one another, with
+/// their length in 16 bits, big-endian, before each. This is the framing of Mullvad's
+/// udp-over-tcp.
 ///
-/// A datagram's remote address is its connection's, and one that is sent to an address from
-/// which nobody is connected is lost.
+/// The connections are those that come to a listener, and those that
+/// [`FramedTokens::connect`] makes. A datagram's remote address is its connection's, and one
+/// that is sent to an address without a connection is lost.
 pub struct FramedSocket {
     shared: Rc<RefCell<Shared>>,
 }
 
-/// The part of a [`FramedSocket`] that is told of tokens.
+/// The part of a [`FramedSocket`] that is told of tokens, and that connects.
 pub struct FramedTokens {
     shared: Rc<RefCell<Shared>>,
 }
 
 struct Shared {
-    listener: Box<dyn Listener>,
+    listener: Option<Box<dyn Listener>>,
     local: SocketAddr,
     /// Whether somebody may be waiting at the listener.
     waiting: bool,
     connections: BTreeMap<u64, Connection>,
     by_remote: BTreeMap<SocketAddr, u64>,
+    /// What to stay connected to.
+    dialled: BTreeMap<SocketAddr, Dialled>,
     /// Those to be read.
     readable: BTreeSet<u64>,
     /// The number of the last connection.
@@ -56,29 +66,47 @@ struct Shared {
     clock: u64,
 }
 
+struct Dialled {
+    /// When the next try may be made.
+    next_try: Instant,
+    /// A datagram found no connection.
+    wanted: bool,
+    /// A connection ended before anything came from it.
+    failed: bool,
+}
+
 struct Connection {
     stream: Box<dyn ByteStream>,
     remote: SocketAddr,
     incoming: Buffer,
     outgoing: Buffer,
-    /// When it was last heard, on the clock of [`Shared`].
+    /// When it was made, or last heard, on the clock of [`Shared`].
     heard: u64,
+    /// Whether anything has come from it.
+    answered: bool,
     ended: bool,
 }
 
 impl FramedSocket {
-    /// On the listener granted under `label`. Fails as [`Host::listener`] does.
-    pub fn listen(
+    /// On the listener granted under `label`, if there is one. Fails as [`Host::listener`]
+    /// does, but for a label that is not granted.
+    pub fn open(
         host: &mut dyn Host,
         label: &str,
     ) -> Result<(FramedSocket, FramedTokens), ErrorCode> {
-        let listener = host.listener(label, STREAMS)?;
+        let listener = match host.listener(label, STREAMS) {
+            Ok(listener) => Some(listener),
+            Err(ErrorCode::AccessDenied) => None,
+            Err(error) => return Err(error),
+        };
+        let local = listener.as_ref().map(|listener| listener.local_address());
         let shared = Rc::new(RefCell::new(Shared {
-            local: listener.local_address(),
+            local: local.unwrap_or(UNKNOWN),
+            waiting: listener.is_some(),
             listener,
-            waiting: true,
             connections: BTreeMap::new(),
             by_remote: BTreeMap::new(),
+            dialled: BTreeMap::new(),
             readable: BTreeSet::new(),
             last: 0,
             clock: 0,
@@ -91,6 +119,49 @@ impl FramedSocket {
 }
 
 impl FramedTokens {
+    /// Connect to `remote`, unless that was done, and from now on again whenever a datagram
+    /// finds that the connection is gone. `None`: to where the host's caller says, with the
+    /// address that is returned. Fails as [`Host::connect`] does.
+    pub fn connect(
+        &self,
+        remote: Option<SocketAddr>,
+        host: &mut dyn Host,
+    ) -> Result<SocketAddr, ErrorCode> {
+        let shared = &mut *self.shared.borrow_mut();
+        let remote = remote.unwrap_or(UNKNOWN);
+        if !shared.by_remote.contains_key(&remote) {
+            shared.connect(remote, host)?;
+        }
+        Ok(remote)
+    }
+
+    /// Connect again where datagrams have found no connection.
+    pub fn reconnect(&self, host: &mut dyn Host) {
+        let shared = &mut *self.shared.borrow_mut();
+        let now = host.now();
+        let wanted: Vec<_> = shared
+            .dialled
+            .iter()
+            .filter(|(_, dialled)| dialled.wanted && dialled.next_try <= now)
+            .map(|(remote, _)| *remote)
+            .collect();
+        for remote in wanted {
+            // It is tried again after the pause, for as long as there are datagrams.
+            let _ = shared.connect(remote, host);
+        }
+    }
+
+    /// The addresses whose connection has ended, since the last call, before anything came.
+    pub fn take_failed(&self) -> Vec<SocketAddr> {
+        let shared = &mut *self.shared.borrow_mut();
+        let failed = |dialled: &mut Dialled| std::mem::take(&mut dialled.failed);
+        shared
+            .dialled
+            .iter_mut()
+            .filter_map(|(remote, dialled)| failed(dialled).then_some(*remote))
+            .collect()
+    }
+
     /// A token is ready. True if it was one of the socket's, which then is to be received
     /// from.
     pub fn ready(&self, token: Token) -> bool {
@@ -143,6 +214,8 @@ impl DatagramSocket for FramedSocket {
             {
                 connection.queue(datagram);
                 touched.insert(number);
+            } else if let Some(dialled) = shared.dialled.get_mut(&entry.remote) {
+                dialled.wanted = true;
             }
         }
         for number in touched {
@@ -166,7 +239,10 @@ impl Shared {
             if !self.waiting {
                 return;
             }
-            let stream = match self.listener.accept(STREAMS + self.last + 1) {
+            let Some(listener) = &mut self.listener else {
+                return;
+            };
+            let stream = match listener.accept(STREAMS + self.last + 1) {
                 Ok(Some(stream)) => stream,
                 Ok(None) => {
                     self.waiting = false;
@@ -175,29 +251,48 @@ impl Shared {
                 // The host is out of descriptors or memory: the next time.
                 Err(_) => return,
             };
-            self.last += 1;
-            let Some(remote) = stream.remote_address() else {
-                continue;
-            };
-            if self.connections.len() >= MAX_CONNECTIONS {
-                let silent = self.connections.iter().min_by_key(|(_, c)| c.heard);
-                if let Some(number) = silent.map(|(number, _)| *number) {
-                    self.remove(number);
-                }
-            }
-            self.clock += 1;
-            let connection = Connection {
-                stream,
-                remote,
-                incoming: Buffer::default(),
-                outgoing: Buffer::default(),
-                heard: self.clock,
-                ended: false,
-            };
-            self.connections.insert(self.last, connection);
-            self.by_remote.insert(remote, self.last);
-            self.readable.insert(self.last);
+            let remote = stream.remote_address().unwrap_or(UNKNOWN);
+            self.insert(remote, stream);
         }
+    }
+
+    fn connect(&mut self, remote: SocketAddr, host: &mut dyn Host) -> Result<(), ErrorCode> {
+        let next_try = host.now() + CONNECT_PAUSE;
+        if let Some(dialled) = self.dialled.get_mut(&remote) {
+            dialled.next_try = next_try;
+        }
+        let stream = host.connect(&remote.into(), STREAMS + self.last + 1)?;
+        let dialled = Dialled {
+            next_try,
+            wanted: false,
+            failed: false,
+        };
+        self.dialled.insert(remote, dialled);
+        self.insert(remote, stream);
+        Ok(())
+    }
+
+    fn insert(&mut self, remote: SocketAddr, stream: Box<dyn ByteStream>) {
+        if self.connections.len() >= MAX_CONNECTIONS {
+            let silent = self.connections.iter().min_by_key(|(_, c)| c.heard);
+            if let Some(number) = silent.map(|(number, _)| *number) {
+                self.remove(number);
+            }
+        }
+        self.last += 1;
+        self.clock += 1;
+        let connection = Connection {
+            stream,
+            remote,
+            incoming: Buffer::default(),
+            outgoing: Buffer::default(),
+            heard: self.clock,
+            answered: false,
+            ended: false,
+        };
+        self.connections.insert(self.last, connection);
+        self.by_remote.insert(remote, self.last);
+        self.readable.insert(self.last);
     }
 
     fn remove(&mut self, number: u64) {
@@ -207,6 +302,9 @@ impl Shared {
         };
         if self.by_remote.get(&connection.remote) == Some(&number) {
             self.by_remote.remove(&connection.remote);
+            if let Some(dialled) = self.dialled.get_mut(&connection.remote) {
+                dialled.failed = !connection.answered;
+            }
         }
         if connection.ended {
             // Regular on both sides. An error leaves nothing to be done.
@@ -269,6 +367,7 @@ impl Connection {
             }
             if self.incoming.len() > before {
                 self.heard = now;
+                self.answered = true;
             }
         }
     }

@@ -16,7 +16,7 @@ struct Socket {
 impl Socket {
     fn new() -> Socket {
         let mut host = SimHost::new();
-        let (socket, tokens) = FramedSocket::listen(&mut host, "listen").unwrap();
+        let (socket, tokens) = FramedSocket::open(&mut host, "listen").unwrap();
         Socket {
             host,
             socket,

@@ -22,6 +22,10 @@ pub struct Config {
     pub listen_port: Option<u16>,
     /// The largest inner packet.
     pub mtu: u16,
+    /// Our own inner addresses, which connections from here come from.
+    pub addresses: Vec<IpAddr>,
+    /// Where a connection from here goes whose application names no destination.
+    pub target: Option<SocketAddr>,
     /// What clients are told, in wg-quick's notation.
     pub client: ClientSettings,
     /// In the order of the file.

@@ -178,10 +178,7 @@ impl Peer {
         if config.endpoint != self.config.endpoint
             && let Some(remote) = config.endpoint
         {
-            self.endpoint = Some(Endpoint {
-                remote,
-                local: None,
-            });
+            self.set_endpoint(remote);
         }
         self.config = config;
     }
@@ -194,6 +191,21 @@ impl Peer {
     /// Who its flows come from.
     pub fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Where it is, as far as that is known.
+    pub fn endpoint(&self) -> Option<SocketAddr> {
+        self.endpoint.map(|endpoint| endpoint.remote)
+    }
+
+    /// It is there.
+    pub fn set_endpoint(&mut self, remote: SocketAddr) {
+        if self.endpoint() != Some(remote) {
+            self.endpoint = Some(Endpoint {
+                remote,
+                local: None,
+            });
+        }
     }
 
     /// Whether any inner address is its own.
@@ -305,7 +317,7 @@ impl Peer {
     pub fn status(&self, now: Instant) -> PeerStatus {
         PeerStatus {
             name: self.origin.name.to_string(),
-            endpoint: self.endpoint.map(|endpoint| endpoint.remote),
+            endpoint: self.endpoint(),
             last_handshake: self.last_handshake.map(|then| now - then),
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,

@@ -1,7 +1,7 @@
 //! The peers, and which of them a datagram or a packet is for.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use boringtun::noise::Tunn;
@@ -110,13 +110,23 @@ impl Peers {
         self.peers.len()
     }
 
+    /// Whose this inner address is.
+    pub fn route(&self, address: IpAddr) -> Option<PeerId> {
+        self.routes.longest_match(address).map(|(_, &id)| id)
+    }
+
+    /// Who is at this outer address.
+    pub fn at(&self, endpoint: SocketAddr) -> Vec<PeerId> {
+        self.iter()
+            .filter(|(_, peer)| peer.endpoint() == Some(endpoint))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
     /// Whether this inner address belongs to the peer with this number.
     pub fn owns(&self, id: PeerId, address: IpAddr) -> bool {
         self.peers.get(&id).is_some_and(Peer::may_use_any_address)
-            || self
-                .routes
-                .longest_match(address)
-                .is_some_and(|(_, &owner)| owner == id)
+            || self.route(address) == Some(id)
     }
 
     /// Run the timers of at most `budget` peers, beginning at number `from`. Where to go

@@ -1,5 +1,7 @@
 //! The transport: the socket, the peers and the network stack, driven by the host.
 
+mod dial;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -11,8 +13,8 @@ use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
 use watm_core::{
-    ClientConfig, ConfigError, DatagramSocket, Destination, ErrorCode, Host, Instant, Level,
-    StartOptions, Status, Token, Transport, Wakeup,
+    ByteStream, ClientConfig, ConfigError, DatagramSocket, Destination, ErrorCode, Host, Instant,
+    Level, StartOptions, Status, Token, Transport, Wakeup,
 };
 use watm_netstack::{Netstack, PeerId};
 use watm_stream::{FramedSocket, FramedTokens};
@@ -167,6 +169,7 @@ impl Transport for WireGuard {
             }
         }
         self.receive(host);
+        self.give_up_unreachable(host);
         if self
             .netstack
             .poll_timeout()
@@ -178,7 +181,19 @@ impl Transport for WireGuard {
         let (netstack, mut sink) = self.netstack_and_sink(host.now());
         netstack.flush(host, &mut sink);
         self.out.flush(&mut self.counters);
+        if let Some(streams) = &self.streams {
+            streams.reconnect(host);
+        }
         self.wakeup()
+    }
+
+    fn dial(
+        &mut self,
+        destination: Option<&Destination>,
+        application: Box<dyn ByteStream>,
+        host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        self.open(destination, application, host)
     }
 
     fn status(&self, now: Instant) -> Status {
@@ -456,7 +471,8 @@ impl WireGuard {
             host.log(Level::Warn, TARGET, warning);
         }
         if let Some(port) = self.config.listen_port
-            && port != self.address.port()
+            // 0: the host does not listen, or does not say where.
+            && ![0, port].contains(&self.address.port())
         {
             let text = format!(
                 "ListenPort is {port}, but the host listens on {}, which is what counts",
@@ -467,20 +483,21 @@ impl WireGuard {
     }
 }
 
-/// The datagram socket, or one over the streams of a listener of the same name.
+/// The datagram socket, or one over streams, which come to a listener of the same name or are
+/// opened from here.
 fn socket(
     host: &mut dyn Host,
 ) -> Result<(Box<dyn DatagramSocket>, Option<FramedTokens>), ConfigError> {
     let error = match host.datagram_socket(LABEL, LISTEN) {
         Ok(socket) => return Ok((socket, None)),
-        Err(ErrorCode::AccessDenied) => match FramedSocket::listen(host, LABEL) {
+        Err(ErrorCode::AccessDenied) => match FramedSocket::open(host, LABEL) {
             Ok((socket, tokens)) => return Ok((Box::new(socket), Some(tokens))),
             Err(error) => error,
         },
         Err(error) => error,
     };
     Err(ConfigError::Other(format!(
-        "WireGuard needs a datagram socket, or a listener, granted as '{LABEL}': {error}"
+        "the socket granted to WireGuard as '{LABEL}': {error}"
     )))
 }
 

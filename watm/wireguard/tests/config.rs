@@ -521,7 +521,7 @@ fn a_client_of_a_wg_file_is_told_what_can_be_known() {
 }
 
 #[test]
-fn without_the_socket_there_is_no_server() {
+fn a_socket_that_is_taken_is_an_error() {
     support::seed(1);
     let now = watm_core::Instant(1);
     let mut host = support::SimHost::new(support::SERVER.parse().unwrap(), now);
@@ -532,6 +532,6 @@ fn without_the_socket_there_is_no_server() {
     let error = support::start(&config, &mut host).err().expect("refused");
     assert_eq!(
         error.to_string(),
-        "WireGuard needs a datagram socket, or a listener, granted as 'listen': invalid state"
+        "the socket granted to WireGuard as 'listen': invalid state"
     );
 }

@@ -67,6 +67,9 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         mtu: number(&object, "mtu", value::MTU)?
             .and_then(|mtu| u16::try_from(mtu).ok())
             .unwrap_or(DEFAULT_MTU),
+        // Its peers are clients.
+        addresses: Vec::new(),
+        target: None,
         client: ClientSettings {
             addresses: list(&object, "client_address", CLIENT_ADDRESS, value::network)?,
             dns: list(&object, "dns", DEFAULT_DNS, value::dns)?,

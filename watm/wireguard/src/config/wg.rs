@@ -37,7 +37,12 @@ impl Section {
                 "Endpoint",
                 "PersistentKeepalive",
             ],
-            Section::Watm => &["UdpIdleTimeout", "MaxFlows", "HandshakesPerSecond"],
+            Section::Watm => &[
+                "Target",
+                "UdpIdleTimeout",
+                "MaxFlows",
+                "HandshakesPerSecond",
+            ],
         }
     }
 }
@@ -114,6 +119,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     })
     .map_err(|error| peer_blocks[error.position].error(error.field, error.why))?;
 
+    let watm = the_only(&blocks, Section::Watm)?;
     let dns: Vec<_> = interface.many("DNS", value::dns)?;
     Ok(Config {
         private_key,
@@ -127,12 +133,17 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             .one("MTU", |text| value::number(text, value::MTU))?
             .and_then(|mtu| u16::try_from(mtu).ok())
             .unwrap_or(DEFAULT_MTU),
+        addresses: {
+            let networks = interface.many("Address", value::network)?;
+            networks.iter().map(|network| network.address).collect()
+        },
+        target: match &watm {
+            Some(block) => block.one("Target", value::endpoint)?,
+            None => None,
+        },
         client: ClientSettings {
-            addresses: {
-                // The server's own addresses: checked, but no client may have them.
-                interface.many("Address", value::network)?;
-                Vec::new()
-            },
+            // Ours are no client's.
+            addresses: Vec::new(),
             dns: if dns.is_empty() {
                 vec![DEFAULT_DNS.to_owned()]
             } else {
@@ -140,7 +151,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             },
         },
         peers,
-        limits: limits(the_only(&blocks, Section::Watm)?)?,
+        limits: limits(watm)?,
         warnings,
     })
 }

@@ -7,8 +7,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use watm_core::{
-    ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Ecn, ErrorCode, FlowInfo,
-    Host, Instant, Level, Listener, Token,
+    ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Destination, Ecn, ErrorCode,
+    FlowInfo, Host, Instant, Level, Listener, Token,
 };
 
 use super::inner::Application;
@@ -138,6 +138,19 @@ impl Host for SimHost {
         match &self.streams {
             Some(streams) => Ok(streams.listener(token)),
             None => self.app.listener(label, token),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        destination: &Destination,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        match (&self.streams, destination) {
+            (Some(streams), Destination::Address(remote)) if remote.port() != 0 => {
+                streams.connect(*remote, token)
+            }
+            _ => Err(ErrorCode::NotSupported),
         }
     }
 

@@ -6,6 +6,7 @@ mod client;
 mod host;
 #[path = "../../../netstack/tests/support/mod.rs"]
 pub mod inner;
+mod pair;
 mod streams;
 
 use std::net::SocketAddr;
@@ -19,6 +20,7 @@ use watm_wireguard::WireGuard;
 pub use client::Client;
 pub use host::SimHost;
 pub use inner::{Conditions, Random};
+pub use pair::{CLIENT, Outer, Pair, Side};
 pub use streams::Streams;
 
 /// Where the server listens.
@@ -74,7 +76,7 @@ pub fn seed(seed: u64) {
     MockClock::set_time(Duration::from_nanos(START.0));
 }
 
-const START: Instant = Instant(1_000_000_000);
+pub const START: Instant = Instant(1_000_000_000);
 
 /// Start a server with this configuration, as a host does.
 pub fn start(config: &str, host: &mut SimHost) -> Result<WireGuard, ConfigError> {

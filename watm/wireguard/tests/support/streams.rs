@@ -27,6 +27,26 @@ struct Inner {
     rests: Vec<Vec<u8>>,
     /// Who reads nothing.
     stalled: Option<SocketAddr>,
+    unreachable: bool,
+    connect_tries: usize,
+}
+
+impl Inner {
+    /// A new connection with this address at its other end.
+    fn hold(&mut self, remote: SocketAddr, token: Token) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        let info = FlowInfo {
+            source: remote,
+            destination: Destination::Address(super::SERVER.parse().unwrap()),
+            peer: None,
+            underlay: None,
+            attributes: Vec::new(),
+        };
+        let stream = self.network.open_stream(&info, token)?;
+        let end = self.network.streams().last().unwrap().clone();
+        self.connections.push((remote, end));
+        self.rests.push(Vec::new());
+        Ok(Box::new(Connection { stream, remote }))
+    }
 }
 
 impl Streams {
@@ -98,6 +118,30 @@ impl Streams {
         inner.rests.remove(number);
     }
 
+    /// A connection from here to `remote`.
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
+        let inner = &mut *self.0.borrow_mut();
+        inner.connect_tries += 1;
+        if inner.unreachable {
+            return Err(ErrorCode::RemoteUnreachable);
+        }
+        inner.hold(remote, token)
+    }
+
+    /// Let nobody be connected to from now on.
+    pub fn set_unreachable(&self, unreachable: bool) {
+        self.0.borrow_mut().unreachable = unreachable;
+    }
+
+    /// How often it was tried to connect.
+    pub fn connect_tries(&self) -> usize {
+        self.0.borrow().connect_tries
+    }
+
     pub fn listener(&self, token: Token) -> Box<dyn Listener> {
         let inner = &mut *self.0.borrow_mut();
         inner.listener = Some(token);
@@ -115,19 +159,9 @@ impl Listener for End {
             inner.armed = true;
             return Ok(None);
         };
-        let info = FlowInfo {
-            source: remote,
-            destination: Destination::Address(super::SERVER.parse().unwrap()),
-            peer: None,
-            underlay: None,
-            attributes: Vec::new(),
-        };
-        let stream = inner.network.open_stream(&info, token)?;
-        let end = inner.network.streams().last().unwrap().clone();
-        end.write(&data);
-        inner.connections.push((remote, end));
-        inner.rests.push(Vec::new());
-        Ok(Some(Box::new(Connection { stream, remote })))
+        let stream = inner.hold(remote, token)?;
+        inner.connections.last().expect("just made").1.write(&data);
+        Ok(Some(stream))
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -1,0 +1,94 @@
+//! Connections from here, through a peer's tunnel.
+
+use std::net::{IpAddr, SocketAddr};
+
+use watm_core::{ByteStream, Destination, ErrorCode, Host, Token};
+use watm_netstack::PeerId;
+
+use super::WireGuard;
+use crate::clock;
+
+impl WireGuard {
+    /// Carry a stream of the application's to `destination`, or the configuration's `Target`.
+    pub(super) fn open(
+        &mut self,
+        destination: Option<&Destination>,
+        application: Box<dyn ByteStream>,
+        host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        clock::set(host.now());
+        let target = self.target(destination)?;
+        let of_its_family = |address: &&IpAddr| target.is_ipv4() == address.is_ipv4();
+        let Some(&source) = self.config.addresses.iter().find(of_its_family) else {
+            return Err(ErrorCode::Other(format!(
+                "[Interface] Address has none of the family of {target}; \
+                 connections from here need one to come from"
+            )));
+        };
+        let Some(id) = self.peers.route(target.ip()) else {
+            return Err(ErrorCode::Other(format!(
+                "no [Peer] has {} in its AllowedIPs",
+                target.ip()
+            )));
+        };
+        self.reach(id, host)?;
+        let now = host.now();
+        let (netstack, mut sink) = self.netstack_and_sink(now);
+        let Some(peer) = sink.peers.get_mut(id) else {
+            return Err(ErrorCode::InvalidState);
+        };
+        let origin = peer.origin().clone();
+        let token = netstack.connect(&origin, source, target, application, now)?;
+        netstack.flush(host, &mut sink);
+        self.out.flush(&mut self.counters);
+        Ok(token)
+    }
+
+    /// Let go of the flows of peers that could not be connected to.
+    pub(super) fn give_up_unreachable(&mut self, host: &mut dyn Host) {
+        let Some(streams) = &self.streams else {
+            return;
+        };
+        for remote in streams.take_failed() {
+            for id in self.peers.at(remote) {
+                let (netstack, mut sink) = self.netstack_and_sink(host.now());
+                netstack.remove_peer(id, host, &mut sink);
+            }
+        }
+    }
+
+    fn target(&self, destination: Option<&Destination>) -> Result<SocketAddr, ErrorCode> {
+        match destination {
+            Some(Destination::Address(address)) => Ok(*address),
+            Some(Destination::Name(name, _)) => Err(ErrorCode::Other(format!(
+                "{name} is a name, and a module cannot look names up; use an address"
+            ))),
+            None => self.config.target.ok_or_else(|| {
+                ErrorCode::Other("no destination was given, and [Watm] has no Target".to_owned())
+            }),
+        }
+    }
+
+    /// See to it that the peer can be sent to.
+    fn reach(&mut self, id: PeerId, host: &mut dyn Host) -> Result<(), ErrorCode> {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return Err(ErrorCode::InvalidState);
+        };
+        let no_endpoint = || {
+            let name = &peer.origin().name;
+            ErrorCode::Other(format!("[Peer] {name} has no Endpoint to connect to"))
+        };
+        match &self.streams {
+            None if peer.endpoint().is_none() => Err(no_endpoint()),
+            None => Ok(()),
+            Some(streams) => match streams.connect(peer.endpoint(), host) {
+                Ok(remote) => {
+                    peer.set_endpoint(remote);
+                    Ok(())
+                }
+                Err(_) if peer.endpoint().is_none() => Err(no_endpoint()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+}
