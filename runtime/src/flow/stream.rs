@@ -51,6 +51,9 @@ struct State {
     guest_deaf: bool,
     /// The module has read the end.
     guest_saw_end: bool,
+    /// When the module stopped reading it had all that the application wrote, and it has not
+    /// failed since.
+    guest_content: bool,
     /// What the application's reads and writes fail with.
     read_error: Option<ErrorCode>,
     write_error: Option<ErrorCode>,
@@ -185,8 +188,9 @@ impl StreamFlow {
     /// resets.
     pub fn poll_flushed(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
         let mut state = self.shared.lock();
-        if let Some(error) = &state.write_error {
-            return Poll::Ready(Err(error.clone()));
+        match &state.write_error {
+            Some(error) if !state.guest_content => return Poll::Ready(Err(error.clone())),
+            _ => {}
         }
         if state.guest_deaf || state.guest_saw_end {
             return Poll::Ready(Ok(()));
@@ -195,11 +199,13 @@ impl StreamFlow {
         Poll::Pending
     }
 
-    /// Write no more: the module sees the end after what is queued. Idempotent.
+    /// Write no more: the module sees the end after what is queued. Idempotent. Fails if the
+    /// flow is dead, unless the module just reads no more and has all that was written.
     pub fn shutdown_write(&self) -> Result<(), ErrorCode> {
         let mut state = self.shared.lock();
-        if let Some(error) = &state.write_error {
-            return Err(error.clone());
+        match &state.write_error {
+            Some(error) if !state.guest_content => return Err(error.clone()),
+            _ => {}
         }
         state.app_finished = true;
         let notify = std::mem::take(&mut state.read_armed);
@@ -372,8 +378,7 @@ impl GuestStream {
             wakers.add(state.reader.take());
         }
         if read && !state.guest_deaf {
-            state.guest_deaf = true;
-            state.outbound.clear();
+            state.hear_no_more();
             if !state.guest_saw_end {
                 state
                     .write_error
@@ -389,6 +394,7 @@ impl GuestStream {
         state.fail(reason);
         state.guest_finished = true;
         state.guest_deaf = true;
+        state.guest_content = false;
         let [reader, writer] = state.take_wakers();
         drop(state);
         wakers.add(reader);
@@ -435,6 +441,13 @@ impl State {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
+    }
+
+    /// The module reads no more.
+    fn hear_no_more(&mut self) {
+        self.guest_deaf = true;
+        self.guest_content = self.outbound.is_empty() && self.write_error.is_none();
+        self.outbound.clear();
     }
 
     /// Fail the application's calls from now on and forget what is queued.

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::{LOCALHOST, PATIENCE, directory, guest_bytes};
+use crate::water_abi::guest::Guest;
 
 /// A program that runs, and where it listens.
 struct Server {
@@ -170,6 +171,71 @@ fn the_other_end_is_passed_on_while_input_goes_on() {
     far.read_to_end(&mut heard).expect("its end");
     assert_eq!(heard, b"and this");
     assert_eq!(child.wait().expect("ends").code(), Some(0));
+}
+
+/// As modules of others are: it ends with the other end, and has no half of a connection.
+/// `last` is what it does before.
+fn ends_with_its_peer(last: &str) -> PathBuf {
+    let worker = "(loop $on
+            (local.set $n (call $read (global.get $net) (i32.const 1024) (i32.const 1024)))
+            (if (i32.gt_s (local.get $n) (i32.const 0)) (then
+                (drop (call $write (global.get $caller) (i32.const 1024) (local.get $n)))
+                (br $on))))
+        LAST
+        (select (local.get $n) (i32.const -64) (i32.lt_s (local.get $n) (i32.const 0)))";
+    let text = Guest::v1().ends(&worker.replace("LAST", last)).text();
+    file(
+        &format!("ends-{}.wasm", last.len()),
+        &wat::parse_str(text).expect("valid text"),
+    )
+}
+
+#[test]
+fn an_end_of_the_peer_before_that_of_the_input_is_no_failure() {
+    let ends = ends_with_its_peer("");
+    let closes = ends_with_its_peer("(drop (call $fd_close (global.get $caller)))");
+    for (module, late, reset, expected) in [
+        (&ends, &b""[..], false, None),
+        (&closes, b"", false, None),
+        // What nobody reads any more is lost.
+        (
+            &ends,
+            b"late",
+            false,
+            Some("watm: connection: connection aborted"),
+        ),
+        (&ends, b"", true, Some("watm: connection: connection reset")),
+    ] {
+        let listener = TcpListener::bind(LOCALHOST).expect("a port");
+        let address = listener.local_addr().expect("bound").to_string();
+        let mut child = watm(&[&"dial", module, &address]).spawn().expect("starts");
+        let (mut far, _) = listener.accept().expect("accepts");
+        far.write_all(b"all there is").expect("written");
+        let mut stdout = child.stdout.take().expect("piped");
+        let mut heard = [0; 12];
+        stdout.read_exact(&mut heard).expect("what was said");
+        if reset {
+            let far = socket2::SockRef::from(&far);
+            far.set_linger(Some(Duration::ZERO)).expect("set");
+        }
+        drop(far);
+        if !reset {
+            assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
+        }
+        let mut stdin = child.stdin.take().expect("piped");
+        // An error: it has ended before.
+        let _ = stdin.write_all(late);
+        drop(stdin);
+        let output = child.wait_with_output().expect("ends");
+        let said = String::from_utf8(output.stderr).expect("text");
+        match expected {
+            None => assert_eq!((output.status.code(), &*said), (Some(0), "")),
+            Some(reason) => {
+                assert_eq!(output.status.code(), Some(1), "{said}");
+                assert!(said.contains(reason), "{said}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -141,8 +141,10 @@ impl GuestStream {
             state.end.clone_from(&reason);
         }
         state.guest_finished = true;
-        state.guest_deaf = true;
-        state.outbound.clear();
+        if !state.guest_deaf {
+            state.hear_no_more();
+        }
+        state.guest_content &= reason.is_none();
         if !state.guest_saw_end || reason.is_some() {
             let reason = reason.unwrap_or(ErrorCode::ConnectionAborted);
             state.write_error.get_or_insert(reason);
