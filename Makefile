@@ -45,9 +45,19 @@ modules: setup
 	mkdir -p $(dir $(PACKAGED))
 	cmp -s $(MODULE) $(PACKAGED) || cp $(MODULE) $(PACKAGED)
 
+# WireGuard for WATER's runtimes, over streams. Its key exchanges take more of the stack.
+modules: wireguard-v1
+.PHONY: wireguard-v1
+wireguard-v1: setup
+	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-wireguard \
+		--crate-type cdylib --features water-v1 -- -Clink-arg=-zstack-size=262144
+	mkdir -p watm/target/modules
+	cp watm/target/wasm32-wasip1/release/watm_wireguard.wasm watm/target/modules/wireguard.watm1.wasm
+
 # Each stream transport is two modules: a component, and a core module for WATER's runtimes.
 # There is an instance for each connection there, so its memory counts.
 STREAM_TRANSPORTS := plain reverse
+TRANSPORTS := wireguard $(STREAM_TRANSPORTS)
 SMALL_STACK := -Clink-arg=-zstack-size=65536
 
 .PHONY: $(STREAM_TRANSPORTS:%=module-%)
@@ -92,8 +102,8 @@ deny: setup
 test-transports: setup
 	cd watm && cargo fmt --check
 	cd watm && cargo clippy --locked --all-targets -- -D warnings
-	cd watm && cargo clippy --locked --target wasm32-wasip1 $(STREAM_TRANSPORTS:%=-p watm-%) \
-		$(STREAM_TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
+	cd watm && cargo clippy --locked --target wasm32-wasip1 $(TRANSPORTS:%=-p watm-%) \
+		$(TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
 	cd watm && cargo test --locked
 
 test-runtime: modules

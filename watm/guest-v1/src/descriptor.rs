@@ -22,6 +22,14 @@ impl Descriptor {
         Ok(descriptor)
     }
 
+    /// The same one once more.
+    pub fn again(&self) -> Descriptor {
+        Descriptor {
+            fd: self.fd,
+            failure: self.failure,
+        }
+    }
+
     /// Its number.
     pub fn number(&self) -> Fd {
         self.fd

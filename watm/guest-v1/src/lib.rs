@@ -1,4 +1,4 @@
-//! The WATER v1 shell of a stream transport.
+//! The WATER v1 shell of a transport.
 //!
 //! WATER's runtimes make one instance of a module for each connection and call, in this
 //! order:
@@ -7,8 +7,11 @@
 //! 2. The function of the role (`watm_dial_v1`, `watm_dial_fixed_v1`, `watm_accept_v1`,
 //!    `watm_associate_v1`), once: the shell asks the host for the network's stream.
 //! 3. `watm_ctrlpipe_v1`: a descriptor on which the host says that the module is to stop.
-//! 4. `watm_start_v1`: a [`Relay`](watm_stream::Relay) copies between the two descriptors
-//!    until both streams have ended, and waits in `poll_oneoff`.
+//! 4. `watm_start_v1`: moves bytes between the two descriptors until both streams have ended,
+//!    and waits in `poll_oneoff`.
+//!
+//! What is between the descriptors is a [`Relayed`] codec, for a stream transport, or a
+//! [`Hosted`] transport of any other kind.
 //!
 //! All return a descriptor, 0, or an errno of WASI below 0. What the runtime written in Go
 //! needs in particular is kept here: calls that are interrupted are made again, descriptors
@@ -17,22 +20,29 @@
 //! other targets there is nothing in this one.
 #![cfg(target_family = "wasm")]
 
+mod carrier;
 mod config;
 mod descriptor;
 mod env;
+mod hosted;
 mod poll;
+mod relayed;
 #[doc(hidden)]
 pub mod shell;
 mod worker;
 
-/// Make the crate a module whose transport is `$transport`, a type that implements
-/// [`StreamTransport`](watm_stream::StreamTransport). Once a crate, at its top level.
+pub use carrier::{Carrier, Connect, Linger, Session};
+pub use hosted::Hosted;
+pub use relayed::Relayed;
+
+/// Make the crate a module that carries connections by `$carrier`, which is [`Relayed`] or
+/// [`Hosted`] with a transport. Once a crate, at its top level.
 #[macro_export]
 macro_rules! export {
-    ($transport:ty) => {
+    ($carrier:ty) => {
         const _: () = {
             ::std::thread_local! {
-                static SHELL: $crate::shell::Shell<$transport> =
+                static SHELL: $crate::shell::Shell<$carrier> =
                     const { $crate::shell::Shell::new() };
             }
 

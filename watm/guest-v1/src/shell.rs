@@ -2,39 +2,32 @@
 
 use std::cell::RefCell;
 
-use wasip1::Errno;
-use watm_core::ErrorCode;
-use watm_stream::{Relay, StreamTransport};
-
+use crate::carrier::{Carrier, Connect, Session};
 use crate::descriptor::{Descriptor, negative};
 use crate::worker::Worker;
 use crate::{config, env};
 
 /// The state of a module. A host makes one call at a time.
-pub struct Shell<T: StreamTransport>(RefCell<State<T>>);
+pub struct Shell<C: Carrier>(RefCell<State<C>>);
 
-struct State<T: StreamTransport> {
-    transport: Option<T>,
-    role: Role<T::Codec>,
+struct State<C: Carrier> {
+    carrier: Option<C>,
+    role: Role<C::Session>,
     control: Option<Descriptor>,
 }
 
 /// What the function of a role has led to.
-enum Role<C> {
+enum Role<S> {
     /// None was called, or it failed.
     None,
-    Connected {
-        codec: C,
-        network: Descriptor,
-        application: Descriptor,
-    },
+    Connected(S),
     /// A relay's upstream cannot be reached.
     Unconnected(i32),
     /// The worker has it.
     Started,
 }
 
-impl<T: StreamTransport> Shell<T> {
+impl<C: Carrier> Shell<C> {
     /// Before `watm_init_v1`.
     #[expect(
         clippy::new_without_default,
@@ -42,7 +35,7 @@ impl<T: StreamTransport> Shell<T> {
     )]
     pub const fn new() -> Self {
         Shell(RefCell::new(State {
-            transport: None,
+            carrier: None,
             role: Role::None,
             control: None,
         }))
@@ -51,14 +44,14 @@ impl<T: StreamTransport> Shell<T> {
     /// `watm_init_v1`: 0, or `-EINVAL` for a configuration that is not understood.
     pub fn init(&self) -> i32 {
         let state = &mut *self.0.borrow_mut();
-        if state.transport.is_some() {
+        if state.carrier.is_some() {
             return negative(wasip1::ERRNO_BUSY);
         }
         let configured = config::read()
-            .and_then(|config| T::configure(&config).map_err(|error| error.to_string()));
+            .and_then(|config| C::configure(&config).map_err(|error| error.to_string()));
         match configured {
-            Ok(transport) => {
-                state.transport = Some(transport);
+            Ok(carrier) => {
+                state.carrier = Some(carrier);
                 0
             }
             Err(error) => {
@@ -70,33 +63,19 @@ impl<T: StreamTransport> Shell<T> {
 
     /// `watm_dial_v1`: the descriptor of a connection to the address of the host's caller.
     pub fn dial(&self, caller: i32) -> i32 {
-        self.0.borrow_mut().take_role(|transport| {
-            let application = Descriptor::from_host(caller)?;
-            let codec = transport.dial(None).map_err(refused)?;
-            Ok((codec, env::dial_fixed()?, application))
-        })
+        self.open(caller, Connect::Caller)
     }
 
     /// `watm_dial_fixed_v1`: the descriptor of a connection to what the configuration names.
     pub fn dial_fixed(&self, caller: i32) -> i32 {
-        self.0.borrow_mut().take_role(|transport| {
-            let application = Descriptor::from_host(caller)?;
-            let Some(remote) = transport.outer(None) else {
-                eprintln!("{}: remote: there is none to dial", config::PATH);
-                return Err(negative(wasip1::ERRNO_DESTADDRREQ));
-            };
-            let codec = transport.dial(None).map_err(refused)?;
-            Ok((codec, env::dial(&remote.to_string())?, application))
-        })
+        self.open(caller, Connect::Configured)
     }
 
     /// `watm_accept_v1`: the descriptor of a connection that somebody opened.
     pub fn accept(&self, caller: i32) -> i32 {
-        self.0.borrow_mut().take_role(|transport| {
-            let application = Descriptor::from_host(caller)?;
-            let codec = transport.accept().map_err(refused)?;
-            Ok((codec, env::accept()?, application))
-        })
+        self.0
+            .borrow_mut()
+            .take_role(|carrier| carrier.accept(Descriptor::from_host(caller)?))
     }
 
     /// `watm_associate_v1`: 0 once somebody has connected, who then is the application of
@@ -107,17 +86,15 @@ impl<T: StreamTransport> Shell<T> {
     pub fn associate(&self) -> i32 {
         let state = &mut *self.0.borrow_mut();
         let mut unconnected = None;
-        let number = state.take_role(|transport| {
-            let codec = transport.dial(None).map_err(refused)?;
+        let number = state.take_role(|carrier| {
             let application = env::accept()?;
-            match env::dial_fixed() {
-                Ok(network) => Ok((codec, network, application)),
-                Err(number) => {
+            carrier
+                .dial(Connect::Caller, application)
+                .map_err(|(number, application)| {
                     application.hang_up();
                     unconnected = Some(number);
-                    Err(number)
-                }
-            }
+                    number
+                })
         });
         if let Some(number) = unconnected {
             state.role = Role::Unconnected(number);
@@ -151,58 +128,43 @@ impl<T: StreamTransport> Shell<T> {
             }
             Role::Unconnected(number) => number,
             Role::Started => negative(wasip1::ERRNO_BUSY),
-            Role::Connected {
-                codec,
-                network,
-                application,
-            } => negative(
+            Role::Connected(session) => negative(
                 Worker {
-                    relay: Relay::new(codec),
-                    network,
-                    application,
+                    session,
                     control: state.control.take(),
                 }
                 .run(),
             ),
         }
     }
+
+    fn open(&self, caller: i32, connect: Connect) -> i32 {
+        self.0.borrow_mut().take_role(|carrier| {
+            carrier
+                .dial(connect, Descriptor::from_host(caller)?)
+                .map_err(|(number, _)| number)
+        })
+    }
 }
 
-impl<T: StreamTransport> State<T> {
-    /// Be what the host asks for, once. `connect` gives the codec, the network's stream,
-    /// whose number is returned, and the application's.
-    fn take_role(
-        &mut self,
-        connect: impl FnOnce(&T) -> Result<(T::Codec, Descriptor, Descriptor), i32>,
-    ) -> i32 {
-        let Some(transport) = &self.transport else {
+impl<C: Carrier> State<C> {
+    /// Be what the host asks for, once: `begin` makes the session, and the number of its
+    /// network's stream is returned.
+    fn take_role(&mut self, begin: impl FnOnce(&mut C) -> Result<C::Session, i32>) -> i32 {
+        let Some(carrier) = &mut self.carrier else {
             // `watm_init_v1` comes first.
             return negative(wasip1::ERRNO_INVAL);
         };
         if !matches!(self.role, Role::None) {
             return negative(wasip1::ERRNO_BUSY);
         }
-        match connect(transport) {
-            Ok((codec, network, application)) => {
-                let number = network.to_host();
-                self.role = Role::Connected {
-                    codec,
-                    network,
-                    application,
-                };
+        match begin(carrier) {
+            Ok(session) => {
+                let number = session.streams().0.to_host();
+                self.role = Role::Connected(session);
                 number
             }
             Err(number) => number,
         }
     }
-}
-
-/// What a transport says to a connection that it cannot make.
-fn refused(reason: ErrorCode) -> i32 {
-    eprintln!("{}: {reason}", config::PATH);
-    let errno: Errno = match reason {
-        ErrorCode::NotSupported => wasip1::ERRNO_NOTSUP,
-        _ => wasip1::ERRNO_INVAL,
-    };
-    negative(errno)
 }

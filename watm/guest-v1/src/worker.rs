@@ -2,9 +2,9 @@
 //! no more.
 
 use wasip1::Errno;
-use watm_core::ErrorCode;
-use watm_stream::{Codec, Needs, Progress, Ready, Relay};
+use watm_stream::{Needs, Progress, Ready};
 
+use crate::carrier::Session;
 use crate::descriptor::Descriptor;
 use crate::poll::{self, Woken};
 
@@ -12,29 +12,27 @@ use crate::poll::{self, Woken};
 /// written before: the host that cancels waits for it.
 const LINGER: u64 = 1_000_000_000;
 
-/// A connection.
-pub struct Worker<C> {
-    pub relay: Relay<C>,
-    pub network: Descriptor,
-    pub application: Descriptor,
+/// Runs a session.
+pub struct Worker<S> {
+    pub session: S,
     /// Readable when the host wants the module to stop.
     pub control: Option<Descriptor>,
 }
 
-impl<C: Codec> Worker<C> {
+impl<S: Session> Worker<S> {
     /// Run to the end, and say what that was: `EPIPE` for the end of both streams,
     /// `ECANCELED` if the host wanted it.
     pub fn run(mut self) -> Errno {
         let mut ready = Ready::BOTH;
         loop {
-            let timeout = match self.step(ready) {
-                Ok(Progress::Waiting) => None,
+            let timeout = match self.session.run(ready) {
+                Ok(Progress::Waiting) => self.session.deadline().map(until),
                 // The host may want it to stop, and the other direction to go on.
                 Ok(Progress::Again) => Some(0),
                 Ok(Progress::Done) => return wasip1::ERRNO_PIPE,
                 Err(errno) => return errno,
             };
-            ready = match self.wait(self.relay.needs(), timeout) {
+            ready = match self.wait(self.session.needs(), timeout) {
                 Ok(Woken::Ready(ready)) => ready,
                 Ok(Woken::TimedOut) => Ready::default(),
                 Ok(Woken::Cancelled) => break,
@@ -49,61 +47,44 @@ impl<C: Codec> Worker<C> {
     /// closed.
     fn linger(&mut self) {
         self.control = None;
-        let deadline = poll::now().saturating_add(LINGER);
+        let end = poll::now().saturating_add(LINGER);
+        // When something happened last.
+        let mut moved = poll::now();
         loop {
-            let needs = self.relay.needs();
-            let outward = Needs {
-                network_write: needs.network_write,
-                application_read: needs.application_read,
-                ..Needs::default()
+            let linger = self.session.linger();
+            let give_up = moved.saturating_add(linger.patience).min(end);
+            let next = self
+                .session
+                .deadline()
+                .map_or(give_up, |at| at.min(give_up));
+            let ready = match self.wait(linger.needs, Some(until(next))) {
+                Ok(Woken::Ready(ready)) => {
+                    moved = poll::now();
+                    ready
+                }
+                Ok(Woken::TimedOut) if poll::now() < give_up => Ready::default(),
+                _ => break,
             };
-            let left = deadline.saturating_sub(poll::now());
-            // What has not come yet will not come.
-            let timeout = if needs.network_write { left } else { 0 };
-            if left == 0 {
+            if poll::now() >= end {
                 break;
             }
-            let Ok(Woken::Ready(ready)) = self.wait(outward, Some(timeout)) else {
-                break;
-            };
-            if !matches!(self.step(ready), Ok(Progress::Waiting | Progress::Again)) {
+            if !matches!(
+                self.session.run(ready),
+                Ok(Progress::Waiting | Progress::Again)
+            ) {
                 return;
             }
         }
-        let _ = self.relay.hang_up(&mut self.network);
-    }
-
-    fn step(&mut self, ready: Ready) -> Result<Progress, Errno> {
-        self.relay
-            .run(ready, &mut self.network, &mut self.application)
-            .map_err(|reason| {
-                let failure = self.network.failure().or(self.application.failure());
-                failure.unwrap_or_else(|| errno(&reason))
-            })
+        self.session.hang_up();
     }
 
     fn wait(&self, needs: Needs, timeout: Option<u64>) -> Result<Woken, Errno> {
-        poll::wait(
-            needs,
-            &self.network,
-            &self.application,
-            self.control.as_ref(),
-            timeout,
-        )
+        let (network, application) = self.session.streams();
+        poll::wait(needs, network, application, self.control.as_ref(), timeout)
     }
 }
 
-/// The errno for what a transport does not put up with.
-fn errno(reason: &ErrorCode) -> Errno {
-    match reason {
-        ErrorCode::AccessDenied => wasip1::ERRNO_ACCES,
-        ErrorCode::NotSupported => wasip1::ERRNO_NOTSUP,
-        ErrorCode::InvalidArgument => wasip1::ERRNO_INVAL,
-        ErrorCode::Timeout => wasip1::ERRNO_TIMEDOUT,
-        ErrorCode::RemoteUnreachable | ErrorCode::NameUnresolvable => wasip1::ERRNO_HOSTUNREACH,
-        ErrorCode::ConnectionRefused => wasip1::ERRNO_CONNREFUSED,
-        ErrorCode::ConnectionReset => wasip1::ERRNO_CONNRESET,
-        ErrorCode::ConnectionAborted => wasip1::ERRNO_CONNABORTED,
-        _ => wasip1::ERRNO_PROTO,
-    }
+/// Nanoseconds until then.
+fn until(at: u64) -> u64 {
+    at.saturating_sub(poll::now())
 }

@@ -34,4 +34,4 @@ impl Codec for Copy {
 watm_guest::export!(watm_stream::Streams<Plain>);
 
 #[cfg(all(target_family = "wasm", feature = "water-v1"))]
-watm_guest_v1::export!(Plain);
+watm_guest_v1::export!(watm_guest_v1::Relayed<Plain>);

@@ -47,4 +47,4 @@ fn mirror(from: &mut Buffer, to: &mut Buffer) {
 watm_guest::export!(watm_stream::Streams<Reverse>);
 
 #[cfg(all(target_family = "wasm", feature = "water-v1"))]
-watm_guest_v1::export!(Reverse);
+watm_guest_v1::export!(watm_guest_v1::Relayed<Reverse>);

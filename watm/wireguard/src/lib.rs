@@ -32,5 +32,8 @@ mod server;
 
 pub use server::WireGuard;
 
-#[cfg(target_family = "wasm")]
+#[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(WireGuard);
+
+#[cfg(all(target_family = "wasm", feature = "water-v1"))]
+watm_guest_v1::export!(watm_guest_v1::Hosted<WireGuard>);
