@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-_OWN = ROOT / "watm" / "target" / "modules"
+OWN = ROOT / "watm" / "target" / "modules"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def shipped() -> list[Module]:
 def own() -> list[Module]:
     """Those of this project, for WATER v1."""
     return [
-        Module(f"own-{name}", _OWN / f"{name}.watm1.wasm", name == "reverse", "", own=True)
+        Module(f"own-{name}", OWN / f"{name}.watm1.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
     ]
 
@@ -102,7 +102,7 @@ def own() -> list[Module]:
 def components() -> list[Module]:
     """Those of this project, for its own runtime alone."""
     return [
-        Module(f"own-{name}-component", _OWN / f"{name}.wasm", name == "reverse", "", own=True)
+        Module(f"own-{name}-component", OWN / f"{name}.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
     ]
 

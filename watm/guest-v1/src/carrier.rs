@@ -42,7 +42,10 @@ pub trait Session {
     /// The two streams: the network's, then the application's.
     fn streams(&self) -> (&Descriptor, &Descriptor);
 
-    /// The host wants an end: what is still to be done for what the application had written.
+    /// The host wants an end: nobody will read what still comes, or write more.
+    fn cancel(&mut self) {}
+
+    /// What is still to be done, after that, for what the application had written.
     fn linger(&self) -> Linger;
 
     /// Say to the network what is to be said last.

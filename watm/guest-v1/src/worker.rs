@@ -47,6 +47,7 @@ impl<S: Session> Worker<S> {
     /// closed.
     fn linger(&mut self) {
         self.control = None;
+        self.session.cancel();
         let end = poll::now().saturating_add(LINGER);
         // When something happened last.
         let mut moved = poll::now();

@@ -107,6 +107,7 @@ impl<T> Hosted<T> {
             world: self.world.clone(),
             streams,
             wakeup: Wakeup::Again,
+            cancelled: false,
             farewell: None,
         }
     }
@@ -119,15 +120,18 @@ pub struct Hosting<T> {
     /// The network's and the application's.
     streams: (Descriptor, Descriptor),
     wakeup: Wakeup,
+    /// The host wants an end, which the transport has not been told.
+    cancelled: bool,
     /// Both directions are done: when to leave even if the other end has not said so.
     farewell: Option<Instant>,
 }
 
 impl<T: Transport> Session for Hosting<T> {
-    fn run(&mut self, ready: Ready) -> Result<Progress, Errno> {
+    fn run(&mut self, mut ready: Ready) -> Result<Progress, Errno> {
         if let Some(until) = self.farewell {
             return Ok(self.leave(until));
         }
+        ready.application |= std::mem::take(&mut self.cancelled);
         let tokens = self.tokens(ready);
         self.wakeup = self.transport.process(&tokens, &mut imports(&self.world));
         self.progress()
@@ -165,6 +169,14 @@ impl<T: Transport> Session for Hosting<T> {
 
     fn streams(&self) -> (&Descriptor, &Descriptor) {
         (&self.streams.0, &self.streams.1)
+    }
+
+    fn cancel(&mut self) {
+        if let Some(application) = &mut self.world.borrow_mut().application {
+            application.abandon();
+        }
+        self.cancelled = true;
+        self.wakeup = Wakeup::Again;
     }
 
     fn linger(&self) -> Linger {

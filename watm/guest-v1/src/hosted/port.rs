@@ -21,6 +21,8 @@ struct State {
     wants_write: bool,
     /// There is nothing more to be read, or an error has ended both directions.
     over: bool,
+    /// Nobody reads or writes at the other end any more; what was written is still there.
+    abandoned: bool,
     read_closed: bool,
     write_closed: bool,
     released: Option<Result<(), ErrorCode>>,
@@ -34,6 +36,7 @@ impl Port {
             wants_read: true,
             wants_write: false,
             over: false,
+            abandoned: false,
             read_closed: false,
             write_closed: false,
             released: None,
@@ -70,6 +73,11 @@ impl Port {
         (open && state.wants_read, writable && state.wants_write)
     }
 
+    /// The other end is about to go, and waits for what it has written to be read.
+    pub fn abandon(&mut self) {
+        self.0.borrow_mut().abandoned = true;
+    }
+
     /// Whether nothing more will come from it.
     pub fn is_over(&self) -> bool {
         let state = self.0.borrow();
@@ -99,6 +107,10 @@ impl ByteStream for Stream {
         // Lossless: wasm32 has pointers of 32 bits.
         match End::read(&mut state.descriptor, &mut data, max_bytes as usize) {
             Ok(Read::More) => Ok(Some(data)),
+            Ok(Read::Short) if state.abandoned && data.is_empty() => {
+                state.over = true;
+                Ok(None)
+            }
             Ok(Read::Short) => {
                 state.wants_read = true;
                 Ok(Some(data))
@@ -118,6 +130,9 @@ impl ByteStream for Stream {
         let state = &mut *self.0.borrow_mut();
         if state.write_closed {
             return Err(ErrorCode::InvalidState);
+        }
+        if state.abandoned {
+            return Err(ErrorCode::ConnectionAborted);
         }
         let count = End::write(&mut state.descriptor, data)?;
         state.wants_write |= count < data.len();
