@@ -109,9 +109,12 @@ def client(port: int, server_key: str, client_key: str, action: str, *flags: str
 
 
 def configuration(server_key: str, client_public_key: str) -> str:
-    """The README's own, with keys."""
-    [text] = blocks("ini")
-    for key in (server_key, client_public_key):
+    """The README's own for a server, with keys."""
+    return with_keys(blocks("ini")[0], server_key, client_public_key)
+
+
+def with_keys(text: str, private_key: str, public_key: str) -> str:
+    for key in (private_key, public_key):
         text = text.replace("<base64>", key, 1)
     return "\n".join(line for line in text.splitlines() if not line.startswith("PresharedKey"))
 
@@ -261,6 +264,38 @@ def test_water_modules_carry_a_page(example_com, tmp_path):
             serving.expect(rf"server listening at .*{ports['4430']}")
             assert fetch(curl).endswith(f"the page of {example_com}")
             serving.expect(f"GET.*{example_com}")
+
+
+def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
+    from mitmproxy_watm.wireguard import pubkey
+
+    server_key, client_key, client_public_key = keys()
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        ports = {name: str(probe.getsockname()[1]) for name, probe in zip(("4432", "4433"), probes, strict=True)}
+
+    def here(text: str) -> str:
+        text = text.replace("example.com:80", example_com)
+        for name, port in ports.items():
+            text = text.replace(name, port)
+        return text.replace("server.conf", f"{tmp_path}/server.conf").replace("client.conf", f"{tmp_path}/client.conf")
+
+    (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
+    dialling = blocks("ini")[1]
+    (tmp_path / "client.conf").write_text(here(with_keys(dialling, client_key, pubkey(server_key))))
+    listen, relay, dial = (here(c) for c in commands() if "modules/wireguard" in c and ".conf" in c and "watm -- " in c)
+    question = "GET / HTTP/1.0\r\nHost: example.com\r\n\r\n"
+    with terminal(f"exec {listen}", tmp_path) as listening, terminal(f"exec {relay}", tmp_path) as relaying:
+        listening.expect(f"listening on 127.0.0.1:{ports['4432']}", timeout=BUILD)
+        relaying.expect(f"listening on 127.0.0.1:{ports['4433']}", timeout=BUILD)
+        run = {"shell": True, "cwd": ROOT, "env": environment(tmp_path), "check": True, "timeout": START}
+        curl = f"curl -s --header 'Host: example.com' http://127.0.0.1:{ports['4433']}/"
+        page = subprocess.run(curl, **run, capture_output=True, text=True).stdout
+        assert page.endswith("the page of example.com")
+        fixed = relay.replace(f"127.0.0.1:{ports['4433']} 127.0.0.1:{ports['4432']} ", "").replace("-- relay", "-- dial")
+        for command in (dial, f"{fixed} --fixed --allow 127.0.0.1:{ports['4432']}"):
+            answer = subprocess.run(command, **run, input=question, capture_output=True, text=True).stdout
+            assert "the page of example.com" in answer
 
 
 def test_the_modules_are_made_and_the_documentation_too(tmp_path):
