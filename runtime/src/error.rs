@@ -73,7 +73,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The module asked for a connection to where it may not go.
-    #[error("{module}: not allowed to reach {target}; its reach has no pattern for it")]
+    #[error("{module}: not allowed to reach {target}; the pattern \"{target}\" would allow it")]
     Denied {
         /// The module's name.
         module: String,

@@ -1,112 +1,171 @@
 //! Connections that a module asks for.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
+use super::carry::carry;
+use super::dialling::{Addresses, News};
+use crate::flow::{GuestStream, stream_pair};
 use crate::net::Connection;
-use crate::net::outgoing::resolve;
-use crate::roles::Verdict;
-use crate::{Destination, ErrorCode, Reach, Target};
+use crate::ready::{Token, WakeBatch};
+use crate::roles::{Access, Wire, WireKind, datagrams};
+use crate::{Destination, Error, ErrorCode, FlowInfo, Limits, Target};
 
-/// A connection that is being made.
-pub(crate) type Connecting =
-    Pin<Box<dyn Future<Output = Result<TcpStream, ErrorCode>> + Send + Sync>>;
-
-/// Connects for modules, and decides where they may go.
-pub(crate) trait Connector: Send + Sync {
-    /// Begin to connect; `None` if the module may not go there. `named`: it is where the
-    /// caller of the `endpoint.dial` under way wants to go. Within the context of a tokio
-    /// runtime.
-    fn connect(&self, destination: &Destination, named: bool) -> Option<Connecting>;
+/// A connection that a module asks for.
+pub(super) struct Request {
+    pub(super) access: Arc<Access>,
+    pub(super) target: Target,
+    /// It is where the application wants to go.
+    pub(super) own: bool,
+    /// Where connectors run, and the streams that they make.
+    pub(super) runtime: Handle,
+    pub(super) token: Arc<Token>,
+    pub(super) limits: Limits,
 }
 
-/// Lets a module go where its caller wants to, and where its user has said beforehand.
-pub(crate) struct Reachable {
-    pub(crate) reach: Arc<Reach>,
-    /// How long to try.
-    pub(crate) timeout: Duration,
+/// What a connection is made of.
+enum Link {
+    Tcp(TcpStream),
+    /// Carried by a task of the connector's runtime.
+    Carried(GuestStream),
 }
 
-impl Connector for Reachable {
-    fn connect(&self, destination: &Destination, named: bool) -> Option<Connecting> {
-        let target = Target::tcp(destination.clone());
-        let verdict = self.reach.judge(&target);
-        if verdict == Verdict::Denied && !named {
-            return None;
+type Made = Result<(Link, Addresses), Error>;
+
+/// Polled within the context of the server's runtime.
+type Connecting = Pin<Box<dyn Future<Output = Made> + Send>>;
+
+impl Request {
+    fn begin(self) -> Connecting {
+        if self.access.connector.is_none() {
+            return Box::pin(self.make());
         }
-        let any = named || verdict == Verdict::Allowed;
-        let reach = self.reach.clone();
-        let connecting = async move {
-            let mut addresses = resolve(&target)
-                .await
-                .map_err(|_| ErrorCode::NameUnresolvable)?;
-            addresses.retain(|address| any || reach.admits(target.network, address));
-            if addresses.is_empty() {
-                return Err(ErrorCode::AccessDenied);
+        let (access, target) = (self.access.clone(), self.target.clone());
+        // In a task: code of the application's neither stalls the server's thread nor ends it
+        // by a panic.
+        let mut task = Task(self.runtime.clone().spawn(self.make()));
+        Box::pin(async move {
+            let failed = |source| access.failed(&target, source);
+            match (&mut task.0).await {
+                Ok(Ok((Link::Tcp(stream), addresses))) => {
+                    // The server's thread serves it from now on.
+                    let stream = stream.into_std().and_then(TcpStream::from_std);
+                    Ok((Link::Tcp(stream.map_err(failed)?), addresses))
+                }
+                Ok(made) => made,
+                Err(error) if error.is_panic() => {
+                    Err(failed(io::Error::other("the connector panicked")))
+                }
+                Err(_) => Err(failed(io::Error::other(
+                    "the connector's runtime is shut down",
+                ))),
             }
-            TcpStream::connect(addresses.as_slice())
-                .await
-                .map_err(|error| (&error).into())
+        })
+    }
+
+    async fn make(self) -> Made {
+        let Wire { kind, local, peer } = self.access.connect(&self.target, self.own).await?;
+        let link = match kind {
+            WireKind::Tcp(stream) => Link::Tcp(stream),
+            WireKind::Udp(_) => return Err(self.access.failed(&self.target, datagrams())),
+            WireKind::Other(stream) => {
+                let info = FlowInfo {
+                    source: peer.unwrap_or(UNKNOWN),
+                    destination: Destination::Address(local.unwrap_or(UNKNOWN)),
+                    peer: None,
+                    underlay: None,
+                    attributes: Vec::new(),
+                };
+                let (near, far) = stream_pair(info, self.token, &self.limits, None);
+                tokio::spawn(carry(stream, far));
+                Link::Carried(near)
+            }
         };
-        let patience = self.timeout;
-        Some(Box::pin(async move {
-            timeout(patience, connecting)
-                .await
-                .unwrap_or(Err(ErrorCode::Timeout))
-        }))
+        Ok((link, (local, peer)))
+    }
+}
+
+/// An address that nobody knows.
+pub(super) const UNKNOWN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// Ends when it is dropped.
+struct Task(JoinHandle<Made>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 /// A stream that was asked for.
 pub struct Dialled {
     state: State,
+    /// Where it goes, once it is known.
+    peer: Option<SocketAddr>,
     /// Directions that were shut before it was connected.
     shut: (bool, bool),
 }
 
 enum State {
-    Connecting(Connecting),
-    Connected(Connection),
+    Connecting(Connecting, News),
+    Tcp(Connection),
+    Carried(GuestStream),
     Failed(ErrorCode),
 }
 
 impl Dialled {
-    pub(super) fn new(connecting: Connecting) -> Dialled {
+    /// `news` is told what becomes of it.
+    pub(super) fn new(request: Request, news: News) -> Dialled {
         Dialled {
-            state: State::Connecting(connecting),
+            state: State::Connecting(request.begin(), news),
+            peer: None,
             shut: (false, false),
         }
     }
 
-    /// The connection, once it is there; `cx` is woken then.
-    pub(super) fn connection(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Result<Option<&mut Connection>, ErrorCode> {
-        if let State::Connecting(connecting) = &mut self.state {
-            let connected = match connecting.as_mut().poll(cx) {
-                Poll::Pending => return Ok(None),
-                Poll::Ready(connected) => connected.and_then(|stream| {
-                    let mut connection =
-                        Connection::new(stream).map_err(|error| ErrorCode::from(&error))?;
-                    let (read, write) = self.shut;
-                    connection.shutdown(read, write)?;
-                    Ok(connection)
-                }),
-            };
-            self.state = connected.map_or_else(State::Failed, State::Connected);
-        }
-        match &mut self.state {
-            State::Connected(connection) => Ok(Some(connection)),
-            State::Failed(error) => Err(error.clone()),
-            State::Connecting(_) => Ok(None),
-        }
+    /// Go on with connecting; `cx` is woken when it is done.
+    fn poll_connected(&mut self, cx: &mut Context<'_>, wakers: &mut WakeBatch) {
+        let State::Connecting(connecting, news) = &mut self.state else {
+            return;
+        };
+        let Poll::Ready(made) = connecting.as_mut().poll(cx) else {
+            return;
+        };
+        let mut news = std::mem::take(news);
+        let (read, write) = self.shut;
+        self.state = match made {
+            Ok((link, addresses)) => {
+                self.peer = addresses.1;
+                news.tell(Ok(addresses));
+                let connected = match link {
+                    Link::Tcp(stream) => Connection::new(stream)
+                        .map_err(|error| ErrorCode::from(&error))
+                        .and_then(|mut connection| {
+                            connection.shutdown(read, write)?;
+                            Ok(State::Tcp(connection))
+                        }),
+                    Link::Carried(stream) => {
+                        stream.shutdown(read, write, wakers);
+                        Ok(State::Carried(stream))
+                    }
+                };
+                connected.unwrap_or_else(State::Failed)
+            }
+            Err(error) => {
+                let code = code(&error);
+                news.tell(Err(error));
+                State::Failed(code)
+            }
+        };
     }
 
     /// As `byte-stream.read`.
@@ -114,27 +173,48 @@ impl Dialled {
         &mut self,
         max: usize,
         cx: &mut Context<'_>,
+        wakers: &mut WakeBatch,
     ) -> Result<Option<Vec<u8>>, ErrorCode> {
-        match self.connection(cx)? {
-            Some(connection) => connection.read(max, cx),
-            None => Ok(Some(Vec::new())),
+        self.poll_connected(cx, wakers);
+        match &mut self.state {
+            State::Tcp(connection) => connection.read(max, cx),
+            State::Carried(stream) => stream.read(max, wakers),
+            State::Failed(error) => Err(error.clone()),
+            State::Connecting(..) => Ok(Some(Vec::new())),
         }
     }
 
     /// As `byte-stream.write`.
-    pub(super) fn write(&mut self, data: &[u8], cx: &mut Context<'_>) -> Result<usize, ErrorCode> {
-        match self.connection(cx)? {
-            Some(connection) => connection.write(data, cx),
-            None => Ok(0),
+    pub(super) fn write(
+        &mut self,
+        data: Vec<u8>,
+        cx: &mut Context<'_>,
+        wakers: &mut WakeBatch,
+    ) -> Result<usize, ErrorCode> {
+        self.poll_connected(cx, wakers);
+        match &mut self.state {
+            State::Tcp(connection) => connection.write(&data, cx),
+            State::Carried(stream) => stream.write(data, wakers),
+            State::Failed(error) => Err(error.clone()),
+            State::Connecting(..) => Ok(0),
         }
     }
 
     /// As `byte-stream.shutdown`.
-    pub(super) fn shutdown(&mut self, read: bool, write: bool) -> Result<(), ErrorCode> {
+    pub(super) fn shutdown(
+        &mut self,
+        read: bool,
+        write: bool,
+        wakers: &mut WakeBatch,
+    ) -> Result<(), ErrorCode> {
         match &mut self.state {
-            State::Connected(connection) => connection.shutdown(read, write),
+            State::Tcp(connection) => connection.shutdown(read, write),
+            State::Carried(stream) => {
+                stream.shutdown(read, write, wakers);
+                Ok(())
+            }
             State::Failed(error) => Err(error.clone()),
-            State::Connecting(_) => {
+            State::Connecting(..) => {
                 self.shut.0 |= read;
                 self.shut.1 |= write;
                 Ok(())
@@ -143,20 +223,30 @@ impl Dialled {
     }
 
     /// As `byte-stream.reset`.
-    pub(super) fn reset(&mut self, reason: ErrorCode) {
+    pub(super) fn reset(&mut self, reason: ErrorCode, wakers: &mut WakeBatch) {
         match &mut self.state {
-            State::Connected(connection) => connection.reset(),
+            State::Tcp(connection) => connection.reset(),
+            State::Carried(stream) => stream.reset(&reason, wakers),
             // Gives up.
-            State::Connecting(_) => self.state = State::Failed(reason),
+            State::Connecting(..) => self.state = State::Failed(reason),
             State::Failed(_) => {}
         }
     }
 
     /// As `byte-stream.remote-address`: unknown before it is connected.
-    pub(super) fn remote_addr(&self) -> Option<std::net::SocketAddr> {
-        match &self.state {
-            State::Connected(connection) => Some(connection.remote_addr()),
-            State::Connecting(_) | State::Failed(_) => None,
+    pub(super) fn remote_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+}
+
+/// What the module is told of a connection that cannot be had.
+fn code(error: &Error) -> ErrorCode {
+    match error {
+        Error::Denied { .. } => ErrorCode::AccessDenied,
+        Error::Connect { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            ErrorCode::NameUnresolvable
         }
+        Error::Connect { source, .. } => source.into(),
+        other => ErrorCode::Other(other.to_string()),
     }
 }

@@ -1,10 +1,10 @@
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant as Clock};
 
 use serde::Serialize;
+use tokio::runtime::Handle;
 use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
@@ -12,27 +12,31 @@ use super::State;
 use super::bindings::Module as Bindings;
 use super::bindings::exports::watm::transport::endpoint::{self, Guest};
 use super::bindings::watm::transport::types;
-use super::connect::Connector;
+use super::connect::UNKNOWN;
 use super::convert::{config_error, destination_to_guest};
 use super::cpu::CpuMeter;
+use super::dialling::{Begun, Dial, Dialling};
 use super::log::guest_level;
 use super::sockets::ByteStream;
 use super::tape::Tape;
-use crate::flow::{StreamFlow, stream_pair};
+use crate::flow::stream_pair;
 use crate::hub::Hub;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::Port;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
-use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, Module, PeerStatus};
+use crate::roles::Access;
+use crate::{ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
 
 /// What an instance is given.
 pub(crate) struct Grants {
     pub(crate) hub: Arc<Hub>,
     pub(crate) ports: Arc<Vec<(String, Port)>>,
-    /// Who connects for the module; `None`: it connects to nothing.
-    pub(crate) connector: Option<Arc<dyn Connector>>,
+    /// Where the module may go; `None`: nowhere.
+    pub(crate) access: Option<Arc<Access>>,
+    /// Where connectors run, unless a dial says otherwise. By default with the module.
+    pub(crate) home: Option<Handle>,
     pub(crate) host_crypto: bool,
     pub(crate) log_level: tracing::Level,
     pub(crate) tape: Option<Tape>,
@@ -104,7 +108,8 @@ impl Instance {
                 hub.counters.clone(),
                 grants.log_level,
             ),
-            connector: grants.connector.clone(),
+            access: grants.access.clone(),
+            home: grants.home.clone(),
             dialling: None,
             host_crypto: grants.host_crypto,
             keys: 0,
@@ -192,19 +197,21 @@ impl Instance {
 
     /// Have a stream carried to `destination`, or to where the configuration says. The
     /// application's end of it; what fails later resets that.
-    pub(crate) fn dial(
-        &mut self,
-        destination: Option<Destination>,
-    ) -> Result<Result<StreamFlow, ErrorCode>, Trap> {
+    pub(crate) fn dial(&mut self, dial: Dial) -> Result<Result<Begun, Error>, Trap> {
         let state = self.store.data_mut();
-        let Some(permit) = state.hub.flows.permit() else {
-            return Ok(Err(ErrorCode::LimitReached));
+        let full = |module: &str| {
+            Ok(Err(Error::Refused {
+                module: module.to_owned(),
+                code: ErrorCode::LimitReached,
+            }))
         };
-        // Nobody knows more of where it comes from.
-        let nowhere = SocketAddr::from(([0; 4], 0));
+        let Some(permit) = state.hub.flows.permit() else {
+            return full(&state.hub.name);
+        };
+        let destination = dial.destination.clone();
         let info = FlowInfo {
-            source: nowhere,
-            destination: destination.clone().unwrap_or(Destination::Address(nowhere)),
+            source: UNKNOWN,
+            destination: destination.clone().unwrap_or(Destination::Address(UNKNOWN)),
             peer: None,
             underlay: None,
             attributes: Vec::new(),
@@ -212,19 +219,27 @@ impl Instance {
         let token = Token::unnamed(&state.ready);
         let (guest, flow) = stream_pair(info, token.clone(), &state.hub.limits, permit);
         let Ok(handle) = state.table.push(ByteStream::Flow(guest)) else {
-            return Ok(Err(ErrorCode::LimitReached));
+            return full(&state.hub.name);
         };
-        state.dialling = destination.clone();
+        let (dialling, attempts) = Dialling::new(dial);
+        state.dialling = Some(dialling);
         let answer = self.call_dial(destination.map(destination_to_guest), handle.rep());
-        self.store.data_mut().dialling = None;
+        let state = self.store.data_mut();
+        let dialling = state.dialling.take();
         Ok(match answer? {
             Ok(name) => {
                 token.name(name);
                 // What was listed before had no name.
                 token.notify();
-                Ok(flow)
+                Ok(Begun { flow, attempts })
             }
-            Err(code) => Err(code.into()),
+            Err(code) => Err(match dialling {
+                Some(dialling) => dialling.failure(&state.hub.name, code.into()),
+                None => Error::Refused {
+                    module: state.hub.name.clone(),
+                    code: code.into(),
+                },
+            }),
         })
     }
 

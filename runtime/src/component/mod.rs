@@ -1,10 +1,12 @@
 //! Components for `wit/world.wit`: an instance, and what it imports, a file an interface.
 
 mod bindings;
+mod carry;
 mod connect;
 mod convert;
 mod cpu;
 mod crypto;
+mod dialling;
 mod flows;
 mod instance;
 pub(crate) mod log;
@@ -15,9 +17,10 @@ mod wasi;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use tokio::runtime::Handle;
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 
-pub(crate) use connect::{Connector, Reachable};
+pub(crate) use dialling::{Addresses, Attempts, Begun, Dial};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
@@ -27,8 +30,10 @@ use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::Port;
 use crate::ready::{ReadyList, Token, WakeBatch};
+use crate::roles::Access;
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
+use dialling::Dialling;
 
 /// The types of `wit/`.
 pub(crate) mod wit {
@@ -76,10 +81,12 @@ pub(crate) struct State {
     cpu: CpuMeter,
     limiter: Limiter,
     logger: Logger,
-    /// Who connects for the module, if anybody does.
-    connector: Option<Arc<dyn Connector>>,
-    /// Where the caller of the `dial` under way wants to go.
-    dialling: Option<crate::Destination>,
+    /// Where the module may go, if anywhere.
+    access: Option<Arc<Access>>,
+    /// Where connectors run, unless a dial says otherwise.
+    home: Option<Handle>,
+    /// The `dial` under way.
+    dialling: Option<Dialling>,
     host_crypto: bool,
     keys: usize,
     /// A recording that is made or replayed.

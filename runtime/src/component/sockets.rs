@@ -1,18 +1,20 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use tokio::runtime::Handle;
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::{sockets, types};
-use super::connect::Dialled;
+use super::connect::{Dialled, Request};
 use super::convert::{
     address_from_guest, address_to_guest, ecn_from_guest, ecn_to_guest, ip_from_guest, ip_to_guest,
 };
+use super::dialling::Dialling;
 use super::{Failure, State};
 use crate::flow::GuestStream;
 use crate::net::{Connection, Entry, Port, TcpPort, UdpPort};
 use crate::recording::{Digest, Function};
-use crate::{Destination, ErrorCode};
+use crate::{Destination, ErrorCode, Target};
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
@@ -204,7 +206,7 @@ impl sockets::HostByteStream for State {
                         connection.read(max, &mut Context::from_waker(waker))?
                     }
                     ByteStream::Dialled(dialled, waker) => {
-                        dialled.read(max, &mut Context::from_waker(waker))?
+                        dialled.read(max, &mut Context::from_waker(waker), &mut state.wakers)?
                     }
                 })
             })
@@ -221,7 +223,7 @@ impl sockets::HostByteStream for State {
                     connection.write(&data, &mut Context::from_waker(waker))?
                 }
                 ByteStream::Dialled(dialled, waker) => {
-                    dialled.write(&data, &mut Context::from_waker(waker))?
+                    dialled.write(data, &mut Context::from_waker(waker), &mut state.wakers)?
                 }
             };
             // A list in a 32-bit memory is shorter than 4 GiB.
@@ -241,7 +243,9 @@ impl sockets::HostByteStream for State {
                 match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.shutdown(read, write, &mut state.wakers),
                     ByteStream::Connection(connection, _) => connection.shutdown(read, write)?,
-                    ByteStream::Dialled(dialled, _) => dialled.shutdown(read, write)?,
+                    ByteStream::Dialled(dialled, _) => {
+                        dialled.shutdown(read, write, &mut state.wakers)?;
+                    }
                 }
                 Ok(())
             })
@@ -257,7 +261,9 @@ impl sockets::HostByteStream for State {
                 match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut state.wakers),
                     ByteStream::Connection(connection, _) => connection.reset(),
-                    ByteStream::Dialled(dialled, _) => dialled.reset(reason.into()),
+                    ByteStream::Dialled(dialled, _) => {
+                        dialled.reset(reason.into(), &mut state.wakers);
+                    }
                 }
                 Ok(())
             })
@@ -332,15 +338,33 @@ impl sockets::HostListener for State {
 
 impl State {
     fn open_connection(&mut self, destination: &Destination, token: u64) -> Result<u32, Failure> {
-        let named = self.dialling.as_ref() == Some(destination);
-        let connector = self.connector.as_ref().ok_or(ErrorCode::AccessDenied)?;
-        let connecting = connector
-            .connect(destination, named)
-            .ok_or(ErrorCode::AccessDenied)?;
+        let access = self.access.clone().ok_or(ErrorCode::AccessDenied)?;
+        let target = Target::tcp(destination.clone());
+        let asked = self.dialling.as_ref().map(|dialling| &dialling.dial);
+        let own = asked.is_some_and(|dial| dial.destination.as_ref() == Some(destination));
+        let runtime = asked.and_then(|dial| dial.runtime.clone());
+        if let Err(refusal) = access.check(&target, own) {
+            if let Some(dialling) = &mut self.dialling {
+                dialling.refuse(refusal);
+            }
+            return Err(ErrorCode::AccessDenied.into());
+        }
+        let news = self.dialling.as_mut().map(Dialling::admit);
         let token = self.token(token);
         // The first operation begins to connect.
         token.notify();
-        let stream = ByteStream::Dialled(Dialled::new(connecting), token.into());
+        let request = Request {
+            access,
+            target,
+            own,
+            runtime: runtime
+                .or_else(|| self.home.clone())
+                .unwrap_or_else(Handle::current),
+            token: token.clone(),
+            limits: self.hub.limits.clone(),
+        };
+        let dialled = Dialled::new(request, news.unwrap_or_default());
+        let stream = ByteStream::Dialled(dialled, token.into());
         Ok(self.table.push(stream)?.rep())
     }
 

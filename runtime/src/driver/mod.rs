@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread;
 
-use tokio::runtime;
+use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
-use crate::component::{Grants, Instance, Reachable, StartError, Tape};
-use crate::flow::StreamFlow;
+use crate::component::{Begun, Dial, Grants, Instance, StartError, Tape};
 use crate::hub::Hub;
 use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
+use crate::roles::{Access, Connect};
 use crate::{ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 use water::WaterServer;
@@ -34,6 +34,9 @@ pub(crate) struct Plan {
     pub(crate) config: Vec<u8>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
     pub(crate) reach: Reach,
+    /// A component's; runs in `home`, or with the dial that it is for.
+    pub(crate) connector: Option<Arc<dyn Connect>>,
+    pub(crate) home: Option<Handle>,
     pub(crate) host_crypto: bool,
     pub(crate) log_level: tracing::Level,
     pub(crate) recorder: Option<Recorder>,
@@ -48,7 +51,7 @@ pub(crate) enum Command {
     Status(Reply<Status>),
     ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
     Reconfigure(Vec<u8>, Reply<()>),
-    Dial(Option<Destination>, Reply<StreamFlow>),
+    Dial(Dial, Reply<Begun>),
 }
 
 /// Start the thread, and wait until the module has started.
@@ -145,14 +148,17 @@ fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
             port.map_err(|error| Error::System(format!("socket with label \"{label}\": {error}")))?;
         ports.push((label, port));
     }
-    let connector = Reachable {
-        reach: Arc::new(plan.reach),
-        timeout: hub.limits.connect_timeout,
+    let access = Access {
+        name: hub.name.clone(),
+        reach: plan.reach,
+        connector: plan.connector,
+        connect_timeout: hub.limits.connect_timeout,
     };
     let grants = Grants {
         hub,
         ports: Arc::new(ports),
-        connector: Some(Arc::new(connector)),
+        access: Some(Arc::new(access)),
+        home: plan.home,
         host_crypto: plan.host_crypto,
         log_level: plan.log_level,
         tape: plan

@@ -165,11 +165,8 @@ impl Driver {
                 })),
                 Err(StartError::Trap(trap)) => return self.trapped(trap, reply),
             },
-            Command::Dial(destination, reply) => match instance.dial(destination) {
-                Ok(flow) => reply(flow.map_err(|code| Error::Refused {
-                    module: self.name().to_owned(),
-                    code,
-                })),
+            Command::Dial(dial, reply) => match instance.dial(dial) {
+                Ok(begun) => reply(begun),
                 Err(trap) => return self.trapped(trap, reply),
             },
         }

@@ -9,7 +9,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{Command, Plan};
-use crate::flow::{Flow, StreamFlow};
+use crate::component::{Attempts, Begun};
+use crate::flow::Flow;
 use crate::hub::Hub;
 use crate::net::BoundSocket;
 use crate::roles::{Job, Opened, Runner, Settings, Wire, serve_all};
@@ -132,7 +133,7 @@ impl WaterServer {
                     });
                 });
             }
-            Command::Dial(destination, reply) => {
+            Command::Dial(asked, reply) => {
                 let Ok(permit) = self.dialling.clone().try_acquire_owned() else {
                     return reply(Err(Error::Busy {
                         module: self.hub.name.clone(),
@@ -140,7 +141,7 @@ impl WaterServer {
                 };
                 let runner = current(&self.runner);
                 tokio::spawn(async move {
-                    reply(dial(runner, destination).await);
+                    reply(dial(runner, asked.destination).await);
                     drop(permit);
                 });
             }
@@ -213,17 +214,18 @@ fn offer(hub: &Hub, opened: Opened) -> Result<Option<Waker>, Error> {
     Ok(hub.offer(Flow::Stream(flow)))
 }
 
-async fn dial(
-    runner: Arc<WaterRunner>,
-    destination: Option<Destination>,
-) -> Result<StreamFlow, Error> {
+async fn dial(runner: Arc<WaterRunner>, destination: Option<Destination>) -> Result<Begun, Error> {
     let job = Job {
         target: destination.map(Target::tcp),
         accepted: None,
         config: None,
     };
     let opened = runner.open(job).await?;
-    opened
+    let flow = opened
         .flow
-        .ok_or_else(|| Error::System("the connection has no application".to_owned()))
+        .ok_or_else(|| Error::System("the connection has no application".to_owned()))?;
+    Ok(Begun {
+        flow,
+        attempts: Attempts::none(),
+    })
 }

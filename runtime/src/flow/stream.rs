@@ -1,17 +1,20 @@
 mod direct;
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
 
 pub(crate) use direct::CloseWatch;
 
-use super::FlowPermit;
 use super::chunks::Chunks;
+use super::{FlowPermit, Held};
 use crate::ready::{WakeBatch, register};
 use crate::{ErrorCode, FlowInfo, Limits};
 
@@ -21,6 +24,7 @@ use crate::{ErrorCode, FlowInfo, Limits};
 /// reading and one for writing: the last poll's.
 pub struct StreamFlow {
     shared: Arc<Shared>,
+    held: Option<Held>,
 }
 
 /// The module's end.
@@ -36,7 +40,7 @@ struct Shared {
     high_water: usize,
     low_water: usize,
     state: Mutex<State>,
-    _permit: FlowPermit,
+    _permit: Option<FlowPermit>,
 }
 
 #[derive(Default)]
@@ -49,6 +53,8 @@ struct State {
     guest_finished: bool,
     /// The module reads no more.
     guest_deaf: bool,
+    /// The module has let go of its end.
+    guest_gone: bool,
     /// The module has read the end.
     guest_saw_end: bool,
     /// When the module stopped reading it had all that the application wrote, and it has not
@@ -77,12 +83,12 @@ struct State {
     closer: Option<Waker>,
 }
 
-/// Make both ends of a flow.
+/// Make both ends of a flow, which is counted if there is a permit.
 pub(crate) fn pair(
     info: FlowInfo,
     token: impl Into<Waker>,
     limits: &Limits,
-    permit: FlowPermit,
+    permit: impl Into<Option<FlowPermit>>,
 ) -> (GuestStream, StreamFlow) {
     let shared = Arc::new(Shared {
         info,
@@ -94,12 +100,12 @@ pub(crate) fn pair(
             read_armed: true,
             ..State::default()
         }),
-        _permit: permit,
+        _permit: permit.into(),
     });
     let guest = GuestStream {
         shared: shared.clone(),
     };
-    (guest, StreamFlow { shared })
+    (guest, StreamFlow { shared, held: None })
 }
 
 impl StreamFlow {
@@ -251,6 +257,25 @@ impl StreamFlow {
         closer.into_iter().for_each(Waker::wake);
     }
 
+    /// Keep this until the flow is gone: until the module has let go of it too, or had its
+    /// time to do so.
+    pub(crate) fn hold(&mut self, held: Held) {
+        self.held = Some(held);
+    }
+
+    /// Close, and wait until what is kept is given up.
+    pub(crate) async fn let_go(mut self) {
+        self.close();
+        if let Some(held) = self.held.take() {
+            self.shared.outlast(held).await;
+        }
+    }
+
+    /// How long the module has to pass on what was written, if it is for this flow alone.
+    pub(crate) fn grace(&self) -> Option<Duration> {
+        self.held.as_ref().map(|held| held.grace)
+    }
+
     /// Bytes written and not yet taken by the module.
     pub fn buffered_write(&self) -> usize {
         self.shared.lock().outbound.len()
@@ -260,6 +285,11 @@ impl StreamFlow {
 impl Drop for StreamFlow {
     fn drop(&mut self) {
         self.close();
+        if let Some(held) = self.held.take() {
+            let shared = self.shared.clone();
+            let runtime = held.runtime.clone();
+            runtime.spawn(async move { shared.outlast(held).await });
+        }
     }
 }
 
@@ -419,6 +449,7 @@ impl Drop for GuestStream {
         }
         state.guest_finished = true;
         state.guest_deaf = true;
+        state.guest_gone = true;
         state.outbound.clear();
         let wakers = state.take_wakers();
         drop(state);
@@ -429,6 +460,24 @@ impl Drop for GuestStream {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no panic under this lock")
+    }
+
+    /// Keep `held` until the module has let go, or had its time to; what has not left by then
+    /// is lost with what is held.
+    async fn outlast(&self, held: Held) {
+        let gone = poll_fn(|cx| self.poll_guest_gone(cx));
+        let _ = timeout(held.grace * 2, gone).await;
+        drop(held);
+    }
+
+    /// Ready once the module has let go. After the application has, for one waiter.
+    fn poll_guest_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.guest_gone {
+            return Poll::Ready(());
+        }
+        register(&mut state.writer, cx);
+        Poll::Pending
     }
 }
 

@@ -10,11 +10,15 @@ use crate::{Destination, Family, Network, Target, Wire};
 /// Addresses of one name that are tried, one after another.
 const MAX_ADDRESSES: usize = 16;
 
-/// The addresses of a target, of its family, in the system's order. Never empty.
+/// The addresses of a target, of its family, in the system's order. Never empty: without any it
+/// is an error of the kind `NotFound`.
 pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
     let found = match &target.destination {
         Destination::Address(address) => vec![*address],
-        Destination::Name(name, port) => lookup_host((name.as_str(), *port)).await?.collect(),
+        Destination::Name(name, port) => lookup_host((name.as_str(), *port))
+            .await
+            .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?
+            .collect(),
     };
     let addresses: Vec<SocketAddr> = found
         .into_iter()

@@ -45,7 +45,8 @@ impl Stage {
         let grants = Grants {
             hub: Arc::new(Hub::new(header.server.clone(), limits)),
             ports: Arc::default(),
-            connector: None,
+            access: None,
+            home: None,
             host_crypto: header.host_crypto,
             log_level: tracing_level(header.log_level),
             tape: Some(Tape::Replay(player)),

@@ -2,6 +2,7 @@ use std::marker::PhantomData;
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 
+use super::access::Access;
 use super::component::ComponentRunner;
 use super::connect::Connect;
 use super::reach::Reach;
@@ -89,6 +90,16 @@ impl<R> RoleBuilder<R> {
         let (module, settings) = self.settled();
         settings.limits.check()?;
         ComponentRunner::listening(&module, settings, listener).map(Arc::new)
+    }
+
+    /// How the host itself connects, in a component's place.
+    pub(super) fn access(&self) -> Access {
+        Access {
+            name: self.shown_name(),
+            reach: Reach::none(),
+            connector: self.connector.clone(),
+            connect_timeout: self.limits.connect_timeout,
+        }
     }
 
     pub(super) fn is_component(&self) -> bool {

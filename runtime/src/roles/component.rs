@@ -3,23 +3,31 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
-use super::runner::{Held, Job, Opened, Runner, Settings};
-use crate::flow::Flow;
-use crate::{Destination, Error, Module, Server, ServerBuilder, StreamFlow};
+use super::runner::{Job, Opened, Runner, Settings};
+use crate::component::Addresses;
+use crate::flow::{Flow, FlowPermit, Held};
+use crate::{Destination, Error, ErrorCode, Module, Server, ServerBuilder, StreamFlow};
 
 /// What a component of a stream transport calls its listener.
 const LISTEN: &str = "listen";
 
-/// Dials or listens through a component: one instance for all connections, on a thread of
-/// its own.
+/// See [`ComponentRunner::gone`].
+pub(super) type Gone = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+
+/// Dials or listens through a component: one instance, on a thread of its own, for all
+/// connections but those with a configuration of their own. These have one each.
 pub(super) struct ComponentRunner {
     server: Server,
-    name: String,
-    grace: Duration,
+    module: Module,
+    settings: Settings,
+    /// Of an instance for one connection: its place among them.
+    _place: Option<FlowPermit>,
 }
 
 impl ComponentRunner {
@@ -41,32 +49,32 @@ impl ComponentRunner {
 
     fn start(
         module: &Module,
-        settings: Settings,
+        mut settings: Settings,
         grant: impl FnOnce(ServerBuilder) -> ServerBuilder,
     ) -> Result<ComponentRunner, Error> {
-        if settings.connector.is_some() {
-            return Err(Error::Options(format!(
-                "{}: a component, whose connections the host makes; leave out the connector",
-                settings.name
-            )));
-        }
-        let grace = settings.limits.close_grace;
         let server = Server::builder(module)
-            .config(settings.config.unwrap_or_default())
-            .reach(settings.reach)
-            .limits(settings.limits)
+            .config(settings.config.take().unwrap_or_default())
+            .reach(settings.reach.clone())
+            .limits(settings.limits.clone())
             .name(&settings.name)
-            .log_level(settings.log_level);
+            .log_level(settings.log_level)
+            .connector(settings.connector.clone());
         Ok(ComponentRunner {
             server: grant(server).start()?,
-            name: settings.name,
-            grace,
+            module: module.clone(),
+            settings,
+            _place: None,
         })
     }
 
     /// Where a component that listens does.
     pub(super) fn local_addr(&self) -> Option<SocketAddr> {
         self.server.local_addr(LISTEN)
+    }
+
+    /// Wait until nobody has the runner any more, and its port is free.
+    pub(super) fn gone(&self) -> Gone {
+        Box::pin(self.server.closed())
     }
 
     /// The next connection that came in, while anybody has the runner: `None` is the end.
@@ -80,50 +88,88 @@ impl ComponentRunner {
                 None => Poll::Ready(None),
             });
             match accepted.await? {
-                (Flow::Stream(flow), runner) => return Some(runner.opened(flow)),
+                (Flow::Stream(flow), runner) => {
+                    let info = flow.info();
+                    let addresses = match (&info.underlay, &info.destination) {
+                        (Some((remote, local)), _) => (Some(*local), Some(*remote)),
+                        (None, Destination::Address(local)) => (Some(*local), Some(info.source)),
+                        (None, Destination::Name(..)) => (None, Some(info.source)),
+                    };
+                    return Some(runner.opened(flow, addresses));
+                }
                 // Nothing of a stream transport.
                 (Flow::Datagrams(flow), _) => flow.close(),
             }
         }
     }
 
-    async fn dial(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
-        if job.config.is_some() {
-            return Err(Error::Options(format!(
-                "{}: a component, which has one configuration for all connections; give it to \
-                 the dialer",
-                self.name
-            )));
+    async fn open_in_time(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+        let after = self.settings.limits.handshake_timeout;
+        let name = self.settings.name.clone();
+        let opening = async {
+            match job.config.clone() {
+                None => self.dial(job).await,
+                Some(config) => {
+                    let own = Arc::new(self.with_config(&config).await?);
+                    own.dial(job).await
+                }
+            }
+        };
+        match timeout(after, opening).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout {
+                module: name,
+                after,
+            }),
         }
-        let destination = job.target.map(|target| target.destination);
-        let flow = self.server.dial(destination).await?;
-        Ok(Opened {
-            local: None,
-            peer: None,
-            ..self.opened(flow)
+    }
+
+    /// An instance for one connection.
+    async fn with_config(&self, config: &[u8]) -> Result<ComponentRunner, Error> {
+        let place = self.settings.flows.permit().ok_or_else(|| Error::Refused {
+            module: self.settings.name.clone(),
+            code: ErrorCode::LimitReached,
+        })?;
+        let module = self.module.clone();
+        let settings = Settings {
+            config: Some(config.to_vec()),
+            ..self.settings.clone()
+        };
+        // A start waits for a thread. Nobody left to dial: what it started ends.
+        let starting = spawn_blocking(move || ComponentRunner::dialling(&module, settings));
+        let started = starting.await.unwrap_or_else(|_| {
+            Err(Error::System(
+                "the runtime of the dial is shut down".to_owned(),
+            ))
+        })?;
+        Ok(ComponentRunner {
+            _place: Some(place),
+            ..started
         })
     }
 
-    fn opened(self: Arc<Self>, flow: StreamFlow) -> Opened {
+    async fn dial(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+        let destination = job.target.map(|target| target.destination);
+        let begun = self.server.begin_dial(destination).await?;
+        let addresses = begun.attempts.first().await?;
+        Ok(self.opened(begun.flow, addresses))
+    }
+
+    fn opened(self: Arc<Self>, mut flow: StreamFlow, (local, peer): Addresses) -> Opened {
         // The server tells of its flows' ends by the flows themselves.
         let (stop, _) = oneshot::channel();
         let (_, finished) = oneshot::channel();
-        let info = flow.info();
-        let (peer, local) = match (&info.underlay, &info.destination) {
-            (Some((remote, local)), _) => (Some(*remote), Some(*local)),
-            (None, Destination::Address(local)) => (Some(info.source), Some(*local)),
-            (None, Destination::Name(..)) => (Some(info.source), None),
-        };
+        flow.hold(Held {
+            grace: self.settings.limits.close_grace,
+            runtime: Handle::current(),
+            _needed: self,
+        });
         Opened {
             flow: Some(flow),
             local,
             peer,
             stop,
             finished,
-            held: Some(Held {
-                grace: self.grace,
-                _runner: self,
-            }),
         }
     }
 }
@@ -133,6 +179,6 @@ impl Runner for ComponentRunner {
         self: Arc<Self>,
         job: Job,
     ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
-        Box::pin(self.dial(job))
+        Box::pin(self.open_in_time(job))
     }
 }

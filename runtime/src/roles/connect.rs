@@ -13,7 +13,15 @@ use super::target::Target;
 ///
 /// What a module may ask for is decided before, by the caller's address and
 /// [`Reach`](crate::Reach). A name is not resolved yet, unless only some of its addresses may
-/// be reached. Dropping the future gives up. A function or closure is one, too:
+/// be reached. Dropping the future gives up.
+///
+/// The future runs in the tokio runtime that dials, or that made the listener or relay, and so
+/// does the stream for as long as it lives: it may spawn, sleep and connect there, and ends with
+/// that runtime. For a component it has a task of its own there, since the component's thread is
+/// another; only [`Wire::tcp`] is handed to that thread. A component has no use for
+/// [`Wire::udp`], which is an error.
+///
+/// A function or closure is one, too:
 ///
 /// ```
 /// use watm_runtime::{Target, Wire};
@@ -117,6 +125,12 @@ impl fmt::Debug for Wire {
             .field("peer", &self.peer)
             .finish_non_exhaustive()
     }
+}
+
+/// The error where a stream was needed.
+pub(crate) fn datagrams() -> io::Error {
+    let reason = "the connector made a socket of datagrams; it has to be a stream";
+    io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {

@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, timeout};
 
-use super::runner::{Held, Opened};
+use super::runner::Opened;
 use crate::{Error, ErrorCode, FlowInfo, StreamFlow};
 
 /// A stream through a module.
@@ -27,7 +27,6 @@ pub struct Connection {
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     finished: oneshot::Receiver<()>,
-    held: Option<Held>,
     read_deadline: Option<Pin<Box<Sleep>>>,
     write_deadline: Option<Pin<Box<Sleep>>>,
 }
@@ -44,7 +43,6 @@ impl Connection {
             local: opened.local,
             peer: opened.peer,
             finished: opened.finished,
-            held: opened.held,
             read_deadline: None,
             write_deadline: None,
         })
@@ -83,10 +81,10 @@ impl Connection {
     /// [`Limits::close_grace`](crate::Limits::close_grace).
     pub async fn close(self) {
         self.flow.close();
-        if let Some(held) = self.held {
-            // What has not left by then is lost with the connection, if it is the last.
+        if let Some(grace) = self.flow.grace() {
+            // What has not left by then may be lost with the connection.
             let flushed = poll_fn(|cx| self.flow.poll_flushed(cx));
-            let _ = timeout(held.grace, flushed).await;
+            let _ = timeout(grace, flushed).await;
         }
         // Never said; gone with the last of the connection.
         let _ = self.finished.await;
@@ -98,7 +96,6 @@ impl Connection {
     }
 
     /// The same stream as one of a [`Server`](crate::Server)'s flows, for what handles both.
-    /// Through a component it lives no longer than the dialer does.
     pub fn into_flow(self) -> StreamFlow {
         self.flow
     }

@@ -47,12 +47,17 @@ impl Dialer {
     ///
     /// Dropping the future gives up; once it is ready the connection lives by itself. Bounded
     /// by [`Limits::handshake_timeout`](crate::Limits::handshake_timeout). Errors name the
-    /// cause: [`Error::Connect`], [`Error::Handshake`], [`Error::Trap`], [`Error::Timeout`].
+    /// cause: [`Error::Connect`], [`Error::Denied`], [`Error::Handshake`], [`Error::Trap`],
+    /// [`Error::Timeout`].
+    ///
+    /// A component's connection is ready when it is made. What a handshake comes to later is
+    /// told by the first read.
     pub async fn dial(&self, address: &str) -> Result<Connection, Error> {
         self.dial_with(address, DialOptions::new()).await
     }
 
-    /// As [`dial`](Dialer::dial), with options for this connection alone.
+    /// As [`dial`](Dialer::dial), with options for this connection alone. What a component
+    /// says of a configuration that it refuses is [`Error::Config`].
     pub async fn dial_with(
         &self,
         address: &str,
@@ -82,7 +87,9 @@ impl DialOptions {
         DialOptions::default()
     }
 
-    /// The configuration for this connection, in the place of the dialer's.
+    /// The configuration for this connection, in the place of the dialer's. A component then
+    /// has an instance and a thread for this connection alone, which end with it;
+    /// [`Limits::flows`](crate::Limits::flows) bounds how many there are at once.
     pub fn config(mut self, config: impl Into<Vec<u8>>) -> DialOptions {
         self.config = Some(config.into().into());
         self

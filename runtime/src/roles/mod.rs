@@ -3,6 +3,7 @@
 //!
 //! Behind them is one trait, [`Runner`], with which all kinds of modules look alike.
 
+mod access;
 mod builder;
 mod component;
 mod connect;
@@ -17,16 +18,16 @@ mod role;
 mod runner;
 mod target;
 
+pub(crate) use access::Access;
 pub use builder::RoleBuilder;
 pub use connect::{Connect, Wire};
-pub(crate) use connect::{Stream, WireKind};
+pub(crate) use connect::{Stream, WireKind, datagrams};
 pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;
 pub(crate) use incoming::serve_all;
 pub use listener::Listener;
 pub use reach::Reach;
-pub(crate) use reach::Verdict;
 pub use relay::Relay;
 pub use role::Role;
 pub(crate) use runner::{Job, Opened, Runner, Settings};

@@ -1,26 +1,24 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
-use std::time::Duration;
 
 use tokio::io::copy_bidirectional;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
+use super::access::Access;
 use super::builder::RoleBuilder;
-use super::component::ComponentRunner;
-use super::connect::WireKind;
+use super::component::{ComponentRunner, Gone};
+use super::connect::{WireKind, datagrams};
 use super::incoming;
 use super::role::Role;
 use super::runner::{Job, Opened};
 use super::target::{Target, parse_destination};
-use crate::net::outgoing;
-use crate::{Error, ErrorCode, Module};
+use crate::{Error, ErrorCode, Module, StreamFlow};
 
 /// Accepts connections through a module and passes each on, through the same, to one address.
 ///
@@ -28,7 +26,8 @@ use crate::{Error, ErrorCode, Module};
 /// fails, or whose address cannot be reached, costs itself alone; the relay goes on. Dropping
 /// the relay frees its port and closes its connections.
 ///
-/// A component decodes what comes in, and the host passes that on by TCP.
+/// A component decodes what comes in, and the host passes that on by TCP, or by what the
+/// connector makes.
 pub struct Relay {
     local: SocketAddr,
     task: incoming::Task,
@@ -36,6 +35,8 @@ pub struct Relay {
     closing: watch::Sender<()>,
     /// Ended when all that runs for it has.
     ended: mpsc::Receiver<()>,
+    /// Of a component: ready when it has freed the port.
+    gone: Option<Gone>,
     open: Arc<AtomicUsize>,
 }
 
@@ -62,12 +63,16 @@ impl Relay {
             task,
             closing,
             mut ended,
+            gone,
             ..
         } = self;
         drop(task);
         drop(closing);
         // Nothing is ever sent; what runs holds the other half.
         let _ = ended.recv().await;
+        if let Some(gone) = gone {
+            gone.await;
+        }
     }
 }
 
@@ -122,15 +127,16 @@ impl RoleBuilder<Relay> {
             task: incoming::Task::spawn(serve),
             closing,
             ended,
+            gone: None,
             open,
         })
     }
 
     fn listen_by_component(self, listener: StdListener, target: Target) -> Result<Relay, Error> {
         incoming::check_runtime()?;
-        let after = self.limits.connect_timeout;
-        let name: Arc<str> = self.shown_name().into();
+        let access = Arc::new(self.access());
         let runner = self.listening(listener)?;
+        let gone = Some(runner.gone());
         let local = runner
             .local_addr()
             .ok_or_else(|| Error::System("the listener has no address".to_owned()))?;
@@ -142,21 +148,30 @@ impl RoleBuilder<Relay> {
             // Held here, so that the port goes with the task.
             let server = Arc::downgrade(&runner);
             while let Some(opened) = ComponentRunner::accept(&server).await {
-                let (target, name, running) = (target.clone(), name.clone(), running.clone());
+                let (target, running) = (target.clone(), running.clone());
+                let access = access.clone();
                 let mut close = close.clone();
                 let open = Counted::new(&counted);
                 tokio::spawn(async move {
-                    let mut passing = pin!(pass_on(opened, &target, after));
-                    // An error, since nothing is ever sent: the relay ends.
-                    let mut closing = pin!(close.changed());
-                    let passed = poll_fn(|cx| match passing.as_mut().poll(cx) {
-                        Poll::Pending => closing.as_mut().poll(cx).map(|_| Ok(())),
-                        passed => passed,
-                    });
-                    if let Err(error) = passed.await {
-                        tracing::debug!(target: "watm::server", server = &*name, "{target}: {error}");
+                    let Some(mut flow) = opened.flow else {
+                        return;
+                    };
+                    let passed = {
+                        let mut passing = pin!(pass_on(&mut flow, &target, &access));
+                        // An error, since nothing is ever sent: the relay ends.
+                        let mut closing = pin!(close.changed());
+                        poll_fn(|cx| match passing.as_mut().poll(cx) {
+                            Poll::Pending => closing.as_mut().poll(cx).map(|_| Ok(())),
+                            passed => passed,
+                        })
+                        .await
+                    };
+                    if let Err(error) = passed {
+                        tracing::debug!(target: "watm::server", server = access.name.as_str(), "{error}");
                     }
-                    drop((open, running));
+                    drop(open);
+                    flow.let_go().await;
+                    drop(running);
                 });
             }
             drop(runner);
@@ -166,6 +181,7 @@ impl RoleBuilder<Relay> {
             task: incoming::Task::spawn(serve),
             closing,
             ended,
+            gone,
             open,
         })
     }
@@ -173,33 +189,31 @@ impl RoleBuilder<Relay> {
 
 /// Join what a component decodes to a connection of the host's, until both directions have
 /// ended.
-async fn pass_on(opened: Opened, target: &Target, after: Duration) -> io::Result<()> {
-    let Opened { flow, held, .. } = opened;
-    let Some(mut flow) = flow else {
-        return Ok(());
-    };
-    let connected = match timeout(after, outgoing::connect(target)).await {
-        Ok(Ok(wire)) => Ok(wire),
-        Ok(Err(error)) => Err(error),
-        Err(_) => Err(io::ErrorKind::TimedOut.into()),
-    };
-    let mut upstream = match connected.map(|wire| wire.kind) {
-        Ok(WireKind::Tcp(stream)) => stream,
-        Ok(_) => return Err(io::ErrorKind::Unsupported.into()),
-        Err(error) => {
-            flow.abort(ErrorCode::ConnectionRefused);
-            return Err(error);
-        }
-    };
-    let copied = copy_bidirectional(&mut flow, &mut upstream).await;
-    if copied.is_err() {
-        // What is cut short is not to look whole.
-        flow.abort(ErrorCode::ConnectionReset);
-        let _ = upstream.set_zero_linger();
+async fn pass_on(flow: &mut StreamFlow, target: &Target, access: &Access) -> Result<(), Error> {
+    let failed = |source| access.failed(target, source);
+    let connected = access.connect(target, true).await;
+    if connected.is_err() {
+        flow.abort(ErrorCode::ConnectionRefused);
     }
-    let flushed = timeout(after, poll_fn(|cx| flow.poll_flushed(cx))).await;
-    drop((flushed, held));
-    copied.map(drop)
+    let copied = match connected?.kind {
+        WireKind::Tcp(mut upstream) => {
+            let copied = copy_bidirectional(flow, &mut upstream).await;
+            if copied.is_err() {
+                // What is cut short is not to look whole.
+                let _ = upstream.set_zero_linger();
+            }
+            copied
+        }
+        WireKind::Other(mut upstream) => copy_bidirectional(flow, &mut upstream).await,
+        WireKind::Udp(_) => Err(datagrams()),
+    };
+    if copied.is_err() {
+        // As above.
+        flow.abort(ErrorCode::ConnectionReset);
+    }
+    let flushed = poll_fn(|cx| flow.poll_flushed(cx));
+    let _ = timeout(access.connect_timeout, flushed).await;
+    copied.map(drop).map_err(failed)
 }
 
 /// Until the connection has ended, by itself or with the relay.

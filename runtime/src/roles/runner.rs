@@ -2,7 +2,6 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -27,6 +26,7 @@ pub(crate) trait Runner: Send + Sync {
 }
 
 /// What all connections of a dialer, listener or relay have in common.
+#[derive(Clone)]
 pub(crate) struct Settings {
     /// In errors and logs.
     pub(crate) name: String,
@@ -71,15 +71,6 @@ pub(crate) struct Opened {
     pub(crate) stop: oneshot::Sender<()>,
     /// An error, once the connection is gone.
     pub(crate) finished: oneshot::Receiver<()>,
-    /// What the connection needs for as long as it lives.
-    pub(crate) held: Option<Held>,
-}
-
-/// What runs several connections, held by each of them.
-pub(crate) struct Held {
-    pub(crate) _runner: Arc<dyn Runner>,
-    /// How long what was written to a connection may take to leave when it is closed.
-    pub(crate) grace: Duration,
 }
 
 /// What runs a module in this role. A component listens by [`ComponentRunner::listening`].

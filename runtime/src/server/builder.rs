@@ -8,6 +8,7 @@ use crate::hub::Hub;
 use crate::log;
 use crate::net::{BoundSocket, Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
+use crate::roles::Connect;
 use crate::{Error, Limits, Module, Reach};
 
 /// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
@@ -19,6 +20,7 @@ pub struct ServerBuilder {
     listeners: Vec<(String, TcpListener)>,
     limits: Limits,
     reach: Reach,
+    connector: Option<Arc<dyn Connect>>,
     host_crypto: bool,
     name: Option<String>,
     log_level: Option<tracing::Level>,
@@ -34,6 +36,7 @@ impl ServerBuilder {
             listeners: Vec::new(),
             limits: Limits::default(),
             reach: Reach::none(),
+            connector: None,
             host_crypto: true,
             name: None,
             log_level: None,
@@ -82,6 +85,13 @@ impl ServerBuilder {
     /// to go. Default: nowhere.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
+        self
+    }
+
+    /// Have a component's connections made by this, in the runtime of the dial that they are
+    /// for, or else in the one that the server is started in.
+    pub(crate) fn connector(mut self, connector: Option<Arc<dyn Connect>>) -> Self {
+        self.connector = connector;
         self
     }
 
@@ -172,6 +182,8 @@ impl ServerBuilder {
             config: self.config,
             sockets,
             reach: self.reach,
+            connector: self.connector,
+            home: tokio::runtime::Handle::try_current().ok(),
             host_crypto: self.host_crypto,
             log_level,
             recorder,

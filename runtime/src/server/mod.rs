@@ -3,7 +3,7 @@
 mod builder;
 mod request;
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 pub use builder::ServerBuilder;
 
+use crate::component::{Begun, Dial};
 use crate::driver::Command;
 use crate::flow::{Flow, StreamFlow};
 use crate::hub::Hub;
@@ -83,12 +84,25 @@ impl Server {
 
     /// Have the module carry a stream to `destination`, or to where its configuration says.
     /// Fails with [`Error::Refused`] if the module only takes connections on, or cannot
-    /// begin; what fails later is what the flow's calls fail with. On behalf of this call
+    /// begin, and with [`Error::Denied`] if that is because it may not get there; what fails
+    /// later is what the flow's calls fail with. On behalf of this call
     /// the module may connect to `destination`, and to nothing else but its
     /// [`reach`](ServerBuilder::reach).
     pub async fn dial(&self, destination: Option<Destination>) -> Result<StreamFlow, Error> {
+        Ok(self.begin_dial(destination).await?.flow)
+    }
+
+    /// As [`dial`](Server::dial), and what becomes of the connections that it takes.
+    pub(crate) async fn begin_dial(
+        &self,
+        destination: Option<Destination>,
+    ) -> Result<Begun, Error> {
+        let dial = Dial {
+            destination,
+            runtime: tokio::runtime::Handle::try_current().ok(),
+        };
         self.handle
-            .ask_async(|reply| Command::Dial(destination, reply))
+            .ask_async(|reply| Command::Dial(dial, reply))
             .await
     }
 
@@ -106,6 +120,12 @@ impl Server {
     /// Wait until the server is closed and its ports are free.
     pub async fn wait_closed(&self) {
         poll_fn(|cx| self.poll_closed(cx)).await;
+    }
+
+    /// As [`wait_closed`](Server::wait_closed), apart from this handle.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let hub = self.handle.hub.clone();
+        async move { poll_fn(|cx| hub.poll_closed(cx)).await }
     }
 
     /// A closed server still has its counters.

@@ -1,10 +1,7 @@
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::net::outgoing;
-use crate::roles::{Connect, Verdict, Wire};
-use crate::{Destination, Error, Reach, Role, Target};
+use crate::roles::{Access, Wire};
+use crate::{Error, Role, Target};
 
 /// What one instance may have of the network.
 pub(super) struct Outside {
@@ -15,15 +12,6 @@ pub(super) struct Outside {
     access: Arc<Access>,
     /// Why the last connection could not be had.
     failure: Option<Error>,
-}
-
-/// What all instances of one dialer, listener or relay have in common.
-pub(super) struct Access {
-    /// The module's name, for errors.
-    pub(super) name: String,
-    pub(super) reach: Reach,
-    pub(super) connector: Option<Arc<dyn Connect>>,
-    pub(super) connect_timeout: Duration,
 }
 
 impl Outside {
@@ -80,7 +68,7 @@ impl Outside {
 }
 
 pub(super) struct Connecting {
-    /// Where the application wants to go; nobody needs to be asked about that.
+    /// Where the application wants to go.
     own: Option<Target>,
     access: Arc<Access>,
 }
@@ -88,54 +76,8 @@ pub(super) struct Connecting {
 impl Connecting {
     /// Connect, if the module may.
     pub(super) async fn to(self, target: Target) -> Result<Wire, Error> {
-        let access = &self.access;
-        let failed = |source| Error::Connect {
-            module: access.name.clone(),
-            target: target.to_string(),
-            source,
-        };
-        let denied = || Error::Denied {
-            module: access.name.clone(),
-            target: target.to_string(),
-        };
-        let connecting = async {
-            let own = self.own.as_ref() == Some(&target);
-            match access.reach.judge(&target) {
-                _ if own => access.connect(&target).await.map_err(failed),
-                Verdict::Allowed => access.connect(&target).await.map_err(failed),
-                Verdict::Denied => Err(denied()),
-                Verdict::Resolved => {
-                    let mut result = Err(denied());
-                    for address in outgoing::resolve(&target).await.map_err(failed)? {
-                        if !access.reach.admits(target.network, &address) {
-                            continue;
-                        }
-                        let target = Target {
-                            destination: Destination::Address(address),
-                            ..target.clone()
-                        };
-                        result = access.connect(&target).await.map_err(failed);
-                        if result.is_ok() {
-                            break;
-                        }
-                    }
-                    result
-                }
-            }
-        };
-        match tokio::time::timeout(access.connect_timeout, connecting).await {
-            Ok(result) => result,
-            Err(_) => Err(failed(io::ErrorKind::TimedOut.into())),
-        }
-    }
-}
-
-impl Access {
-    async fn connect(&self, target: &Target) -> io::Result<Wire> {
-        match &self.connector {
-            Some(connector) => connector.connect(target.clone()).await,
-            None => outgoing::connect(target).await,
-        }
+        let own = self.own.as_ref() == Some(&target);
+        self.access.connect(&target, own).await
     }
 }
 

@@ -11,7 +11,7 @@ use super::end::{Caller, Control};
 use super::fds::{Descriptor, Resource};
 use super::instance::Instance;
 use super::output::{Output, Stream};
-use super::outside::{Access, Outside};
+use super::outside::Outside;
 use super::state::State;
 use super::worker::{Closing, Worker};
 use crate::counters::Counters;
@@ -19,7 +19,7 @@ use crate::engine::Ticking;
 use crate::flow::FlowCount;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::roles::{Job, Opened, Runner, Settings};
+use crate::roles::{Access, Job, Opened, Runner, Settings};
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 
 /// Runs a WATER module: an instance a connection.
@@ -193,7 +193,6 @@ impl WaterRunner {
             peer,
             stop,
             finished,
-            held: None,
         })
     }
 

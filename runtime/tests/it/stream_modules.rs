@@ -147,7 +147,10 @@ fn the_configuration_says_where_to_and_the_reach_whether() {
             assert_eq!(run(read(&flow)), Ok(b"here".to_vec()));
         } else {
             let error = dialled.expect_err("refused");
-            assert_eq!(error.to_string(), "plain: access denied");
+            let expected = format!(
+                "plain: not allowed to reach {remote}; the pattern \"{remote}\" would allow it"
+            );
+            assert_eq!(error.to_string(), expected);
         }
     }
     let server = builder("plain").start().expect("starts");

@@ -1,5 +1,6 @@
 //! WATER modules in the roles they have, over real sockets.
 
+mod component;
 mod dialer;
 mod listener;
 
@@ -23,8 +24,13 @@ pub fn plain() -> Module {
 
 /// The project's own `plain`, as a component.
 pub fn component() -> Module {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules/plain.wasm");
-    engine().load_file(file).expect("`make modules` builds it")
+    static MODULE: OnceLock<Module> = OnceLock::new();
+    let load = || {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules/plain.wasm");
+        let bytes = std::fs::read(file).expect("`make modules` builds it");
+        engine().load("plain", &bytes).expect("loads")
+    };
+    MODULE.get_or_init(load).clone()
 }
 
 /// A module in the text format.

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use watm_runtime::{Dialer, Error, FixedDialer, Reach, Role};
 
-use super::{component, echo, exchange, module, pattern, plain};
+use super::{echo, exchange, module, pattern, plain};
 use crate::support::{LOCALHOST, run};
 
 #[test]
@@ -144,22 +144,6 @@ fn a_read_past_its_deadline_fails_and_the_connection_lives() {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         connection.set_read_deadline(None);
         exchange(connection, b"hello").await;
-    });
-}
-
-#[test]
-fn a_component_dials_as_a_water_module_does() {
-    run(async {
-        let echo = echo().await;
-        let dialer = Dialer::builder(&component()).build().expect("a dialer");
-        let connection = dialer.dial(&echo.to_string()).await.expect("connects");
-        // What is dialled lives by itself.
-        drop(dialer);
-        exchange(connection, &pattern(300_000)).await;
-
-        // One that cannot do without a socket cannot dial either.
-        let error = Dialer::builder(&crate::support::guest()).build();
-        assert!(matches!(error, Err(Error::Config { .. })), "{error:?}");
     });
 }
 

@@ -150,7 +150,7 @@ fn errors_name_their_cause() {
         );
         assert_eq!(
             denied.refusal().await,
-            "not allowed to reach 192.0.2.1:80; its reach has no pattern for it"
+            "not allowed to reach 192.0.2.1:80; the pattern \"192.0.2.1:80\" would allow it"
         );
     });
 }

@@ -1,0 +1,91 @@
+//! A stream of the application's making, between its own runtime and the module's thread.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::task::Poll;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+
+use crate::ErrorCode;
+use crate::flow::StreamFlow;
+use crate::roles::Stream;
+
+/// Bytes that are moved at once: a TLS record. Also what an idle stream holds.
+const PIECE: usize = 16 << 10;
+
+/// Move bytes both ways, each until its end, or until one way fails: then the module's calls
+/// fail with the cause. So they do if this is dropped, with the runtime that it is in.
+pub(super) async fn carry(stream: Box<dyn Stream>, flow: StreamFlow) {
+    let mut carried = Carried { flow, whole: false };
+    let flow = &carried.flow;
+    let (reader, writer) = split(stream);
+    let (mut inward, mut outward) = (pin!(inward(reader, flow)), pin!(outward(flow, writer)));
+    let mut open = (true, true);
+    let ended = poll_fn(|cx| {
+        if open.0
+            && let Poll::Ready(result) = inward.as_mut().poll(cx)
+        {
+            result?;
+            open.0 = false;
+        }
+        if open.1
+            && let Poll::Ready(result) = outward.as_mut().poll(cx)
+        {
+            result?;
+            open.1 = false;
+        }
+        match open {
+            (false, false) => Poll::Ready(Ok::<(), io::Error>(())),
+            _ => Poll::Pending,
+        }
+    });
+    if let Err(error) = ended.await {
+        carried.flow.abort((&error).into());
+    }
+    carried.whole = true;
+}
+
+/// What is cut short does not look whole.
+struct Carried {
+    flow: StreamFlow,
+    whole: bool,
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        if !self.whole {
+            self.flow.abort(ErrorCode::ConnectionReset);
+        }
+    }
+}
+
+async fn inward(mut reader: impl AsyncRead + Unpin, flow: &StreamFlow) -> io::Result<()> {
+    let mut buffer = vec![0; PIECE];
+    loop {
+        let count = reader.read(&mut buffer).await?;
+        let taken = match count {
+            0 => flow.shutdown_write(),
+            _ => match poll_fn(|cx| flow.poll_drained(cx)).await {
+                Ok(()) => flow.queue_write(&buffer[..count]),
+                error => error,
+            },
+        };
+        // An error: the module reads no more, and says itself what that means for the rest.
+        if count == 0 || taken.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn outward(flow: &StreamFlow, mut writer: impl AsyncWrite + Unpin) -> io::Result<()> {
+    loop {
+        let data = poll_fn(|cx| flow.poll_read_some(cx, PIECE)).await?;
+        if data.is_empty() {
+            return writer.shutdown().await;
+        }
+        writer.write_all(&data).await?;
+        // It may keep what it has until then.
+        writer.flush().await?;
+    }
+}

@@ -1,0 +1,102 @@
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::connect::{Connect, Wire};
+use super::reach::{Reach, Verdict};
+use super::target::Target;
+use crate::log::printable;
+use crate::net::outgoing;
+use crate::{Destination, Error};
+
+/// Where a module may go, and how it gets there.
+pub(crate) struct Access {
+    /// The module's name, for errors.
+    pub(crate) name: String,
+    pub(crate) reach: Reach,
+    pub(crate) connector: Option<Arc<dyn Connect>>,
+    /// How long to try.
+    pub(crate) connect_timeout: Duration,
+}
+
+impl Access {
+    /// Whether the module may go there, as far as it is known before a name is resolved.
+    /// `own`: it is where the application wants to go; nobody needs to be asked about that.
+    pub(crate) fn check(&self, target: &Target, own: bool) -> Result<(), Error> {
+        match self.verdict(target, own) {
+            Verdict::Denied => Err(self.denied(target)),
+            Verdict::Allowed | Verdict::Resolved => Ok(()),
+        }
+    }
+
+    /// Connect, if the module may. `own` as in [`check`](Access::check).
+    pub(crate) async fn connect(&self, target: &Target, own: bool) -> Result<Wire, Error> {
+        let failed = |source| self.failed(target, source);
+        let connecting = async {
+            match self.verdict(target, own) {
+                Verdict::Allowed => self.make(target).await.map_err(failed),
+                Verdict::Denied => Err(self.denied(target)),
+                Verdict::Resolved => {
+                    let mut result = Err(self.denied(target));
+                    for address in outgoing::resolve(target).await.map_err(failed)? {
+                        if !self.reach.admits(target.network, &address) {
+                            continue;
+                        }
+                        let target = Target {
+                            destination: Destination::Address(address),
+                            ..target.clone()
+                        };
+                        result = self.make(&target).await.map_err(failed);
+                        if result.is_ok() {
+                            break;
+                        }
+                    }
+                    result
+                }
+            }
+        };
+        match timeout(self.connect_timeout, connecting).await {
+            Ok(result) => result,
+            Err(_) => Err(failed(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// The error of a connection that cannot be had.
+    pub(crate) fn failed(&self, target: &Target, source: io::Error) -> Error {
+        Error::Connect {
+            module: self.name.clone(),
+            target: shown(target),
+            source,
+        }
+    }
+
+    fn denied(&self, target: &Target) -> Error {
+        Error::Denied {
+            module: self.name.clone(),
+            target: shown(target),
+        }
+    }
+
+    fn verdict(&self, target: &Target, own: bool) -> Verdict {
+        match own {
+            true => Verdict::Allowed,
+            false => self.reach.judge(target),
+        }
+    }
+
+    async fn make(&self, target: &Target) -> io::Result<Wire> {
+        match &self.connector {
+            Some(connector) => connector.connect(target.clone()).await,
+            None => outgoing::connect(target).await,
+        }
+    }
+}
+
+/// As a module may have named it, for an error.
+fn shown(target: &Target) -> String {
+    /// A name with all its parts, and a port.
+    const LONGEST: usize = 300;
+    printable(&target.to_string(), LONGEST).into_owned()
+}
