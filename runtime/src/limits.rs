@@ -87,20 +87,28 @@ impl Default for Limits {
 
 impl Limits {
     /// The defaults of dialers, listeners and relays: as [`Limits::default`], but 64 MiB of
-    /// memory, since an instance serves one connection and there may be thousands.
+    /// memory, since an instance serves one connection and there may be thousands, and a
+    /// high-water mark of 128 KiB, which is twice what a module of ours reads at once.
     pub fn for_connections() -> Limits {
         Limits {
             memory_bytes: 64 << 20,
+            write_high_water: 128 << 10,
+            write_low_water: 64 << 10,
             ..Limits::default()
         }
     }
 
     /// The defaults of a dialer, listener or relay with this module: those of
     /// [`for_connections`](Limits::for_connections), but of a component, which serves all
-    /// connections in one instance, those of [`Limits::default`].
+    /// connections in one instance on a thread of its own, the memory of [`Limits::default`]
+    /// and a mark of 256 KiB, which makes the changes between threads fewer.
     pub fn for_connections_of(module: &Module) -> Limits {
         match module.info().kind {
-            ModuleKind::Component => Limits::default(),
+            ModuleKind::Component => Limits {
+                write_high_water: 256 << 10,
+                write_low_water: 128 << 10,
+                ..Limits::default()
+            },
             _ => Limits::for_connections(),
         }
     }

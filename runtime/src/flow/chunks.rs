@@ -43,7 +43,10 @@ impl Piece {
 
 /// Small writes are gathered in chunks of up to this size, so that a byte at a time does
 /// not cost an allocation each.
-const GATHER: usize = 4096;
+const GATHER: usize = 16 << 10;
+
+/// What a chunk grows to with the second write in it: most flows have no more waiting.
+const FEW: usize = 4096;
 
 impl Chunks {
     pub(crate) fn len(&self) -> usize {
@@ -131,6 +134,11 @@ impl Chunks {
         }
         match self.chunks.back_mut() {
             Some(last) if last.len() + data.len() <= GATHER => {
+                let grown = last.len() + data.len();
+                if last.capacity() < grown {
+                    let capacity = if grown <= FEW { FEW } else { GATHER };
+                    last.reserve_exact(capacity - last.len());
+                }
                 last.extend_from_slice(data);
                 self.len += data.len();
                 true

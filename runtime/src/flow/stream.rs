@@ -155,20 +155,9 @@ impl StreamFlow {
     /// Fails with [`ErrorCode::InvalidState`] after `shutdown_write` or `close`, with
     /// [`ErrorCode::ConnectionReset`] or the like once the flow is dead.
     pub fn queue_write(&self, data: &[u8]) -> Result<(), ErrorCode> {
-        let mut state = self.shared.lock();
+        let state = self.shared.lock();
         state.check_write()?;
-        if data.is_empty() {
-            return Ok(());
-        }
-        state.outbound.push(data);
-        if state.outbound.len() > self.shared.high_water {
-            state.paused = true;
-        }
-        let notify = std::mem::take(&mut state.read_armed);
-        drop(state);
-        if notify {
-            self.shared.token.wake_by_ref();
-        }
+        self.shared.queue(state, data);
         Ok(())
     }
 
@@ -317,16 +306,19 @@ impl AsyncWrite for StreamFlow {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.poll_drained(cx) {
-            Poll::Ready(Ok(())) => {
-                // One call queues no more than the mark, whatever the caller offers.
-                let count = data.len().min(self.shared.high_water.max(1));
-                self.queue_write(&data[..count])?;
-                Poll::Ready(Ok(count))
-            }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
-            Poll::Pending => Poll::Pending,
+        let mut state = self.shared.lock();
+        state.check_write()?;
+        // No more than the mark, so that the module can take all of it at once.
+        let mark = self.shared.high_water.max(1);
+        let room = mark.saturating_sub(state.outbound.len());
+        state.paused |= room == 0;
+        if state.paused && !state.guest_deaf {
+            register(&mut state.writer, cx);
+            return Poll::Pending;
         }
+        let count = data.len().min(room);
+        self.shared.queue(state, &data[..count]);
+        Poll::Ready(Ok(count))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -478,6 +470,20 @@ impl Shared {
         }
         register(&mut state.writer, cx);
         Poll::Pending
+    }
+
+    /// Queue what the application writes, and tell the module.
+    fn queue(&self, mut state: MutexGuard<'_, State>, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        state.outbound.push(data);
+        state.paused |= state.outbound.len() > self.high_water;
+        let notify = std::mem::take(&mut state.read_armed);
+        drop(state);
+        if notify {
+            self.token.wake_by_ref();
+        }
     }
 }
 
