@@ -209,7 +209,7 @@ fn earlier(number: u32, other: u32) -> u32 {
 }
 
 /// The byte at this place.
-fn byte(place: u32) -> u8 {
+pub fn byte(place: u32) -> u8 {
     (place.wrapping_mul(0x9e37_79b1) >> 24) as u8
 }
 

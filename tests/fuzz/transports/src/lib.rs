@@ -6,6 +6,7 @@
 
 mod config;
 mod connections;
+mod dialled;
 mod inner;
 mod packet;
 mod peer;
@@ -20,6 +21,7 @@ pub type Target = fn(&[u8]);
 /// The targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::run),
+    ("dialled", dialled::run),
     ("inner", inner::run),
     ("peer", peer::run),
     ("strangers", strangers::run),
