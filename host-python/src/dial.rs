@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, spawn_blocking};
 use watm_runtime::{Connection, Error};
 
 use crate::dialers::{self, Way};
@@ -34,9 +34,7 @@ enum Outcome {
 /// Dial `destination` through a module, or, without it, where the module wants to go.
 #[pyfunction]
 #[pyo3(signature = (module, destination, *, config, allow, limits, name, wake))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn dial(
-    py: Python<'_>,
     module: &Module,
     destination: Option<(String, u16)>,
     config: Option<Vec<u8>>,
@@ -52,19 +50,12 @@ pub fn dial(
         name: name.to_owned(),
     };
     let handle = thread::handle()?;
-    let fixed = destination.is_none();
-    let way = py
-        .detach(|| dialers::get(&module.0, options, fixed))
-        .map_err(runtime_error)?;
+    let module = module.0.clone();
     let ready = wake.get().signal();
     let outcome = Arc::new(Mutex::new(Outcome::Pending));
     let (slot, signal) = (outcome.clone(), ready.clone());
     let task = handle.spawn(async move {
-        let result = match (way, destination) {
-            (Way::Named(dialer), Some((host, port))) => dialer.dial(&joined(&host, port)).await,
-            (Way::Named(_), None) => Err(Error::Options("no destination".to_owned())),
-            (Way::Fixed(dialer), _) => dialer.dial().await,
-        };
+        let result = connect(module, options, destination).await;
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Outcome::Ready(Box::new(result));
         signal.waker().wake();
     });
@@ -74,6 +65,25 @@ pub fn dial(
         task: task.abort_handle(),
         wake,
     })
+}
+
+async fn connect(
+    module: watm_runtime::Module,
+    options: Options,
+    destination: Option<(String, u16)>,
+) -> Result<Connection, Error> {
+    let fixed = destination.is_none();
+    let way = match dialers::find(&module, &options, fixed)? {
+        Some(way) => way,
+        None => spawn_blocking(move || dialers::make(&module, options, fixed))
+            .await
+            .unwrap_or_else(|_| Err(dialers::ended()))?,
+    };
+    match (way, destination) {
+        (Way::Named(dialer), Some((host, port))) => dialer.dial(&joined(&host, port)).await,
+        (Way::Named(_), None) => Err(Error::Options("no destination".to_owned())),
+        (Way::Fixed(dialer), _) => dialer.dial().await,
+    }
 }
 
 #[pymethods]

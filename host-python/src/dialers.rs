@@ -18,36 +18,44 @@ pub(crate) enum Way {
     Fixed(FixedDialer),
 }
 
-/// The dialer for this module and these options.
-pub(crate) fn get(module: &Module, options: Options, fixed: bool) -> Result<Way, Error> {
-    let mut kept = kept();
-    let sha256 = &module.info().sha256;
-    let known = kept
-        .iter()
-        .position(|one| one.sha256 == *sha256 && one.fixed == fixed && one.options == options);
-    let one = match known {
-        Some(index) => kept.remove(index),
-        None => Kept {
-            way: match fixed {
-                false => Way::Named(options.apply(Dialer::builder(module))?.build()?),
-                true => Way::Fixed(options.apply(FixedDialer::builder(module))?.build()?),
-            },
-            sha256: sha256.clone(),
-            fixed,
-            options,
-        },
+/// The dialer for this module and these options, if there is one.
+pub(crate) fn find(module: &Module, options: &Options, fixed: bool) -> Result<Option<Way>, Error> {
+    dialers().find(&module.info().sha256, options, fixed)
+}
+
+/// Make it, unless somebody was faster. A component is started, which takes its time.
+pub(crate) fn make(module: &Module, options: Options, fixed: bool) -> Result<Way, Error> {
+    let way = match fixed {
+        false => Way::Named(options.apply(Dialer::builder(module))?.build()?),
+        true => Way::Fixed(options.apply(FixedDialer::builder(module))?.build()?),
     };
-    let way = one.way.clone();
-    if kept.len() == KEPT {
-        kept.remove(0);
+    let sha256 = &module.info().sha256;
+    let mut dialers = dialers();
+    if let Some(known) = dialers.find(sha256, &options, fixed)? {
+        return Ok(known);
     }
-    kept.push(one);
+    if dialers.kept.len() == KEPT {
+        dialers.kept.remove(0);
+    }
+    dialers.kept.push(Kept {
+        sha256: sha256.clone(),
+        fixed,
+        options,
+        way: way.clone(),
+    });
     Ok(way)
 }
 
-/// Keep none any more. For the end of the process.
+/// Keep none any more, and make none. For the end of the process.
 pub(crate) fn forget() {
-    kept().clear();
+    let mut dialers = dialers();
+    dialers.kept.clear();
+    dialers.ended = true;
+}
+
+/// The error of a dial after that.
+pub(crate) fn ended() -> Error {
+    Error::System("the interpreter ends".to_owned())
 }
 
 struct Kept {
@@ -57,9 +65,34 @@ struct Kept {
     way: Way,
 }
 
-/// The one that was used last is the last.
-static KEPT_DIALERS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+struct Dialers {
+    /// The one that was used last is the last.
+    kept: Vec<Kept>,
+    ended: bool,
+}
 
-fn kept() -> MutexGuard<'static, Vec<Kept>> {
-    KEPT_DIALERS.lock().unwrap_or_else(PoisonError::into_inner)
+impl Dialers {
+    fn find(&mut self, sha256: &str, options: &Options, fixed: bool) -> Result<Option<Way>, Error> {
+        if self.ended {
+            return Err(ended());
+        }
+        let mut kept = self.kept.iter();
+        let known = kept
+            .position(|one| one.sha256 == sha256 && one.fixed == fixed && one.options == *options);
+        Ok(known.map(|index| {
+            let one = self.kept.remove(index);
+            let way = one.way.clone();
+            self.kept.push(one);
+            way
+        }))
+    }
+}
+
+static DIALERS: Mutex<Dialers> = Mutex::new(Dialers {
+    kept: Vec::new(),
+    ended: false,
+});
+
+fn dialers() -> MutexGuard<'static, Dialers> {
+    DIALERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -37,6 +37,16 @@ impl Module {
             .collect()
     }
 
+    /// What it can listen on, the usual first: "udp", "tcp".
+    #[getter]
+    fn listens_on(&self) -> Vec<String> {
+        self.0
+            .listens_on()
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
     /// What it asks to be granted.
     #[getter]
     fn imports(&self) -> Vec<String> {

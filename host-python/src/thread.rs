@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use crate::dialers;
 
-/// Names that are looked up at once; the system's way to do so blocks a thread each.
-const LOOKUPS: usize = 4;
+/// Names that are looked up and modules that are started at once; both block a thread each.
+const BLOCKING: usize = 4;
 
 /// Where to spawn. The thread starts with the first call.
 pub(crate) fn handle() -> io::Result<Handle> {
@@ -24,7 +24,7 @@ pub(crate) fn handle() -> io::Result<Handle> {
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(LOOKUPS)
+        .max_blocking_threads(BLOCKING)
         .build()?;
     let handle = runtime.handle().clone();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -7,12 +7,18 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 import mitmproxy_watm
 
-BOTH = pytest.mark.parametrize("module", ["plain", "reverse"])
+MODULES = Path(__file__).resolve().parents[2] / "watm/target/modules"
+COMPONENT = MODULES / "plain.wasm"
+"""What comes with the package are WATER modules; this is the component of the same transport."""
+
+EACH = pytest.mark.parametrize("module", ["plain", "reverse", COMPONENT, MODULES / "reverse.wasm"])
+PLAIN = pytest.mark.parametrize("module", ["plain", COMPONENT])
 
 
 @contextlib.asynccontextmanager
@@ -54,9 +60,10 @@ async def echo(stream):
     stream.write_eof()
 
 
-async def test_a_connection_reads_on_after_its_own_end():
+@PLAIN
+async def test_a_connection_reads_on_after_its_own_end(module):
     async with upper() as port:
-        stream = await mitmproxy_watm.open_connection("plain", "127.0.0.1", port)
+        stream = await mitmproxy_watm.open_connection(module, "127.0.0.1", port)
         assert stream.get_extra_info("peername") == ("127.0.0.1", port)
         assert stream.get_extra_info("sockname")[1] > 0
         stream.write(b"hello")
@@ -67,7 +74,7 @@ async def test_a_connection_reads_on_after_its_own_end():
         await stream.wait_closed()
 
 
-@BOTH
+@EACH
 async def test_what_is_dialed_is_accepted(module):
     module = await mitmproxy_watm.load_module(module)
     async with await mitmproxy_watm.start_server(module, "127.0.0.1", 0, handle_tcp_stream=echo) as server:
@@ -104,23 +111,54 @@ async def test_a_relay_passes_on():
         await relay.wait_closed()
 
 
-async def test_a_fixed_dialer_needs_leave():
+@PLAIN
+async def test_a_fixed_dialer_needs_leave(module):
     async with upper() as port:
         config = f'remote = "127.0.0.1:{port}"\n'
-        with pytest.raises(PermissionError, match=f"127.0.0.1:{port}"):
-            await mitmproxy_watm.open_fixed_connection("plain", config=config)
-        stream = await mitmproxy_watm.open_fixed_connection("plain", config=config, allow=[f"127.0.0.1:{port}"])
+        with pytest.raises(PermissionError, match=f'the pattern "127.0.0.1:{port}" would allow it'):
+            await mitmproxy_watm.open_fixed_connection(module, config=config)
+        stream = await mitmproxy_watm.open_fixed_connection(module, config=config, allow=[f"127.0.0.1:{port}"])
         stream.write(b"x")
         assert await stream.readexactly(1) == b"X"
         stream.close()
 
 
-async def test_errors_name_their_cause(tmp_path):
+@PLAIN
+async def test_each_connection_has_its_own_configuration(module):
+    # More than the dialers that are kept.
+    async with contextlib.AsyncExitStack() as stack:
+        ports = [await stack.enter_async_context(upper()) for _ in range(20)]
+        streams = await asyncio.gather(
+            *(
+                mitmproxy_watm.open_fixed_connection(module, config=f'remote = "127.0.0.1:{port}"', allow=["*"])
+                for port in ports
+            )
+        )
+        for port, stream in zip(ports, streams, strict=True):
+            assert stream.get_extra_info("peername") == ("127.0.0.1", port)
+            stream.write(b"mine")
+            assert await stream.readexactly(4) == b"MINE"
+            stream.close()
+
+
+@PLAIN
+async def test_failures_name_the_address(module):
     port = await free_port()
     with pytest.raises(ConnectionRefusedError, match=f"127.0.0.1:{port}"):
-        await mitmproxy_watm.open_connection("plain", "127.0.0.1", port)
+        await mitmproxy_watm.open_connection(module, "127.0.0.1", port)
     with pytest.raises(OSError, match="nowhere.invalid"):
-        await mitmproxy_watm.open_connection("plain", "nowhere.invalid", 1)
+        await mitmproxy_watm.open_connection(module, "nowhere.invalid", 1)
+
+
+async def test_a_component_refuses_what_it_cannot_use():
+    with pytest.raises(ValueError, match='remot: .* there is remote'):
+        await mitmproxy_watm.open_connection(COMPONENT, "127.0.0.1", 1, config='remot = "x"')
+    with pytest.raises(ValueError, match='opens no udp socket; the one granted as "listen" must be tcp'):
+        await mitmproxy_watm.start_server(COMPONENT, "127.0.0.1", 0, transport="udp")
+
+
+async def test_errors_name_their_cause(tmp_path):
+    port = await free_port()
     with pytest.raises(ValueError, match="reach"):
         await mitmproxy_watm.open_connection("plain", "127.0.0.1", port, allow=["http://x"])
     with pytest.raises(OverflowError):

@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 from programs import start
-from test_connection import free_port, upper
+from test_connection import COMPONENT, free_port, upper
 
 import mitmproxy_watm
 
@@ -65,6 +65,17 @@ async def test_a_module_without_a_destination_is_refused(tmp_path):
     arguments = ("--mode", "watm:plain@127.0.0.1:0")
     async with start("mitmdump-watm", tmp_path, *arguments, observed=False) as program:
         await program.wait_for(r"watm:plain@.* say not where they go; add the option to: watm:plain\?to=")
+
+
+@pytest.mark.limit(60)
+async def test_a_component_says_itself_that_it_listens_by_tcp(tmp_path):
+    mode = f"watm:{COMPONENT}@127.0.0.1:0"
+    async with start("mitmdump-watm", tmp_path, "--mode", mode, observed=False) as program:
+        async with dialed(program) as stream:
+            with contextlib.suppress(ConnectionError):
+                assert await stream.read() == b""
+        # Only a connection shows it, since other modules with such a listener know more.
+        await program.wait_for(rf"watm:{COMPONENT}@.* say not where they go; add the option to: ")
 
 
 @pytest.mark.limit(60)

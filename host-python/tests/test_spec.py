@@ -22,6 +22,7 @@ def test_a_module_and_its_options():
     assert parse("/x/wireguard-2.wasm").is_wireguard
     assert not parse("/x/plain.wasm").is_wireguard
     assert parse("x.wasm?transport=tcp").transport == "tcp"
+    assert (parse("x.wasm").transport, parse("wireguard").transport) == (None, "udp")
     assert parse("/a%40b/100%25.wasm?config=/c%3fd").module == "/a@b/100%.wasm"
     assert parse("~/x.wasm?config=~/c").config == Path("~/c").expanduser()
     assert parse("x.wasm?config=/a+b").config == Path("/a+b")

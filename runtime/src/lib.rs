@@ -60,8 +60,8 @@
 //! for whatever runtime they were built. A WATER module has an instance a connection, compiled
 //! once and made from memory, which runs as a task of the caller's tokio runtime: no thread
 //! and no descriptor of its own, and what it does wrong costs its own connection. A component
-//! has one instance, on a thread of its own, for all connections of a dialer or listener.
-//! Where a module may go is the caller's address, and what a [`Reach`] names. [`Server`] runs
+//! has one instance, on a thread of its own, for all connections of a dialer or listener but
+//! those that are dialled with a configuration of their own ([`DialOptions`]). Where a module may go is the caller's address, and what a [`Reach`] names. [`Server`] runs
 //! WATER listeners too.
 //!
 //! # When a module fails

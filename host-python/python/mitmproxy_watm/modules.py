@@ -4,6 +4,7 @@ import asyncio
 import os
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
 from mitmproxy_watm._native import Module, load, load_file
 
@@ -38,6 +39,11 @@ def read_module(module: AnyModule) -> Module:
     if module in PACKAGED:
         return load(str(module), (resources.files(__package__) / "modules" / f"{module}.wasm").read_bytes())
     return load_file(Path(module).expanduser())
+
+
+def usual_transport(module: Module) -> Literal["udp", "tcp"]:
+    """What it listens on unless it is told otherwise."""
+    return "tcp" if module.listens_on[:1] == ["tcp"] else "udp"
 
 
 def names_no_destination(module: Module) -> bool:

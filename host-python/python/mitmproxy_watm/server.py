@@ -18,7 +18,7 @@ from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
-from mitmproxy_watm.modules import AnyModule, names_no_destination, read_module
+from mitmproxy_watm.modules import AnyModule, read_module, usual_transport
 from mitmproxy_watm.stream import Origin, Stream
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,8 @@ async def start_server(
     - `handle_tcp_stream`, `handle_udp_stream`: called with a `Stream` for each TCP connection
       and each UDP flow (one pair of addresses). A flow without a handler is refused. An
       exception in a handler is logged and resets its flow, no other.
-    - `transport`: what the module listens on. By default TCP for a WATER module, UDP for others.
+    - `transport`: what the module listens on. By default what it says itself: UDP, or TCP for one
+      that has no use for UDP, as a WATER module has not.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
     - `ipv6_only`: with an IPv6 `host`, leave IPv4 alone.
     - `name`: what log records call the server.
@@ -128,7 +129,7 @@ async def start(
                     address,
                     port,
                     wake=wake.native,
-                    transport=transport or ("tcp" if names_no_destination(loaded) else "udp"),
+                    transport=transport or usual_transport(loaded),
                     name=name or loaded.name,
                     ipv6_only=ipv6_only,
                     host_crypto=host_crypto,

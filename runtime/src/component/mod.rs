@@ -18,19 +18,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tokio::runtime::Handle;
+use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
 
 pub(crate) use dialling::{Addresses, Attempts, Begun, Dial};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
-use crate::ModuleInfo;
 use crate::hub::Hub;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::Port;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
+use crate::{ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
 use dialling::Dialling;
@@ -44,6 +45,8 @@ pub(crate) mod wit {
 /// A module with its imports resolved; what is left for a start takes microseconds.
 pub(crate) struct Prepared {
     pre: bindings::ModulePre<State>,
+    /// What it can listen on, by what it imports.
+    pub(crate) sockets: Vec<Network>,
 }
 
 impl Prepared {
@@ -65,8 +68,29 @@ impl Prepared {
         let pre = linker.instantiate_pre(component).map_err(mismatch)?;
         Ok(Prepared {
             pre: bindings::ModulePre::new(pre).map_err(mismatch)?,
+            sockets: sockets(engine, component),
         })
     }
+}
+
+fn sockets(engine: &wasmtime::Engine, component: &Component) -> Vec<Network> {
+    let component = component.component_type();
+    let mut functions = Vec::new();
+    for (name, import) in component.imports(engine) {
+        if let ComponentItem::ComponentInstance(instance) = &import.ty
+            && name.starts_with("watm:transport/sockets@")
+        {
+            functions.extend(instance.exports(engine).map(|(name, _)| name.to_owned()));
+        }
+    }
+    [
+        ("[static]datagram-socket.open", Network::Udp),
+        ("[static]listener.open", Network::Tcp),
+    ]
+    .into_iter()
+    .filter(|(open, _)| functions.iter().any(|function| function == open))
+    .map(|(_, network)| network)
+    .collect()
 }
 
 /// What one instance works on.

@@ -13,7 +13,7 @@ pub use inspect::{ModuleInfo, ModuleKind, inspect};
 
 use crate::engine::Compiled;
 use crate::water::Abi;
-use crate::{Engine, Error, component};
+use crate::{Engine, Error, Network, Role, component};
 
 /// The largest module that is loaded. A transport with its ciphers is under 1 MiB;
 /// compiling takes memory in proportion, so a wrong file is refused before that.
@@ -75,6 +75,19 @@ impl Module {
     /// What it imports and exports.
     pub fn info(&self) -> &ModuleInfo {
         &self.inner.info
+    }
+
+    /// What it can listen on as the socket `listen`, the usual first: datagrams come by
+    /// [`Network::Udp`], connections by [`Network::Tcp`]. A component says it by what it
+    /// imports, a WATER module by its roles.
+    pub fn listens_on(&self) -> &[Network] {
+        match &self.inner.prepared {
+            Prepared::Component(prepared) => &prepared.sockets,
+            Prepared::Water(_) if self.inner.info.roles.contains(&Role::Listener) => {
+                &[Network::Tcp]
+            }
+            Prepared::Water(_) => &[],
+        }
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -12,6 +12,15 @@ pub enum Network {
     Udp,
 }
 
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Network::Tcp => "tcp",
+            Network::Udp => "udp",
+        })
+    }
+}
+
 /// Addresses of which kind will do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Family {

@@ -9,7 +9,7 @@ use crate::log;
 use crate::net::{BoundSocket, Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
 use crate::roles::Connect;
-use crate::{Error, Limits, Module, Reach};
+use crate::{Error, Limits, Module, Network, Reach};
 
 /// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
 #[must_use = "nothing happens before `start`"]
@@ -144,11 +144,14 @@ impl ServerBuilder {
                 "label \"{label}\" is granted twice"
             )));
         }
+        let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
         let mut sockets = Vec::new();
         for grant in self.grants {
+            check_use(&self.module, &name, &grant.label, grant.protocol)?;
             sockets.push((grant.label.clone(), grant.bind()?));
         }
         for (label, listener) in self.listeners {
+            check_use(&self.module, &name, &label, Protocol::Tcp)?;
             let socket = BoundSocket::given(listener).map_err(|error| {
                 Error::System(format!("socket with label \"{label}\": {error}"))
             })?;
@@ -158,7 +161,6 @@ impl ServerBuilder {
             .iter()
             .map(|(label, socket)| (label.clone(), socket.local_addr()))
             .collect();
-        let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
         let log_level = self.log_level.unwrap_or_else(log::subscribed_level);
         let recorder = match &self.record {
             None => None,
@@ -206,4 +208,23 @@ impl ServerBuilder {
         });
         self
     }
+}
+
+/// Refuse a socket that a component cannot open; a WATER module's are looked at when it starts.
+fn check_use(module: &Module, name: &str, label: &str, granted: Protocol) -> Result<(), Error> {
+    let (granted, other) = match granted {
+        Protocol::Udp => (Network::Udp, Network::Tcp),
+        Protocol::Tcp => (Network::Tcp, Network::Udp),
+    };
+    let opens = module.listens_on();
+    if module.component().is_none() || opens.contains(&granted) {
+        return Ok(());
+    }
+    let instead = match opens.contains(&other) {
+        true => format!("must be {other}"),
+        false => "must be left out: it listens on nothing".to_owned(),
+    };
+    Err(Error::Options(format!(
+        "{name}: opens no {granted} socket; the one granted as \"{label}\" {instead}"
+    )))
 }

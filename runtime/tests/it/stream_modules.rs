@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 
-use watm_runtime::{Destination, Error, ErrorCode, Module, Reach, Server, ServerBuilder};
+use watm_runtime::{Destination, Error, ErrorCode, Module, Network, Reach, Server, ServerBuilder};
 
 use crate::support::{
     LOCALHOST, PATIENCE, accept_stream, counter, drained, engine, read, run, wait_until,
@@ -168,6 +168,18 @@ fn a_name_of_which_no_address_may_be_reached_is_denied() {
         .expect("starts");
     let flow = run(server.dial(None)).expect("begun");
     assert_eq!(run(read(&flow)), Err(ErrorCode::AccessDenied));
+}
+
+#[test]
+fn a_module_says_what_it_listens_on_and_is_given_nothing_else() {
+    assert_eq!(module("plain").listens_on(), [Network::Tcp]);
+    let both = [Network::Udp, Network::Tcp];
+    assert_eq!(module("wireguard").listens_on(), both);
+    assert_eq!(module("plain.watm1").listens_on(), [Network::Tcp]);
+    let error = builder("plain").udp("listen", LOCALHOST).start();
+    let error = error.err().expect("refused").to_string();
+    let expected = "plain: opens no udp socket; the one granted as \"listen\" must be tcp";
+    assert_eq!(error, expected);
 }
 
 #[test]

@@ -23,7 +23,7 @@ from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import qr_text
 from mitmproxy_watm.mode.spec import PREFIX
-from mitmproxy_watm.modules import load_module, names_no_destination
+from mitmproxy_watm.modules import load_module, names_no_destination, usual_transport
 from mitmproxy_watm.server import Server, start
 
 logger = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class WatmInstance(ServerInstance[WatmMode]):
 
     server: Server | None = None
     _arriving: FlowStream | None = None
+    _complained = False
 
     @property
     def is_running(self) -> bool:
@@ -88,7 +89,13 @@ class WatmInstance(ServerInstance[WatmMode]):
         host = self.mode.listen_host(ctx.options.listen_host)
         if host in ("", "0.0.0.0", "::"):
             host = local_ip.get_local_ip() or local_ip.get_local_ip6() or "127.0.0.1"
-        return self.server.client_configs(host)
+        try:
+            return self.server.client_configs(host)
+        except OSError as e:
+            if e.errno != errno.EOPNOTSUPP:
+                raise
+            # Its clients need nothing that it knows.
+            return []
 
     def to_json(self) -> dict[str, object]:
         """Its state for mitmweb, as that of a WireGuard server."""
@@ -104,10 +111,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         config = build_config(data, Path(ctx.options.confdir).expanduser())
         module = await load_module(data.module)
         if data.upstream is None and names_no_destination(module):
-            raise ValueError(
-                f"{self.mode.full_spec}: connections through this module say not where they go; "
-                f"add the option to: {PREFIX}{data.module}?to=example.com:443"
-            )
+            raise ValueError(self._complaint())
+        self.mode.transport_protocol = transport = data.transport or usual_transport(module)
         try:
             self.server = await start(
                 Server,
@@ -118,7 +123,7 @@ class WatmInstance(ServerInstance[WatmMode]):
                 config=config,
                 handle_tcp_stream=self._handle,
                 handle_udp_stream=self._handle,
-                transport=data.transport,
+                transport=transport,
                 name=self.mode.full_spec,
                 record=data.record,
             )
@@ -141,9 +146,26 @@ class WatmInstance(ServerInstance[WatmMode]):
     async def _handle(self, stream: FlowStream) -> None:
         if self.mode.parsed.upstream is not None:
             stream.upstream = self.mode.parsed.upstream.address
+        elif self.mode.transport_protocol == "tcp" and _says_not_where(stream):
+            if not self._complained:
+                self._complained = True
+                logger.error("%s", self._complaint())
+            stream.abort()
+            return
         # The core makes the top layer before it first waits, so this one is it.
         self._arriving = stream
         await self.handle_stream(stream, stream)  # type: ignore[arg-type]
+
+    def _complaint(self) -> str:
+        return (
+            f"{self.mode.full_spec}: connections through this module say not where they go; "
+            f"add the option to: {PREFIX}{self.mode.parsed.module}?to=example.com:443"
+        )
+
+
+def _says_not_where(stream: FlowStream) -> bool:
+    """Whether it goes to where the module listens, which is what a module says that does not know."""
+    return bool(stream.get_extra_info("sockname") == stream.get_extra_info("original_dst"))
 
 
 def _announcement(client: ClientConfig) -> str:

@@ -20,7 +20,8 @@ class WatmMode(WireGuardMode):
     def __post_init__(self) -> None:
         self.parsed = spec.parse(self.data)
         self.description = "WireGuard server" if self.parsed.is_wireguard else f"{self.parsed.name} server"
-        self.transport_protocol = self.parsed.transport
+        # Until the module is loaded, and says it.
+        self.transport_protocol = self.parsed.transport or "both"
 
     def listen_host(self, default: str | None = None) -> str:
         """Where to listen; an IPv6 address may stand in brackets."""

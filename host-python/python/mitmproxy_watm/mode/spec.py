@@ -41,8 +41,8 @@ class Data:
     """A new file for the module's whole life, with all payload and keys."""
     upstream: Upstream | None = None
     """Where all connections go."""
-    transport: Literal["udp", "tcp"] = "udp"
-    """What the module listens on."""
+    transport: Literal["udp", "tcp"] | None = None
+    """What the module listens on; None is what it says itself."""
     options: dict[str, Any] = field(default_factory=dict)
     """What else the configuration has to say, by name."""
 
@@ -76,11 +76,9 @@ def parse(data: str) -> Data:
     if config and keys:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
     upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
-    transport = named.pop("transport", "udp" if upstream is None and module not in STREAMS else "tcp")
-    if transport not in ("udp", "tcp"):
-        raise ValueError(f"option transport: {transport!r} is neither udp nor tcp")
+    transport = _transport(named.pop("transport", None), module, upstream)
     options = {name: _literal(value) for name, value in named.items()}
-    return Data(module, config, keys, record, upstream, "tcp" if transport == "tcp" else "udp", options)
+    return Data(module, config, keys, record, upstream, transport, options)
 
 
 def complete(spec: str) -> str:
@@ -93,6 +91,17 @@ def complete(spec: str) -> str:
     if "@" in data and not _LISTEN.fullmatch(data.rpartition("@")[2]):
         data = data.replace("@", "%40")
     return PREFIX + data
+
+
+def _transport(option: str | None, module: str, upstream: Upstream | None) -> Literal["udp", "tcp"] | None:
+    """As far as it is known before the module is loaded."""
+    if option not in ("udp", "tcp", None):
+        raise ValueError(f"option transport: {option!r} is neither udp nor tcp")
+    if option is None and (upstream is not None or module in STREAMS):
+        return "tcp"
+    if option is None and module not in PACKAGED:
+        return None
+    return "tcp" if option == "tcp" else "udp"
 
 
 def _upstream(to: str) -> Upstream:
