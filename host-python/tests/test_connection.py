@@ -225,16 +225,18 @@ async def test_large_data_arrives_whole():
         stream.close()
 
 
-def test_a_program_ends_with_connections_open():
+@PLAIN
+def test_a_program_ends_with_connections_open(module):
     program = """
-import asyncio, mitmproxy_watm
+import asyncio, mitmproxy_watm, sys
 async def main():
     global keep
-    server = await mitmproxy_watm.start_server("plain", "127.0.0.1", 0, handle_tcp_stream=lambda stream: None)
-    relay = await mitmproxy_watm.start_relay("plain", "127.0.0.1", 0, *server.getsockname())
-    keep = server, relay, await mitmproxy_watm.open_connection("plain", *relay.getsockname())
+    module = sys.argv[1]
+    server = await mitmproxy_watm.start_server(module, "127.0.0.1", 0, handle_tcp_stream=lambda stream: None)
+    relay = await mitmproxy_watm.start_relay(module, "127.0.0.1", 0, *server.getsockname())
+    keep = server, relay, await mitmproxy_watm.open_connection(module, *relay.getsockname())
     print("open")
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", program, module], capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, "open\n", "")

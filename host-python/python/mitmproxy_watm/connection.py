@@ -44,7 +44,8 @@ async def open_connection(
 
     Raises `ConnectionRefusedError` or another `OSError` that names the address and the cause,
     `ConnectionAbortedError` if the module gave up, `TimeoutError` if it took too long,
-    `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong.
+    `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong or a
+    configuration that a component refuses.
     """
     return await _dial(module, (host, port), config, allow, limits, name)
 

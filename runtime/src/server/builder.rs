@@ -130,8 +130,8 @@ impl ServerBuilder {
     /// Bind the sockets and start the module. Blocks until the module has accepted its
     /// configuration; the bound is the CPU limit of a call.
     ///
-    /// Errors: a port that is taken, a configuration that the module refuses (in its
-    /// words), a trap.
+    /// Errors: a port that is taken, a socket that the module has no use for
+    /// ([`Module::listens_on`]), a configuration that it refuses (in its words), a trap.
     pub fn start(self) -> Result<Server, Error> {
         self.limits.check()?;
         let labels = self.grants.iter().map(|grant| &grant.label);
