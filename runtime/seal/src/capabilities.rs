@@ -1,0 +1,168 @@
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::bytes::{Reader, Writer, check_count, malformed};
+use crate::connect::{ConnectPattern, LIMIT as PATTERN_LIMIT, Network};
+use crate::{NamePattern, Refused};
+
+/// More than any transport has, and with its longest patterns still well within a seal.
+const MAX_SOCKETS: usize = 16;
+const MAX_CONNECT: usize = 16;
+/// The longest pattern of names.
+pub(crate) const MAX_PATTERN: usize = 65;
+
+/// What a module may have at most. The host gives less if its user granted less.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Outer sockets, by the labels that it asks for. At most 16.
+    pub sockets: BTreeSet<Socket>,
+    /// Where it may connect to of its own choice. At most 16.
+    pub connect: BTreeSet<ConnectPattern>,
+    /// Whether it may use the host's ciphers.
+    pub host_crypto: bool,
+    /// Linear memory of an instance.
+    pub memory_bytes: u64,
+    /// Share of one core, in thousandths.
+    pub cpu_permille: u32,
+    /// Flows open at once.
+    pub flows: u32,
+    /// Instances at once: one for a component, one a connection for a WATER module.
+    pub instances: u32,
+}
+
+/// An outer socket that a user may grant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Socket {
+    /// Datagrams, or a listener for streams.
+    pub network: Network,
+    /// The label, in a manifest. In the ceiling of a delegation it may end in `*`.
+    pub label: NamePattern,
+}
+
+impl Capabilities {
+    /// Everything, for a delegation that has no ceiling of its own.
+    pub fn unlimited() -> Capabilities {
+        let every = |network| Socket {
+            network,
+            label: "*".parse().expect("a pattern"),
+        };
+        let anywhere = |text: &str| text.parse().expect("a pattern");
+        Capabilities {
+            sockets: [Network::Tcp, Network::Udp].map(every).into(),
+            connect: ["tcp://*:*", "udp://*:*"].map(anywhere).into(),
+            host_crypto: true,
+            memory_bytes: u64::MAX,
+            cpu_permille: u32::MAX,
+            flows: u32::MAX,
+            instances: u32::MAX,
+        }
+    }
+
+    /// What of this lies beyond the other, a line each for people. Empty: nothing does.
+    pub fn beyond(&self, ceiling: &Capabilities) -> Vec<String> {
+        let mut beyond = Vec::new();
+        for socket in &self.sockets {
+            let covered = |other: &Socket| {
+                other.network == socket.network && other.label.covers(&socket.label)
+            };
+            if !ceiling.sockets.iter().any(covered) {
+                beyond.push(format!("socket {socket}"));
+            }
+        }
+        for pattern in &self.connect {
+            if !ceiling.connect.iter().any(|other| other.covers(pattern)) {
+                beyond.push(format!("connect {pattern}"));
+            }
+        }
+        if self.host_crypto && !ceiling.host_crypto {
+            beyond.push("host-crypto".to_owned());
+        }
+        let mut number = |field: &str, asked: u64, most: u64| {
+            if asked > most {
+                beyond.push(format!("{field} {asked} (at most {most})"));
+            }
+        };
+        number("memory-bytes", self.memory_bytes, ceiling.memory_bytes);
+        number(
+            "cpu-permille",
+            self.cpu_permille.into(),
+            ceiling.cpu_permille.into(),
+        );
+        number("flows", self.flows.into(), ceiling.flows.into());
+        number("instances", self.instances.into(), ceiling.instances.into());
+        beyond
+    }
+
+    /// That it can be written.
+    pub(crate) fn check(&self) -> Result<(), Refused> {
+        check_count("sockets", self.sockets.len(), MAX_SOCKETS)?;
+        check_count("connect", self.connect.len(), MAX_CONNECT)
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Capabilities, Refused> {
+        Ok(Capabilities {
+            sockets: reader
+                .list("sockets", MAX_SOCKETS, Socket::read)?
+                .into_iter()
+                .collect(),
+            connect: reader
+                .list("connect", MAX_CONNECT, |reader| {
+                    // By their text, which is how they are sorted here.
+                    reader
+                        .text("connect", PATTERN_LIMIT)?
+                        .parse::<ConnectPattern>()
+                })?
+                .into_iter()
+                .collect(),
+            host_crypto: reader.bool("host-crypto")?,
+            memory_bytes: reader.u64("memory-bytes")?,
+            cpu_permille: reader.u32("cpu-permille")?,
+            flows: reader.u32("flows")?,
+            instances: reader.u32("instances")?,
+        })
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.count(self.sockets.len());
+        for socket in &self.sockets {
+            writer.u8(match socket.network {
+                Network::Tcp => 1,
+                Network::Udp => 2,
+            });
+            writer.record(socket.label.as_str().as_bytes());
+        }
+        writer.count(self.connect.len());
+        for pattern in &self.connect {
+            writer.record(pattern.as_str().as_bytes());
+        }
+        writer
+            .u8(self.host_crypto.into())
+            .u64(self.memory_bytes)
+            .u32(self.cpu_permille)
+            .u32(self.flows)
+            .u32(self.instances);
+    }
+}
+
+impl Socket {
+    fn read(reader: &mut Reader<'_>) -> Result<Socket, Refused> {
+        let network = match reader.u8("socket network")? {
+            1 => Network::Tcp,
+            2 => Network::Udp,
+            other => {
+                let reason = format!("{other}; must be 1 (tcp) or 2 (udp)");
+                return Err(malformed("socket network", reason));
+            }
+        };
+        Ok(Socket {
+            network,
+            label: reader.text("socket label", MAX_PATTERN)?.parse()?,
+        })
+    }
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.network, self.label)
+    }
+}

@@ -1,0 +1,33 @@
+use std::fmt::Write;
+
+/// Bytes in lower-case hexadecimal digits.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// What [`encode`] wrote; `None` if it cannot have.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    if !rest.is_empty() {
+        return None;
+    }
+    pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect()
+}
+
+/// As [`decode`], of exactly `N` bytes.
+pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
+    decode(text)?.try_into().ok()
+}

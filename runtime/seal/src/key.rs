@@ -1,0 +1,262 @@
+use std::fmt;
+use std::str::FromStr;
+
+use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
+use zeroize::Zeroizing;
+
+use crate::bytes::{Reader, Writer, malformed};
+use crate::{Refused, hex};
+
+/// More people than sign anything together.
+pub(crate) const MAX_SIGNATURES: usize = 16;
+
+/// What a signature is made over begins with one of these, so that one made for a purpose has no
+/// meaning for another, nor for another version of this format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Domain {
+    Seal,
+    Root,
+    Freshness,
+}
+
+impl Domain {
+    pub(crate) fn prefix(self) -> &'static [u8] {
+        match self {
+            Domain::Seal => b"watm/seal/v1\0",
+            Domain::Root => b"watm/root/v1\0",
+            Domain::Freshness => b"watm/freshness/v1\0",
+        }
+    }
+
+    fn message(self, content: &[u8]) -> Vec<u8> {
+        [self.prefix(), content].concat()
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Domain::Seal => "manifest",
+            Domain::Root => "root record",
+            Domain::Freshness => "freshness note",
+        })
+    }
+}
+
+/// An Ed25519 public key, which is its own identifier: no table is needed to check a signature, so
+/// that every signature in a file is checked, also one that does not count.
+///
+/// It is a point in its one encoding and not of small order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey([u8; 32]);
+
+impl PublicKey {
+    /// Fails if these bytes are no such key.
+    pub fn from_bytes(bytes: [u8; 32]) -> Result<PublicKey, Refused> {
+        let refused = |why| malformed("key", format!("{} {why}", hex::encode(&bytes)));
+        let key = VerifyingKey::from_bytes(&bytes).map_err(|_| refused("is no Ed25519 key"))?;
+        if key.is_weak() {
+            return Err(refused("is of small order"));
+        }
+        if key.to_edwards().compress().to_bytes() != bytes {
+            return Err(refused("is not in its one encoding"));
+        }
+        Ok(PublicKey(bytes))
+    }
+
+    /// Its 32 bytes.
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>, field: &str) -> Result<PublicKey, Refused> {
+        PublicKey::from_bytes(reader.array(field)?)
+    }
+
+    fn verify(&self, domain: Domain, content: &[u8], signature: &[u8; 64]) -> Result<(), Refused> {
+        let signature = ed25519_dalek::Signature::from_bytes(signature);
+        // A key of this type has been decoded before.
+        VerifyingKey::from_bytes(&self.0)
+            .and_then(|key| key.verify_strict(&domain.message(content), &signature))
+            .map_err(|_| Refused::BadSignature {
+                of: domain.to_string(),
+                key: *self,
+            })
+    }
+}
+
+/// 64 hexadecimal digits.
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(&self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = Refused;
+
+    fn from_str(text: &str) -> Result<PublicKey, Refused> {
+        match hex::decode_array(text) {
+            Some(bytes) => PublicKey::from_bytes(bytes),
+            None => {
+                let reason = format!("{text:?}; must be 64 hexadecimal digits");
+                Err(malformed("key", reason))
+            }
+        }
+    }
+}
+
+/// What signs. It is wiped from memory when dropped, and shows nothing of itself.
+pub struct PrivateKey(SigningKey);
+
+impl PrivateKey {
+    /// A new one, from the system's randomness.
+    pub fn generate() -> Result<PrivateKey, getrandom::Error> {
+        let mut seed = Zeroizing::new([0; 32]);
+        getrandom::fill(seed.as_mut())?;
+        Ok(PrivateKey::from_seed(&seed))
+    }
+
+    /// The one of these 32 bytes.
+    pub fn from_seed(seed: &[u8; 32]) -> PrivateKey {
+        PrivateKey(SigningKey::from_bytes(seed))
+    }
+
+    pub(crate) fn seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
+    /// The key that others know it by.
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key().to_bytes())
+    }
+
+    pub(crate) fn sign(&self, domain: Domain, content: &[u8]) -> Signature {
+        Signature {
+            key: self.public(),
+            bytes: self.0.sign(&domain.message(content)).to_bytes(),
+        }
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey of {}", self.public())
+    }
+}
+
+/// Who has signed, and the proof.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Signature {
+    key: PublicKey,
+    bytes: [u8; 64],
+}
+
+/// Signatures of distinct keys, sorted by key. It is checked when they are read that each is good,
+/// so what has been changed is refused even if enough others would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Signatures(Vec<Signature>);
+
+impl Signatures {
+    /// Read them, and check each: see [`Unchecked::check`].
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        domain: Domain,
+        content: &[u8],
+    ) -> Result<Signatures, Refused> {
+        Unchecked::read(reader)?.check(domain, content)
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        writer.count(self.0.len());
+        for signature in &self.0 {
+            writer.bytes(&signature.key.0).bytes(&signature.bytes);
+        }
+    }
+
+    /// With one more, or the same if that key has signed already.
+    pub(crate) fn with(mut self, signature: Signature) -> Result<Signatures, Refused> {
+        if let Err(place) = self
+            .0
+            .binary_search_by_key(&signature.key, |known| known.key)
+        {
+            if self.0.len() == MAX_SIGNATURES {
+                return Err(malformed(
+                    "signatures",
+                    format!("there are {MAX_SIGNATURES} already, the most there can be"),
+                ));
+            }
+            self.0.insert(place, signature);
+        }
+        Ok(self)
+    }
+
+    /// Who has signed, in order, each once.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = PublicKey> {
+        self.0.iter().map(|signature| signature.key)
+    }
+}
+
+/// Signatures that have been read, of which none has been checked.
+#[derive(Debug, Clone)]
+pub(crate) struct Unchecked(Vec<([u8; 32], [u8; 64])>);
+
+impl Unchecked {
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Unchecked, Refused> {
+        reader
+            .list("signatures", MAX_SIGNATURES, |reader| {
+                let key = ByKey(reader.array("signer")?, reader.array("signature")?);
+                Ok(key)
+            })
+            .map(|list| {
+                Unchecked(
+                    list.into_iter()
+                        .map(|ByKey(key, bytes)| (key, bytes))
+                        .collect(),
+                )
+            })
+    }
+
+    /// That all are good: also those by keys that the root does not know or has revoked, which
+    /// count for nothing.
+    pub(crate) fn check(&self, domain: Domain, content: &[u8]) -> Result<Signatures, Refused> {
+        self.0
+            .iter()
+            .map(|(key, bytes)| {
+                let key = PublicKey::from_bytes(*key)?;
+                key.verify(domain, content, bytes)?;
+                Ok(Signature { key, bytes: *bytes })
+            })
+            .collect::<Result<_, _>>()
+            .map(Signatures)
+    }
+}
+
+/// Sorted by the key alone, so that a key is there once.
+struct ByKey([u8; 32], [u8; 64]);
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &ByKey) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for ByKey {}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &ByKey) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &ByKey) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}

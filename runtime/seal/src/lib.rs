@@ -1,0 +1,224 @@
+//! Sealed modules: one `.wasm` file that carries the proof of where it comes from, what it may do
+//! and how new it is, so that any channel may deliver it: a mail, a USB stick, a mirror, a torrent.
+//!
+//! A runtime that does not know seals ignores them, since a seal is a custom section. One that
+//! does needs a [`Root`] and nothing else: no registry, no connection, no other file.
+//!
+//! ```
+//! use std::collections::{BTreeMap, BTreeSet};
+//! use watm_seal::*;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Once: a root, and a release key that may seal what begins with `demo/`.
+//! let (root_key, release_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
+//! let record = RootRecord {
+//!     version: 1,
+//!     first: None,
+//!     epoch: 1,
+//!     expires: 4_000_000_000,
+//!     threshold: 1,
+//!     keys: [root_key.public()].into(),
+//!     delegations: vec![Delegation {
+//!         name: "release".parse()?,
+//!         purpose: Purpose::Seal,
+//!         threshold: 1,
+//!         keys: [release_key.public()].into(),
+//!         names: ["demo/*".parse()?].into(),
+//!         ceiling: Capabilities::unlimited(),
+//!     }],
+//!     revoked: BTreeSet::new(),
+//! };
+//! let root = Root::trust(SignedRoot::new(record)?.sign(&root_key)?)?;
+//!
+//! // For each release.
+//! let body = b"\0asm\x01\0\0\0";
+//! let manifest = Manifest {
+//!     root: root.id(),
+//!     name: "demo/empty".parse()?,
+//!     world: World::WaterV1,
+//!     roles: [ModuleRole::Dialer].into(),
+//!     release: "1.1".parse()?,
+//!     version: "0.1.0".to_owned(),
+//!     body_length: 0,
+//!     body_sha256: Digest::of(b""),
+//!     not_before: 1_700_000_000,
+//!     expires: 1_800_000_000,
+//!     channel: "stable".parse()?,
+//!     audience: None,
+//!     min_host: "0.1.0".parse()?,
+//!     config_schema: 1,
+//!     capabilities: Capabilities::default(),
+//!     floors: BTreeMap::new(),
+//!     requires: BTreeMap::new(),
+//!     source_commit: String::new(),
+//!     toolchain: String::new(),
+//! };
+//! let file = seal(body, manifest, &[], &[release_key])?;
+//!
+//! // On each host.
+//! let mut state = State::default();
+//! let verified = verify(&file, &root, &state, &Policy::default(), 1_750_000_000)?;
+//! assert_eq!(verified.module(), file);
+//! state.accept(&verified);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The format
+//!
+//! All integers are little-endian. `u8`, `u16`, `u32`, `u64` have a fixed width; `LEB` is
+//! WebAssembly's variable-length `u32` in its shortest form. `lp` is a `u16` length and as many
+//! bytes. `text` is an `lp` of printable ASCII. `list` is a `u8` count and as many entries, which
+//! ascend strictly. `opt` is a `u8`, 0 or 1, and if it is 1 the field. `name` is a `text` as
+//! [`Name`] has it, `version` one with a semantic version, `release` a `u32` epoch and a `u64`
+//! sequence. A key is the 32 bytes of an Ed25519 public key. Everything has to be exactly so, with
+//! nothing behind it; what a version does not know it refuses.
+//!
+//! A **file** is
+//!
+//! | field | bytes | |
+//! |---|---|---|
+//! | header | 8 | `\0asm` and the version: module or component |
+//! | section id | `u8` | 0, a custom section |
+//! | section length | `LEB` | |
+//! | name length | `LEB` | 9 |
+//! | name | 9 | `watm.seal` |
+//! | seal | to the section's end | at most 16 KiB |
+//! | rest | to the file's end | all other sections, with no seal at the top |
+//!
+//! The **body**, which is what has been sealed, is the header and the rest.
+//!
+//! The **seal** is
+//!
+//! | field | type | |
+//! |---|---|---|
+//! | format | `u8` | 1 |
+//! | root chain | `lp` | a `u8` count (at most 32) and as many signed roots, each one version above the one before |
+//! | manifest | `lp` | |
+//! | signatures | `list` of (key, 64 bytes) | at most 16, each over `watm/seal/v1\0` and the manifest |
+//!
+//! The **manifest** is
+//!
+//! | field | type | |
+//! |---|---|---|
+//! | format | `u8` | 1 |
+//! | root | 32 | the id of the root |
+//! | name | `name` | |
+//! | world | `u8` | 1: a component, followed by `text` (`watm:transport/module`) and `version`; 2: WATER v0; 3: WATER v1 |
+//! | roles | `u8` | bits: 1 dialer, 2 fixed dialer, 4 listener, 8 relay; not 0 |
+//! | release | `release` | |
+//! | version | `text` | for people, at most 64 |
+//! | body length | `u64` | |
+//! | body SHA-256 | 32 | |
+//! | not before, expires | `u64`, `u64` | seconds since 1970; the second is the greater |
+//! | channel | `name` | |
+//! | audience | `opt` `name` | |
+//! | oldest host | `version` | |
+//! | configuration schema | `u32` | |
+//! | capabilities | as below | each label is one name |
+//! | floors | `list` of (`name`, `release`) | at most 32, a name once |
+//! | requires | `list` of (`name`, `release`) | at most 32, a name once |
+//! | source commit | `text` | at most 64 |
+//! | toolchain | `text` | at most 128 |
+//!
+//! **Capabilities** are
+//!
+//! | field | type | |
+//! |---|---|---|
+//! | sockets | `list` of (`u8`, `text`) | 1 tcp, 2 udp; label, or a pattern as [`NamePattern`] has it; at most 16 |
+//! | connect | `list` of `text` | as [`ConnectPattern`] has them; at most 16 |
+//! | host's ciphers | `u8` | 0 or 1 |
+//! | memory, in bytes | `u64` | |
+//! | thousandths of a core | `u32` | |
+//! | flows, instances | `u32`, `u32` | |
+//!
+//! A **signed root** is an `lp` with the record, and a `list` of at most 16 (key, 64 bytes), each
+//! signature over `watm/root/v1\0` and the record. A file of its own begins with
+//! `watm/root-file/v1\0`. The **record** is
+//!
+//! | field | type | |
+//! |---|---|---|
+//! | format | `u8` | 1 |
+//! | version | `u32` | from 1 |
+//! | first root | 32 | zeros in version 1; then the id: the SHA-256 of `watm/root-id/v1\0` and version 1's record |
+//! | epoch | `u32` | not below that of the version before |
+//! | expires | `u64` | |
+//! | threshold | `u8` | 1 to the number of keys |
+//! | keys | `list` of keys | at most 16 |
+//! | delegations | `u8` count (at most 16), then by ascending name | |
+//! | · name | `name` | |
+//! | · purpose | `u8` | 1 modules, 2 freshness notes |
+//! | · threshold, keys | `u8`, `list` of keys | |
+//! | · names | `list` of `text` | as [`NamePattern`] has them; at most 16 |
+//! | · ceiling | capabilities | |
+//! | revoked | `list` of keys | at most 64, none of them in use |
+//!
+//! A **freshness note** is `watm/note-file/v1\0`, an `lp` with the note, and a `list` of at most 16
+//! (key, 64 bytes), each signature over `watm/freshness/v1\0` and the note, which is a `u8` 1, the
+//! root's id, a `name`, a `release`, and a `u64` with the time.
+//!
+//! # Signatures
+//!
+//! Ed25519, verified strictly: keys and points in their one encoding and not of small order, `S`
+//! below the order of the group. A key is its own id, so that every signature in a file is
+//! checked, and a file with a bad one is refused even if it would not count; those of keys that
+//! the root does not know, or that are revoked, count for nothing. The signed bytes begin with
+//! what they are for, so a signature has one meaning.
+//!
+//! What is signed includes the root's id, which stays the same when the root's keys change: a
+//! module stays good through rotations as long as its signers are still delegated to, and is good
+//! under no other root that happens to have the same keys.
+//!
+//! # What is proven, and what is not
+//!
+//! [`verify`] says in which order everything is checked. A module that it accepts was signed by
+//! enough of those whom the root lets sign this name, is what they signed to the last bit, asks
+//! for no more than they may give and the user approved, and is not older than what this host has
+//! had. That two hosts get the same module is not proven: whoever has enough keys can make one for
+//! one user. [`Verified::sha256`] can be compared, and [`Policy::pins`] compares it. A module that
+//! keeps to its patterns can send what it sees to where they allow. And a host that has lost its
+//! state, whose clock somebody else sets, knows only the [`Policy::floors`] of its own release.
+//!
+//! # Panics
+//!
+//! None that a file can cause.
+
+mod bytes;
+mod capabilities;
+mod clock;
+mod connect;
+mod digest;
+mod freshness;
+mod hex;
+mod key;
+mod keyfile;
+mod manifest;
+mod name;
+mod policy;
+mod refused;
+mod release;
+mod root;
+mod sealed;
+pub mod state;
+mod time;
+mod verify;
+mod wasm;
+mod world;
+
+pub use capabilities::{Capabilities, Socket};
+pub use connect::{ConnectPattern, Network};
+pub use digest::Digest;
+pub use freshness::{Announcement, Note};
+pub use key::{PrivateKey, PublicKey};
+pub use keyfile::{KeyError, KeyFile};
+pub use manifest::{Manifest, ModuleRole};
+pub use name::{Name, NamePattern};
+pub use policy::{Approval, Policy, Warning};
+pub use refused::Refused;
+pub use release::Release;
+pub use root::{Delegation, Purpose, Root, RootRecord, SignedRoot};
+pub use sealed::{MAX_FILE_BYTES, MAX_SEAL_BYTES, Sealed, add_signature, seal};
+pub use state::State;
+pub use time::{DAY, Moment};
+pub use verify::{Proof, Verified, check_running, verify, verify_set};
+pub use world::World;

@@ -1,0 +1,260 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use semver::Version;
+
+use crate::bytes::{Reader, Writer, check_count, check_text, malformed};
+use crate::time::Moment;
+use crate::world::{check_version, read_version, write_version};
+use crate::{Capabilities, Digest, Name, Refused, Release, World};
+
+/// The longest name.
+pub(crate) const MAX_NAME: usize = 64;
+const MAX_VERSION: usize = 64;
+const MAX_COMMIT: usize = 64;
+const MAX_TOOLCHAIN: usize = 128;
+/// A set of modules that belong together is small.
+const MAX_RELEASES: usize = 32;
+/// Of this encoding.
+const FORMAT: u8 = 1;
+
+/// All that the signers of a module say about it. What is signed is its encoding: see the crate's
+/// page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Manifest {
+    /// The root that it is sealed under: [`Root::id`](crate::Root::id).
+    pub root: Digest,
+    /// What it is: an update has the same name.
+    pub name: Name,
+    /// The interface that it is built for.
+    pub world: World,
+    /// What it does with connections; at least one.
+    pub roles: BTreeSet<ModuleRole>,
+    /// Which is the newer of two.
+    pub release: Release,
+    /// The version that people see. At most 64 printable characters.
+    pub version: String,
+    /// Bytes of the body: the WebAssembly header, and all that follows the seal.
+    pub body_length: u64,
+    /// Of the body.
+    pub body_sha256: Digest,
+    /// From when on it may be loaded, in seconds since 1970.
+    pub not_before: u64,
+    /// From when on it is loaded no more.
+    pub expires: u64,
+    /// For which stage of a roll-out: `stable`, `beta`.
+    pub channel: Name,
+    /// For which group of hosts. `None`: for all.
+    pub audience: Option<Name>,
+    /// The oldest host that runs it.
+    pub min_host: Version,
+    /// Which configuration it understands.
+    pub config_schema: u32,
+    /// What it may have at most.
+    pub capabilities: Capabilities,
+    /// For each name, the oldest release that is still accepted once this one has been. At most 32.
+    pub floors: BTreeMap<Name, Release>,
+    /// What has to be there with it, at least of these releases. At most 32.
+    pub requires: BTreeMap<Name, Release>,
+    /// What it was built from. At most 64 printable characters.
+    pub source_commit: String,
+    /// What it was built with. At most 128 printable characters.
+    pub toolchain: String,
+}
+
+/// What a module does with connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ModuleRole {
+    /// Dials an address that the application names.
+    Dialer,
+    /// Dials an address of its own choice.
+    FixedDialer,
+    /// Takes connections or datagrams in, for the application.
+    Listener,
+    /// Takes connections in and passes each on.
+    Relay,
+}
+
+impl ModuleRole {
+    /// All of them; the first is the lowest bit of the encoding.
+    pub const ALL: [ModuleRole; 4] = [
+        ModuleRole::Dialer,
+        ModuleRole::FixedDialer,
+        ModuleRole::Listener,
+        ModuleRole::Relay,
+    ];
+}
+
+impl Manifest {
+    /// The bytes that are signed, after the domain. Fails if a field is out of its bounds.
+    pub fn encode(&self) -> Result<Vec<u8>, Refused> {
+        self.check()?;
+        Ok(self.write())
+    }
+
+    /// What [`encode`](Manifest::encode) wrote. Fails on anything that it cannot have written.
+    pub fn parse(bytes: &[u8]) -> Result<Manifest, Refused> {
+        let mut reader = Reader::new(bytes);
+        match reader.u8("manifest format")? {
+            FORMAT => {}
+            other => {
+                let reason = format!("{other}; this host knows {FORMAT}");
+                return Err(malformed("manifest format", reason));
+            }
+        }
+        let manifest = Manifest {
+            root: Digest(reader.array("root")?),
+            name: read_name(&mut reader, "name")?,
+            world: World::read(&mut reader)?,
+            roles: read_roles(&mut reader)?,
+            release: Release::read(&mut reader, "release")?,
+            version: reader.text("version", MAX_VERSION)?.to_owned(),
+            body_length: reader.u64("body-length")?,
+            body_sha256: Digest(reader.array("body-sha256")?),
+            not_before: reader.u64("not-before")?,
+            expires: reader.u64("expires")?,
+            channel: read_name(&mut reader, "channel")?,
+            audience: match reader.bool("audience")? {
+                true => Some(read_name(&mut reader, "audience")?),
+                false => None,
+            },
+            min_host: read_version(&mut reader, "min-host")?,
+            config_schema: reader.u32("config-schema")?,
+            capabilities: Capabilities::read(&mut reader)?,
+            floors: read_releases(&mut reader, "floors")?,
+            requires: read_releases(&mut reader, "requires")?,
+            source_commit: reader.text("source-commit", MAX_COMMIT)?.to_owned(),
+            toolchain: reader.text("toolchain", MAX_TOOLCHAIN)?.to_owned(),
+        };
+        reader.end("manifest")?;
+        manifest.check()?;
+        // Holds by the reader's strictness; checked all the same, as it is what a signature means.
+        match manifest.write() == bytes {
+            true => Ok(manifest),
+            false => Err(malformed("manifest", "is not in its one encoding")),
+        }
+    }
+
+    fn check(&self) -> Result<(), Refused> {
+        self.world.check()?;
+        if self.roles.is_empty() {
+            return Err(malformed("roles", "none; must be at least one"));
+        }
+        check_text("version", self.version.as_bytes(), MAX_VERSION)?;
+        if self.not_before >= self.expires {
+            let (from, to) = (Moment(self.not_before), Moment(self.expires));
+            let reason = format!("{to} is not after not-before, {from}");
+            return Err(malformed("expires", reason));
+        }
+        check_version("min-host", &self.min_host)?;
+        self.capabilities.check()?;
+        if let Some(socket) = self
+            .capabilities
+            .sockets
+            .iter()
+            .find(|socket| !socket.label.is_exact())
+        {
+            let reason = format!("{socket}; a manifest names each label");
+            return Err(malformed("sockets", reason));
+        }
+        check_count("floors", self.floors.len(), MAX_RELEASES)?;
+        if let Some(floor) = self.floors.get(&self.name)
+            && *floor > self.release
+        {
+            let reason = format!("{floor} for itself, which is {}", self.release);
+            return Err(malformed("floors", reason));
+        }
+        check_count("requires", self.requires.len(), MAX_RELEASES)?;
+        check_text("source-commit", self.source_commit.as_bytes(), MAX_COMMIT)?;
+        check_text("toolchain", self.toolchain.as_bytes(), MAX_TOOLCHAIN)
+    }
+
+    fn write(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.u8(FORMAT).bytes(&self.root.0);
+        write_name(&mut writer, &self.name);
+        self.world.write(&mut writer);
+        writer.u8(role_bits(&self.roles));
+        self.release.write(&mut writer);
+        writer
+            .record(self.version.as_bytes())
+            .u64(self.body_length)
+            .bytes(&self.body_sha256.0)
+            .u64(self.not_before)
+            .u64(self.expires);
+        write_name(&mut writer, &self.channel);
+        writer.u8(self.audience.is_some().into());
+        if let Some(audience) = &self.audience {
+            write_name(&mut writer, audience);
+        }
+        write_version(&mut writer, &self.min_host);
+        writer.u32(self.config_schema);
+        self.capabilities.write(&mut writer);
+        write_releases(&mut writer, &self.floors);
+        write_releases(&mut writer, &self.requires);
+        writer
+            .record(self.source_commit.as_bytes())
+            .record(self.toolchain.as_bytes());
+        writer.finish()
+    }
+}
+
+pub(crate) fn read_name(reader: &mut Reader<'_>, field: &str) -> Result<Name, Refused> {
+    reader.text(field, MAX_NAME)?.parse()
+}
+
+pub(crate) fn write_name(writer: &mut Writer, name: &Name) {
+    writer.record(name.as_str().as_bytes());
+}
+
+fn read_roles(reader: &mut Reader<'_>) -> Result<BTreeSet<ModuleRole>, Refused> {
+    let bits = reader.u8("roles")?;
+    let roles: BTreeSet<ModuleRole> = ModuleRole::ALL
+        .into_iter()
+        .filter(|role| bits & role_bit(*role) != 0)
+        .collect();
+    match role_bits(&roles) == bits {
+        true => Ok(roles),
+        false => Err(malformed("roles", format!("{bits:#x} has unknown bits"))),
+    }
+}
+
+fn role_bits(roles: &BTreeSet<ModuleRole>) -> u8 {
+    roles.iter().fold(0, |bits, role| bits | role_bit(*role))
+}
+
+fn role_bit(role: ModuleRole) -> u8 {
+    1 << role as u8
+}
+
+fn read_releases(reader: &mut Reader<'_>, field: &str) -> Result<BTreeMap<Name, Release>, Refused> {
+    let list = reader.list(field, MAX_RELEASES, |reader| {
+        let name = read_name(reader, field)?;
+        Ok((name, Release::read(reader, field)?))
+    })?;
+    let count = list.len();
+    let releases: BTreeMap<Name, Release> = list.into_iter().collect();
+    match releases.len() == count {
+        true => Ok(releases),
+        false => Err(malformed(field, "has a name twice")),
+    }
+}
+
+fn write_releases(writer: &mut Writer, releases: &BTreeMap<Name, Release>) {
+    writer.count(releases.len());
+    for (name, release) in releases {
+        write_name(writer, name);
+        release.write(writer);
+    }
+}
+
+impl fmt::Display for ModuleRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ModuleRole::Dialer => "dialer",
+            ModuleRole::FixedDialer => "fixed-dialer",
+            ModuleRole::Listener => "listener",
+            ModuleRole::Relay => "relay",
+        })
+    }
+}

@@ -1,0 +1,117 @@
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::files::{Files, System, folder};
+use super::{State, encoding};
+use crate::Refused;
+
+/// A state that outlives the process, and a power cut at any moment: there is always the state of
+/// before a change or the one after it.
+///
+/// A change is written to a file beside it (`NAME.new`), which reaches the disk before it takes
+/// the place of the old one. Processes that share a state take turns by a third (`NAME.lock`).
+#[derive(Debug, Clone)]
+pub struct StateFile<F = System> {
+    files: F,
+    path: PathBuf,
+}
+
+impl StateFile {
+    /// The state at this path; the folder must be there, the file need not.
+    pub fn new(path: impl Into<PathBuf>) -> StateFile {
+        StateFile::with_files(System, path)
+    }
+}
+
+impl<F: Files> StateFile<F> {
+    /// As [`new`](StateFile::new), kept with these.
+    pub fn with_files(files: F, path: impl Into<PathBuf>) -> StateFile<F> {
+        StateFile {
+            files,
+            path: path.into(),
+        }
+    }
+
+    /// What is known; nothing if there is no file. A damaged file is an error and not nothing:
+    /// who damages it should not gain by it.
+    pub fn load(&self) -> Result<State, StateError> {
+        let bytes = self
+            .files
+            .read(&self.path, encoding::MAX_BYTES)
+            .map_err(|source| self.fault(source))?;
+        match bytes {
+            Some(bytes) => encoding::read(&bytes).map_err(|reason| StateError::Damaged {
+                path: self.path.clone(),
+                reason: Box::new(reason),
+            }),
+            None => Ok(State::default()),
+        }
+    }
+
+    /// Change it: read what is there now, apply `change`, and write the outcome if it is another.
+    /// Once this has returned, the change has reached the disk.
+    pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, StateError> {
+        let _lock = self
+            .files
+            .lock(&self.beside(".lock"))
+            .map_err(|source| self.fault(source))?;
+        let before = self.load()?;
+        let mut state = before.clone();
+        let outcome = change(&mut state);
+        if state != before {
+            self.write(&state).map_err(|source| self.fault(source))?;
+        }
+        Ok(outcome)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn write(&self, state: &State) -> io::Result<()> {
+        let new = self.beside(".new");
+        // Left by a power cut; nobody else is writing it, since this holds the lock.
+        self.files.remove(&new)?;
+        self.files.create(&new, &encoding::write(state))?;
+        self.files.rename(&new, &self.path)?;
+        self.files.sync_folder(folder(&self.path))
+    }
+
+    fn beside(&self, ending: &str) -> PathBuf {
+        let mut path = OsString::from(&self.path);
+        path.push(ending);
+        path.into()
+    }
+
+    fn fault(&self, source: io::Error) -> StateError {
+        StateError::File {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
+
+/// Why a state cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The system says so.
+    #[error("{path}: {source}")]
+    File {
+        /// Of the state, or beside it.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// It is not as it was written.
+    #[error(
+        "{path}: {reason}; bring it back from a copy, or remove it to keep only the floors of this host"
+    )]
+    Damaged {
+        /// Of the state.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: Box<Refused>,
+    },
+}

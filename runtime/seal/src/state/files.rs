@@ -1,0 +1,134 @@
+//! The few things that are done to files here. Modes and the flushing of folders are the
+//! operating system's, so this file knows it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// What a state file is kept with: the system's files, or ones that a test takes the power from.
+pub trait Files {
+    /// Held as long as this lives.
+    type Lock;
+
+    /// Wait until no other process has this file locked, and lock it. It is made if it is missing.
+    fn lock(&self, path: &Path) -> io::Result<Self::Lock>;
+
+    /// All bytes, or an error beyond `limit`; `None` if there is no such file.
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Option<Vec<u8>>>;
+
+    /// Make a file that its owner alone can read and write, with these bytes, and have them
+    /// reach the disk. Fails if there is one.
+    fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Remove a file if it is there.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Put a file in the place of another, in the same folder.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Have what was made, removed and renamed in a folder reach the disk.
+    fn sync_folder(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The system's.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct System;
+
+impl Files for System {
+    type Lock = File;
+
+    fn lock(&self, path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        system::close_file(&mut options);
+        let file = options.open(path)?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn read(&self, path: &Path, limit: usize) -> io::Result<Option<Vec<u8>>> {
+        let file = match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = Vec::new();
+        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        match bytes.len() <= limit {
+            true => Ok(Some(bytes)),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("is over {limit} bytes"),
+            )),
+        }
+    }
+
+    fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        system::close_file(&mut options);
+        let mut file = options.open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_folder(&self, path: &Path) -> io::Result<()> {
+        system::sync_folder(path)
+    }
+}
+
+/// Make a file that its owner alone can read and write, such as one with a key, and have it reach
+/// the disk. Fails if there is one.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    System.create(path, bytes)?;
+    System.sync_folder(folder(path))
+}
+
+/// Where a file is.
+pub(super) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(unix)]
+mod system {
+    use std::fs::{File, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::path::Path;
+
+    pub(super) fn close_file(options: &mut OpenOptions) {
+        options.mode(0o600);
+    }
+
+    pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}
+
+/// On Windows a file has the access list of its folder, and a folder cannot be flushed: renaming
+/// is written through by the file system's journal.
+#[cfg(not(unix))]
+mod system {
+    use std::fs::OpenOptions;
+    use std::io;
+    use std::path::Path;
+
+    pub(super) fn close_file(_: &mut OpenOptions) {}
+
+    pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}

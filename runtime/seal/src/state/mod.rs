@@ -1,0 +1,141 @@
+//! What a host remembers, so that what it once knew cannot be taken from it.
+
+mod encoding;
+mod file;
+mod files;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use file::{StateError, StateFile};
+pub use files::{Files, System, write_new};
+
+use crate::freshness::Announcement;
+use crate::policy::Approval;
+use crate::verify::Verified;
+use crate::{Capabilities, Digest, Manifest, Name, Refused, Release, Root};
+
+/// More names than one host ever loads.
+pub(crate) const MAX_NAMES: usize = 1024;
+
+/// What a host knows from all that it has accepted. Nothing in it ever goes back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    root: Option<Root>,
+    greatest_time: u64,
+    names: BTreeMap<Name, Known>,
+}
+
+/// What a host knows of one name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The newest release that was accepted, and the SHA-256 of its body.
+    pub accepted: Option<(Release, Digest)>,
+    /// The oldest release that is still accepted.
+    pub floor: Option<Release>,
+    /// What the user has approved.
+    pub approved: Option<Capabilities>,
+    /// The newest release that a freshness note has announced, and as of when.
+    pub announced: Option<(Release, u64)>,
+}
+
+impl State {
+    /// The newest version of the root that it has seen; `None` before the first module.
+    pub fn root(&self) -> Option<&Root> {
+        self.root.as_ref()
+    }
+
+    /// What it knows of a name.
+    pub fn known(&self, name: &Name) -> Option<&Known> {
+        self.names.get(name)
+    }
+
+    /// All names, and what it knows of them.
+    pub fn names(&self) -> impl Iterator<Item = (&Name, &Known)> {
+        self.names.iter()
+    }
+
+    /// The greatest time that the clock has shown when something was accepted, in seconds since
+    /// 1970.
+    pub fn greatest_time(&self) -> u64 {
+        self.greatest_time
+    }
+
+    /// The given root, or a newer version of it if one has been seen. Fails if it is another.
+    pub fn newest_root(&self, given: &Root) -> Result<Root, Refused> {
+        match &self.root {
+            Some(known) if known.id() != given.id() => Err(Refused::UnknownRoot {
+                found: given.id(),
+                expected: known.id(),
+            }),
+            Some(known) if known.record().version > given.record().version => Ok(known.clone()),
+            _ => Ok(given.clone()),
+        }
+    }
+
+    /// Remember a module that has been verified and, if the host tries modules out first, has
+    /// started. A downgrade that was allowed leaves the newest release as it was.
+    pub fn accept(&mut self, verified: &Verified<'_>) {
+        let Some(proof) = verified.proof() else {
+            return;
+        };
+        self.greatest_time = self.greatest_time.max(verified.time());
+        self.adopt(&proof.root);
+        let manifest = &proof.manifest;
+        let known = self.names.entry(manifest.name.clone()).or_default();
+        if known
+            .accepted
+            .is_none_or(|(newest, _)| newest < manifest.release)
+        {
+            known.accepted = Some((manifest.release, manifest.body_sha256));
+        }
+        if proof.approval == Approval::Given {
+            known.approved = Some(manifest.capabilities.clone());
+        }
+        for (name, floor) in &manifest.floors {
+            let known = self.names.entry(name.clone()).or_default();
+            known.floor = known.floor.max(Some(*floor));
+        }
+    }
+
+    /// Remember a version of the root, if it is newer: one that follows from the trusted one by
+    /// [`Root::advance`] or [`Root::follow`], also when the module that brought it is refused.
+    pub fn adopt(&mut self, root: &Root) {
+        let newer = self
+            .root
+            .as_ref()
+            .is_none_or(|known| known.record().version < root.record().version);
+        if newer {
+            self.root = Some(root.clone());
+        }
+    }
+
+    /// Remember what a note says that has been [verified](crate::Note::verify). Whether it was
+    /// news: a note about the same release as of an earlier time, or about an older one, is not.
+    pub fn announce(&mut self, announcement: &Announcement) -> Result<bool, Refused> {
+        self.check_names([&announcement.name])?;
+        let known = self.names.entry(announcement.name.clone()).or_default();
+        let said = Some((announcement.release, announcement.time));
+        let is_news = known.announced < said;
+        known.announced = known.announced.max(said);
+        Ok(is_news)
+    }
+
+    /// That there is room for what this module brings.
+    pub(crate) fn check_room(&self, manifest: &Manifest) -> Result<(), Refused> {
+        self.check_names(manifest.floors.keys().chain([&manifest.name]))
+    }
+
+    fn check_names<'n>(&self, names: impl IntoIterator<Item = &'n Name>) -> Result<(), Refused> {
+        let new: BTreeSet<&Name> = names
+            .into_iter()
+            .filter(|name| !self.names.contains_key(*name))
+            .collect();
+        match new.first() {
+            Some(name) if self.names.len() + new.len() > MAX_NAMES => Err(Refused::StateFull {
+                name: (*name).clone(),
+                limit: MAX_NAMES,
+            }),
+            _ => Ok(()),
+        }
+    }
+}

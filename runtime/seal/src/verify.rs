@@ -1,0 +1,517 @@
+use std::collections::BTreeMap;
+
+use crate::clock;
+use crate::policy::{Approval, Policy, Warning};
+use crate::root::{Delegation, Purpose, Root, RootRecord};
+use crate::state::State;
+use crate::{Digest, Manifest, ModuleRole, Name, PublicKey, Refused, Release, Sealed};
+
+/// A module that may be loaded. It borrows the bytes that were verified, so that nothing else can
+/// be compiled by mistake: there is no path here that could lead to another file a moment later.
+#[derive(Debug, Clone)]
+pub struct Verified<'a> {
+    file: &'a [u8],
+    sha256: Digest,
+    proof: Option<Proof>,
+    warnings: Vec<Warning>,
+    time: u64,
+}
+
+/// Why a sealed module is accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Proof {
+    /// What its signers say about it.
+    pub manifest: Manifest,
+    /// The newest version of the root.
+    pub root: Root,
+    /// Under which delegation of it.
+    pub delegation: Name,
+    /// Those of its keys that have signed.
+    pub signers: Vec<PublicKey>,
+    /// Whose word the approval is.
+    pub approval: Approval,
+}
+
+impl<'a> Verified<'a> {
+    /// The file, a valid module for any runtime.
+    pub fn module(&self) -> &'a [u8] {
+        self.file
+    }
+
+    /// Of the file, to show and to pin.
+    pub fn sha256(&self) -> Digest {
+        self.sha256
+    }
+
+    /// Why it is accepted. `None`: it is not sealed, and the policy allows that.
+    pub fn proof(&self) -> Option<&Proof> {
+        self.proof.as_ref()
+    }
+
+    /// What somebody should look at.
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// What the host's clock said, in seconds since 1970.
+    pub(crate) fn time(&self) -> u64 {
+        self.time
+    }
+}
+
+/// Whether a file may be loaded, before anything of it is compiled or run.
+///
+/// `root` is what the host was given; what `state` has of a newer version is used in its place.
+/// `now` is the clock, in seconds since 1970. Steps, of which the first that fails is the error:
+///
+/// 1. the file is within its bounds, and its seal parses;
+/// 2. it is one of those that are pinned;
+/// 3. the versions of the root that it brings follow from the one that is trusted, and the last
+///    has not expired;
+/// 4. every signature is good;
+/// 5. enough keys of a delegation for this name have signed, and its ceiling is kept;
+/// 6. the content is what was signed;
+/// 7. it is what was asked for, and this host can run it;
+/// 8. it is valid at this time;
+/// 9. it is not older than the floors and what was accepted before;
+/// 10. what it requires is here;
+/// 11. what it asks for is approved.
+///
+/// Nothing is changed. Once the module runs, [`State::accept`] takes over what follows from this.
+pub fn verify<'a>(
+    file: &'a [u8],
+    root: &Root,
+    state: &State,
+    policy: &Policy,
+    now: u64,
+) -> Result<Verified<'a>, Refused> {
+    let verified = verify_alone(file, root, state, policy, now)?;
+    if let Some(proof) = &verified.proof {
+        check_requires(&proof.manifest, &policy.present)?;
+    }
+    Ok(verified)
+}
+
+/// As [`verify`], of modules that belong together: each counts as being there for the others, and
+/// all are refused if one is. Each comes with its own policy.
+pub fn verify_set<'a>(
+    files: &[(&'a [u8], &Policy)],
+    root: &Root,
+    state: &State,
+    now: u64,
+) -> Result<Vec<Verified<'a>>, Refused> {
+    let mut state = state.clone();
+    for (file, policy) in files {
+        state.accept(&verify_alone(file, root, &state, policy, now)?);
+    }
+    // Again, as one may bring a newer root or a floor for another.
+    let set = files
+        .iter()
+        .map(|(file, policy)| verify_alone(file, root, &state, policy, now))
+        .collect::<Result<Vec<_>, _>>()?;
+    let members: BTreeMap<Name, Release> = set
+        .iter()
+        .filter_map(|verified| verified.proof.as_ref())
+        .map(|proof| (proof.manifest.name.clone(), proof.manifest.release))
+        .collect();
+    for (verified, (_, policy)) in set.iter().zip(files) {
+        if let Some(proof) = &verified.proof {
+            let mut present = policy.present.clone();
+            present.extend(members.clone());
+            check_requires(&proof.manifest, &present)?;
+        }
+    }
+    Ok(set)
+}
+
+/// What to say about a module that is running: whether it has expired meanwhile or soon will, and
+/// whether a newer one has been announced.
+pub fn check_running(
+    manifest: &Manifest,
+    state: &State,
+    policy: &Policy,
+    now: u64,
+) -> Vec<Warning> {
+    let (time, clock) = clock::judge(now, state.greatest_time());
+    clock
+        .into_iter()
+        .chain(clock::expiry(manifest.expires, time, policy.warn_before))
+        .chain(outdated(manifest, state))
+        .collect()
+}
+
+fn verify_alone<'a>(
+    file: &'a [u8],
+    root: &Root,
+    state: &State,
+    policy: &Policy,
+    now: u64,
+) -> Result<Verified<'a>, Refused> {
+    let sealed = match Sealed::parse(file) {
+        Err(Refused::Unsealed) if policy.allow_unsealed => None,
+        other => Some(other?),
+    };
+    let sha256 = Digest::of(file);
+    if !policy.pins.is_empty() && !policy.pins.contains(&sha256) {
+        return Err(Refused::NotPinned { found: sha256 });
+    }
+    let Some(sealed) = sealed else {
+        return Ok(Verified {
+            file,
+            sha256,
+            proof: None,
+            warnings: vec![Warning::Unsealed],
+            time: now,
+        });
+    };
+    let manifest = sealed.manifest();
+    let (time, warning) = clock::judge(now, state.greatest_time());
+    let mut warnings: Vec<Warning> = warning.into_iter().collect();
+
+    let root = newest_root(&sealed, root, state)?;
+    check_root_expiry(root.record(), time)?;
+    let signers: Vec<PublicKey> = sealed.signatures()?.keys().collect();
+    let (delegation, signers) = find_delegation(manifest, root.record(), &signers)?;
+    sealed.check_body()?;
+    check_wanted(manifest, policy)?;
+    check_time(manifest, time)?;
+    warnings.extend(clock::expiry(manifest.expires, time, policy.warn_before));
+    warnings.extend(check_floors(manifest, state, policy)?);
+    warnings.extend(outdated(manifest, state));
+    check_approval(manifest, state, policy)?;
+    state.check_room(manifest)?;
+    Ok(Verified {
+        file,
+        sha256,
+        proof: Some(Proof {
+            manifest: manifest.clone(),
+            root,
+            delegation,
+            signers,
+            approval: policy.approval,
+        }),
+        warnings,
+        time: now,
+    })
+}
+
+fn newest_root(sealed: &Sealed<'_>, root: &Root, state: &State) -> Result<Root, Refused> {
+    let root = state.newest_root(root)?;
+    let found = sealed.manifest().root;
+    if found != root.id() {
+        let expected = root.id();
+        return Err(Refused::UnknownRoot { found, expected });
+    }
+    root.follow(sealed.chain())
+}
+
+pub(crate) fn check_root_expiry(record: &RootRecord, time: u64) -> Result<(), Refused> {
+    match time < record.expires {
+        true => Ok(()),
+        false => Err(Refused::RootExpired {
+            version: record.version,
+            expired: record.expires,
+        }),
+    }
+}
+
+/// The delegation that this module is signed under, and which of its keys have.
+fn find_delegation(
+    manifest: &Manifest,
+    root: &RootRecord,
+    signers: &[PublicKey],
+) -> Result<(Name, Vec<PublicKey>), Refused> {
+    let candidates = check_delegations(Purpose::Seal, &manifest.name, root, signers)?;
+    let mut first_fault = None;
+    for (delegation, valid) in candidates {
+        match check_ceiling(manifest, root, delegation) {
+            Ok(()) => return Ok((delegation.name.clone(), valid)),
+            Err(fault) => first_fault = first_fault.or(Some(fault)),
+        }
+    }
+    Err(first_fault.unwrap_or_else(|| no_delegation(&manifest.name)))
+}
+
+/// The delegations for this purpose and name of which enough keys have signed; if there is none,
+/// why.
+pub(crate) fn check_delegations<'r>(
+    purpose: Purpose,
+    name: &Name,
+    root: &'r RootRecord,
+    signers: &[PublicKey],
+) -> Result<Vec<(&'r Delegation, Vec<PublicKey>)>, Refused> {
+    let of_purpose = || {
+        root.delegations
+            .iter()
+            .filter(|delegation| delegation.purpose == purpose)
+    };
+    let mut met = Vec::new();
+    // Of those that are not, the one that lacks least.
+    let mut closest: Option<(usize, &Delegation)> = None;
+    for delegation in of_purpose().filter(|delegation| delegation.has(name)) {
+        // No key of a delegation is revoked: the record would not have been read.
+        let valid: Vec<PublicKey> = signers
+            .iter()
+            .filter(|key| delegation.keys.contains(key))
+            .copied()
+            .collect();
+        if valid.len() >= usize::from(delegation.threshold) {
+            met.push((delegation, valid));
+        } else if closest.is_none_or(|(most, _)| valid.len() > most) {
+            closest = Some((valid.len(), delegation));
+        }
+    }
+    if !met.is_empty() {
+        return Ok(met);
+    }
+    let elsewhere =
+        of_purpose().find(|delegation| signers.iter().any(|key| delegation.keys.contains(key)));
+    Err(match (closest, elsewhere) {
+        (None | Some((0, _)), Some(other)) => {
+            let names: Vec<&str> = other.names.iter().map(|pattern| pattern.as_str()).collect();
+            Refused::Delegation {
+                name: name.clone(),
+                reason: format!(
+                    "signed by keys of {}, which may sign {} only",
+                    other.name,
+                    names.join(", ")
+                ),
+            }
+        }
+        (None, None) => no_delegation(name),
+        (Some((valid, delegation)), _) => {
+            let needed = usize::from(delegation.threshold);
+            match signers.iter().find(|key| root.revoked.contains(key)) {
+                Some(key) => Refused::Revoked {
+                    name: name.clone(),
+                    key: *key,
+                    delegation: delegation.name.clone(),
+                    needed,
+                },
+                None => Refused::Threshold {
+                    name: name.clone(),
+                    delegation: delegation.name.clone(),
+                    valid,
+                    needed,
+                },
+            }
+        }
+    })
+}
+
+fn no_delegation(name: &Name) -> Refused {
+    Refused::Delegation {
+        name: name.clone(),
+        reason: "the root lets nobody sign this name".to_owned(),
+    }
+}
+
+fn check_ceiling(
+    manifest: &Manifest,
+    root: &RootRecord,
+    delegation: &Delegation,
+) -> Result<(), Refused> {
+    let refuse = |reason| {
+        Err(Refused::Delegation {
+            name: manifest.name.clone(),
+            reason,
+        })
+    };
+    check_epoch(&manifest.name, manifest.release, root)?;
+    let beyond = manifest.capabilities.beyond(&delegation.ceiling);
+    if !beyond.is_empty() {
+        let whose = &delegation.name;
+        return refuse(format!(
+            "beyond the ceiling of {whose}: {}",
+            beyond.join(", ")
+        ));
+    }
+    // Otherwise one team could lock another's modules out.
+    for (name, floor) in &manifest.floors {
+        if !delegation.has(name) {
+            let whose = &delegation.name;
+            return refuse(format!(
+                "has a floor for {name}, which {whose} may not sign"
+            ));
+        }
+        check_epoch(&manifest.name, *floor, root)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn check_epoch(name: &Name, release: Release, root: &RootRecord) -> Result<(), Refused> {
+    match release.epoch <= root.epoch {
+        true => Ok(()),
+        false => Err(Refused::Delegation {
+            name: name.clone(),
+            reason: format!(
+                "release {release} is beyond epoch {}; only the root raises the epoch",
+                root.epoch
+            ),
+        }),
+    }
+}
+
+fn check_wanted(manifest: &Manifest, policy: &Policy) -> Result<(), Refused> {
+    let wrong = |field, found: String, expected: String| {
+        Err(Refused::WrongName {
+            name: manifest.name.clone(),
+            field,
+            found,
+            expected,
+        })
+    };
+    if let Some(name) = &policy.name
+        && *name != manifest.name
+    {
+        return wrong("name", manifest.name.to_string(), name.to_string());
+    }
+    let runs = policy.worlds.iter().any(|own| own.runs(&manifest.world));
+    if !policy.worlds.is_empty() && !runs {
+        return wrong("world", manifest.world.to_string(), list(&policy.worlds));
+    }
+    if let Some(role) = policy.role
+        && !manifest.roles.contains(&role)
+    {
+        let roles: Vec<ModuleRole> = manifest.roles.iter().copied().collect();
+        return wrong("role", list(&roles), role.to_string());
+    }
+    if let Some(channel) = &policy.channel
+        && *channel != manifest.channel
+    {
+        return wrong("channel", manifest.channel.to_string(), channel.to_string());
+    }
+    if let Some(audience) = &manifest.audience
+        && !policy.audiences.contains(audience)
+    {
+        let own: Vec<&Name> = policy.audiences.iter().collect();
+        let own = match own.is_empty() {
+            true => "all hosts".to_owned(),
+            false => list(&own),
+        };
+        return wrong("audience", audience.to_string(), own);
+    }
+    if let Some(schema) = policy.config_schema
+        && schema != manifest.config_schema
+    {
+        let found = manifest.config_schema.to_string();
+        return wrong("config-schema", found, schema.to_string());
+    }
+    match &policy.host {
+        Some(host) if *host < manifest.min_host => Err(Refused::HostTooOld {
+            name: manifest.name.clone(),
+            needed: manifest.min_host.clone(),
+            found: host.clone(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn list(items: &[impl ToString]) -> String {
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    items.join(" or ")
+}
+
+fn check_time(manifest: &Manifest, time: u64) -> Result<(), Refused> {
+    if time < manifest.not_before {
+        return Err(Refused::NotYetValid {
+            name: manifest.name.clone(),
+            from: manifest.not_before,
+            now: time,
+        });
+    }
+    match time < manifest.expires {
+        true => Ok(()),
+        false => Err(Refused::Expired {
+            name: manifest.name.clone(),
+            expired: manifest.expires,
+            now: time,
+        }),
+    }
+}
+
+/// That it is not older than allowed, and whether it is older than the newest.
+fn check_floors(
+    manifest: &Manifest,
+    state: &State,
+    policy: &Policy,
+) -> Result<Option<Warning>, Refused> {
+    let (name, release) = (&manifest.name, manifest.release);
+    let known = state.known(name);
+    let rollback = |least, because| {
+        Err(Refused::Rollback {
+            name: name.clone(),
+            found: release,
+            least,
+            because,
+        })
+    };
+    if let Some(floor) = policy.floors.get(name)
+        && release < *floor
+    {
+        return rollback(*floor, "the floor of this release of the host");
+    }
+    if let Some(floor) = known.and_then(|known| known.floor)
+        && release < floor
+    {
+        return rollback(floor, "the floor that an accepted module has set");
+    }
+    let Some((newest, body)) = known.and_then(|known| known.accepted) else {
+        return Ok(None);
+    };
+    if release < newest {
+        let allowed = policy.allow_downgrade.as_ref();
+        return match allowed.is_some_and(|(of, to)| of == name && *to == release) {
+            true => Ok(Some(Warning::Downgrade { release, newest })),
+            false => rollback(newest, "which was accepted before"),
+        };
+    }
+    if release == newest && body != manifest.body_sha256 {
+        return Err(Refused::Equivocation {
+            name: name.clone(),
+            release,
+        });
+    }
+    Ok(None)
+}
+
+fn outdated(manifest: &Manifest, state: &State) -> Option<Warning> {
+    let (newest, _) = state.known(&manifest.name)?.announced?;
+    (manifest.release < newest).then_some(Warning::Outdated {
+        release: manifest.release,
+        newest,
+    })
+}
+
+fn check_requires(manifest: &Manifest, present: &BTreeMap<Name, Release>) -> Result<(), Refused> {
+    for (required, least) in &manifest.requires {
+        let found = present.get(required).copied();
+        if found.is_none_or(|found| found < *least) {
+            return Err(Refused::Requires {
+                name: manifest.name.clone(),
+                required: required.clone(),
+                least: *least,
+                found,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_approval(manifest: &Manifest, state: &State, policy: &Policy) -> Result<(), Refused> {
+    if policy.approval == Approval::Given {
+        return Ok(());
+    }
+    let approved = state
+        .known(&manifest.name)
+        .and_then(|known| known.approved.clone())
+        .unwrap_or_default();
+    let more = manifest.capabilities.beyond(&approved);
+    match more.is_empty() {
+        true => Ok(()),
+        false => Err(Refused::NeedsApproval {
+            name: manifest.name.clone(),
+            more,
+        }),
+    }
+}

@@ -1,0 +1,109 @@
+use std::fmt;
+
+use semver::Version;
+
+use crate::Refused;
+use crate::bytes::{Reader, Writer, malformed};
+
+/// The longest name of a world, and the longest version.
+const LIMIT: usize = 64;
+
+/// The interface that a module is built for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum World {
+    /// A component.
+    Component {
+        /// Package and world, without a version: `watm:transport/module`.
+        name: String,
+        /// The package's.
+        version: Version,
+    },
+    /// A core module of WATER's first interface.
+    WaterV0,
+    /// A core module of WATER's second interface.
+    WaterV1,
+}
+
+impl World {
+    /// Whether a host that has this world can run a module for the other: the same kind, and
+    /// versions that differ in the last number at most.
+    pub fn runs(&self, module: &World) -> bool {
+        match (self, module) {
+            (
+                World::Component { name, version },
+                World::Component {
+                    name: other,
+                    version: built,
+                },
+            ) => name == other && (version.major, version.minor) == (built.major, built.minor),
+            (own, other) => own == other,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Refused> {
+        let World::Component { name, version } = self else {
+            return Ok(());
+        };
+        let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b':' | b'/');
+        if name.is_empty() || name.len() > LIMIT || !name.bytes().all(allowed) {
+            let reason = format!("{name:?}; must be like watm:transport/module");
+            return Err(malformed("world", reason));
+        }
+        check_version("world version", version)
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<World, Refused> {
+        match reader.u8("world")? {
+            1 => {
+                let name = reader.text("world", LIMIT)?.to_owned();
+                let version = read_version(reader, "world version")?;
+                Ok(World::Component { name, version })
+            }
+            2 => Ok(World::WaterV0),
+            3 => Ok(World::WaterV1),
+            other => Err(malformed(
+                "world",
+                format!("{other}; must be 1 (component), 2 (WATER v0) or 3 (WATER v1)"),
+            )),
+        }
+    }
+
+    pub(crate) fn write(&self, writer: &mut Writer) {
+        match self {
+            World::Component { name, version } => {
+                writer.u8(1).record(name.as_bytes());
+                write_version(writer, version);
+            }
+            World::WaterV0 => drop(writer.u8(2)),
+            World::WaterV1 => drop(writer.u8(3)),
+        }
+    }
+}
+
+/// That a version can be written.
+pub(crate) fn check_version(field: &str, version: &Version) -> Result<(), Refused> {
+    match version.to_string().len() <= LIMIT {
+        true => Ok(()),
+        false => Err(malformed(field, format!("longer than {LIMIT} bytes"))),
+    }
+}
+
+/// A semantic version, which has one spelling.
+pub(crate) fn read_version(reader: &mut Reader<'_>, field: &str) -> Result<Version, Refused> {
+    let text = reader.text(field, LIMIT)?;
+    Version::parse(text).map_err(|error| malformed(field, format!("{text:?}: {error}")))
+}
+
+pub(crate) fn write_version(writer: &mut Writer, version: &Version) {
+    writer.record(version.to_string().as_bytes());
+}
+
+impl fmt::Display for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            World::Component { name, version } => write!(f, "{name}@{version}"),
+            World::WaterV0 => f.write_str("water-v0"),
+            World::WaterV1 => f.write_str("water-v1"),
+        }
+    }
+}

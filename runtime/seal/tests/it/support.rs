@@ -1,0 +1,227 @@
+//! A root with two teams, their keys, and a module of the first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use watm_seal::{
+    Approval, Capabilities, DAY, Delegation, Digest, Manifest, ModuleRole, Name, Policy,
+    PrivateKey, Purpose, Refused, Root, RootRecord, SignedRoot, Socket, State, Verified, World,
+    seal, verify,
+};
+
+/// 2026-11-21.
+pub const NOW: u64 = 1_795_253_400;
+
+/// The key of this number; the same each time.
+pub fn key(number: u8) -> PrivateKey {
+    PrivateKey::from_seed(&[number; 32])
+}
+
+pub fn keys(numbers: &[u8]) -> Vec<PrivateKey> {
+    numbers.iter().map(|number| key(*number)).collect()
+}
+
+pub fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+pub fn release(text: &str) -> watm_seal::Release {
+    text.parse().expect("a release")
+}
+
+/// The record of version 1: root keys 1 to 3 (two of them needed), team A (keys 11 to 13, two
+/// needed) for `wireguard` and `a/*`, team B (key 21) for `plain` and `b/*` with little, and key 31
+/// for freshness notes.
+pub fn record() -> RootRecord {
+    let delegation =
+        |name: &str, purpose, threshold, keys: &[u8], names: &[&str], ceiling| Delegation {
+            name: name.parse().expect("a name"),
+            purpose,
+            threshold,
+            keys: keys.iter().map(|number| key(*number).public()).collect(),
+            names: names
+                .iter()
+                .map(|name| name.parse().expect("a pattern"))
+                .collect(),
+            ceiling,
+        };
+    let little = Capabilities {
+        memory_bytes: 1 << 20,
+        cpu_permille: 100,
+        flows: 10,
+        instances: 1,
+        ..Capabilities::default()
+    };
+    let wide = Capabilities {
+        host_crypto: true,
+        connect: ["tcp://*.example.com:443".parse().expect("a pattern")].into(),
+        ..Capabilities::unlimited()
+    };
+    RootRecord {
+        version: 1,
+        first: None,
+        epoch: 1,
+        expires: NOW + 1000 * DAY,
+        threshold: 2,
+        keys: [1, 2, 3].map(|number| key(number).public()).into(),
+        delegations: vec![
+            delegation(
+                "fresh",
+                Purpose::Freshness,
+                1,
+                &[31],
+                &["*"],
+                Capabilities::default(),
+            ),
+            delegation(
+                "team-a",
+                Purpose::Seal,
+                2,
+                &[11, 12, 13],
+                &["wireguard", "a/*"],
+                wide,
+            ),
+            delegation("team-b", Purpose::Seal, 1, &[21], &["plain", "b/*"], little),
+        ],
+        revoked: BTreeSet::new(),
+    }
+}
+
+pub fn signed(record: RootRecord, signers: &[u8]) -> SignedRoot {
+    let root = SignedRoot::new(record).expect("a possible record");
+    signers
+        .iter()
+        .try_fold(root, |root, number| root.sign(&key(*number)))
+        .expect("room for signatures")
+}
+
+/// Version 1, trusted.
+pub fn root() -> Root {
+    Root::trust(signed(record(), &[1, 2])).expect("enough signatures")
+}
+
+/// The version after this one, as `change` makes it.
+pub fn next(root: &Root, change: impl FnOnce(&mut RootRecord)) -> RootRecord {
+    let mut record = root.record().clone();
+    record.version += 1;
+    record.first = Some(root.id());
+    change(&mut record);
+    record
+}
+
+/// A module of one function, with custom sections before and behind.
+pub fn body() -> Vec<u8> {
+    wat::parse_str(
+        r#"(module
+            (@custom "first" (before first) "one")
+            (func (export "go") (result i32) i32.const 42)
+            (@custom "last" (after last) "two"))"#,
+    )
+    .expect("valid text")
+}
+
+/// `wireguard`, release 1.5.
+pub fn manifest() -> Manifest {
+    Manifest {
+        root: root().id(),
+        name: name("wireguard"),
+        world: World::Component {
+            name: "watm:transport/module".to_owned(),
+            version: "0.1.0".parse().expect("a version"),
+        },
+        roles: [ModuleRole::Listener].into(),
+        release: release("1.5"),
+        version: "0.1.5".to_owned(),
+        body_length: 0,
+        body_sha256: Digest::of(b""),
+        not_before: NOW - 10 * DAY,
+        expires: NOW + 90 * DAY,
+        channel: name("stable"),
+        audience: None,
+        min_host: "0.1.0".parse().expect("a version"),
+        config_schema: 1,
+        capabilities: Capabilities {
+            sockets: [Socket {
+                network: watm_seal::Network::Udp,
+                label: "listen".parse().expect("a label"),
+            }]
+            .into(),
+            connect: ["tcp://a.example.com:443".parse().expect("a pattern")].into(),
+            host_crypto: true,
+            memory_bytes: 64 << 20,
+            cpu_permille: 1000,
+            flows: 1000,
+            instances: 1,
+        },
+        floors: BTreeMap::new(),
+        requires: BTreeMap::new(),
+        source_commit: "0123456789abcdef0123456789abcdef01234567".to_owned(),
+        toolchain: "rustc 1.95.0".to_owned(),
+    }
+}
+
+/// `plain` of team B, release 1.1.
+pub fn plain_manifest() -> Manifest {
+    Manifest {
+        name: name("plain"),
+        release: release("1.1"),
+        capabilities: Capabilities::default(),
+        ..manifest()
+    }
+}
+
+pub fn sealed_by(manifest: Manifest, signers: &[u8]) -> Vec<u8> {
+    seal(&body(), manifest, &[], &keys(signers)).expect("can be sealed")
+}
+
+pub fn sealed(manifest: Manifest) -> Vec<u8> {
+    sealed_by(manifest, &[11, 12])
+}
+
+/// The user has said yes to what the module asks for.
+pub fn approving() -> Policy {
+    Policy {
+        approval: Approval::Given,
+        ..Policy::default()
+    }
+}
+
+/// With nothing known before, by somebody who approves.
+pub fn check(file: &[u8]) -> Result<Verified<'_>, Refused> {
+    verify(file, &root(), &State::default(), &approving(), NOW)
+}
+
+/// The code it is refused with.
+pub fn code(result: Result<Verified<'_>, Refused>) -> &'static str {
+    match result {
+        Ok(_) => "accepted",
+        Err(refused) => {
+            let line = refused.to_string();
+            assert!(!line.is_empty() && !line.contains('\n'), "{line:?}");
+            refused.code()
+        }
+    }
+}
+
+/// What is known once this has been accepted.
+pub fn accepted(state: &State, file: &[u8]) -> State {
+    let verified = verify(file, &root(), state, &approving(), NOW);
+    let mut state = state.clone();
+    state.accept(&verified.expect("acceptable"));
+    state
+}
+
+/// SplitMix64: every random choice of a test comes from here.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+}
