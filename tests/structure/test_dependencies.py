@@ -20,6 +20,7 @@ TRANSPORTS = {
         "watm-netstack": "always",
         "watm-stream": "always",
         "watm-guest": "wasm",
+        "watm-guest-v1": "wasm",
     },
     "watm-stream": {"watm-core": "always"},
     "watm-plain": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
