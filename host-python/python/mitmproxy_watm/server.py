@@ -71,9 +71,9 @@ async def start_server(
     - `record`: write the module's whole life to this new file, for `watm replay`. It holds all
       payload and every key, is readable by its owner alone, and must not exist yet.
 
-    Raises `ValueError` for a configuration that the module refuses and for a `transport` that it
-    has no use for, `ModuleError` for a module
-    that cannot run, and `OSError` for a port that cannot be had.
+    Raises `ValueError` for a configuration that the module refuses or a `transport` that it has no
+    use for, `ModuleError` for a module that cannot run, and `OSError` for a port that cannot be
+    had.
     """
     return await start(
         Server,

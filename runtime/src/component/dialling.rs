@@ -78,9 +78,9 @@ impl Dialling {
     }
 
     /// The module is given one, which tells whether it is made.
-    pub(super) fn admit(&mut self) -> News {
+    pub(super) fn admit(&mut self, module: &str) -> News {
         self.refusal = None;
-        News(Some(self.news.clone()))
+        News(Some((self.news.clone(), module.to_owned())))
     }
 
     /// Why the module did not take the dial on, if it answered `code`.
@@ -92,15 +92,28 @@ impl Dialling {
     }
 }
 
-/// Where a connection tells what became of it; dropped before, it came to nothing.
+/// Where a connection tells what became of it, if somebody has asked for it.
 #[derive(Default)]
-pub(super) struct News(Option<mpsc::Sender<Attempt>>);
+pub(super) struct News(Option<(mpsc::Sender<Attempt>, String)>);
 
 impl News {
     pub(super) fn tell(&mut self, attempt: Attempt) {
-        if let Some(news) = self.0.take() {
+        if let Some((news, _)) = self.0.take() {
             // Nobody waits any more, or there were too many.
             let _ = news.try_send(attempt);
+        }
+    }
+}
+
+/// The module failed, or wants the connection no more.
+impl Drop for News {
+    fn drop(&mut self) {
+        if let Some((news, module)) = self.0.take() {
+            // As above.
+            let _ = news.try_send(Err(Error::Handshake {
+                module,
+                reason: "gave up the connection before it was made".to_owned(),
+            }));
         }
     }
 }

@@ -9,7 +9,6 @@ use super::connect::{Dialled, Request};
 use super::convert::{
     address_from_guest, address_to_guest, ecn_from_guest, ecn_to_guest, ip_from_guest, ip_to_guest,
 };
-use super::dialling::Dialling;
 use super::{Failure, State};
 use crate::flow::GuestStream;
 use crate::net::{Connection, Entry, Port, TcpPort, UdpPort};
@@ -349,7 +348,10 @@ impl State {
             }
             return Err(ErrorCode::AccessDenied.into());
         }
-        let news = self.dialling.as_mut().map(Dialling::admit);
+        let news = self
+            .dialling
+            .as_mut()
+            .map(|dialling| dialling.admit(&access.name));
         let token = self.token(token);
         // The first operation begins to connect.
         token.notify();

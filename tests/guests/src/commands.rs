@@ -10,7 +10,7 @@ use crate::{Forward, Mood, entry, raw};
 /// Handles that commands opened and keep.
 #[derive(Default)]
 pub struct Kept {
-    streams: Vec<ByteStream>,
+    pub streams: Vec<ByteStream>,
     datagrams: Vec<DatagramFlow>,
     keys: Vec<AeadKey>,
 }

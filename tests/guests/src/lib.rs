@@ -2,7 +2,8 @@
 //!
 //! It takes the datagram socket `listen` and hands each remote's datagrams to a datagram
 //! flow. A datagram that begins with `!` is a command instead: see [`commands`]. The
-//! configuration is a word: see [`Guest::start`](Module).
+//! configuration is a word: see [`Guest::start`](Module). With one that begins with `dial` it
+//! takes no socket, and dials instead: see [`Forward::dialled`].
 
 mod commands;
 mod raw;
@@ -17,16 +18,22 @@ use exports::watm::transport::endpoint::{
     Wakeup,
 };
 use watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
-use watm::transport::sockets::{ByteStream, DatagramBatch, DatagramInfo, DatagramSocket, Ecn};
+use watm::transport::sockets::{
+    self, ByteStream, DatagramBatch, DatagramInfo, DatagramSocket, Ecn,
+};
 use watm::transport::types::IpSocketAddress;
 
 const SOCKET: u64 = 0;
+/// A connection that was dialled, and the stream that it is for.
+const DIALLED: u64 = u64::MAX;
+const APPLICATION: u64 = u64::MAX - 1;
 const BATCH: u32 = 64;
 const BATCH_BYTES: u32 = 1 << 20;
 
 /// The remotes of one flow each.
 pub struct Forward {
-    socket: DatagramSocket,
+    /// Unless it dials.
+    socket: Option<DatagramSocket>,
     /// By token.
     flows: BTreeMap<u64, (IpSocketAddress, DatagramFlow)>,
     tokens: BTreeMap<String, u64>,
@@ -50,8 +57,11 @@ pub enum Mood {
 
 impl Forward {
     fn open(config: Vec<u8>) -> Result<Forward, ConfigError> {
-        let socket = DatagramSocket::open("listen", SOCKET)
-            .map_err(|code| ConfigError::Other(Some(format!("the socket `listen`: {code:?}"))))?;
+        let refused = |code| ConfigError::Other(Some(format!("the socket `listen`: {code:?}")));
+        let socket = match config.starts_with(b"dial") {
+            true => None,
+            false => Some(DatagramSocket::open("listen", SOCKET).map_err(refused)?),
+        };
         Ok(Forward {
             socket,
             flows: BTreeMap::new(),
@@ -68,6 +78,8 @@ impl Forward {
         for token in ready {
             if *token == SOCKET {
                 self.inward();
+            } else if *token == DIALLED {
+                self.dialled();
             } else {
                 self.outward(*token);
             }
@@ -78,10 +90,20 @@ impl Forward {
         }
     }
 
+    /// What to do with a connection, before it is used.
+    fn dialled(&mut self) {
+        match self.config.as_slice() {
+            b"dial and trap" => panic!("told to"),
+            // Without having asked what became of it; the application's stream is kept.
+            b"dial and drop" => drop(self.kept.streams.remove(0)),
+            _ => {}
+        }
+    }
+
     fn inward(&mut self) {
         while self.mood != Mood::Deaf {
             let batch = self
-                .socket
+                .socket()
                 .receive(BATCH, BATCH_BYTES)
                 .expect("the socket is ours");
             let short = batch.datagrams.len() < BATCH as usize;
@@ -139,7 +161,7 @@ impl Forward {
 
     /// What the application is told of a flow from this remote.
     pub fn info(&self, remote: IpSocketAddress) -> FlowInfo {
-        let local = self.socket.local_address();
+        let local = self.socket().local_address();
         FlowInfo {
             source: remote,
             destination: Destination::Address(local),
@@ -170,7 +192,7 @@ impl Forward {
                 batch.datagrams.push(entry(remote, *len));
             }
             // What does not fit is lost, as with any datagram.
-            let _ = self.socket.send(&batch);
+            let _ = self.socket().send(&batch);
             if datagrams.lengths.len() < BATCH as usize {
                 return;
             }
@@ -187,12 +209,12 @@ impl Forward {
             payload: datagram.to_vec(),
             datagrams: vec![entry(remote, datagram.len() as u32)],
         };
-        let _ = self.socket.send(&batch);
+        let _ = self.socket().send(&batch);
     }
 
     /// For commands that try what the socket refuses.
     pub fn socket(&self) -> &DatagramSocket {
-        &self.socket
+        self.socket.as_ref().expect("taken")
     }
 }
 
@@ -230,8 +252,14 @@ impl Guest for Module {
         FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").process(&ready))
     }
 
-    fn dial(_: Option<Destination>, _: ByteStream, _: u64) -> Result<u64, ErrorCode> {
-        Err(ErrorCode::NotSupported)
+    fn dial(to: Option<Destination>, application: ByteStream, _: u64) -> Result<u64, ErrorCode> {
+        FORWARD.with_borrow_mut(|forward| {
+            let forward = forward.as_mut().expect("started");
+            let to = to.filter(|_| forward.socket.is_none());
+            let network = sockets::connect(&to.ok_or(ErrorCode::NotSupported)?, DIALLED)?;
+            forward.kept.streams = vec![network, application];
+            Ok(APPLICATION)
+        })
     }
 
     fn get_status(_: u64) -> Status {

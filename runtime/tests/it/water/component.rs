@@ -117,6 +117,36 @@ fn what_its_reach_does_not_admit_is_named_with_what_would() {
 }
 
 #[test]
+fn a_module_that_lets_go_of_its_connection_makes_the_dial_fail() {
+    run(async {
+        for config in ["dial and drop", "dial and trap"] {
+            let dialer = Dialer::builder(&crate::support::guest()).config(config);
+            let dialer = dialer.build().expect("a dialer");
+            let error = dialer.dial("127.0.0.1:9").await.expect_err("given up");
+            assert_eq!(
+                error.to_string(),
+                "guest: gave up the connection before it was made"
+            );
+        }
+    });
+}
+
+#[test]
+fn a_module_that_never_looks_at_its_connection_has_its_time() {
+    run(async {
+        let limits = Limits {
+            handshake_timeout: Duration::from_millis(50),
+            ..Limits::default()
+        };
+        let guest = crate::support::guest();
+        let dialer = Dialer::builder(&guest).config("dial").limits(limits);
+        let dialer = dialer.build().expect("a dialer");
+        let error = dialer.dial("127.0.0.1:9").await.expect_err("too late");
+        assert_eq!(error.to_string(), "guest: no answer within 0.05 s");
+    });
+}
+
+#[test]
 fn a_dial_may_have_a_configuration_of_its_own() {
     run(async {
         let (first, usual) = listen().await;
