@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 
 use crate::bytes::{Reader, Writer, check_count, malformed};
 use crate::connect::{ConnectPattern, LIMIT as PATTERN_LIMIT, Network};
@@ -157,6 +158,27 @@ impl Socket {
         Ok(Socket {
             network,
             label: reader.text("socket label", MAX_PATTERN)?.parse()?,
+        })
+    }
+}
+
+/// As it is shown: `udp listen`.
+impl FromStr for Socket {
+    type Err = Refused;
+
+    fn from_str(text: &str) -> Result<Socket, Refused> {
+        let (network, label) = match text.split_once(' ') {
+            Some(("tcp", label)) => (Network::Tcp, label),
+            Some(("udp", label)) => (Network::Udp, label),
+            _ => {
+                let reason =
+                    format!("{text:?}; must be tcp or udp and a label, such as udp listen");
+                return Err(malformed("socket", reason));
+            }
+        };
+        Ok(Socket {
+            network,
+            label: label.parse()?,
         })
     }
 }

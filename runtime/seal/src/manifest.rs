@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::str::FromStr;
 
 use semver::Version;
 
@@ -245,6 +246,21 @@ fn write_releases(writer: &mut Writer, releases: &BTreeMap<Name, Release>) {
     for (name, release) in releases {
         write_name(writer, name);
         release.write(writer);
+    }
+}
+
+/// As it is shown.
+impl FromStr for ModuleRole {
+    type Err = Refused;
+
+    fn from_str(text: &str) -> Result<ModuleRole, Refused> {
+        let role = ModuleRole::ALL
+            .into_iter()
+            .find(|role| role.to_string() == text);
+        role.ok_or_else(|| {
+            let reason = format!("{text:?}; must be dialer, fixed-dialer, listener or relay");
+            malformed("role", reason)
+        })
     }
 }
 

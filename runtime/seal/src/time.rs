@@ -1,10 +1,54 @@
 use std::fmt;
+use std::str::FromStr;
+
+use crate::Refused;
+use crate::bytes::malformed;
 
 /// A day, in seconds.
 pub const DAY: u64 = 24 * 60 * 60;
 
 /// Seconds since 1970 in UTC, shown as a date for people: `2026-11-21 09:30 UTC`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
+
+/// As it is shown, or a date alone, whose first moment is meant: `2026-11-21`.
+impl FromStr for Moment {
+    type Err = Refused;
+
+    fn from_str(text: &str) -> Result<Moment, Refused> {
+        let moment = parse(text).filter(|moment| {
+            // So that there is no 31 February, nor another spelling.
+            let shown = moment.to_string();
+            shown == text || shown.strip_suffix(" 00:00 UTC") == Some(text)
+        });
+        moment.ok_or_else(|| {
+            let reason = format!("{text:?}; must be like 2026-11-21 or 2026-11-21 09:30 UTC");
+            malformed("time", reason)
+        })
+    }
+}
+
+fn parse(text: &str) -> Option<Moment> {
+    let (date, time) = text.split_once(' ').unwrap_or((text, "00:00 UTC"));
+    let mut date = date.splitn(3, '-').map(|part| part.parse::<u16>().ok());
+    let mut part = || date.next().flatten().map(u64::from);
+    let (year, month, day) = (part()?, part()?, part()?);
+    let (hour, minute) = time.strip_suffix(" UTC")?.split_once(':')?;
+    let (hour, minute): (u16, u16) = (hour.parse().ok()?, minute.parse().ok()?);
+    if !(1..=12).contains(&month) {
+        return None;
+    }
+    // As if the year began in March: see below.
+    let (year, month) = match month > 2 {
+        true => (year, month - 3),
+        false => (year.checked_sub(1)?, month + 9),
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    let days = days.checked_sub(719_468 + 1)?;
+    Some(Moment(
+        days * DAY + u64::from(hour) * 3600 + u64::from(minute) * 60,
+    ))
+}
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,6 +94,31 @@ mod tests {
             (u64::MAX, "after the year 9999"),
         ] {
             assert_eq!(Moment(seconds).to_string(), date);
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_read() {
+        for minutes in (0..133_000_000_u64).step_by(54_321) {
+            let moment = Moment(minutes * 60);
+            assert_eq!(moment.to_string().parse(), Ok(moment));
+        }
+        let day = Moment(1_795_253_400 / DAY * DAY);
+        assert_eq!("2026-11-21".parse(), Ok(day));
+        for wrong in [
+            "",
+            "2026-11",
+            "2026-13-01",
+            "2026-00-01",
+            "2026-02-29",
+            "2026-2-1",
+            "1969-12-31",
+            "2026-11-21 24:00 UTC",
+            "2026-11-21 09:30",
+            "2026-11-21T09:30 UTC",
+            "99999-01-01",
+        ] {
+            assert!(wrong.parse::<Moment>().is_err(), "{wrong}");
         }
     }
 }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::str::FromStr;
 
 use semver::Version;
 
@@ -96,6 +97,31 @@ pub(crate) fn read_version(reader: &mut Reader<'_>, field: &str) -> Result<Versi
 
 pub(crate) fn write_version(writer: &mut Writer, version: &Version) {
     writer.record(version.to_string().as_bytes());
+}
+
+/// As it is shown: `watm:transport/module@0.1.0`, `water-v0` or `water-v1`.
+impl FromStr for World {
+    type Err = Refused;
+
+    fn from_str(text: &str) -> Result<World, Refused> {
+        let world = match (text, text.split_once('@')) {
+            ("water-v0", _) => World::WaterV0,
+            ("water-v1", _) => World::WaterV1,
+            (_, Some((name, version))) => World::Component {
+                name: name.to_owned(),
+                version: Version::parse(version)
+                    .map_err(|error| malformed("world version", format!("{version:?}: {error}")))?,
+            },
+            _ => {
+                let reason = format!(
+                    "{text:?}; must be like watm:transport/module@0.1.0, or water-v0 or water-v1"
+                );
+                return Err(malformed("world", reason));
+            }
+        };
+        world.check()?;
+        Ok(world)
+    }
 }
 
 impl fmt::Display for World {

@@ -136,3 +136,30 @@ fn the_encoding_is_the_documented_one() {
     let message = [b"watm/seal/v1\0", manifest].concat();
     other.verify_strict(&message, &signature).expect("good");
 }
+
+#[test]
+fn what_is_shown_is_read() {
+    for text in ["udp listen", "tcp a/b"] {
+        let socket: watm_seal::Socket = text.parse().expect("a socket");
+        assert_eq!(socket.to_string(), text);
+    }
+    for text in ["water-v0", "water-v1", "watm:transport/module@0.1.0"] {
+        let world: watm_seal::World = text.parse().expect("a world");
+        assert_eq!(world.to_string(), text);
+    }
+    for role in watm_seal::ModuleRole::ALL {
+        assert_eq!(role.to_string().parse(), Ok(role));
+    }
+    assert!("listen".parse::<watm_seal::Socket>().is_err());
+    assert!("udp".parse::<watm_seal::Socket>().is_err());
+    for text in [
+        "",
+        "water-v2",
+        "watm:transport/module",
+        "watm:transport/module@1",
+        "@0.1.0",
+    ] {
+        assert!(text.parse::<watm_seal::World>().is_err(), "{text}");
+    }
+    assert!("server".parse::<watm_seal::ModuleRole>().is_err());
+}
