@@ -56,7 +56,11 @@ wireguard-v1: setup
 
 # Each stream transport is two modules: a component, and a core module for WATER's runtimes.
 # There is an instance for each connection there, so its memory counts.
-STREAM_TRANSPORTS := plain reverse
+STREAM_TRANSPORTS := plain proxy reverse
+# Which of the two a wheel carries: the one for WATER, unless flows have something to be told.
+SHAPE_plain := watm1.wasm
+SHAPE_proxy := wasm
+SHAPE_reverse := watm1.wasm
 TRANSPORTS := wireguard $(STREAM_TRANSPORTS)
 SMALL_STACK := -Clink-arg=-zstack-size=65536
 
@@ -67,12 +71,12 @@ $(STREAM_TRANSPORTS:%=module-%): module-%: setup
 		--crate-type cdylib --features water-v1 -- $(SMALL_STACK)
 	mkdir -p watm/target/modules
 	cp watm/target/wasm32-wasip1/release/watm_$*.wasm watm/target/modules/$*.watm1.wasm
-	mkdir -p $(dir $(PACKAGED))
-	cmp -s watm/target/modules/$*.watm1.wasm $(dir $(PACKAGED))$*.wasm || cp watm/target/modules/$*.watm1.wasm $(dir $(PACKAGED))$*.wasm
 	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
 		--crate-type cdylib -- $(SMALL_STACK)
 	cd watm && cargo run --release --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_$*.wasm target/modules/$*.wasm
+	mkdir -p $(dir $(PACKAGED))
+	cmp -s watm/target/modules/$*.$(SHAPE_$*) $(dir $(PACKAGED))$*.wasm || cp watm/target/modules/$*.$(SHAPE_$*) $(dir $(PACKAGED))$*.wasm
 
 $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin

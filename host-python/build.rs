@@ -3,7 +3,7 @@
 use std::env;
 use std::path::Path;
 
-const MODULES: [&str; 3] = ["plain", "reverse", "wireguard"];
+const MODULES: [&str; 4] = ["plain", "proxy", "reverse", "wireguard"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -8,7 +8,7 @@ from typing import Literal
 
 from mitmproxy_watm._native import Module, load, load_file
 
-PACKAGED = ("plain", "reverse", "wireguard")
+PACKAGED = ("plain", "proxy", "reverse", "wireguard")
 """The modules that come with this package, by name."""
 
 STREAMS = ("plain", "reverse")

@@ -56,7 +56,7 @@ async def start_server(
     """Run a module on a port of this machine.
 
     - `module`: the path of a `.wasm` file, its bytes, what `load_module` returned, or the name of
-      a module that comes with this package: "wireguard", "plain", "reverse". A WATER module
+      a module that comes with this package: "wireguard", "proxy", "plain", "reverse". A WATER module
       needs the role of a listener.
     - `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
     - `config`: in the module's own format.

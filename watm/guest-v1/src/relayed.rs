@@ -30,7 +30,7 @@ impl<T: StreamTransport> Carrier for Relayed<T> {
     }
 
     fn accept(&mut self, application: Descriptor) -> Result<Relaying<T::Codec>, i32> {
-        let codec = self.0.accept().map_err(refused)?;
+        let codec = self.0.accept(None).map_err(refused)?;
         Ok(Relaying::new(codec, env::accept()?, application))
     }
 }

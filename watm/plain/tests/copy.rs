@@ -5,7 +5,7 @@ use watm_stream::{Buffer, Codec, StreamTransport};
 
 #[test]
 fn bytes_pass_unchanged_both_ways() {
-    let mut codec = Plain::configure(b"").unwrap().accept().unwrap();
+    let mut codec = Plain::configure(b"").unwrap().accept(None).unwrap();
     assert!(codec.established());
     let (mut from, mut application, mut network) = Default::default();
     for part in [&b"one"[..], b"two"] {

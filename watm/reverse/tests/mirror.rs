@@ -13,7 +13,7 @@ fn outward(message: &[u8]) -> Vec<u8> {
 }
 
 fn inward(message: &[u8]) -> Vec<u8> {
-    let mut codec = Reverse::configure(b"").unwrap().accept().unwrap();
+    let mut codec = Reverse::configure(b"").unwrap().accept(None).unwrap();
     let (mut from, mut application, mut network) = <(Buffer, Buffer, Buffer)>::default();
     from.extend(message);
     codec

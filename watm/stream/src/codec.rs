@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use watm_core::{ClientConfig, ConfigError, Destination, ErrorCode, FlowInfo};
 
 use crate::Buffer;
@@ -63,8 +65,8 @@ pub trait StreamTransport: Sized {
     /// Read a configuration.
     fn configure(config: &[u8]) -> Result<Self, ConfigError>;
 
-    /// For a connection that somebody opened to here.
-    fn accept(&self) -> Result<Self::Codec, ErrorCode>;
+    /// For a connection that somebody opened to here, from `remote`, if the host tells that.
+    fn accept(&self, remote: Option<SocketAddr>) -> Result<Self::Codec, ErrorCode>;
 
     /// For a connection that was opened from here in order to reach `destination`; `None`
     /// if only the configuration, or nobody, can say what that is.

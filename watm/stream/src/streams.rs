@@ -176,8 +176,8 @@ impl<T: StreamTransport> Streams<T> {
         }
         for network in accepted {
             self.counters.accepted += 1;
-            let (Some(remote), Ok(codec)) = (network.remote_address(), self.transport.accept())
-            else {
+            let remote = network.remote_address();
+            let (Some(remote), Ok(codec)) = (remote, self.transport.accept(remote)) else {
                 // Dropping the stream resets it.
                 self.counters.failed += 1;
                 self.last += 1;

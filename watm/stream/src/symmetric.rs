@@ -1,4 +1,5 @@
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 
 use watm_core::{ConfigError, Destination, ErrorCode};
 
@@ -25,7 +26,7 @@ impl<C: Codec + Default> StreamTransport for Symmetric<C> {
         })
     }
 
-    fn accept(&self) -> Result<C, ErrorCode> {
+    fn accept(&self, _remote: Option<SocketAddr>) -> Result<C, ErrorCode> {
         Ok(C::default())
     }
 

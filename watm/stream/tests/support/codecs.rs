@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use watm_core::{ConfigError, Destination, ErrorCode, FlowInfo};
 use watm_stream::{Buffer, Codec, Settings, StreamTransport};
 
@@ -145,7 +147,7 @@ impl StreamTransport for FramedTransport {
         Ok(FramedTransport)
     }
 
-    fn accept(&self) -> Result<Framed, ErrorCode> {
+    fn accept(&self, _remote: Option<SocketAddr>) -> Result<Framed, ErrorCode> {
         Ok(Framed::default())
     }
 

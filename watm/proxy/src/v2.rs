@@ -1,0 +1,142 @@
+//! Version 2: a binary header (section 2.2).
+
+use std::net::{IpAddr, SocketAddr};
+
+use crc::{CRC_32_ISCSI, Crc};
+
+use crate::header::{Addresses, Header, Protocol, Proxied};
+use crate::parse::{Parsed, Rules};
+use crate::refused::Refused;
+use crate::tlv::Tlvs;
+
+pub const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+
+/// Before the addresses: the signature, version and command, family and protocol, length.
+pub const FIXED: usize = 16;
+
+/// Version 2, and its commands.
+pub const LOCAL: u8 = 0x20;
+pub const PROXY: u8 = 0x21;
+
+/// Families, in the high half of a byte; what is carried is in the low half.
+pub const UNSPECIFIED: u8 = 0;
+pub const INET: u8 = 1;
+pub const INET6: u8 = 2;
+pub const UNIX: u8 = 3;
+pub const STREAM: u8 = 1;
+pub const DATAGRAM: u8 = 2;
+
+/// The path of a Unix socket.
+const PATH: usize = 108;
+
+/// CRC-32C (RFC 3720).
+pub const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
+
+/// What begins with [`SIGNATURE`], as far as it goes.
+pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> {
+    let command = bytes.get(12).copied();
+    if command.is_some_and(|command| command != LOCAL && command != PROXY) {
+        return Err(Refused::Command);
+    }
+    let Some(&[_, _, high, low]) = bytes.get(12..FIXED).and_then(<[u8]>::first_chunk) else {
+        return Ok(Parsed::Incomplete);
+    };
+    let length = FIXED + usize::from(u16::from_be_bytes([high, low]));
+    if length > rules.longest.max(FIXED) {
+        return Err(Refused::TooLong);
+    }
+    let Some(header) = bytes.get(..length) else {
+        return Ok(Parsed::Incomplete);
+    };
+    // Of LOCAL the rest means nothing (section 2.2).
+    let parsed = match command {
+        Some(PROXY) => proxied(header, rules)?,
+        _ => Header::Local,
+    };
+    Ok(Parsed::Complete(length, parsed))
+}
+
+/// A whole header that says PROXY.
+fn proxied<'a>(header: &'a [u8], rules: &Rules) -> Result<Header<'a>, Refused> {
+    let (family, protocol) = (header[13] >> 4, header[13] & 15);
+    let protocol = match protocol {
+        0 => None,
+        STREAM => Some(Protocol::Stream),
+        DATAGRAM => Some(Protocol::Datagram),
+        _ => return Err(Refused::Family),
+    };
+    let rest = &header[FIXED..];
+    let (addresses, rest) = match family {
+        UNSPECIFIED => (None, rest),
+        // Of what is not specified nothing else means anything.
+        INET..=UNIX if protocol.is_none() => (None, rest),
+        INET => inet::<4>(rest)?,
+        INET6 => inet::<16>(rest)?,
+        UNIX => unix(rest)?,
+        _ => return Err(Refused::Family),
+    };
+    let (Some(addresses), Some(protocol)) = (addresses, protocol) else {
+        return match rules.unspecified_is_local {
+            true => Ok(Header::Local),
+            false => Err(Refused::Unspecified),
+        };
+    };
+    let tlvs = Tlvs::new(rest)?;
+    if let Some(at) = tlvs.checksum_at() {
+        check(header, header.len() - rest.len() + at)?;
+    }
+    Ok(Header::Proxied(Proxied {
+        addresses,
+        protocol,
+        tlvs,
+    }))
+}
+
+type Ends<'a> = (Option<Addresses<'a>>, &'a [u8]);
+
+fn inet<const N: usize>(bytes: &[u8]) -> Result<Ends<'_>, Refused>
+where
+    IpAddr: From<[u8; N]>,
+{
+    let (source, rest) = bytes.split_first_chunk::<N>().ok_or(Refused::TooShort)?;
+    let (destination, rest) = rest.split_first_chunk::<N>().ok_or(Refused::TooShort)?;
+    let (source_port, rest) = rest.split_first_chunk().ok_or(Refused::TooShort)?;
+    let (destination_port, rest) = rest.split_first_chunk().ok_or(Refused::TooShort)?;
+    let end = |address: [u8; N], port: [u8; 2]| {
+        SocketAddr::new(IpAddr::from(address), u16::from_be_bytes(port))
+    };
+    let addresses = Addresses::Inet {
+        source: end(*source, *source_port),
+        destination: end(*destination, *destination_port),
+    };
+    Ok((Some(addresses), rest))
+}
+
+fn unix(bytes: &[u8]) -> Result<Ends<'_>, Refused> {
+    let (source, rest) = bytes.split_first_chunk::<PATH>().ok_or(Refused::TooShort)?;
+    let (destination, rest) = rest.split_first_chunk::<PATH>().ok_or(Refused::TooShort)?;
+    let addresses = Addresses::Unix {
+        source: path(source),
+        destination: path(destination),
+    };
+    Ok((Some(addresses), rest))
+}
+
+fn path(bytes: &[u8; PATH]) -> &[u8] {
+    let end = bytes.iter().position(|byte| *byte == 0);
+    &bytes[..end.unwrap_or(PATH)]
+}
+
+/// Check the checksum that stands at `at`: that of the header with zeros there.
+fn check(header: &[u8], at: usize) -> Result<(), Refused> {
+    let (before, rest) = header.split_at(at);
+    let (said, after) = rest.split_first_chunk().ok_or(Refused::TlvSize)?;
+    let mut digest = CHECKSUM.digest();
+    digest.update(before);
+    digest.update(&[0; 4]);
+    digest.update(after);
+    match digest.finalize() == u32::from_be_bytes(*said) {
+        true => Ok(()),
+        false => Err(Refused::Checksum),
+    }
+}
