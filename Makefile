@@ -134,6 +134,7 @@ $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclie
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs test-guest
+	tests/setup/apt.sh curl=curl haproxy=haproxy
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 # WATER modules, in the WATER project's own runtime and in ours.

@@ -298,6 +298,20 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
             assert "the page of example.com" in answer
 
 
+def test_a_balancers_client_is_seen(example_com, tmp_path):
+    [mode] = (c for c in commands() if "watm:proxy" in c)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    (tmp_path / "proxy.conf").write_text('from = "127.0.0.1"')
+    mode = mode.replace("proxy.conf", f"{tmp_path}/proxy.conf").replace("example.com:80", example_com)
+    with terminal(f"exec {mode.replace('4440', port)}", tmp_path) as serving:
+        serving.expect(rf"server listening at .*{port}")
+        curl = ["curl", "-s", "--haproxy-protocol", "--header", "Host: example.com", f"http://127.0.0.1:{port}/"]
+        page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
+        assert page.endswith(f"the page of {example_com}")
+        serving.expect(f"GET.*{example_com}")
+
+
 def test_the_modules_are_made_and_the_documentation_too(tmp_path):
     assert "make modules" in commands()
     (command,) = (c for c in commands() if "cargo doc" in c)
@@ -308,6 +322,6 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
 
 
 def test_no_command_is_left_out():
-    known = ("make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "?to=", "--bin watm -- ", "curl")
+    known = ("watm:proxy", "make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "?to=", "--bin watm -- ", "curl")
     for command in commands():
         assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"

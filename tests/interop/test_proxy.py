@@ -1,0 +1,151 @@
+"""The PROXY protocol: haproxy and curl as those who pass connections on."""
+
+import asyncio
+import contextlib
+import pathlib
+import subprocess
+from collections.abc import AsyncIterator
+
+import mitmproxy_watm
+import pytest
+from programs import start
+from test_connection import free_port, upper
+
+HOST = "127.0.0.1"
+ANY = 'from = "any"'
+# Seconds for one step.
+LIMIT = 10
+
+
+@contextlib.asynccontextmanager
+async def haproxy(folder: pathlib.Path, server: str, *, to: int) -> AsyncIterator[int]:
+    """haproxy with a frontend, whose port is returned, and a backend with these words behind its address."""
+    port = await free_port()
+    config = folder / "haproxy.cfg"
+    config.write_text(
+        f"""
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+frontend in
+    bind {HOST}:{port}
+    tcp-request connection set-src str(192.0.2.7)
+    tcp-request connection set-src-port int(5555)
+    default_backend out
+backend out
+    server one {HOST}:{to} {server}
+"""
+    )
+    process = await asyncio.create_subprocess_exec("haproxy", "-db", "-f", config)
+    try:
+        async with asyncio.timeout(LIMIT):
+            while True:
+                with contextlib.suppress(ConnectionError):
+                    _, writer = await asyncio.open_connection(HOST, port)
+                    writer.close()
+                    break
+                await asyncio.sleep(0.02)
+        yield port
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def server(config: str) -> AsyncIterator[tuple[int, asyncio.Queue]]:
+    """A server that echoes, and whom each connection that says something is from."""
+    seen: asyncio.Queue = asyncio.Queue()
+
+    async def echo(stream) -> None:
+        while data := await stream.read(65536):
+            seen.put_nowait({name: stream.get_extra_info(name) for name in ("peername", "sockname", "attributes")})
+            stream.write(data)
+            await stream.drain()
+        stream.close()
+
+    async with await mitmproxy_watm.start_server("proxy", HOST, 0, config=config, handle_tcp_stream=echo) as running:
+        yield running.getsockname()[1], seen
+
+
+@pytest.mark.parametrize("version", ["send-proxy", "send-proxy-v2"])
+async def test_haproxy_says_who_a_connection_is_from(version: str, tmp_path) -> None:
+    async with server(ANY) as (to, seen), haproxy(tmp_path, version, to=to) as port:
+        async with asyncio.timeout(LIMIT):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(b"x" * 300_000)
+            assert await reader.readexactly(300_000) == b"x" * 300_000
+            said = await seen.get()
+            writer.close()
+        assert said["peername"] == ("192.0.2.7", 5555)
+        assert said["sockname"] == (HOST, port)
+
+
+async def test_haproxys_facts_and_checksum_are_taken(tmp_path) -> None:
+    options = "send-proxy-v2 proxy-v2-options crc32c,unique-id,authority"
+    async with server(ANY) as (to, seen), haproxy(tmp_path, options, to=to) as port:
+        config = tmp_path / "haproxy.cfg"
+        assert "crc32c" in config.read_text()
+        async with asyncio.timeout(LIMIT):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(b"hello")
+            assert await reader.readexactly(5) == b"hello"
+            assert (await seen.get())["peername"] == ("192.0.2.7", 5555)
+            writer.close()
+
+
+async def test_haproxys_health_checks_are_its_own(tmp_path) -> None:
+    """They say LOCAL, and end before they say anything else."""
+    async with server(ANY) as (to, seen):
+        async with haproxy(tmp_path, "send-proxy-v2 check check-send-proxy inter 50", to=to) as port:
+            await asyncio.sleep(0.5)
+            async with asyncio.timeout(LIMIT):
+                reader, writer = await asyncio.open_connection(HOST, port)
+                writer.write(b"hello")
+                assert await reader.readexactly(5) == b"hello"
+                writer.close()
+            assert (await seen.get())["peername"] == ("192.0.2.7", 5555)
+
+
+async def test_nobody_else_is_believed(tmp_path) -> None:
+    async with server('from = "192.0.2.0/24"') as (to, seen), haproxy(tmp_path, "send-proxy-v2", to=to) as port:
+        async with asyncio.timeout(LIMIT):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(b"hello")
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+        assert seen.empty()
+
+
+async def test_a_connection_without_a_header_is_reset(tmp_path) -> None:
+    async with server(ANY) as (to, seen):
+        async with asyncio.timeout(LIMIT):
+            reader, writer = await asyncio.open_connection(HOST, to)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            with pytest.raises(ConnectionResetError):
+                await reader.read()
+            writer.close()
+        assert seen.empty()
+
+
+async def test_curl_through_mitmdump_is_seen_as_the_client(tmp_path) -> None:
+    config = tmp_path / "proxy.conf"
+    config.write_text(ANY)
+    async with upper() as upstream:
+        mode = f"watm:proxy?config={config}&to=http://{HOST}:{upstream}@{HOST}:0"
+        async with start("mitmdump-watm", tmp_path, "--mode", mode) as program:
+            port = int((await program.wait_for(r"proxy server listening at .*:(\d+)")).group(1))
+            assert await curl("--haproxy-protocol", f"http://{HOST}:{port}/page") == b"from inside /page"
+            async with haproxy(tmp_path, "send-proxy-v2", to=port) as balanced:
+                assert await curl(f"http://{HOST}:{balanced}/other") == b"from inside /other"
+                flow = await program.flow(flow="http", url=f"http://{HOST}:{upstream}/other")
+                assert flow["peername"] == ["192.0.2.7", 5555]
+
+
+async def curl(*arguments: str) -> bytes:
+    """What it fetches."""
+    command = ["curl", "-sS", *arguments]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=LIMIT, check=True)
+    return done.stdout
