@@ -24,7 +24,8 @@ use crate::{ErrorCode, FlowInfo, Limits};
 /// reading and one for writing: the last poll's.
 pub struct StreamFlow {
     shared: Arc<Shared>,
-    held: Option<Held>,
+    /// Until the application lets go of the flow.
+    held: Mutex<Option<Held>>,
 }
 
 /// The module's end.
@@ -81,6 +82,8 @@ struct State {
     end: Option<ErrorCode>,
     /// Who waits for the application to let go of the flow.
     closer: Option<Waker>,
+    /// Who waits for the module to.
+    survivor: Option<Waker>,
 }
 
 /// Make both ends of a flow, which is counted if there is a permit.
@@ -105,7 +108,8 @@ pub(crate) fn pair(
     let guest = GuestStream {
         shared: shared.clone(),
     };
-    (guest, StreamFlow { shared, held: None })
+    let held = Mutex::default();
+    (guest, StreamFlow { shared, held })
 }
 
 impl StreamFlow {
@@ -227,6 +231,7 @@ impl StreamFlow {
         self.shared.token.wake_by_ref();
         wake(wakers);
         closer.into_iter().for_each(Waker::wake);
+        self.release();
     }
 
     /// End at once: the module's calls fail with `reason`, the application's too.
@@ -244,25 +249,41 @@ impl StreamFlow {
         self.shared.token.wake_by_ref();
         wake(wakers);
         closer.into_iter().for_each(Waker::wake);
+        self.release();
     }
 
-    /// Keep this until the flow is gone: until the module has let go of it too, or had its
-    /// time to do so.
-    pub(crate) fn hold(&mut self, held: Held) {
-        self.held = Some(held);
+    /// Keep this until the flow is gone: until the application and the module have let go of
+    /// it, or the module had its time to do so.
+    pub(crate) fn hold(&self, held: Held) {
+        *self.held() = Some(held);
     }
 
     /// Close, and wait until what is kept is given up.
-    pub(crate) async fn let_go(mut self) {
+    pub(crate) async fn let_go(self) {
+        let held = self.held().take();
         self.close();
-        if let Some(held) = self.held.take() {
+        if let Some(held) = held {
             self.shared.outlast(held).await;
         }
     }
 
-    /// How long the module has to pass on what was written, if it is for this flow alone.
+    /// How long the module has to pass on what was written, if something is kept for that.
     pub(crate) fn grace(&self) -> Option<Duration> {
-        self.held.as_ref().map(|held| held.grace)
+        self.held().as_ref().map(|held| held.grace)
+    }
+
+    /// Give up what is kept, when it is time.
+    fn release(&self) {
+        let held = self.held().take();
+        if let Some(held) = held {
+            let shared = self.shared.clone();
+            let runtime = held.runtime.clone();
+            runtime.spawn(async move { shared.outlast(held).await });
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().expect("no panic under this lock")
     }
 
     /// Bytes written and not yet taken by the module.
@@ -274,11 +295,7 @@ impl StreamFlow {
 impl Drop for StreamFlow {
     fn drop(&mut self) {
         self.close();
-        if let Some(held) = self.held.take() {
-            let shared = self.shared.clone();
-            let runtime = held.runtime.clone();
-            runtime.spawn(async move { shared.outlast(held).await });
-        }
+        self.release();
     }
 }
 
@@ -444,8 +461,10 @@ impl Drop for GuestStream {
         state.guest_gone = true;
         state.outbound.clear();
         let wakers = state.take_wakers();
+        let survivor = state.survivor.take();
         drop(state);
         wake(wakers);
+        survivor.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -462,13 +481,13 @@ impl Shared {
         drop(held);
     }
 
-    /// Ready once the module has let go. After the application has, for one waiter.
+    /// Ready once the module has let go. For one waiter.
     fn poll_guest_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.guest_gone {
             return Poll::Ready(());
         }
-        register(&mut state.writer, cx);
+        register(&mut state.survivor, cx);
         Poll::Pending
     }
 

@@ -155,7 +155,7 @@ impl ComponentRunner {
         Ok(self.opened(begun.flow, addresses))
     }
 
-    fn opened(self: Arc<Self>, mut flow: StreamFlow, (local, peer): Addresses) -> Opened {
+    fn opened(self: Arc<Self>, flow: StreamFlow, (local, peer): Addresses) -> Opened {
         // The server tells of its flows' ends by the flows themselves.
         let (stop, _) = oneshot::channel();
         let (_, finished) = oneshot::channel();

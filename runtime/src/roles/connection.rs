@@ -80,8 +80,9 @@ impl Connection {
     /// ended, and the network's side is closed. Bounded by three times
     /// [`Limits::close_grace`](crate::Limits::close_grace).
     pub async fn close(self) {
+        let grace = self.flow.grace();
         self.flow.close();
-        if let Some(grace) = self.flow.grace() {
+        if let Some(grace) = grace {
             // What has not left by then may be lost with the connection.
             let flushed = poll_fn(|cx| self.flow.poll_flushed(cx));
             let _ = timeout(grace, flushed).await;

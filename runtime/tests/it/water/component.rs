@@ -222,7 +222,8 @@ fn an_instance_for_one_connection_ends_with_it() {
         let dialer = Dialer::builder(&component()).limits(limits).build();
         let dialer = dialer.expect("a dialer");
         let own = || dialer.dial_with(&address, DialOptions::new().config(""));
-        for round in 0..3 {
+        let mut kept = Vec::new();
+        for round in 0..6 {
             let mut connection = loop {
                 match own().await {
                     Ok(connection) => break connection,
@@ -244,8 +245,20 @@ fn an_instance_for_one_connection_ends_with_it() {
             match round {
                 0 => drop(connection),
                 1 => connection.close().await,
-                // The stream alone is as good.
-                _ => drop(connection.into_flow()),
+                // The stream alone is as good, and need not even be dropped.
+                2 => drop(connection.into_flow()),
+                3 | 5 => {
+                    let flow = connection.into_flow();
+                    flow.close();
+                    kept.push(flow);
+                }
+                _ => {
+                    let flow = connection.into_flow();
+                    flow.abort(ErrorCode::ConnectionReset);
+                    kept.push(flow);
+                    far.read_to_end(&mut Vec::new()).await.expect_err("a reset");
+                    continue;
+                }
             }
             let mut heard = Vec::new();
             far.read_to_end(&mut heard).await.expect("the end");
