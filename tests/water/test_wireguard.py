@@ -2,14 +2,15 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 
 import mitmproxy_watm
 import pattern
 import pytest
-from ends import HOST, connected, listening
+from ends import HOST, Listening, connected, listening
 from modules import own, shipped
 from test_programs import SIZES, run, web_server
-from tools import GO, WATM, Tool
+from tools import GO, WATM, Dialled, Running, Tool
 from tunnels import TARGET, WIREGUARD, WIREGUARD_COMPONENT, tunnel
 
 # Several times of what the sockets, pipes, queues and windows on the way hold.
@@ -19,15 +20,22 @@ dialling = pytest.mark.parametrize("dialler", [GO, WATM], ids=str)
 serving = pytest.mark.parametrize("server", [GO, WATM], ids=str)
 
 
-@dialling
-@serving
-async def test_a_tunnel_carries_both_ways(dialler: Tool, server: Tool, tmp_path) -> None:
-    keys = tunnel(tmp_path)
+@contextlib.asynccontextmanager
+async def tunnelled(dialler: Tool, server: Tool, folder) -> AsyncIterator[tuple[Dialled, Listening, Running]]:
+    """A connection through a tunnel, where it comes out, and the server."""
+    keys = tunnel(folder)
     async with (
         listening() as upstream,
         server.listen(WIREGUARD, upstream.address, keys.serving()) as running,
         dialler.dial(WIREGUARD, running.address, keys.dialling()) as near,
     ):
+        yield near, upstream, running
+
+
+@dialling
+@serving
+async def test_a_tunnel_carries_both_ways(dialler: Tool, server: Tool, tmp_path) -> None:
+    async with tunnelled(dialler, server, tmp_path) as (near, upstream, running):
         await near.send(b"first")
         far = await upstream.accept()
         assert await far.receive(5) == b"first"
@@ -47,12 +55,7 @@ async def test_a_tunnel_carries_both_ways(dialler: Tool, server: Tool, tmp_path)
 @dialling
 @serving
 async def test_a_tunnel_streams_both_ways_at_once(dialler: Tool, server: Tool, tmp_path) -> None:
-    keys = tunnel(tmp_path)
-    async with (
-        listening() as upstream,
-        server.listen(WIREGUARD, upstream.address, keys.serving()) as running,
-        dialler.dial(WIREGUARD, running.address, keys.dialling()) as near,
-    ):
+    async with tunnelled(dialler, server, tmp_path) as (near, upstream, _):
         far = await upstream.accept()
         async with asyncio.TaskGroup() as group:
             for end in (near, far):
@@ -62,12 +65,7 @@ async def test_a_tunnel_streams_both_ways_at_once(dialler: Tool, server: Tool, t
 
 @dialling
 async def test_a_reader_that_stalls_gets_everything(dialler: Tool, tmp_path) -> None:
-    keys = tunnel(tmp_path)
-    async with (
-        listening() as upstream,
-        WATM.listen(WIREGUARD, upstream.address, keys.serving()) as running,
-        dialler.dial(WIREGUARD, running.address, keys.dialling()) as near,
-    ):
+    async with tunnelled(dialler, WATM, tmp_path) as (near, upstream, _):
         far = await upstream.accept()
         sending = asyncio.create_task(near.send_pattern(BULK))
         await asyncio.sleep(1.5)
@@ -81,35 +79,31 @@ async def test_a_reader_that_stalls_gets_everything(dialler: Tool, tmp_path) -> 
 
 @dialling
 async def test_each_direction_ends_by_itself(dialler: Tool, tmp_path) -> None:
-    keys = tunnel(tmp_path)
-    async with listening() as upstream, WATM.listen(WIREGUARD, upstream.address, keys.serving()) as running:
-        async with dialler.dial(WIREGUARD, running.address, keys.dialling()) as near:
-            far = await upstream.accept()
-            await far.send(b"the last word")
-            far.end()
-            assert await near.receive(13) == b"the last word"
-            await near.ended()
-            await near.send(b"not mine")
-            assert await far.receive(8) == b"not mine"
-            near.end()
-            await far.ended()
-            assert await near.exit_code() == 0, near.said()
+    async with tunnelled(dialler, WATM, tmp_path) as (near, upstream, _):
+        far = await upstream.accept()
+        await far.send(b"the last word")
+        far.end()
+        assert await near.receive(13) == b"the last word"
+        await near.ended()
+        await near.send(b"not mine")
+        assert await far.receive(8) == b"not mine"
+        near.end()
+        await far.ended()
+        assert await near.exit_code() == 0, near.said()
 
 
 async def test_what_was_written_before_the_end_arrives(tmp_path) -> None:
-    keys = tunnel(tmp_path)
-    async with listening() as upstream, WATM.listen(WIREGUARD, upstream.address, keys.serving()) as running:
-        async with WATM.dial(WIREGUARD, running.address, keys.dialling()) as near:
-            await near.send_pattern(BULK // 4)
-            near.end()
-            far = await upstream.accept()
-            await far.receive_pattern(BULK // 4)
-            await far.ended()
-            await far.send(b"thanks")
-            await far.close()
-            assert await near.receive(6) == b"thanks"
-            await near.ended()
-            assert await near.exit_code() == 0, near.said()
+    async with tunnelled(WATM, WATM, tmp_path) as (near, upstream, _):
+        await near.send_pattern(BULK // 4)
+        near.end()
+        far = await upstream.accept()
+        await far.receive_pattern(BULK // 4)
+        await far.ended()
+        await far.send(b"thanks")
+        await far.close()
+        assert await near.receive(6) == b"thanks"
+        await near.ended()
+        assert await near.exit_code() == 0, near.said()
 
 
 @dialling
@@ -234,15 +228,12 @@ async def test_another_transport_carries_the_tunnel(carrier, tmp_path) -> None:
 
 @dialling
 async def test_a_server_that_goes_away_ends_the_connection(dialler: Tool, tmp_path) -> None:
-    keys = tunnel(tmp_path)
-    async with listening() as upstream:
-        async with WATM.listen(WIREGUARD, upstream.address, keys.serving()) as running:
-            async with dialler.dial(WIREGUARD, running.address, keys.dialling()) as near:
-                await near.send(b"hello")
-                far = await upstream.accept()
-                assert await far.receive(5) == b"hello"
-                await running.stop()
-                await near.ended()
+    async with tunnelled(dialler, WATM, tmp_path) as (near, upstream, running):
+        await near.send(b"hello")
+        far = await upstream.accept()
+        assert await far.receive(5) == b"hello"
+        await running.stop()
+        await near.ended()
 
 
 @serving

@@ -5,7 +5,7 @@ mod support;
 use std::net::SocketAddr;
 
 use ppp::{PartialResult, v1, v2};
-use support::Random;
+use support::{Random, choose};
 use watm_proxy::{Addresses, Header, Parsed, Protocol, Rules, parse};
 
 /// What both say, in terms of both.
@@ -116,17 +116,17 @@ fn lines_mean_the_same() {
     for _ in 0..50_000 {
         let mut line = "PROXY".to_owned();
         let fields = [
-            random.choose(&families),
-            random.choose(&addresses),
-            random.choose(&addresses),
-            random.choose(&ports),
-            random.choose(&ports),
+            choose(&mut random, &families),
+            choose(&mut random, &addresses),
+            choose(&mut random, &addresses),
+            choose(&mut random, &ports),
+            choose(&mut random, &ports),
         ];
-        for field in &fields[..random.choose(&[5, 5, 5, 5, 4, 3, 1])] {
-            line += random.choose(&spaces);
+        for field in &fields[..choose(&mut random, &[5, 5, 5, 5, 4, 3, 1])] {
+            line += choose(&mut random, &spaces);
             line += field;
         }
-        line += random.choose(&ends);
+        line += choose(&mut random, &ends);
         let (ours, theirs) = (ours(line.as_bytes()), theirs_v1(line.as_bytes()));
         if undecided(&ours, &theirs) {
             continue;
@@ -140,7 +140,10 @@ fn headers_mean_the_same() {
     let mut random = Random(2);
     let mut seen = [0; 3];
     for _ in 0..50_000 {
-        let family = random.choose(&[0x11, 0x11, 0x21, 0x12, 0x31, 0x01, 0x13, 0x41]);
+        let family = choose(
+            &mut random,
+            &[0x11, 0x11, 0x21, 0x12, 0x31, 0x01, 0x13, 0x41],
+        );
         let needed = match family >> 4 {
             1 => 12,
             2 => 36,
@@ -151,13 +154,17 @@ fn headers_mean_the_same() {
         for _ in 0..random.below(3) {
             // Types whose sizes and number only ours looks at are left out.
             let length = random.below(20);
-            rest.extend([random.choose(&[0x01, 0x04, 0x30, 0xe1]), 0, length as u8]);
+            rest.extend([
+                choose(&mut random, &[0x01, 0x04, 0x30, 0xe1]),
+                0,
+                length as u8,
+            ]);
             rest.extend((0..length).map(|_| random.next() as u8));
         }
         if random.below(4) == 0 {
             rest.truncate(random.below(rest.len() + 1));
         }
-        let command = random.choose(&[0x21, 0x21, 0x21, 0x22, 0x11]);
+        let command = choose(&mut random, &[0x21, 0x21, 0x21, 0x22, 0x11]);
         let mut header = support::v2(command, family, &rest);
         if random.below(4) == 0 {
             header.truncate(random.below(header.len() + 1));
@@ -183,7 +190,10 @@ fn nothing_makes_it_panic() {
     for _ in 0..200_000 {
         let length = random.below(200);
         let mut bytes: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
-        let start: &[u8] = random.choose(&[b"PROXY ", b"PROXY TCP4 ", support::SIGNATURE]);
+        let start: &[u8] = choose(
+            &mut random,
+            &[b"PROXY ", b"PROXY TCP4 ", support::SIGNATURE],
+        );
         let known = start.len().min(bytes.len());
         bytes[..known].copy_from_slice(&start[..known]);
         if bytes.len() > 16 && random.below(2) == 0 {
