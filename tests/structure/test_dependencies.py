@@ -30,7 +30,13 @@ TRANSPORTS = {
     "watm-guest-v1": {"watm-core": "wasm", "watm-stream": "wasm"},
     "watm-componentize": {},
     "watm-native": {"watm-core": "always", "watm-wireguard": "always"},
-    "watm-fuzz-transports": {"watm-core": "always", "watm-netstack": "always", "watm-wireguard": "always"},
+    "watm-fuzz-transports": {
+        "watm-core": "always",
+        "watm-netstack": "always",
+        "watm-proxy": "always",
+        "watm-stream": "always",
+        "watm-wireguard": "always",
+    },
     # The stand-ins for crates of these names; see watm/Cargo.toml.
     "ring": {"watm-core": "always"},
     "managed": {},

@@ -11,6 +11,7 @@ mod inner;
 mod packet;
 mod peer;
 mod program;
+mod proxy;
 mod strangers;
 #[path = "../../../../watm/wireguard/tests/support/mod.rs"]
 mod support;
@@ -24,5 +25,6 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("dialled", dialled::run),
     ("inner", inner::run),
     ("peer", peer::run),
+    ("proxy", proxy::run),
     ("strangers", strangers::run),
 ];
