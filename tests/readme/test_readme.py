@@ -312,6 +312,40 @@ def test_a_balancers_client_is_seen(example_com, tmp_path):
         serving.expect(f"GET.*{example_com}")
 
 
+def test_a_module_is_sealed_trusted_and_verified(tmp_path):
+    names = ("root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm")
+    words = ("keygen root.key", "keygen release.key", "root new", "seal", "trust", "verify")
+    steps = [next(c for c in commands() if f"watm -- {word}" in c) for word in words]
+
+    def public_key(command: str) -> str:
+        with terminal(here(command), tmp_path) as child:
+            for question in ("new passphrase: ", "once more: "):
+                child.expect(question, timeout=BUILD)
+                child.sendline("correct horse")
+            child.expect("public +([0-9a-f]{64})")
+            return child.match[1]
+
+    def here(command: str) -> str:
+        for name in names:
+            command = re.sub(rf" {re.escape(name)}\b", f" {tmp_path}/{name}", command)
+        return command
+
+    root, manifest = blocks("json")
+    for placeholder, command in (("<root key>", steps[0]), ("<release key>", steps[1])):
+        root = root.replace(placeholder, public_key(command))
+    (tmp_path / "root.json").write_text(root)
+    (tmp_path / "wireguard.json").write_text(manifest)
+    expected = ("complete +yes", "sealed +wireguard 1.1", "root +[0-9a-f]{64}", "accepted +yes")
+    for command, outcome in zip(steps[2:], expected, strict=True):
+        with terminal(here(command), tmp_path) as child:
+            if "--key" in command:
+                child.expect("passphrase of .*: ", timeout=BUILD)
+                child.sendline("correct horse")
+            child.expect(outcome, timeout=BUILD)
+            child.expect(pexpect.EOF)
+    assert (tmp_path / "root.key").stat().st_mode & 0o777 == 0o600
+
+
 def test_the_modules_are_made_and_the_documentation_too(tmp_path):
     assert "make modules" in commands()
     (command,) = (c for c in commands() if "cargo doc" in c)

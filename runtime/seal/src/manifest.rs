@@ -136,7 +136,8 @@ impl Manifest {
         }
     }
 
-    fn check(&self) -> Result<(), Refused> {
+    /// That every field is within its bounds.
+    pub fn check(&self) -> Result<(), Refused> {
         self.world.check()?;
         if self.roles.is_empty() {
             return Err(malformed("roles", "none; must be at least one"));

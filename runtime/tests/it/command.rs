@@ -65,7 +65,7 @@ fn watm(arguments: &[&dyn AsRef<OsStr>]) -> Command {
 }
 
 /// Its status, what it printed, what it said on standard error.
-fn run(arguments: &[&dyn AsRef<OsStr>], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+pub(crate) fn run(arguments: &[&dyn AsRef<OsStr>], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut child = watm(arguments).spawn().expect("starts");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
@@ -84,7 +84,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// The module of `water/plain.wat`, whose configuration is where it goes as a fixed dialer.
-fn plain() -> PathBuf {
+pub(crate) fn plain() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
         let text = include_str!("water/plain.wat");

@@ -12,6 +12,7 @@ mod grants;
 mod logs;
 mod overload;
 mod recording;
+mod seals;
 mod stream_modules;
 mod streams;
 mod support;

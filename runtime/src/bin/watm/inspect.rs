@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_derive::Serialize;
 use watm_runtime::{Error, ModuleInfo};
+use watm_seal::Sealed;
 
 use crate::Outcome;
 use crate::failure::Failure;
@@ -35,6 +36,8 @@ struct Shown<'a> {
     exports: &'a [String],
     size: usize,
     sha256: &'a str,
+    /// What its seal says that it is, true or not.
+    sealed: Option<String>,
     /// Why it does not run here.
     problems: &'a [String],
 }
@@ -58,6 +61,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         exports: &info.exports,
         size: info.size,
         sha256: &info.sha256,
+        sealed: claim(&bytes),
         problems: &info.problems,
     };
     if arguments.json {
@@ -72,6 +76,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         true => Outcome::Well,
         false => Outcome::Otherwise,
     })
+}
+
+fn claim(bytes: &[u8]) -> Option<String> {
+    let sealed = Sealed::parse(bytes).ok()?;
+    let manifest = sealed.manifest();
+    Some(format!("{} {}", manifest.name, manifest.release))
 }
 
 fn abi(info: &ModuleInfo) -> Option<&str> {
@@ -105,6 +115,9 @@ fn print_plain(shown: &Shown<'_>) {
     }
     println!("size      {} bytes", shown.size);
     println!("sha256    {}", shown.sha256);
+    if let Some(sealed) = &shown.sealed {
+        println!("sealed    as {sealed}; `watm verify` checks it");
+    }
     match shown.problems {
         [] => println!("runs      yes"),
         problems => problems

@@ -1,11 +1,12 @@
-//! Carries streams through modules, looks at modules, and runs what was recorded of one.
+//! Carries streams through modules, looks at modules, seals and verifies them, and runs what was
+//! recorded of one.
 //!
 //! Exit status, of every command:
 //!
 //! | status | means |
 //! |---|---|
 //! | 0 | all went well, also when a signal ended it |
-//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; or `inspect` looked at WebAssembly that does not run here |
+//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `inspect` looked at WebAssembly that does not run here, or `verify` at a file that is not to be run |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
 //! The reason is one line on standard error, which begins with `watm: `.
@@ -14,15 +15,22 @@ mod dial;
 mod failure;
 mod inspect;
 mod join;
+mod keygen;
 mod listen;
 mod logging;
+mod note;
 mod options;
 mod relay;
 mod replay;
+mod root;
+mod seal;
+mod sealing;
 mod serve;
 mod standard;
 mod stop;
 mod system;
+mod trust;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -35,8 +43,8 @@ const EXIT_STATUS: &str = "\
 Exit status:
   0  all went well, also when SIGINT or SIGTERM ended it
   1  a connection failed or was not allowed, an address is in use, the module
-     refused its configuration or trapped, a replay differs, or `inspect` saw
-     WebAssembly that does not run here
+     refused its configuration or trapped, a replay differs, `inspect` saw
+     WebAssembly that does not run here, or `verify` refused a file
   2  the arguments, a file or the module cannot be used";
 
 /// Sandboxed transport modules: components of watm:transport, and modules of WATER v0 and v1.
@@ -64,6 +72,24 @@ enum Command {
     /// Run a module through the recording of one, and compare.
     #[command(after_help = EXIT_STATUS)]
     Replay(replay::Arguments),
+    /// Make a private key, to sign roots or modules with.
+    #[command(after_help = EXIT_STATUS)]
+    Keygen(keygen::Arguments),
+    /// Say who is trusted to sign what.
+    #[command(after_help = EXIT_STATUS)]
+    Root(root::Arguments),
+    /// Seal a module, so that any channel may deliver it, or add a signature to one.
+    #[command(after_help = EXIT_STATUS)]
+    Seal(seal::Arguments),
+    /// Check a sealed module, with nothing but a root: who signed it, and what it may do.
+    #[command(after_help = EXIT_STATUS)]
+    Verify(verify::Arguments),
+    /// Announce the newest release of a module, for hosts that updates are kept from.
+    #[command(after_help = EXIT_STATUS)]
+    Note(note::Arguments),
+    /// Trust a root, and show what is trusted and known.
+    #[command(after_help = EXIT_STATUS)]
+    Trust(trust::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -73,6 +99,12 @@ fn main() -> ExitCode {
         Command::Relay(arguments) => relay::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments).map_err(Failure::unusable),
+        Command::Keygen(arguments) => keygen::run(&arguments),
+        Command::Root(arguments) => root::run(&arguments),
+        Command::Seal(arguments) => seal::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
+        Command::Note(arguments) => note::run(&arguments),
+        Command::Trust(arguments) => trust::run(&arguments),
     };
     match result {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
@@ -87,6 +119,6 @@ fn main() -> ExitCode {
 /// What a command has found.
 enum Outcome {
     Well,
-    /// A replay that differs, a module that does not run here; it is said already.
+    /// A replay that differs, a module that does not run here or is refused; it is said already.
     Otherwise,
 }

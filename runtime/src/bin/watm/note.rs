@@ -1,0 +1,47 @@
+use std::path::PathBuf;
+
+use watm_seal::{Announcement, Moment, Name, Note, Release};
+
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::sealing::{KeyOptions, invalid, now, read_root, write_output};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Of the module.
+    name: Name,
+    /// The newest there is, as of now.
+    #[arg(value_name = "EPOCH.SEQUENCE")]
+    release: Release,
+    /// Any version of the root that the module is sealed under.
+    #[arg(long, value_name = "ROOT")]
+    root: PathBuf,
+    /// Where the note goes.
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    #[command(flatten)]
+    keys: KeyOptions,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let note = Note::new(Announcement {
+        root: read_root(&arguments.root)?.id(),
+        name: arguments.name.clone(),
+        release: arguments.release,
+        time: now(),
+    });
+    let note = arguments
+        .keys
+        .open()?
+        .iter()
+        .try_fold(note, Note::sign)
+        .map_err(|error| invalid(&arguments.output, error))?;
+    write_output(&arguments.output, &note.to_file())?;
+    let announced = note.announcement();
+    let time = Moment(announced.time);
+    println!(
+        "newest    {} {}, as of {time}",
+        announced.name, announced.release
+    );
+    Ok(Outcome::Well)
+}

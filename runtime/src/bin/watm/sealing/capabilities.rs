@@ -1,0 +1,78 @@
+use serde_derive::{Deserialize, Serialize};
+use watm_seal::{Capabilities, Refused};
+
+/// Capabilities as a person writes them. What is left out is nothing.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub(crate) struct CapabilitiesText {
+    /// `udp listen`.
+    sockets: Vec<String>,
+    /// `tcp://*.example.com:443`.
+    connect: Vec<String>,
+    host_crypto: bool,
+    memory_bytes: u64,
+    cpu_permille: u32,
+    flows: u32,
+    instances: u32,
+}
+
+impl CapabilitiesText {
+    pub(crate) fn parse(&self) -> Result<Capabilities, Refused> {
+        Ok(Capabilities {
+            sockets: self
+                .sockets
+                .iter()
+                .map(|text| text.parse())
+                .collect::<Result<_, _>>()?,
+            connect: self
+                .connect
+                .iter()
+                .map(|text| text.parse())
+                .collect::<Result<_, _>>()?,
+            host_crypto: self.host_crypto,
+            memory_bytes: self.memory_bytes,
+            cpu_permille: self.cpu_permille,
+            flows: self.flows,
+            instances: self.instances,
+        })
+    }
+
+    /// A line each for people.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        words.extend(self.sockets.iter().map(|socket| format!("socket {socket}")));
+        words.extend(self.connect.iter().map(|to| format!("connect to {to}")));
+        if self.host_crypto {
+            words.push("the host's ciphers".to_owned());
+        }
+        words.push(format!("{} KiB of memory", self.memory_bytes >> 10));
+        words.push(format!(
+            "{} % of a core",
+            f64::from(self.cpu_permille) / 10.0
+        ));
+        words.push(format!(
+            "{} flows, {} instances",
+            self.flows, self.instances
+        ));
+        words
+    }
+}
+
+impl From<&Capabilities> for CapabilitiesText {
+    fn from(capabilities: &Capabilities) -> CapabilitiesText {
+        CapabilitiesText {
+            sockets: texts(&capabilities.sockets),
+            connect: texts(&capabilities.connect),
+            host_crypto: capabilities.host_crypto,
+            memory_bytes: capabilities.memory_bytes,
+            cpu_permille: capabilities.cpu_permille,
+            flows: capabilities.flows,
+            instances: capabilities.instances,
+        }
+    }
+}
+
+/// Each as it is shown.
+pub(crate) fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
+    items.into_iter().map(|item| item.to_string()).collect()
+}

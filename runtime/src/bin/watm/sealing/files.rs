@@ -1,0 +1,38 @@
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde::de::DeserializeOwned;
+use watm_seal::SignedRoot;
+
+use crate::failure::Failure;
+use crate::options::read;
+
+/// A file that cannot be used, and why.
+pub(crate) fn invalid(path: &Path, reason: impl Display) -> Failure {
+    Failure::unusable(format!("{}: {reason}", path.display()))
+}
+
+/// A description in JSON.
+pub(crate) fn parse_json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure> {
+    serde_json::from_slice(&read(path)?).map_err(|error| invalid(path, error))
+}
+
+/// A root record with the signatures that it has.
+pub(crate) fn read_root(path: &Path) -> Result<SignedRoot, Failure> {
+    SignedRoot::from_file(&read(path)?).map_err(|error| invalid(path, error))
+}
+
+/// Something public, which may replace what is there.
+pub(crate) fn write_output(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes).map_err(|error| invalid(path, error))
+}
+
+/// The clock, in seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}

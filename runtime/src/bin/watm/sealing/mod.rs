@@ -1,0 +1,15 @@
+//! What the commands around seals share: their descriptions in JSON, keys, and the state.
+
+mod capabilities;
+mod files;
+mod keys;
+mod manifest;
+mod root;
+mod state;
+
+pub(crate) use capabilities::CapabilitiesText;
+pub(crate) use files::{invalid, now, parse_json, read_root, write_output};
+pub(crate) use keys::{KeyOptions, new_passphrase};
+pub(crate) use manifest::ManifestText;
+pub(crate) use root::RootText;
+pub(crate) use state::{StateOptions, root as trusted_root, update};

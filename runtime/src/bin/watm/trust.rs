@@ -1,0 +1,152 @@
+use std::path::{Path, PathBuf};
+
+use serde_derive::Serialize;
+use watm_seal::state::Known;
+use watm_seal::{Digest, Moment, Name, Note, Root, State};
+
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::options::read;
+use crate::sealing::{
+    CapabilitiesText, StateOptions, invalid, now, read_root, trusted_root, update,
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A root to trust from now on, or a newer version of the one that is. Without it, what is
+    /// trusted and known is shown.
+    root: Option<PathBuf>,
+    /// Trust it only if this is its id, which somebody has told you.
+    #[arg(long, requires = "root")]
+    id: Option<Digest>,
+    /// A freshness note to take in.
+    #[arg(long, value_name = "FILE", conflicts_with = "root")]
+    note: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateOptions,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Shown {
+    root: Option<String>,
+    version: Option<u32>,
+    epoch: Option<u32>,
+    expires: Option<String>,
+    greatest_time: u64,
+    modules: Vec<KnownShown>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct KnownShown {
+    name: String,
+    accepted: Option<String>,
+    body_sha256: Option<String>,
+    floor: Option<String>,
+    announced: Option<String>,
+    approved: Option<CapabilitiesText>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let store = arguments.state.open()?;
+    if let Some(path) = &arguments.root {
+        let state = store.load().map_err(Failure::unusable)?;
+        let root = newer_root(path, arguments.id, &state)?;
+        update(&store, |state| state.adopt(&root))?;
+    }
+    if let Some(path) = &arguments.note {
+        let state = store.load().map_err(Failure::unusable)?;
+        let root = trusted_root(None, &state)?;
+        let note = Note::from_file(&read(path)?);
+        let announced = note
+            .and_then(|note| note.verify(&root, &state, now()))
+            .map_err(|error| invalid(path, error))?;
+        update(&store, |state| state.announce(&announced))?
+            .map_err(|error| invalid(path, error))?;
+    }
+    let shown = Shown::new(&store.load().map_err(Failure::unusable)?);
+    match arguments.json {
+        true => println!(
+            "{}",
+            serde_json::to_string_pretty(&shown).map_err(Failure::failed)?
+        ),
+        false => shown.print(),
+    }
+    Ok(Outcome::Well)
+}
+
+/// The root in this file: the first one, or one that follows from what is trusted.
+fn newer_root(path: &Path, id: Option<Digest>, state: &State) -> Result<Root, Failure> {
+    let signed = read_root(path)?;
+    if let Some(id) = id
+        && signed.id() != id
+    {
+        return Err(invalid(
+            path,
+            format!("its id is {}, not {id}", signed.id()),
+        ));
+    }
+    let root = match state.root() {
+        Some(known) => known.follow(&[signed]),
+        None => Root::trust(signed),
+    };
+    root.map_err(|error| invalid(path, error))
+}
+
+impl Shown {
+    fn new(state: &State) -> Shown {
+        let record = state.root().map(Root::record);
+        Shown {
+            root: state.root().map(|root| root.id().to_string()),
+            version: record.map(|record| record.version),
+            epoch: record.map(|record| record.epoch),
+            expires: record.map(|record| Moment(record.expires).to_string()),
+            greatest_time: state.greatest_time(),
+            modules: state
+                .names()
+                .map(|(name, known)| KnownShown::new(name, known))
+                .collect(),
+        }
+    }
+
+    fn print(&self) {
+        match (&self.root, self.version, self.epoch, &self.expires) {
+            (Some(root), Some(version), Some(epoch), Some(expires)) => {
+                println!("root      {root}");
+                println!("version   {version}, epoch {epoch}, expires {expires}");
+            }
+            _ => println!("root      none; `watm trust ROOT` trusts one"),
+        }
+        for known in &self.modules {
+            println!("module    {}", known.name);
+            for (what, text) in [
+                ("accepted", &known.accepted),
+                ("floor", &known.floor),
+                ("newest", &known.announced),
+            ] {
+                if let Some(text) = text {
+                    println!("  {what:7} {text}");
+                }
+            }
+            let approved = known.approved.iter().flat_map(CapabilitiesText::words);
+            approved.for_each(|line| println!("  approved {line}"));
+        }
+    }
+}
+
+impl KnownShown {
+    fn new(name: &Name, known: &Known) -> KnownShown {
+        KnownShown {
+            name: name.to_string(),
+            accepted: known.accepted.map(|(release, _)| release.to_string()),
+            body_sha256: known.accepted.map(|(_, body)| body.to_string()),
+            floor: known.floor.map(|floor| floor.to_string()),
+            announced: known.announced.map(|(release, _)| release.to_string()),
+            approved: known.approved.as_ref().map(CapabilitiesText::from),
+        }
+    }
+}

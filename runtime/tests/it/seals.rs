@@ -1,0 +1,357 @@
+//! The commands around seals, as a shell runs them: what people do who make roots, seal modules
+//! and check them.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::command::{plain, run};
+use crate::support::directory;
+
+/// A folder with the keys and descriptions of one test.
+struct Desk(PathBuf);
+
+impl Desk {
+    fn new(name: &str) -> Desk {
+        let desk = Desk(directory(&format!("seals-{name}")));
+        fs::write(desk.path("passphrase"), "correct horse\n").expect("written");
+        desk
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// Run `watm`; what begins with `@` is a file of this folder. Its status and what it said,
+    /// on either output.
+    fn watm(&self, arguments: &str) -> (Option<i32>, String) {
+        let arguments: Vec<PathBuf> = arguments
+            .split_whitespace()
+            .map(|word| match word.strip_prefix('@') {
+                Some(name) => self.path(name),
+                None => PathBuf::from(word),
+            })
+            .collect();
+        let arguments: Vec<&dyn AsRef<OsStr>> = arguments
+            .iter()
+            .map(|argument| argument as &dyn AsRef<OsStr>)
+            .collect();
+        let (status, output, said) = run(&arguments, b"");
+        let output = String::from_utf8(output).expect("text");
+        (status, output + &said)
+    }
+
+    /// As [`watm`](Desk::watm), which has to end well.
+    fn well(&self, arguments: &str) -> String {
+        let (status, said) = self.watm(arguments);
+        assert_eq!(status, Some(0), "{arguments}: {said}");
+        said
+    }
+
+    fn json(&self, arguments: &str) -> Value {
+        let (_, said) = self.watm(&format!("{arguments} --json"));
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+
+    /// A private key without a passphrase; the public one.
+    fn key(&self, name: &str) -> String {
+        let made = self.json(&format!("keygen @{name} --unencrypted"));
+        made["public"].as_str().expect("a key").to_owned()
+    }
+
+    fn describe(&self, name: &str, description: &Value) {
+        fs::write(self.path(name), description.to_string()).expect("written");
+    }
+
+    /// A root with one key, `root.key`, by which two of `keys` may seal `demo/*`.
+    fn root(&self, keys: &[String]) {
+        let own = self.key("root.key");
+        self.describe("root.json", &root_description(&own, keys));
+        self.well("root new @root.json --output @root --key @root.key");
+    }
+
+    /// `plain.wat` as this release of `demo/plain`.
+    fn seal(&self, release: &str, keys: &str, output: &str) -> String {
+        self.describe("manifest.json", &manifest_description(release));
+        let module = plain();
+        let module = module.to_str().expect("text");
+        self.well(&format!(
+            "seal {module} --manifest @manifest.json --root @root {keys} --output @{output}"
+        ))
+    }
+}
+
+fn root_description(own: &str, keys: &[String]) -> Value {
+    json!({
+        "expires": "2100-01-01",
+        "threshold": 1,
+        "keys": [own],
+        "delegations": [{
+            "name": "release",
+            "threshold": 2,
+            "keys": keys,
+            "names": ["demo/*"],
+            "ceiling": {"connect": ["tcp://*:*"], "memory-bytes": 1 << 30, "instances": 100},
+        }],
+    })
+}
+
+fn manifest_description(release: &str) -> Value {
+    json!({
+        "name": "demo/plain",
+        "release": release,
+        "version": "0.1.0",
+        "expires": "2099-01-01",
+        "capabilities": {
+            "connect": ["tcp://*.example.com:443"],
+            "memory-bytes": 1 << 20,
+            "instances": 10,
+        },
+    })
+}
+
+#[test]
+fn a_module_is_sealed_by_two_and_verified_with_nothing_but_the_root() {
+    let desk = Desk::new("two");
+    let keys = [desk.key("a.key"), desk.key("b.key"), desk.key("c.key")];
+    desk.root(&keys);
+    // One signs, and sends the file to the other.
+    desk.seal("1.1", "--key @a.key", "half.wasm");
+    let half = desk.json("verify @half.wasm --root @root --state @state");
+    assert_eq!(half["accepted"], false);
+    assert_eq!(half["code"], "threshold");
+    desk.well("seal @half.wasm --key @c.key --output @plain.wasm");
+
+    let shown = desk.json("verify @plain.wasm --root @root --state @state");
+    assert_eq!(shown["accepted"], true);
+    assert_eq!(shown["delegation"], "release");
+    let mut signers = [keys[0].as_str(), keys[2].as_str()];
+    signers.sort_unstable();
+    assert_eq!(shown["signers"], json!(signers));
+    assert_eq!(shown["manifest"]["world"], "water-v1");
+    assert_eq!(shown["warnings"][0]["code"], "expiry-far-off");
+    let said = desk.well("verify @plain.wasm --root @root --state @state");
+    for line in [
+        "accepted  yes",
+        "name      demo/plain",
+        "release   1.1 (0.1.0)",
+        "expires   2099-01-01 00:00 UTC",
+        "may have  connect to tcp://*.example.com:443",
+        &format!("signed by {}", keys[0]),
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+    }
+    // Nothing was remembered, as nobody asked for it.
+    assert!(!desk.path("state").exists());
+    // To those who know nothing of seals it is the module it was.
+    let (sealed, module) = (desk.json("inspect @plain.wasm"), plain());
+    let before = desk.json(&format!("inspect {}", module.to_str().expect("text")));
+    assert_eq!(sealed["sealed"], "demo/plain 1.1");
+    assert_eq!(before["sealed"], Value::Null);
+    for same in ["kind", "roles", "imports", "exports", "problems"] {
+        assert_eq!(sealed[same], before[same]);
+    }
+}
+
+#[test]
+fn what_was_accepted_is_not_undone() {
+    let desk = Desk::new("rollback");
+    let keys = [desk.key("a.key"), desk.key("b.key")];
+    desk.root(&keys);
+    desk.seal("1.2", "--key @a.key --key @b.key", "new.wasm");
+    desk.seal("1.1", "--key @a.key --key @b.key", "old.wasm");
+    let id = desk.json("root show @root")["id"].clone();
+    let id = id.as_str().expect("an id");
+    let (status, said) = desk.watm(&format!(
+        "trust @root --id {} --state @state",
+        "0".repeat(64)
+    ));
+    assert_eq!(status, Some(2), "{said}");
+    desk.well(&format!("trust @root --id {id} --state @state"));
+    // From here on it is known.
+    desk.well("verify @old.wasm --state @state");
+    desk.well("verify @new.wasm --state @state --accept");
+    let (status, said) = desk.watm("verify @old.wasm --state @state");
+    assert_eq!(status, Some(1));
+    assert!(said.starts_with("accepted  no, rollback: "), "{said}");
+    desk.well("verify @old.wasm --state @state --name demo/plain --allow-downgrade 1.1");
+    let known = desk.json("trust --state @state");
+    assert_eq!(known["root"], id);
+    assert_eq!(known["modules"][0]["name"], "demo/plain");
+    assert_eq!(known["modules"][0]["accepted"], "1.2");
+    assert_eq!(known["modules"][0]["approved"]["instances"], 10);
+    // A state that is damaged is not taken for none.
+    fs::write(desk.path("state"), "").expect("written");
+    let (status, said) = desk.watm("verify @old.wasm --root @root --state @state");
+    assert_eq!(status, Some(2));
+    assert!(said.contains("state: is cut short"), "{said}");
+}
+
+#[test]
+fn a_key_is_replaced_by_the_next_root() {
+    let desk = Desk::new("rotation");
+    let keys = [desk.key("a.key"), desk.key("b.key"), desk.key("c.key")];
+    desk.root(&keys[..2]);
+    desk.seal("1.1", "--key @a.key --key @b.key", "old.wasm");
+    desk.well("trust @root --state @state");
+    // What is shown is what the next one is made of.
+    let mut next = desk.json("root show @root")["description"].clone();
+    next["delegations"][0]["keys"] = json!(keys[1..]);
+    next["revoked"] = json!([keys[0]]);
+    desk.describe("next.json", &next);
+    let said = desk.well("root new @next.json --after @root --output @root-2");
+    assert!(said.contains("complete  no: "), "{said}");
+    let said = desk.well("root sign @root-2 --key @root.key");
+    assert!(said.contains("complete  yes"), "{said}");
+    let signers = "--rotation @root-2 --key @b.key --key @c.key";
+    desk.seal("1.2", signers, "new.wasm");
+    desk.well("verify @new.wasm --state @state --accept");
+    let known = desk.json("trust --state @state");
+    assert_eq!(known["version"], 2);
+    let refused = desk.json("verify @old.wasm --state @state --name demo/plain");
+    assert_eq!(refused["code"], "revoked");
+    // The old root again changes nothing, and another one is not taken.
+    desk.well("trust @root --state @state");
+    assert_eq!(desk.json("trust --state @state")["version"], 2);
+    let other = desk.key("other.key");
+    desk.describe("other.json", &root_description(&other, &keys));
+    desk.well("root new @other.json --output @other --key @other.key");
+    let (status, said) = desk.watm("trust @other --state @state");
+    assert_eq!(status, Some(2));
+    assert!(said.contains("belongs to the root"), "{said}");
+}
+
+#[test]
+fn a_note_tells_of_a_newer_release() {
+    let desk = Desk::new("note");
+    let keys = [desk.key("a.key"), desk.key("b.key")];
+    let (own, fresh) = (desk.key("root.key"), desk.key("fresh.key"));
+    let mut description = root_description(&own, &keys);
+    description["delegations"]
+        .as_array_mut()
+        .expect("a list")
+        .push(json!({
+            "name": "fresh", "purpose": "freshness", "threshold": 1,
+            "keys": [fresh], "names": ["*"],
+        }));
+    desk.describe("root.json", &description);
+    desk.well("root new @root.json --output @root --key @root.key");
+    desk.well("trust @root --state @state");
+    desk.seal("1.1", "--key @a.key --key @b.key", "plain.wasm");
+    desk.well("note demo/plain 1.2 --root @root --key @fresh.key --output @note");
+    desk.well("trust --note @note --state @state");
+    let shown = desk.json("verify @plain.wasm --state @state");
+    let codes: Vec<&Value> = shown["warnings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|warning| &warning["code"])
+        .collect();
+    assert!(codes.contains(&&json!("outdated")), "{codes:?}");
+    desk.well("note demo/plain 1.2 --root @root --key @a.key --output @forged");
+    let (status, said) = desk.watm("trust --note @forged --state @state");
+    assert_eq!(status, Some(2));
+    assert!(
+        said.contains("demo/plain: signed by 0 of the keys of fresh"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_key_is_encrypted_unless_asked_otherwise() {
+    let desk = Desk::new("keys");
+    let made = desk.json("keygen @root.key --passphrase-file @passphrase");
+    let own = made["public"].as_str().expect("a key").to_owned();
+    let text = fs::read_to_string(desk.path("root.key")).expect("text");
+    assert!(text.starts_with("watm private key v1\n") && text.contains("argon2id"));
+    desk.describe(
+        "root.json",
+        &root_description(&own, &[desk.key("a.key"), desk.key("b.key")]),
+    );
+    desk.well("root new @root.json --output @root --key @root.key --passphrase-file @passphrase");
+    fs::write(desk.path("wrong"), "battery staple\n").expect("written");
+    let sign = "root sign @root --key @root.key --passphrase-file";
+    let (status, said) = desk.watm(&format!("{sign} @wrong"));
+    assert_eq!(status, Some(2));
+    assert!(said.contains("root.key: wrong passphrase"), "{said}");
+    // A key that is there stays.
+    let (status, said) = desk.watm("keygen @root.key --unencrypted");
+    assert_eq!(status, Some(2));
+    assert!(said.starts_with("watm: "), "{said}");
+    assert_eq!(
+        fs::read_to_string(desk.path("root.key")).expect("text"),
+        text
+    );
+    fs::write(desk.path("empty"), "\n").expect("written");
+    let (status, _) = desk.watm("keygen @other.key --passphrase-file @empty");
+    assert_eq!(status, Some(2));
+    assert!(!desk.path("other.key").exists());
+}
+
+#[test]
+fn what_is_wrong_is_said_with_the_file_and_the_field() {
+    let desk = Desk::new("wrong");
+    let keys = [desk.key("a.key"), desk.key("b.key")];
+    desk.root(&keys);
+    let module = plain();
+    let module = module.to_str().expect("text");
+    let seal = format!("seal {module} --manifest @m.json --root @root --key @a.key -o @out.wasm");
+    for (field, value, expected) in [
+        ("release", json!("1"), "EPOCH.SEQUENCE"),
+        ("expires", json!("tomorrow"), "2026-11-21"),
+        ("expires", json!("2020-01-01"), "not-before"),
+        ("roles", json!(["server"]), "fixed-dialer"),
+        ("name", json!("Demo"), "a-z"),
+        (
+            "capabilities",
+            json!({"connect": ["example.com"]}),
+            "tcp://",
+        ),
+        ("colour", json!("red"), "unknown field `colour`"),
+    ] {
+        let mut manifest = manifest_description("1.1");
+        manifest[field] = value;
+        desk.describe("m.json", &manifest);
+        let (status, said) = desk.watm(&seal);
+        assert_eq!(status, Some(2), "{field}: {said}");
+        assert!(
+            said.contains("m.json: ") && said.contains(expected),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1);
+    }
+    assert!(!desk.path("out.wasm").exists());
+    for (arguments, expected) in [
+        (
+            format!("verify {module} --state @state"),
+            "no root is trusted yet",
+        ),
+        (
+            format!("verify {module} --root {module} --state @state"),
+            "does not begin as one",
+        ),
+        (
+            "verify @nothing --root @root --state @state".to_owned(),
+            "nothing: ",
+        ),
+        (
+            format!("seal {module} --key @a.key -o @out.wasm"),
+            "not sealed",
+        ),
+        (
+            format!("seal {module} --key {module} -o @out.wasm"),
+            "is no key file",
+        ),
+        ("trust @root.json --state @state".to_owned(), "root.json: "),
+    ] {
+        let (status, said) = desk.watm(&arguments);
+        assert_eq!(status, Some(2), "{arguments}: {said}");
+        assert!(said.contains(expected), "{said}");
+    }
+    // A file that is no module is looked at, and refused.
+    let (status, said) = desk.watm("verify @root.json --root @root --state @state");
+    assert_eq!(status, Some(1));
+    assert!(said.starts_with("accepted  no, not-wasm: "), "{said}");
+}
