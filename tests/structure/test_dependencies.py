@@ -47,6 +47,7 @@ HOST = {
     "watm-runtime": {"watm-seal": "always"},
     "watm-python": {"watm-runtime": "always"},
     "watm-fuzz-host": {"watm-runtime": "always"},
+    "watm-fuzz-seal": {"watm-seal": "always"},
 }
 # The host must not know what its modules are made of, and no transport may do input or output.
 INPUT_OUTPUT = {"tokio", "wasmtime", "socket2", "mio"}

@@ -165,6 +165,17 @@ fn each_kind_is_signed_for_itself() {
     assert!(!over("watm/root/v1\0"));
     // One kind of file is not read as another.
     let root_file = root().signed().to_file();
+    let record = &root_file[b"watm/root-file/v1\0".len() + 2..root_file.len() - 2 * 96 - 1];
+    let (signer, signature) = root_file[root_file.len() - 96..].split_at(32);
+    let signer = VerifyingKey::from_bytes(signer.try_into().expect("32 bytes")).expect("a key");
+    let signature = ed25519_dalek::Signature::from_slice(signature).expect("64 bytes");
+    let over = |domain: &str| {
+        let message = [domain.as_bytes(), record].concat();
+        signer.verify_strict(&message, &signature).is_ok()
+    };
+    assert!(over("watm/root/v1\0"));
+    assert!(!over("watm/seal/v1\0"));
+    assert!(!over("watm/freshness/v1\0"));
     assert!(Note::from_file(&root_file).is_err());
     assert!(SignedRoot::from_file(&file).is_err());
 }
