@@ -103,7 +103,12 @@ fn a_root_that_does_not_follow_is_refused() {
     assert_eq!(refused(&chain), "accepted");
     // By the old keys only it is not even written.
     let half = signed(next(&root(), other_keys), &[1, 2]);
-    assert!(seal(&body(), manifest(), &[half], &[]).is_err());
+    let half = std::slice::from_ref(&half);
+    assert!(seal(&body(), manifest(), half, &[]).is_err());
+    // Nor taken from a file of its own.
+    let refused = root().advance(&half[0]).expect_err("not by the new keys");
+    assert_eq!(refused.code(), "bad-root");
+    assert!(root().follow(half).is_err());
     let backwards = [third, second.signed().clone()];
     assert!(seal(&body(), manifest(), &backwards, &[]).is_err());
     // An epoch that goes down.
