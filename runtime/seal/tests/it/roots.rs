@@ -106,8 +106,8 @@ fn a_root_that_does_not_follow_is_refused() {
     let half = std::slice::from_ref(&half);
     assert!(seal(&body(), manifest(), half, &[]).is_err());
     // Nor taken from a file of its own.
-    let refused = root().advance(&half[0]).expect_err("not by the new keys");
-    assert_eq!(refused.code(), "bad-root");
+    let alone = root().advance(&half[0]).expect_err("not by the new keys");
+    assert_eq!(alone.code(), "bad-root");
     assert!(root().follow(half).is_err());
     let backwards = [third, second.signed().clone()];
     assert!(seal(&body(), manifest(), &backwards, &[]).is_err());
