@@ -109,6 +109,11 @@ fn a_root_that_does_not_follow_is_refused() {
     let alone = root().advance(&half[0]).expect_err("not by the new keys");
     assert_eq!(alone.code(), "bad-root");
     assert!(root().follow(half).is_err());
+    // Not even by the right keys.
+    let early = next(&root(), |record| record.version = 3);
+    assert_eq!(refused(&[signed(early, &[1, 2])]), "bad-root");
+    let again = root().advance(root().signed()).expect_err("is the same");
+    assert_eq!(again.code(), "bad-root");
     let backwards = [third, second.signed().clone()];
     assert!(seal(&body(), manifest(), &backwards, &[]).is_err());
     // An epoch that goes down.
