@@ -53,8 +53,10 @@ async def test_a_module_that_fails_later_is_started_again(
 ) -> None:
     peer = Peer()
     ended: asyncio.Queue[type] = asyncio.Queue()
+    begun = asyncio.Event()
 
     async def handle(stream) -> None:
+        begun.set()
         try:
             while data := await stream.read(65535):
                 stream.write(data)
@@ -67,7 +69,9 @@ async def test_a_module_that_fails_later_is_started_again(
         ) as guest:
             port = guest.getsockname()[1]
             modules.tell(port, "a flow")
-            await until("a flow", lambda: guest.status().flows == 1)
+            # A flow that nobody has accepted yet ends without a word.
+            await asyncio.wait_for(begun.wait(), 10)
+            assert guest.status().flows == 1
             modules.tell(port, command)
             assert await asyncio.wait_for(ended.get(), 10) is ConnectionResetError
             await until("restarted", lambda: guest.status().generation == 1 and guest.status().phase == "running")
