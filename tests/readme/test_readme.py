@@ -67,6 +67,8 @@ def terminal(command: str, tmp_path: pathlib.Path, **options) -> Iterator[pexpec
         dimensions=(120, 200),
         encoding="utf-8",
         timeout=START,
+        # Whoever runs the tests in the background ignores it, and what they run inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield child
@@ -79,6 +81,9 @@ def terminal(command: str, tmp_path: pathlib.Path, **options) -> Iterator[pexpec
             with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
                 child.read_nonblocking(65536, timeout=0.2)
         child.close(force=True)
+        # A console that lost its terminal would go on for ever.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
 
 
 def keys() -> tuple[str, str, str]:
