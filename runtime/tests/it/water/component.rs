@@ -44,20 +44,9 @@ async fn listen() -> (TcpListener, String) {
 }
 
 #[test]
-fn a_dial_that_fails_names_the_address_and_the_cause() {
+fn a_dial_that_leads_nowhere_names_the_address() {
     run(async {
         let dialer = Dialer::builder(&component()).build().expect("a dialer");
-        let nobody = listen().await.1;
-        let error = dialer.dial(&nobody).await.expect_err("refused");
-        assert_eq!(
-            error.to_string(),
-            format!("plain: connection refused ({nobody})")
-        );
-        let Error::Connect { source, .. } = error else {
-            panic!("another error: {error:?}");
-        };
-        assert_eq!(source.kind(), ErrorKind::ConnectionRefused);
-
         let error = dialer.dial("nowhere.invalid:9").await.expect_err("no name");
         assert!(matches!(error, Error::Connect { .. }), "{error:?}");
         assert!(
@@ -78,6 +67,7 @@ fn a_dial_that_fails_names_the_address_and_the_cause() {
         assert_eq!(error.to_string(), "plain: timeout (192.0.2.1:9)");
         // What failed leaves nothing behind.
         let dialer = Dialer::builder(&component()).build().expect("a dialer");
+        let nobody = listen().await.1;
         dialer.dial(&nobody).await.expect_err("refused");
         let echo = echo().await.to_string();
         exchange(dialer.dial(&echo).await.expect("connects"), b"hello").await;

@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use watm_runtime::{Dialer, Error, FixedDialer, Reach, Role};
 
-use super::{echo, exchange, module, pattern, plain};
+use super::{component, echo, exchange, module, pattern, plain};
 use crate::support::{LOCALHOST, run};
 
 #[test]
@@ -36,18 +36,20 @@ fn a_refused_connection_is_named() {
             let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
             listener.local_addr().expect("bound")
         };
-        let dialer = Dialer::builder(&plain()).build().expect("a dialer");
-        let error = dialer.dial(&nobody.to_string()).await.expect_err("refused");
-        assert_eq!(
-            error.to_string(),
-            format!("plain: connection refused ({nobody})")
-        );
-        let Error::Connect { source, .. } = error else {
-            panic!("another error: {error:?}");
-        };
-        assert_eq!(source.kind(), ErrorKind::ConnectionRefused);
-        let error = dialer.dial("nowhere").await.expect_err("no address");
-        assert!(error.to_string().contains("no port"), "{error}");
+        for module in [plain(), component()] {
+            let dialer = Dialer::builder(&module).build().expect("a dialer");
+            let error = dialer.dial(&nobody.to_string()).await.expect_err("refused");
+            assert_eq!(
+                error.to_string(),
+                format!("plain: connection refused ({nobody})")
+            );
+            let Error::Connect { source, .. } = error else {
+                panic!("another error: {error:?}");
+            };
+            assert_eq!(source.kind(), ErrorKind::ConnectionRefused);
+            let error = dialer.dial("nowhere").await.expect_err("no address");
+            assert!(error.to_string().contains("no port"), "{error}");
+        }
     });
 }
 
