@@ -125,7 +125,6 @@ mod limits;
 mod log;
 mod module;
 mod net;
-pub mod private;
 mod ready;
 mod recording;
 mod replay;
@@ -147,3 +146,6 @@ pub use roles::{
 };
 pub use server::{Server, ServerBuilder};
 pub use types::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus, Phase, Status};
+#[doc(no_inline)]
+pub use watm_seal as seal;
+pub use watm_seal::private;

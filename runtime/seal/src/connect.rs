@@ -1,5 +1,5 @@
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use ipnet::IpNet;
@@ -7,13 +7,21 @@ use ipnet::IpNet;
 use crate::Refused;
 use crate::bytes::malformed;
 
-/// Where a module may connect to, as the runtime's `Reach` writes it, in the one form that has
-/// nothing left out: `NETWORK://HOST:PORTS`.
+/// Where a module may connect to: `host`, `host:ports`, `tcp://host:ports` or `udp://host:ports`;
+/// without a network it is for TCP.
 ///
-/// `NETWORK` is `tcp` or `udp`. `HOST` is a name in small letters, `*.` and a name, an address, a
-/// network such as `192.0.2.0/24` (those of IPv6 in brackets), or `*`. `PORTS` is a number, a range
-/// such as `1-1024`, or `*`. Another way to write the same is refused, so that what is signed has
-/// one spelling.
+/// | host | admits |
+/// |---|---|
+/// | `example.com` | that name |
+/// | `*.example.com` | names below it, not itself |
+/// | `192.0.2.1`, `[2001:db8::1]` | that address |
+/// | `192.0.2.0/24`, `[2001:db8::/32]` | addresses of that network |
+/// | `*` | every name and every address |
+///
+/// `ports` is a number, a range such as `1-1024`, or `*`; without it every port is meant.
+///
+/// [`parse`](ConnectPattern::parse) takes what people write. [`FromStr`] takes the one spelling
+/// that has nothing left out, `NETWORK://HOST:PORTS`, so that what is signed has no other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectPattern {
     text: String,
@@ -22,12 +30,12 @@ pub struct ConnectPattern {
     ports: (u16, u16),
 }
 
-/// Which transport protocol.
+/// What carries a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Network {
-    /// Streams.
+    /// A stream.
     Tcp,
-    /// Datagrams.
+    /// Datagrams, one a read and one a write.
     Udp,
 }
 
@@ -44,7 +52,34 @@ enum Host {
 pub(crate) const LIMIT: usize = 253 + 20;
 
 impl ConnectPattern {
-    /// As text.
+    /// As a person writes it; the error says what would be right.
+    pub fn parse(text: &str) -> Result<ConnectPattern, String> {
+        if text.len() > LIMIT {
+            return Err(format!("is longer than {LIMIT} bytes"));
+        }
+        let (network, rest) = match text.split_once("://") {
+            None => (Network::Tcp, text),
+            Some(("tcp", rest)) => (Network::Tcp, rest),
+            Some(("udp", rest)) => (Network::Udp, rest),
+            Some((other, _)) => {
+                return Err(format!("network {other:?}; must be tcp or udp"));
+            }
+        };
+        let (host, ports) = split(rest)?;
+        let host = host.parse()?;
+        let ports = match ports {
+            None => (0, u16::MAX),
+            Some(ports) => parse_ports(ports)?,
+        };
+        Ok(ConnectPattern {
+            text: format!("{network}://{host}:{}", Ports(ports)),
+            network,
+            host,
+            ports,
+        })
+    }
+
+    /// As text, in its one spelling.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -52,10 +87,29 @@ impl ConnectPattern {
     /// Whether it admits all that the other admits. A name is not covered by the addresses that
     /// it may have.
     pub fn covers(&self, other: &ConnectPattern) -> bool {
-        self.network == other.network
-            && self.ports.0 <= other.ports.0
+        self.is_for(other.network, other.ports.0)
             && other.ports.1 <= self.ports.1
             && self.host.covers(&other.host)
+    }
+
+    /// Whether it admits this name, whatever addresses it has. Case and a dot at the end do not
+    /// matter.
+    pub fn admits_name(&self, network: Network, name: &str, port: u16) -> bool {
+        self.is_for(network, port) && self.host.has_name(&normal(name))
+    }
+
+    /// Whether it admits this address.
+    pub fn admits_address(&self, network: Network, address: &SocketAddr) -> bool {
+        self.is_for(network, address.port()) && self.host.has_address(address.ip().to_canonical())
+    }
+
+    /// Whether it admits some addresses, with this port: a name may have one of them.
+    pub fn names_addresses(&self, network: Network, port: u16) -> bool {
+        self.is_for(network, port) && matches!(self.host, Host::Addresses(_))
+    }
+
+    fn is_for(&self, network: Network, port: u16) -> bool {
+        self.network == network && (self.ports.0..=self.ports.1).contains(&port)
     }
 }
 
@@ -69,94 +123,120 @@ impl Host {
             (own, other) => own == other,
         }
     }
+
+    /// `name` as [`normal`] makes it.
+    fn has_name(&self, name: &str) -> bool {
+        match self {
+            Host::Any => true,
+            Host::Name(own) => own == name,
+            Host::Below(suffix) => name.len() > suffix.len() && name.ends_with(suffix.as_str()),
+            Host::Addresses(_) => false,
+        }
+    }
+
+    fn has_address(&self, address: IpAddr) -> bool {
+        match self {
+            Host::Any => true,
+            Host::Addresses(network) => network.contains(&address),
+            Host::Name(_) | Host::Below(_) => false,
+        }
+    }
 }
 
 impl FromStr for ConnectPattern {
     type Err = Refused;
 
     fn from_str(text: &str) -> Result<ConnectPattern, Refused> {
-        let wrong = || {
+        let wrong = |reason: String| {
             let text: String = text.chars().take(LIMIT).collect();
-            malformed(
-                "connect pattern",
-                format!("{text:?}; must be like tcp://*.example.com:443, with network and ports"),
-            )
+            malformed("connect pattern", format!("{text:?}: {reason}"))
         };
-        let pattern = parse(text).ok_or_else(wrong)?;
+        let pattern = ConnectPattern::parse(text).map_err(wrong)?;
         // The one spelling.
         match pattern.text == text {
             true => Ok(pattern),
-            false => Err(malformed(
-                "connect pattern",
-                format!("{text:?}; must be written {:?}", pattern.text),
-            )),
+            false => Err(wrong(format!("must be written {:?}", pattern.text))),
         }
     }
 }
 
-fn parse(text: &str) -> Option<ConnectPattern> {
-    if text.len() > LIMIT {
-        return None;
+/// The host without its brackets, and the ports.
+fn split(pattern: &str) -> Result<(&str, Option<&str>), String> {
+    if let Some(rest) = pattern.strip_prefix('[') {
+        let (host, rest) = rest
+            .split_once(']')
+            .ok_or("the bracket is not closed".to_owned())?;
+        return match rest.strip_prefix(':') {
+            Some(ports) => Ok((host, Some(ports))),
+            None if rest.is_empty() => Ok((host, None)),
+            None => Err(format!("{rest:?} after the bracket; must be :ports")),
+        };
     }
-    let (network, rest) = text.split_once("://")?;
-    let network = match network {
-        "tcp" => Network::Tcp,
-        "udp" => Network::Udp,
-        _ => return None,
-    };
-    let (host, ports) = rest.rsplit_once(':')?;
-    let host = parse_host(host)?;
-    let ports = parse_ports(ports)?;
-    let text = format!("{network}://{host}:{}", Ports(ports));
-    Some(ConnectPattern {
-        text,
-        network,
-        host,
-        ports,
-    })
+    match pattern.split_once(':') {
+        Some((_, rest)) if rest.contains(':') => {
+            Err("an IPv6 address belongs in brackets".to_owned())
+        }
+        Some((host, ports)) => Ok((host, Some(ports))),
+        None => Ok((pattern, None)),
+    }
 }
 
-fn parse_host(text: &str) -> Option<Host> {
+fn parse_ports(text: &str) -> Result<(u16, u16), String> {
+    let number = |text: &str| {
+        text.parse::<u16>()
+            .map_err(|_| format!("port {text:?}; must be a number from 0 to 65535, a range or *"))
+    };
     if text == "*" {
-        return Some(Host::Any);
+        return Ok((0, u16::MAX));
     }
-    let bracketed = text
-        .strip_prefix('[')
-        .and_then(|text| text.strip_suffix(']'));
-    let bare = bracketed.unwrap_or(text);
-    let network = match bare.parse::<IpAddr>() {
-        Ok(address) => Some(IpNet::from(address)),
-        Err(_) => bare.parse::<IpNet>().ok().map(|network| network.trunc()),
+    let (first, last) = match text.split_once('-') {
+        Some((first, last)) => (number(first)?, number(last)?),
+        None => (number(text)?, number(text)?),
     };
-    if let Some(network) = network {
-        let is_v6 = matches!(network, IpNet::V6(_));
-        return (is_v6 == bracketed.is_some()).then_some(Host::Addresses(network));
+    if first > last {
+        return Err(format!("ports {text:?} go down; must be low-high"));
     }
-    let name = text.to_ascii_lowercase();
-    let (below, bare) = match name.strip_prefix("*.") {
-        Some(bare) => (true, bare),
-        None => (false, name.as_str()),
-    };
-    let label = |label: &str| {
+    Ok((first, last))
+}
+
+impl FromStr for Host {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Host, String> {
+        if text == "*" {
+            return Ok(Host::Any);
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Host::Addresses(address.to_canonical().into()));
+        }
+        if text.contains('/') {
+            return match text.parse::<IpNet>() {
+                Ok(network) => Ok(Host::Addresses(network.trunc())),
+                Err(_) => Err(format!(
+                    "{text:?} is no network; must be like 192.0.2.0/24 or [2001:db8::/32]"
+                )),
+            };
+        }
+        let (below, name) = match text.strip_prefix("*.") {
+            Some(name) => (true, normal(name)),
+            None => (false, normal(text)),
+        };
         let plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
-        !label.is_empty() && label.bytes().all(plain)
-    };
-    if !bare.split('.').all(label) {
-        return None;
+        let label = |label: &str| !label.is_empty() && label.bytes().all(plain);
+        if !name.split('.').all(label) {
+            return Err(format!(
+                "host {text:?}; must be a name, *.name, an address, a network or *"
+            ));
+        }
+        Ok(match below {
+            true => Host::Below(format!(".{name}")),
+            false => Host::Name(name),
+        })
     }
-    Some(match below {
-        true => Host::Below(format!(".{bare}")),
-        false => Host::Name(bare.to_owned()),
-    })
 }
 
-fn parse_ports(text: &str) -> Option<(u16, u16)> {
-    if text == "*" {
-        return Some((0, u16::MAX));
-    }
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let ports: (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-    (ports.0 <= ports.1).then_some(ports)
+fn normal(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 struct Ports((u16, u16));
@@ -270,6 +350,22 @@ mod tests {
             "",
         ] {
             assert!(text.parse::<ConnectPattern>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_people_write_has_one_spelling_too() {
+        for (text, spelling) in [
+            ("example.com", "tcp://example.com:*"),
+            ("*.Example.com.:0443", "tcp://*.example.com:443"),
+            ("udp://192.0.2.1/24:53-53", "udp://192.0.2.0/24:53"),
+            ("[::ffff:192.0.2.1]:1-2", "tcp://192.0.2.1:1-2"),
+            ("[2001:db8:0::1]", "tcp://[2001:db8::1]:*"),
+            ("*", "tcp://*:*"),
+        ] {
+            let pattern = ConnectPattern::parse(text).expect(text);
+            assert_eq!(pattern.as_str(), spelling);
+            assert_eq!(spelling.parse(), Ok(pattern));
         }
     }
 }

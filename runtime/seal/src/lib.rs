@@ -195,6 +195,7 @@ mod keyfile;
 mod manifest;
 mod name;
 mod policy;
+pub mod private;
 mod refused;
 mod release;
 mod root;

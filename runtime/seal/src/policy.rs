@@ -50,6 +50,9 @@ pub enum Approval {
     /// From the user, who has seen what this module asks for and said yes. The state will have it
     /// once the module is accepted.
     Given,
+    /// From elsewhere, such as a file in which the user has written what the module gets, whatever
+    /// it asks for. The state learns nothing of it.
+    Elsewhere,
 }
 
 impl Default for Policy {

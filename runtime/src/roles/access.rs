@@ -41,7 +41,7 @@ impl Access {
                 Verdict::Resolved => {
                     let mut result = Err(self.denied(target));
                     for address in outgoing::resolve(target).await.map_err(failed)? {
-                        if !self.reach.admits(target.network, &address) {
+                        if !self.reach.admits(target, &address) {
                             continue;
                         }
                         let target = Target {

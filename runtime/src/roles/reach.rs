@@ -1,57 +1,37 @@
-use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
+use std::net::SocketAddr;
 
-use ipnet::IpNet;
+use watm_seal::{ConnectPattern, Network};
 
-use super::target::{Network, Target};
+use super::target::Target;
 use crate::{Destination, Error};
 
 /// Where a module may go, beyond the address that the application names. By default nowhere.
 ///
-/// A pattern is `host`, `host:ports`, `tcp://host:ports` or `udp://host:ports`; without a
-/// network it is for TCP.
-///
-/// | host | admits |
-/// |---|---|
-/// | `example.com` | that name |
-/// | `*.example.com` | names below it, not itself |
-/// | `192.0.2.1`, `[2001:db8::1]` | that address |
-/// | `192.0.2.0/24`, `[2001:db8::/32]` | addresses of that network |
-/// | `*` | every name and every address |
-///
-/// `ports` is a number, a range such as `1-1024`, or `*`; without it every port is meant.
+/// It is a list of patterns, as [`ConnectPattern`] has them: `example.com:443`, `*.example.com`,
+/// `10.0.0.0/8:1-1024`, `udp://[2001:db8::1]:53`, `*`.
 ///
 /// A name is compared before it is resolved: one that a pattern names may have any address,
 /// and one that no pattern names is resolved and admitted for those of its addresses that a
 /// pattern has. Case and a dot at the end do not matter.
+///
+/// What has a seal goes nowhere beyond what its seal allows, whatever it is given here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    rules: Vec<Rule>,
+    allowed: Patterns,
+    /// Each has to admit it too.
+    within: Vec<Patterns>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Rule {
-    network: Network,
-    host: Host,
-    ports: (u16, u16),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Host {
-    Any,
-    Name(String),
-    /// With the dot before it.
-    Below(String),
-    Addresses(IpNet),
-}
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Patterns(Vec<ConnectPattern>);
 
 /// What a [`Reach`] says of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Denied,
-    Allowed,
     /// Those of its addresses that the reach admits.
     Resolved,
+    Allowed,
 }
 
 impl Reach {
@@ -62,27 +42,46 @@ impl Reach {
 
     /// And what this pattern admits. Fails if it is none.
     pub fn allow(mut self, pattern: &str) -> Result<Reach, Error> {
-        let rule = Rule::parse(pattern)
+        let pattern = ConnectPattern::parse(pattern)
             .map_err(|reason| Error::Options(format!("reach {pattern:?}: {reason}")))?;
-        self.rules.push(rule);
+        self.allowed.0.push(pattern);
         Ok(self)
     }
 
+    /// Nowhere but where one of these goes too.
+    pub(crate) fn within(mut self, ceiling: impl IntoIterator<Item = ConnectPattern>) -> Reach {
+        self.within.push(Patterns(ceiling.into_iter().collect()));
+        self
+    }
+
     pub(crate) fn judge(&self, target: &Target) -> Verdict {
+        let verdicts = self.lists().map(|patterns| patterns.judge(target));
+        verdicts.min().unwrap_or(Verdict::Denied)
+    }
+
+    /// Of a target that is [`Verdict::Resolved`]: whether it may have this address.
+    pub(crate) fn admits(&self, target: &Target, address: &SocketAddr) -> bool {
+        self.lists().all(|patterns| {
+            patterns.judge(target) == Verdict::Allowed || patterns.admits(target.network, address)
+        })
+    }
+
+    fn lists(&self) -> impl Iterator<Item = &Patterns> {
+        [&self.allowed].into_iter().chain(&self.within)
+    }
+}
+
+impl Patterns {
+    fn judge(&self, target: &Target) -> Verdict {
+        let network = target.network;
+        let any = |admits: &dyn Fn(&ConnectPattern) -> bool| self.0.iter().any(admits);
         match &target.destination {
-            Destination::Address(address) => match self.admits(target.network, address) {
-                true => Verdict::Allowed,
-                false => Verdict::Denied,
-            },
+            Destination::Address(address) if self.admits(network, address) => Verdict::Allowed,
+            Destination::Address(_) => Verdict::Denied,
             Destination::Name(name, port) => {
-                let name = normal(name);
-                let mut rules = self
-                    .rules
-                    .iter()
-                    .filter(|rule| rule.network == target.network && rule.has_port(*port));
-                if rules.clone().any(|rule| rule.host.has_name(&name)) {
+                if any(&|pattern| pattern.admits_name(network, name, *port)) {
                     Verdict::Allowed
-                } else if rules.any(|rule| matches!(rule.host, Host::Addresses(_))) {
+                } else if any(&|pattern| pattern.names_addresses(network, *port)) {
                     Verdict::Resolved
                 } else {
                     Verdict::Denied
@@ -91,138 +90,10 @@ impl Reach {
         }
     }
 
-    pub(crate) fn admits(&self, network: Network, address: &SocketAddr) -> bool {
-        let ip = address.ip().to_canonical();
-        self.rules.iter().any(|rule| {
-            rule.network == network && rule.has_port(address.port()) && rule.host.has_address(ip)
-        })
+    fn admits(&self, network: Network, address: &SocketAddr) -> bool {
+        let mut patterns = self.0.iter();
+        patterns.any(|pattern| pattern.admits_address(network, address))
     }
-}
-
-impl Rule {
-    fn parse(pattern: &str) -> Result<Rule, String> {
-        let (network, rest) = match pattern.split_once("://") {
-            None => (Network::Tcp, pattern),
-            Some(("tcp", rest)) => (Network::Tcp, rest),
-            Some(("udp", rest)) => (Network::Udp, rest),
-            Some((other, _)) => {
-                return Err(format!("network {other:?}; must be tcp or udp"));
-            }
-        };
-        let (host, ports) = split(rest)?;
-        Ok(Rule {
-            network,
-            host: host.parse()?,
-            ports: match ports {
-                None => (0, u16::MAX),
-                Some(ports) => parse_ports(ports)?,
-            },
-        })
-    }
-
-    fn has_port(&self, port: u16) -> bool {
-        (self.ports.0..=self.ports.1).contains(&port)
-    }
-}
-
-/// The host without its brackets, and the ports.
-fn split(pattern: &str) -> Result<(&str, Option<&str>), String> {
-    if let Some(rest) = pattern.strip_prefix('[') {
-        let (host, rest) = rest
-            .split_once(']')
-            .ok_or("the bracket is not closed".to_owned())?;
-        return match rest.strip_prefix(':') {
-            Some(ports) => Ok((host, Some(ports))),
-            None if rest.is_empty() => Ok((host, None)),
-            None => Err(format!("{rest:?} after the bracket; must be :ports")),
-        };
-    }
-    match pattern.split_once(':') {
-        Some((_, rest)) if rest.contains(':') => {
-            Err("an IPv6 address belongs in brackets".to_owned())
-        }
-        Some((host, ports)) => Ok((host, Some(ports))),
-        None => Ok((pattern, None)),
-    }
-}
-
-fn parse_ports(text: &str) -> Result<(u16, u16), String> {
-    let number = |text: &str| {
-        text.parse::<u16>()
-            .map_err(|_| format!("port {text:?}; must be a number from 0 to 65535, a range or *"))
-    };
-    if text == "*" {
-        return Ok((0, u16::MAX));
-    }
-    let (first, last) = match text.split_once('-') {
-        Some((first, last)) => (number(first)?, number(last)?),
-        None => (number(text)?, number(text)?),
-    };
-    if first > last {
-        return Err(format!("ports {text:?} go down; must be low-high"));
-    }
-    Ok((first, last))
-}
-
-impl FromStr for Host {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Host, String> {
-        if text == "*" {
-            return Ok(Host::Any);
-        }
-        if let Ok(address) = text.parse::<IpAddr>() {
-            return Ok(Host::Addresses(address.to_canonical().into()));
-        }
-        if text.contains('/') {
-            return match text.parse::<IpNet>() {
-                Ok(network) => Ok(Host::Addresses(network.trunc())),
-                Err(_) => Err(format!(
-                    "{text:?} is no network; must be like 192.0.2.0/24 or [2001:db8::/32]"
-                )),
-            };
-        }
-        let (below, name) = match text.strip_prefix("*.") {
-            Some(name) => (true, name),
-            None => (false, text),
-        };
-        let plain = name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'));
-        if name.is_empty() || !plain {
-            return Err(format!(
-                "host {text:?}; must be a name, *.name, an address, a network or *"
-            ));
-        }
-        Ok(match below {
-            true => Host::Below(format!(".{}", normal(name))),
-            false => Host::Name(normal(name)),
-        })
-    }
-}
-
-impl Host {
-    /// `name` as [`normal`] makes it.
-    fn has_name(&self, name: &str) -> bool {
-        match self {
-            Host::Any => true,
-            Host::Name(own) => own == name,
-            Host::Below(suffix) => name.len() > suffix.len() && name.ends_with(suffix.as_str()),
-            Host::Addresses(_) => false,
-        }
-    }
-
-    fn has_address(&self, address: IpAddr) -> bool {
-        match self {
-            Host::Any => true,
-            Host::Addresses(network) => network.contains(&address),
-            Host::Name(_) | Host::Below(_) => false,
-        }
-    }
-}
-
-fn normal(name: &str) -> String {
-    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
 
 #[cfg(test)]
@@ -306,6 +177,44 @@ mod tests {
         ] {
             let error = Reach::none().allow(pattern).expect_err(pattern).to_string();
             assert!(error.contains(reason), "{pattern}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_ceiling_holds_beside_what_is_allowed() {
+        use Verdict::{Allowed, Denied, Resolved};
+        for (pattern, ceiling, address, expected) in [
+            (
+                "*",
+                "tcp://*.example.com:443",
+                "www.example.com:443",
+                Allowed,
+            ),
+            ("*", "tcp://*.example.com:443", "example.org:443", Denied),
+            (
+                "example.org",
+                "tcp://*.example.com:443",
+                "example.org:443",
+                Denied,
+            ),
+            ("*", "tcp://192.0.2.0/24:443", "192.0.2.9:443", Allowed),
+            ("*", "tcp://192.0.2.0/24:443", "192.0.3.9:443", Denied),
+            ("*", "tcp://192.0.2.0/24:443", "example.org:443", Resolved),
+        ] {
+            let reach = Reach::none().allow(pattern).expect("a pattern");
+            let reach = reach.within([ceiling.parse().expect("a pattern")]);
+            let target = Target::tcp(parse_destination(address).expect("an address"));
+            assert_eq!(
+                reach.judge(&target),
+                expected,
+                "{pattern} {ceiling} {address}"
+            );
+            let inside = "192.0.2.1:443".parse().expect("an address");
+            let outside = "192.0.3.1:443".parse().expect("an address");
+            if expected == Resolved {
+                assert!(reach.admits(&target, &inside));
+                assert!(!reach.admits(&target, &outside));
+            }
         }
     }
 }

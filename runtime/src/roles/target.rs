@@ -1,25 +1,9 @@
 use std::fmt;
 use std::net::SocketAddr;
 
+pub use watm_seal::Network;
+
 use crate::{Destination, Error};
-
-/// What carries a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Network {
-    /// A stream.
-    Tcp,
-    /// Datagrams, one a read and one a write.
-    Udp,
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Network::Tcp => "tcp",
-            Network::Udp => "udp",
-        })
-    }
-}
 
 /// Addresses of which kind will do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

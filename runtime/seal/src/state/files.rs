@@ -1,9 +1,10 @@
-//! The few things that are done to files here. Modes and the flushing of folders are the
-//! operating system's, so this file knows it.
+//! The few things that are done to files here.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
+
+use crate::private;
 
 /// What a state file is kept with: the system's files, or ones that a test takes the power from.
 pub trait Files {
@@ -38,10 +39,7 @@ impl Files for System {
     type Lock = File;
 
     fn lock(&self, path: &Path) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false);
-        system::close_file(&mut options);
-        let file = options.open(path)?;
+        let file = private::open_file(path)?;
         file.lock()?;
         Ok(file)
     }
@@ -63,10 +61,7 @@ impl Files for System {
     }
 
     fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        system::close_file(&mut options);
-        let mut file = options.open(path)?;
+        let mut file = private::create_file(path)?;
         file.write_all(bytes)?;
         file.sync_all()
     }
@@ -83,7 +78,7 @@ impl Files for System {
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        system::sync_folder(path)
+        private::sync_folder(path)
     }
 }
 
@@ -99,36 +94,5 @@ pub(super) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    }
-}
-
-#[cfg(unix)]
-mod system {
-    use std::fs::{File, OpenOptions};
-    use std::io;
-    use std::os::unix::fs::OpenOptionsExt;
-    use std::path::Path;
-
-    pub(super) fn close_file(options: &mut OpenOptions) {
-        options.mode(0o600);
-    }
-
-    pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
-    }
-}
-
-/// On Windows a file has the access list of its folder, and a folder cannot be flushed: renaming
-/// is written through by the file system's journal.
-#[cfg(not(unix))]
-mod system {
-    use std::fs::OpenOptions;
-    use std::io;
-    use std::path::Path;
-
-    pub(super) fn close_file(_: &mut OpenOptions) {}
-
-    pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
-        Ok(())
     }
 }

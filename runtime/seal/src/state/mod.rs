@@ -11,13 +11,14 @@ pub use files::{Files, System, write_new};
 
 use crate::freshness::Announcement;
 use crate::policy::Approval;
-use crate::verify::Verified;
+use crate::verify::{Proof, Verified};
 use crate::{Capabilities, Digest, Manifest, Name, Refused, Release, Root};
 
 /// More names than one host ever loads.
 pub(crate) const MAX_NAMES: usize = 1024;
 
-/// What a host knows from all that it has accepted. Nothing in it ever goes back.
+/// What a host knows from all that it has accepted. Nothing in it ever goes back, unless its user
+/// says so by name: [`revoke`](State::revoke), [`forget`](State::forget).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     root: Option<Root>,
@@ -75,10 +76,15 @@ impl State {
     /// Remember a module that has been verified and, if the host tries modules out first, has
     /// started. A downgrade that was allowed leaves the newest release as it was.
     pub fn accept(&mut self, verified: &Verified<'_>) {
-        let Some(proof) = verified.proof() else {
-            return;
-        };
-        self.greatest_time = self.greatest_time.max(verified.time());
+        if let Some(proof) = verified.proof() {
+            self.accept_proof(proof, verified.time());
+        }
+    }
+
+    /// As [`accept`](State::accept), of a module whose bytes are gone by now: `proof` and `time` are
+    /// [`Verified::proof`] and [`Verified::time`].
+    pub fn accept_proof(&mut self, proof: &Proof, time: u64) {
+        self.greatest_time = self.greatest_time.max(time);
         self.adopt(&proof.root);
         let manifest = &proof.manifest;
         let known = self.names.entry(manifest.name.clone()).or_default();
@@ -95,6 +101,27 @@ impl State {
             let known = self.names.entry(name.clone()).or_default();
             known.floor = known.floor.max(Some(*floor));
         }
+    }
+
+    /// Remember that the user has approved this of a name, whether it has been loaded or not. Fails
+    /// if there is no room for the name.
+    pub fn approve(&mut self, name: &Name, approved: Capabilities) -> Result<(), Refused> {
+        self.check_names([name])?;
+        self.names.entry(name.clone()).or_default().approved = Some(approved);
+        Ok(())
+    }
+
+    /// Take the approval of a name back: it is asked for again before the next load. Whether there
+    /// was one.
+    pub fn revoke(&mut self, name: &Name) -> bool {
+        let known = self.names.get_mut(name);
+        known.is_some_and(|known| known.approved.take().is_some())
+    }
+
+    /// Forget all that is known of a name, its floors and newest release too, so that any release
+    /// of it is accepted again. Whether anything was known.
+    pub fn forget(&mut self, name: &Name) -> bool {
+        self.names.remove(name).is_some()
     }
 
     /// Remember a version of the root, if it is newer: one that follows from the trusted one by

@@ -1,9 +1,9 @@
-//! Files and directories that only their owner may read or write.
+//! Files and folders that only their owner may read or write.
 //!
 //! Who may is said in modes on Unix and in access lists on Windows, so this is the one
-//! place besides `net` that knows the operating system: everything that has
+//! place besides sockets that knows the operating system: everything that has
 //! secrets to keep, or code to trust, comes here. On Windows nothing is said at all: a file
-//! has the access list of its directory, and the directories that are used by default are
+//! has the access list of its folder, and the folders that are used by default are
 //! in the user's profile, which is closed to other users.
 
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -19,18 +19,26 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Make a directory, and those above it, that their owner alone can enter. One that is
+/// As [`create_file`], or open the one that is there, with what is in it.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    system::close_file(&mut options);
+    options.open(path)
+}
+
+/// Make a folder, and those above it, that their owner alone can enter. One that is
 /// there already stays as it is.
-pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+pub fn create_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     system::close_directory(&mut builder);
     builder.create(path)
 }
 
-/// Fail if this file or directory belongs to somebody else, or if somebody else may write
+/// Fail if this file or folder belongs to somebody else, or if somebody else may write
 /// to it. The error says what would be right. On Windows that is not found out.
-pub(crate) fn check_own(path: &Path) -> io::Result<()> {
+pub fn check_own(path: &Path) -> io::Result<()> {
     system::check_own(path)
 }
 
@@ -40,9 +48,15 @@ pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     system::is_open_to_others(path)
 }
 
+/// Have what was made, removed and renamed in a folder reach the disk. On Windows a folder cannot
+/// be flushed: renaming is written through by the file system's journal.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    system::sync_folder(path)
+}
+
 #[cfg(unix)]
 mod system {
-    use std::fs::{self, DirBuilder, OpenOptions};
+    use std::fs::{self, DirBuilder, File, OpenOptions};
     use std::io;
     use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
     use std::path::Path;
@@ -73,6 +87,10 @@ mod system {
     pub(super) fn is_open_to_others(path: &Path) -> io::Result<bool> {
         Ok(fs::metadata(path)?.mode() & 0o077 != 0)
     }
+
+    pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
 }
 
 #[cfg(not(unix))]
@@ -91,5 +109,9 @@ mod system {
 
     pub(super) fn is_open_to_others(path: &Path) -> io::Result<bool> {
         fs::metadata(path).map(|_| false)
+    }
+
+    pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
+        Ok(())
     }
 }
