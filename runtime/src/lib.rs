@@ -125,6 +125,7 @@ mod limits;
 mod log;
 mod module;
 mod net;
+mod post;
 mod ready;
 mod recording;
 mod replay;
@@ -146,6 +147,6 @@ pub use roles::{
 };
 pub use server::{Server, ServerBuilder};
 pub use types::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus, Phase, Status};
+pub use watm_seal::private;
 #[doc(no_inline)]
 pub use watm_seal as seal;
-pub use watm_seal::private;

@@ -80,6 +80,9 @@ struct Forward {
     connections: BTreeMap<u64, Connection>,
     unfinished: BTreeSet<u64>,
     last: u64,
+    generation: u32,
+    /// Another generation serves.
+    retired: bool,
 }
 
 impl Forward {
@@ -147,7 +150,9 @@ impl Forward {
                 }
             }
         }
-        if self.unfinished.is_empty() {
+        if self.retired && self.connections.is_empty() {
+            Wakeup::Finished
+        } else if self.unfinished.is_empty() {
             Wakeup::OnReady
         } else {
             Wakeup::Again
@@ -163,7 +168,7 @@ struct Module;
 export!(Module);
 
 impl Guest for Module {
-    fn start(_: StartOptions, _: u64) -> Result<(), ConfigError> {
+    fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
         let listener = Listener::open("listen", LISTENER)
             .map_err(|code| ConfigError::Other(Some(format!("the listener `listen`: {code:?}"))))?;
         let (connections, unfinished) = Default::default();
@@ -172,6 +177,8 @@ impl Guest for Module {
             connections,
             unfinished,
             last: 0,
+            generation: options.generation,
+            retired: options.predecessor.is_some(),
         };
         FORWARD.set(Some(forward));
         Ok(())
@@ -186,6 +193,18 @@ impl Guest for Module {
             Some(forward) => forward.process(ready),
             None => Wakeup::OnReady,
         })
+    }
+
+    fn snapshot(_: u64) -> Vec<u8> {
+        Vec::new() // Connections have nothing to do with each other.
+    }
+
+    fn serving(generation: u32, _: u64) {
+        FORWARD.with_borrow_mut(|forward| {
+            if let Some(forward) = forward {
+                forward.retired = generation != forward.generation;
+            }
+        });
     }
 
     fn dial(to: Option<Destination>, inner: ByteStream, _: u64) -> Result<u64, ErrorCode> {

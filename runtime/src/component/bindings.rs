@@ -16,6 +16,7 @@ wasmtime::component::bindgen!({
         "watm:transport/sockets.byte-stream": crate::component::sockets::ByteStream,
         "watm:transport/sockets.listener": crate::component::sockets::Listener,
         "watm:transport/flows.datagram-flow": crate::flow::GuestDatagrams,
+        "watm:transport/generations.mailbox": crate::component::generations::Mailbox,
         "watm:transport/crypto.aead-key": crate::component::crypto::AeadKey,
     },
 });

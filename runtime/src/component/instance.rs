@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ use crate::hub::Hub;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::Port;
+use crate::post::Post;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
 use crate::roles::Access;
@@ -33,6 +35,7 @@ use crate::{ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerS
 pub(crate) struct Grants {
     pub(crate) hub: Arc<Hub>,
     pub(crate) ports: Arc<Vec<(String, Port)>>,
+    pub(crate) post: Arc<Post>,
     /// Where the module may go; `None`: nowhere.
     pub(crate) access: Option<Arc<Access>>,
     /// Where connectors run, unless a dial says otherwise. By default with the module.
@@ -72,6 +75,8 @@ pub(crate) enum Wakeup {
     Again,
     At(Clock),
     OnReady,
+    /// Another generation serves, and there is nothing left to do.
+    Finished,
 }
 
 /// What the module says of itself.
@@ -82,8 +87,12 @@ pub(crate) struct ModuleStatus {
 }
 
 impl Instance {
-    /// Instantiate, and run the component's initializers.
-    pub(crate) fn new(module: &Module, grants: &Grants) -> Result<Instance, Trap> {
+    /// Instantiate as this generation, and run the component's initializers.
+    pub(crate) fn new(
+        module: &Module,
+        grants: &Grants,
+        generation: u32,
+    ) -> Result<Instance, Trap> {
         let Some(prepared) = module.component() else {
             return Err(Trap {
                 reason: format!("is a {}, not a component", module.info().kind),
@@ -97,6 +106,9 @@ impl Instance {
             table,
             hub: hub.clone(),
             ports: grants.ports.clone(),
+            generation,
+            post: grants.post.clone(),
+            taken: BTreeMap::new(),
             ready: Arc::default(),
             wakers: WakeBatch::default(),
             failed: Arc::new(AtomicBool::new(false)),
@@ -144,15 +156,25 @@ impl Instance {
         &self.store.data().ready
     }
 
-    pub(crate) fn start(&mut self, config: &[u8]) -> Result<(), StartError> {
+    /// Have it accept the configuration, and the `snapshot` of the generation that serves, if
+    /// there is one.
+    pub(crate) fn start(
+        &mut self,
+        config: &[u8],
+        predecessor: Option<&[u8]>,
+    ) -> Result<(), StartError> {
+        let generation = self.store.data().generation;
         let options = endpoint::StartOptions {
             config: config.to_vec(),
             log_level: guest_level(self.log_level),
+            generation,
+            predecessor: predecessor.map(<[u8]>::to_vec),
         };
         let answer = self.call(
             |now| Call::Start {
                 now,
                 config: config.into(),
+                predecessor: predecessor.map(Cow::from),
             },
             |guest, store, now| guest.call_start(store, &options, now),
         );
@@ -185,6 +207,7 @@ impl Instance {
         Ok(match wakeup {
             endpoint::Wakeup::Again => Wakeup::Again,
             endpoint::Wakeup::OnReady => Wakeup::OnReady,
+            endpoint::Wakeup::Finished => Wakeup::Finished,
             endpoint::Wakeup::At(instant) => {
                 match self.epoch.checked_add(Duration::from_nanos(instant)) {
                     Some(instant) => Wakeup::At(instant),
@@ -193,6 +216,28 @@ impl Instance {
                 }
             }
         })
+    }
+
+    /// What its successor needs.
+    pub(crate) fn snapshot(&mut self) -> Result<Vec<u8>, Trap> {
+        self.call(
+            |now| Call::Snapshot { now },
+            |guest, store, now| guest.call_snapshot(store, now),
+        )
+    }
+
+    /// Tell it that this generation serves, of which the sockets know already.
+    pub(crate) fn serving(&mut self, generation: u32) -> Result<(), Trap> {
+        self.call(
+            |now| Call::Serving { now, generation },
+            |guest, store, now| guest.call_serving(store, generation, now),
+        )?;
+        let state = self.store.data();
+        if state.generation == generation {
+            // What arrives is its own from now on.
+            state.taken.values().for_each(Token::notify);
+        }
+        Ok(())
     }
 
     /// Have a stream carried to `destination`, or to where the configuration says. The

@@ -8,12 +8,14 @@ mod cpu;
 mod crypto;
 mod dialling;
 mod flows;
+mod generations;
 mod instance;
 pub(crate) mod log;
 mod sockets;
 mod tape;
 mod wasi;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -32,6 +34,7 @@ use crate::net::Port;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
 use crate::{ModuleInfo, Network};
+use crate::post::Post;
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
 use dialling::Dialling;
@@ -39,7 +42,9 @@ use dialling::Dialling;
 /// The types of `wit/`.
 pub(crate) mod wit {
     pub(crate) use super::bindings::exports::watm::transport::endpoint;
-    pub(crate) use super::bindings::watm::transport::{crypto, flows, log, sockets, types};
+    pub(crate) use super::bindings::watm::transport::{
+        crypto, flows, generations, log, sockets, types,
+    };
 }
 
 /// A module with its imports resolved; what is left for a start takes microseconds.
@@ -98,6 +103,11 @@ pub(crate) struct State {
     table: ResourceTable,
     hub: Arc<Hub>,
     ports: Arc<Vec<(String, Port)>>,
+    /// Its number among those behind the same sockets.
+    generation: u32,
+    post: Arc<Post>,
+    /// The sockets that it has taken, by label.
+    taken: BTreeMap<String, Arc<Token>>,
     ready: Arc<ReadyList>,
     wakers: WakeBatch,
     /// Set before an instance that failed is dropped: its flows are reset, not ended.

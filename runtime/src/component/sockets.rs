@@ -17,26 +17,16 @@ use crate::{Destination, ErrorCode, Target};
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
+    label: String,
     port: Arc<UdpPort>,
     waker: Waker,
 }
 
-impl Drop for DatagramSocket {
-    fn drop(&mut self) {
-        self.port.release();
-    }
-}
-
 /// A granted listener, taken by an instance.
 pub struct Listener {
+    label: String,
     port: Arc<TcpPort>,
     waker: Waker,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.port.release();
-    }
 }
 
 /// A stream: towards the application, or a connection of either make.
@@ -47,6 +37,23 @@ pub enum ByteStream {
 }
 
 impl State {
+    /// Whether what arrives on the sockets is for this generation.
+    fn serves(&self) -> bool {
+        self.post.serving() == self.generation
+    }
+
+    /// Note that the instance has the socket, once. What wakes it is armed for reading: what
+    /// waits already is announced.
+    fn take(&mut self, label: &str, token: u64) -> Result<Waker, Failure> {
+        if self.taken.contains_key(label) {
+            return Err(ErrorCode::InvalidState.into());
+        }
+        let token = self.token(token);
+        token.notify();
+        self.taken.insert(label.to_owned(), token.clone());
+        Ok(token.into())
+    }
+
     fn port(&self, label: &str) -> Option<&Port> {
         self.ports
             .iter()
@@ -87,6 +94,12 @@ impl sockets::HostDatagramSocket for State {
         })
         .take(self, |state| {
             let socket = state.table.get(&socket)?;
+            if !state.serves() {
+                return Ok(sockets::DatagramBatch {
+                    payload: Vec::new(),
+                    datagrams: Vec::new(),
+                });
+            }
             let (payload, entries) = socket.port.receive(
                 max_datagrams as usize,
                 max_bytes as usize,
@@ -125,7 +138,8 @@ impl sockets::HostDatagramSocket for State {
     fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
         self.turn(Function::DatagramSocketDrop, || (socket.rep(),))
             .take(self, |state| {
-                state.table.delete(socket)?;
+                let socket = state.table.delete(socket)?;
+                state.taken.remove(&socket.label);
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -138,14 +152,10 @@ impl State {
             return Err(ErrorCode::AccessDenied.into());
         };
         let port = port.clone();
-        if !port.take() {
-            return Err(ErrorCode::InvalidState.into());
-        }
-        let token = self.token(token);
-        // Armed for reading from the start: what waits already is announced.
-        token.notify();
-        let waker = token.into();
-        Ok(self.table.push(DatagramSocket { port, waker })?.rep())
+        let waker = self.take(label, token)?;
+        let label = label.to_owned();
+        let socket = DatagramSocket { label, port, waker };
+        Ok(self.table.push(socket)?.rep())
     }
 
     fn send_batch(
@@ -328,7 +338,8 @@ impl sockets::HostListener for State {
     fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
         self.turn(Function::ListenerDrop, || (listener.rep(),))
             .take(self, |state| {
-                state.table.delete(listener)?;
+                let listener = state.table.delete(listener)?;
+                state.taken.remove(&listener.label);
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -375,13 +386,10 @@ impl State {
             return Err(ErrorCode::AccessDenied.into());
         };
         let port = port.clone();
-        if !port.take() {
-            return Err(ErrorCode::InvalidState.into());
-        }
-        let token = self.token(token);
-        token.notify();
-        let waker = token.into();
-        Ok(self.table.push(Listener { port, waker })?.rep())
+        let waker = self.take(label, token)?;
+        let label = label.to_owned();
+        let listener = Listener { label, port, waker };
+        Ok(self.table.push(listener)?.rep())
     }
 
     fn accept_connection(
@@ -390,6 +398,9 @@ impl State {
         token: u64,
     ) -> Result<Option<u32>, Failure> {
         let listener = self.table.get(listener)?;
+        if !self.serves() {
+            return Ok(None);
+        }
         let mut cx = Context::from_waker(&listener.waker);
         let Some(connection) = listener.port.accept(&mut cx)? else {
             return Ok(None);

@@ -157,6 +157,7 @@ fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
     let grants = Grants {
         hub,
         ports: Arc::new(ports),
+        post: Arc::default(),
         access: Some(Arc::new(access)),
         home: plan.home,
         host_crypto: plan.host_crypto,

@@ -69,8 +69,8 @@ impl Driver {
 
     /// A new instance that has accepted the configuration.
     pub(super) fn instantiate(&self) -> Result<Instance, StartError> {
-        let mut instance = Instance::new(&self.module, &self.grants).map_err(StartError::Trap)?;
-        instance.start(&self.config)?;
+        let mut instance = Instance::new(&self.module, &self.grants, 0).map_err(StartError::Trap)?;
+        instance.start(&self.config, None)?;
         Ok(instance)
     }
 
@@ -325,7 +325,7 @@ impl Pause {
     ) -> Event {
         let now = Instant::now();
         let deadline = match wakeup {
-            Wakeup::OnReady => None,
+            Wakeup::OnReady | Wakeup::Finished => None,
             Wakeup::Again if self.idle_agains >= IDLE_AGAINS => Some(now + IDLE_PAUSE),
             Wakeup::Again => Some(now),
             Wakeup::At(instant) => Some(instant),

@@ -171,7 +171,7 @@ fn check_import(import: &str) -> Result<(), String> {
             return Err(other_version(version));
         }
         return match interface {
-            "types" | "sockets" | "flows" | "crypto" | "log" => Ok(()),
+            "types" | "sockets" | "flows" | "generations" | "crypto" | "log" => Ok(()),
             _ => Err(format!(
                 "imports {}, which {PACKAGE}@{VERSION} does not have",
                 shown(import)

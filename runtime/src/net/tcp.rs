@@ -1,7 +1,6 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +24,6 @@ const MAX_ACCEPT_ERRORS: usize = 16;
 pub(crate) struct TcpPort {
     listener: TcpListener,
     local: SocketAddr,
-    taken: AtomicBool,
     counters: Arc<Counters>,
 }
 
@@ -39,23 +37,12 @@ impl TcpPort {
         Ok(TcpPort {
             listener: TcpListener::from_std(listener)?,
             local: SocketAddr::new(local.ip().to_canonical(), local.port()),
-            taken: AtomicBool::new(false),
             counters,
         })
     }
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local
-    }
-
-    /// Whether this instance is the first to ask.
-    pub(crate) fn take(&self) -> bool {
-        !self.taken.swap(true, Ordering::Relaxed)
-    }
-
-    /// The instance that took it is gone.
-    pub(crate) fn release(&self) {
-        self.taken.store(false, Ordering::Relaxed);
     }
 
     /// A connection, or `None` if nobody waits; then `cx` is woken when somebody does.

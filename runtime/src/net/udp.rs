@@ -1,7 +1,6 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as StdSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
@@ -36,7 +35,6 @@ pub(crate) struct UdpPort {
     socket: UdpSocket,
     state: UdpSocketState,
     local: SocketAddr,
-    taken: AtomicBool,
     received: Mutex<Received>,
     /// The interfaces that link-local senders were heard on; their addresses mean nothing
     /// without (RFC 4007 section 6).
@@ -78,7 +76,6 @@ impl UdpPort {
             socket: UdpSocket::from_std(socket)?,
             state,
             local: SocketAddr::new(local.ip().to_canonical(), local.port()),
-            taken: AtomicBool::new(false),
             received: Mutex::new(Received {
                 buffers: vec![0; BUFFER_BYTES * BATCH_SIZE],
                 metas: [RecvMeta::default(); BATCH_SIZE],
@@ -93,16 +90,6 @@ impl UdpPort {
 
     pub(crate) fn local_addr(&self) -> SocketAddr {
         self.local
-    }
-
-    /// Whether this instance is the first to ask.
-    pub(crate) fn take(&self) -> bool {
-        !self.taken.swap(true, Ordering::Relaxed)
-    }
-
-    /// The instance that took it is gone.
-    pub(crate) fn release(&self) {
-        self.taken.store(false, Ordering::Relaxed);
     }
 
     /// Receive up to both limits. If that fell short of `max_entries`, `cx` is woken when

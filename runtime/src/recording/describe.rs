@@ -6,6 +6,7 @@ use super::{Digest, Function};
 use crate::component::wit::crypto::AeadAlgorithm;
 use crate::component::wit::endpoint::{ClientConfig, ConfigError, Status, Wakeup};
 use crate::component::wit::flows::FlowInfo;
+use crate::component::wit::generations::MessageInfo;
 use crate::component::wit::log::Level;
 use crate::component::wit::sockets::{DatagramInfo, Direction};
 use crate::component::wit::types::{Destination, ErrorCode};
@@ -44,6 +45,10 @@ impl Function {
             Function::RandomU64 => "random.get-random-u64",
             Function::WallClock => "wall-clock.now",
             Function::Connect => "sockets.connect",
+            Function::MailboxOpen => "generations.mailbox.open",
+            Function::MailboxReceive => "generations.mailbox.receive",
+            Function::MailboxSend => "generations.mailbox.send",
+            Function::MailboxDrop => "generations.mailbox (drop)",
         }
     }
 
@@ -58,7 +63,9 @@ impl Function {
     fn arguments(self, bytes: &[u8]) -> Option<String> {
         match self {
             Function::DatagramSocketOpen | Function::ListenerOpen => show::<(String, u64)>(bytes),
-            Function::DatagramSocketReceive | Function::DatagramFlowReceive => {
+            Function::DatagramSocketReceive
+            | Function::DatagramFlowReceive
+            | Function::MailboxReceive => {
                 show::<(u32, u32, u32)>(bytes)
             }
             Function::DatagramSocketSend => show::<(u32, Digest, Vec<DatagramInfo>)>(bytes),
@@ -72,6 +79,8 @@ impl Function {
             Function::Connect => show::<(Destination, u64)>(bytes),
             Function::AeadKeyCreate => show::<(AeadAlgorithm, Digest)>(bytes),
             Function::Log => show::<(Level, String, String, u64)>(bytes),
+            Function::MailboxOpen => show::<(u64,)>(bytes),
+            Function::MailboxSend => show::<(u32, Digest, Vec<MessageInfo>)>(bytes),
             Function::RandomBytes => show::<(u64,)>(bytes),
             Function::RandomU64 | Function::WallClock => show::<()>(bytes),
             Function::DatagramSocketLocalAddress
@@ -80,7 +89,8 @@ impl Function {
             | Function::ByteStreamDrop
             | Function::ListenerLocalAddress
             | Function::ListenerDrop
-            | Function::DatagramFlowDrop => show::<(u32,)>(bytes),
+            | Function::DatagramFlowDrop
+            | Function::MailboxDrop => show::<(u32,)>(bytes),
         }
     }
 }
@@ -93,6 +103,11 @@ impl Call<'_> {
             Call::Start { .. } | Call::Reconfigure { .. } => show::<Result<(), ConfigError>>(bytes),
             Call::Process { .. } => show::<Wakeup>(bytes),
             Call::Dial { .. } => show::<Result<u64, ErrorCode>>(bytes),
+            // Holds what is known of peers.
+            Call::Snapshot { .. } => postcard::from_bytes::<Vec<u8>>(bytes)
+                .ok()
+                .map(|snapshot| format!("{:?}", Digest::of(&snapshot))),
+            Call::Serving { .. } => show::<()>(bytes),
             Call::GetStatus { .. } => show::<Status>(bytes),
             Call::ClientConfigs { .. } => {
                 postcard::from_bytes::<Result<Vec<ClientConfig>, ErrorCode>>(bytes)

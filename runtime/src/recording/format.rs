@@ -12,7 +12,7 @@ use crate::component::wit::types::{Destination, ErrorCode};
 use crate::{Limits, Module};
 
 pub(super) const MAGIC: [u8; 8] = *b"watm-rec";
-pub(super) const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 2;
 
 /// What stands before the body of a frame.
 pub(super) const FRAME_HEAD: usize = 12;
@@ -99,7 +99,8 @@ fn host() -> String {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event<'a> {
-    /// A new instance is made. Imports up to the first call are those of its initializers.
+    /// A new instance is made, the next generation. Imports up to the first call are those of its
+    /// initializers.
     Instance,
     Call(Call<'a>),
     /// Followed by arguments and outcome.
@@ -123,6 +124,7 @@ pub(crate) enum Call<'a> {
     Start {
         now: u64,
         config: Cow<'a, [u8]>,
+        predecessor: Option<Cow<'a, [u8]>>,
     },
     Reconfigure {
         now: u64,
@@ -144,6 +146,13 @@ pub(crate) enum Call<'a> {
         /// The handle of the application's stream.
         application: u32,
     },
+    Snapshot {
+        now: u64,
+    },
+    Serving {
+        now: u64,
+        generation: u32,
+    },
 }
 
 impl Call<'_> {
@@ -155,6 +164,8 @@ impl Call<'_> {
             Call::GetStatus { .. } => "endpoint.get-status",
             Call::ClientConfigs { .. } => "endpoint.client-configs",
             Call::Dial { .. } => "endpoint.dial",
+            Call::Snapshot { .. } => "endpoint.snapshot",
+            Call::Serving { .. } => "endpoint.serving",
         }
     }
 
@@ -165,6 +176,8 @@ impl Call<'_> {
             | Call::Reconfigure { now, .. }
             | Call::Process { now, .. }
             | Call::GetStatus { now }
+            | Call::Snapshot { now }
+            | Call::Serving { now, .. }
             | Call::Dial { now, .. } => Some(*now),
             Call::ClientConfigs { .. } => None,
         }
@@ -208,6 +221,10 @@ pub(crate) enum Function {
     RandomU64,
     WallClock,
     Connect,
+    MailboxOpen,
+    MailboxReceive,
+    MailboxSend,
+    MailboxDrop,
 }
 
 /// Stands for bytes that the module hands to the host.

@@ -3,7 +3,7 @@
 //! Written at the boundary of `wit/`: what the host told the module is kept whole, and what
 //! the module did is kept as far as it takes to see whether another run does the same.
 //!
-//! # The format, version 1
+//! # The format, version 2
 //!
 //! Eight bytes `watm-rec`, the version as two bytes, little-endian, and frames until the
 //! end. A frame is the length of its body, the CRC-32 (IEEE) of its body, the CRC-32 of

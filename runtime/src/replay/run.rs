@@ -26,7 +26,7 @@ pub(super) struct Stage {
     grants: Grants,
     pub(super) instance: Option<Instance>,
     calls: u64,
-    instances: u64,
+    instances: u32,
     cpu_time: Duration,
     _ticking: Ticking,
 }
@@ -45,6 +45,7 @@ impl Stage {
         let grants = Grants {
             hub: Arc::new(Hub::new(header.server.clone(), limits)),
             ports: Arc::default(),
+            post: Arc::default(),
             access: None,
             home: None,
             host_crypto: header.host_crypto,
@@ -65,8 +66,10 @@ impl Stage {
     /// In the place of the instance before.
     pub(super) fn instantiate(&mut self) -> Result<(), Trap> {
         self.instance = None;
+        let generation = self.instances;
         self.instances += 1;
-        match Instance::new(&self.module, &self.grants) {
+        self.grants.post.serve(generation);
+        match Instance::new(&self.module, &self.grants, generation) {
             Ok(instance) => {
                 self.instance = Some(instance);
                 Ok(())
@@ -83,9 +86,15 @@ impl Stage {
         self.calls += 1;
         let begin = ThreadTime::now();
         let result = match call {
-            Call::Start { config, .. } => accepted(instance.start(config)),
+            Call::Start {
+                config,
+                predecessor,
+                ..
+            } => accepted(instance.start(config, predecessor.as_deref())),
             Call::Reconfigure { config, .. } => accepted(instance.reconfigure(config)),
             Call::Process { ready, .. } => instance.process(ready).map(drop),
+            Call::Snapshot { .. } => instance.snapshot().map(drop),
+            Call::Serving { generation, .. } => instance.serving(*generation),
             Call::GetStatus { .. } => instance.status().map(drop),
             Call::Dial {
                 destination,
@@ -107,7 +116,7 @@ impl Stage {
         let status = self.instance.as_mut().map(Instance::status);
         Report {
             calls: self.calls,
-            instances: self.instances,
+            instances: self.instances.into(),
             log,
             cpu_time: self.cpu_time,
             counters: match status {

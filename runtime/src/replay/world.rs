@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::component::wit::flows::{Datagrams, FlowInfo};
+use crate::component::wit::generations::{Mail, MessageInfo, Messages};
 use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
 use crate::component::wit::types::{Destination, ErrorCode, IpSocketAddress};
 use crate::recording::{Digest, Function, Outcome, encode};
@@ -21,6 +22,7 @@ const OWN_HANDLES: u32 = 1 << 30;
 enum Key {
     Socket(String),
     Listener(String),
+    Mailbox,
     /// The listener, and which connection of it.
     Connection(String, u64),
     /// Whether it is a stream, the encoded source and destination, and which of these.
@@ -220,7 +222,24 @@ impl World {
                 let (handle,) = read::<(u32,)>(arguments)?;
                 Some(done(&self.resources.source(handle)?.remote))
             }
+            // Another generation ends the recording.
+            Function::MailboxOpen => {
+                let (token,) = read::<(u64,)>(arguments)?;
+                self.resources.open(Key::Mailbox, token)
+            }
+            Function::MailboxReceive => Some(done(&Mail {
+                messages: Messages {
+                    payload: Vec::new(),
+                    messages: Vec::new(),
+                },
+                ended: Vec::new(),
+            })),
+            Function::MailboxSend => {
+                let (_, _, infos) = read::<(u32, Digest, Vec<MessageInfo>)>(arguments)?;
+                Some(done(&(infos.len() as u32)))
+            }
             Function::DatagramSocketDrop
+            | Function::MailboxDrop
             | Function::ListenerDrop
             | Function::ByteStreamDrop
             | Function::DatagramFlowDrop => {
@@ -261,6 +280,10 @@ impl World {
     fn try_learn(&mut self, function: Function, rest: &[u8]) -> Option<()> {
         let resources = &mut self.resources;
         match function {
+            Function::MailboxOpen => {
+                let ((token,), outcome) = split::<(u64,), u32>(rest)?;
+                resources.opened(Key::Mailbox, token, outcome);
+            }
             Function::DatagramSocketOpen => {
                 let ((label, token), outcome) = split::<(String, u64), u32>(rest)?;
                 resources.opened(Key::Socket(label), token, outcome);
@@ -386,6 +409,9 @@ impl World {
             }
             // The host says nothing by these.
             Function::DatagramSocketSend
+            | Function::MailboxReceive
+            | Function::MailboxSend
+            | Function::MailboxDrop
             | Function::DatagramSocketDrop
             | Function::ByteStreamShutdown
             | Function::ByteStreamReset
@@ -477,7 +503,7 @@ impl Resources {
         };
         match key {
             // Can be taken again.
-            Key::Socket(_) | Key::Listener(_) => {
+            Key::Socket(_) | Key::Listener(_) | Key::Mailbox => {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.token = None;
                 }

@@ -252,6 +252,12 @@ impl Guest for Module {
         FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").process(&ready))
     }
 
+    fn snapshot(_: u64) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn serving(_: u32, _: u64) {}
+
     fn dial(to: Option<Destination>, application: ByteStream, _: u64) -> Result<u64, ErrorCode> {
         FORWARD.with_borrow_mut(|forward| {
             let forward = forward.as_mut().expect("started");

@@ -249,6 +249,57 @@ pub trait Listener {
     fn local_address(&self) -> SocketAddr;
 }
 
+/// One message to or from another generation of the same server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MessageInfo {
+    /// Who it is for, or from.
+    pub generation: u32,
+    /// Bytes of the payload that it covers.
+    pub len: u32,
+}
+
+/// Messages laid end to end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Messages {
+    /// The messages' bytes, without gaps.
+    pub payload: Vec<u8>,
+    /// Their descriptions, in order; the lengths add up to the payload's.
+    pub messages: Vec<MessageInfo>,
+}
+
+impl Messages {
+    /// The single messages, each with the generation that it is for or from.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
+        let mut rest = self.payload.as_slice();
+        self.messages.iter().map(move |info| {
+            let (message, tail) = rest.split_at((info.len as usize).min(rest.len()));
+            rest = tail;
+            (info.generation, message)
+        })
+    }
+}
+
+/// What a mailbox received.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mail {
+    /// What the others have sent.
+    pub messages: Messages,
+    /// Generations that have ended since the last call, after the messages.
+    pub ended: Vec<u32>,
+}
+
+/// A generation's end of the connections to the others.
+pub trait Mailbox {
+    /// Receive what has arrived, at most `max_messages` and `max_bytes`. Nothing: nothing is
+    /// waiting.
+    fn receive(&mut self, max_messages: u32, max_bytes: u32) -> Mail;
+
+    /// Send, in order. Returns how many messages were accepted; the caller drops the rest, or
+    /// keeps them until the mailbox is ready. What nobody is there for is lost, and counts
+    /// as accepted.
+    fn send(&mut self, messages: &Messages) -> Result<u32, ErrorCode>;
+}
+
 /// What a transport reaches the world through: the imports of `wit/world.wit`.
 ///
 /// Readiness is edge-triggered and armed by a shortfall: after a call moved less than it
@@ -296,6 +347,12 @@ pub trait Host {
         info: &FlowInfo,
         token: Token,
     ) -> Result<Box<dyn DatagramFlow>, ErrorCode>;
+
+    /// Take the mailbox; in [`Transport::start`](crate::Transport::start), if at all. Fails with
+    /// [`ErrorCode::NotSupported`] where no generation ever follows another.
+    fn mailbox(&mut self, _token: Token) -> Result<Box<dyn Mailbox>, ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
 
     /// Write a log record. `target` is the part of the transport it comes from.
     fn log(&mut self, level: Level, target: &str, message: &str);

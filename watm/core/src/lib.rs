@@ -33,7 +33,7 @@ mod transport;
 pub use address::{Destination, NotADestination};
 pub use host::{
     ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Direction, Ecn,
-    ErrorCode, FlowInfo, Host, Level, Listener, Token,
+    ErrorCode, FlowInfo, Host, Level, Listener, Mail, Mailbox, MessageInfo, Messages, Token,
 };
 pub use time::Instant;
 pub use transport::{

@@ -33,6 +33,10 @@ pub struct StartOptions {
     pub config: Vec<u8>,
     /// Records below this level are not worth building.
     pub log_level: Level,
+    /// 0 for the first module behind a set of sockets, one more for each that follows.
+    pub generation: u32,
+    /// What [`Transport::snapshot`] of the generation that serves returned, if there is one.
+    pub predecessor: Option<Vec<u8>>,
 }
 
 /// When a transport wants to be called next.
@@ -44,6 +48,8 @@ pub enum Wakeup {
     At(Instant),
     /// When a token is ready.
     OnReady,
+    /// Never: another generation serves, and nothing is left to be done.
+    Finished,
 }
 
 /// One remote party the transport knows by name.
@@ -87,7 +93,8 @@ pub struct ClientConfig {
 
 /// A transport: the exports of `wit/endpoint.wit`. See the crate's page for the run loop.
 pub trait Transport: Sized {
-    /// Read the configuration and open the sockets.
+    /// Read the configuration and open the sockets. Without a predecessor the transport serves
+    /// from now on; with one it waits until [`serving`](Self::serving) names it.
     fn start(options: StartOptions, host: &mut dyn Host) -> Result<Self, ConfigError>;
 
     /// Replace the configuration; on an error the old one stays in force.
@@ -110,6 +117,16 @@ pub trait Transport: Sized {
     ) -> Result<Token, ErrorCode> {
         Err(ErrorCode::NotSupported)
     }
+
+    /// What the next generation needs in order to meet the same peers again, in a format that
+    /// it tells from others. No session keys. Empty: nothing.
+    fn snapshot(&mut self, _now: Instant) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// From now on this generation serves. If it is another than this one, finish what there
+    /// is, and take no more; then [`process`](Self::process) returns [`Wakeup::Finished`].
+    fn serving(&mut self, _generation: u32, _host: &mut dyn Host) {}
 
     /// How the transport is doing at `now`.
     fn status(&self, now: Instant) -> Status;

@@ -206,6 +206,7 @@ pub fn from_wakeup(wakeup: Wakeup) -> wit_endpoint::Wakeup {
         Wakeup::Again => wit_endpoint::Wakeup::Again,
         Wakeup::At(instant) => wit_endpoint::Wakeup::At(instant.0),
         Wakeup::OnReady => wit_endpoint::Wakeup::OnReady,
+        Wakeup::Finished => wit_endpoint::Wakeup::Finished,
     }
 }
 

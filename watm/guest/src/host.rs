@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 
 use watm_core::{
     ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Destination, Direction,
-    ErrorCode, FlowInfo, Host, Instant, Level, Listener, Token,
+    ErrorCode, FlowInfo, Host, Instant, Level, Listener, Mail, Mailbox, MessageInfo, Messages,
+    Token,
 };
 
-use crate::bindings::watm::transport::{flows, log, sockets};
+use crate::bindings::watm::transport::{flows, generations, log, sockets};
 use crate::convert::{
     error_param, from_datagram, from_destination, from_direction, from_level, from_socket_address,
     to_batch, to_datagrams, to_error, to_socket_address,
@@ -63,6 +64,11 @@ impl Host for Imports {
     ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
         let flow = with_info(info, |info| flows::open_datagrams(info, token)).map_err(to_error)?;
         Ok(Box::new(Flow(flow)))
+    }
+
+    fn mailbox(&mut self, token: Token) -> Result<Box<dyn Mailbox>, ErrorCode> {
+        let mailbox = generations::Mailbox::open(token).map_err(to_error)?;
+        Ok(Box::new(Letters(mailbox)))
     }
 
     fn log(&mut self, level: Level, target: &str, message: &str) {
@@ -189,5 +195,41 @@ impl Listener for TcpListener {
 
     fn local_address(&self) -> SocketAddr {
         to_socket_address(self.0.local_address())
+    }
+}
+
+struct Letters(generations::Mailbox);
+
+impl Mailbox for Letters {
+    fn receive(&mut self, max_messages: u32, max_bytes: u32) -> Mail {
+        let mail = self.0.receive(max_messages, max_bytes);
+        let messages = mail.messages.messages.iter().map(|info| MessageInfo {
+            generation: info.generation,
+            len: info.len,
+        });
+        Mail {
+            messages: Messages {
+                messages: messages.collect(),
+                payload: mail.messages.payload,
+            },
+            ended: mail.ended,
+        }
+    }
+
+    fn send(&mut self, messages: &Messages) -> Result<u32, ErrorCode> {
+        let infos: Vec<_> = messages
+            .messages
+            .iter()
+            .map(|info| generations::MessageInfo {
+                generation: info.generation,
+                len: info.len,
+            })
+            .collect();
+        self.0
+            .send(generations::MessagesParam {
+                payload: &messages.payload,
+                messages: &infos,
+            })
+            .map_err(to_error)
     }
 }

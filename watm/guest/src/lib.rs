@@ -55,6 +55,14 @@ macro_rules! export {
                     SHELL.with(|shell| shell.process(now, &ready))
                 }
 
+                fn snapshot(now: u64) -> Vec<u8> {
+                    SHELL.with(|shell| shell.snapshot(now))
+                }
+
+                fn serving(generation: u32, now: u64) {
+                    SHELL.with(|shell| shell.serving(generation, now))
+                }
+
                 fn dial(
                     destination: Option<endpoint::DestinationResult>,
                     application: endpoint::ByteStream,

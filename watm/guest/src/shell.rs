@@ -43,6 +43,8 @@ impl<T: Transport> Shell<T> {
         let options = StartOptions {
             config: options.config,
             log_level,
+            generation: options.generation,
+            predecessor: options.predecessor,
         };
         let transport =
             T::start(options, &mut imports(now, log_level)).map_err(from_config_error)?;
@@ -73,6 +75,23 @@ impl<T: Transport> Shell<T> {
             None => Wakeup::OnReady,
         };
         from_wakeup(wakeup)
+    }
+
+    /// `endpoint.snapshot`.
+    pub fn snapshot(&self, now: u64) -> Vec<u8> {
+        let mut running = self.0.borrow_mut();
+        running
+            .as_mut()
+            .map_or_else(Vec::new, |running| running.transport.snapshot(Instant(now)))
+    }
+
+    /// `endpoint.serving`.
+    pub fn serving(&self, generation: u32, now: u64) {
+        if let Some(running) = self.0.borrow_mut().as_mut() {
+            running
+                .transport
+                .serving(generation, &mut imports(now, running.log_level));
+        }
     }
 
     /// `endpoint.dial`.

@@ -47,6 +47,9 @@ pub struct Streams<T: StreamTransport> {
     waiting: bool,
     /// After an error of the listener's: not before then.
     accept_from: Option<Instant>,
+    /// Its number among those behind the same listener, and whether another serves.
+    generation: u32,
+    retired: bool,
     connections: BTreeMap<u64, Connection<T::Codec>>,
     /// The number of the last one.
     last: u64,
@@ -80,6 +83,9 @@ impl<T: StreamTransport> Transport for Streams<T> {
             waiting: listener.is_some(),
             accept_from: None,
             listener,
+            generation: options.generation,
+            // Until `serving` says otherwise.
+            retired: options.predecessor.is_some(),
             connections: BTreeMap::new(),
             last: 0,
             due: VecDeque::new(),
@@ -114,6 +120,13 @@ impl<T: StreamTransport> Transport for Streams<T> {
         }
         self.expire(host);
         self.wakeup()
+    }
+
+    /// New connections are the new generation's; those that there are have nothing to do with
+    /// each other, and stay until they end.
+    fn serving(&mut self, generation: u32, _host: &mut dyn Host) {
+        self.retired = generation != self.generation;
+        self.waiting = !self.retired && self.listener.is_some();
     }
 
     fn dial(
@@ -279,6 +292,9 @@ impl<T: StreamTransport> Streams<T> {
     }
 
     fn wakeup(&self) -> Wakeup {
+        if self.retired && self.connections.is_empty() {
+            return Wakeup::Finished;
+        }
         let can_accept = self.waiting && self.handshakes < MAX_HANDSHAKES;
         if !self.due.is_empty() || can_accept && self.accept_from.is_none() {
             return Wakeup::Again;

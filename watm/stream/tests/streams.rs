@@ -274,6 +274,8 @@ fn a_configuration_that_is_not_understood_is_refused() {
     let options = StartOptions {
         config: b"remote = \"example.com\"".to_vec(),
         log_level: Level::Info,
+        generation: 0,
+        predecessor: None,
     };
     assert!(matches!(
         Plain::start(options, &mut host),

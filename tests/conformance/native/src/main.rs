@@ -47,6 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = StartOptions {
         config,
         log_level: Level::Info,
+        generation: 0,
+        predecessor: None,
     };
     let mut transport = WireGuard::start(options, &mut host)?;
     println!(
@@ -63,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Wakeup::Again => Some(Duration::ZERO),
             _ if host.has_ready() => Some(Duration::ZERO),
             Wakeup::At(at) => Some(at - watm_core::Host::now(&host)),
-            Wakeup::OnReady => None,
+            Wakeup::OnReady | Wakeup::Finished => None,
         };
         wait(&mut poll, &mut events, timeout)?;
         if !events.is_empty() {

@@ -27,6 +27,8 @@ fn start(config: &[u8]) -> Result<WireGuard, ConfigError> {
     let options = watm_core::StartOptions {
         config: config.to_vec(),
         log_level: watm_core::Level::Trace,
+        generation: 0,
+        predecessor: None,
     };
     WireGuard::start(options, &mut host)
 }

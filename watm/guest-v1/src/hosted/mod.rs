@@ -43,6 +43,8 @@ impl<T: Transport> Carrier for Hosted<T> {
         let options = StartOptions {
             config: config.to_vec(),
             log_level: LOG_LEVEL,
+            generation: 0,
+            predecessor: None,
         };
         let world = World::default();
         let transport = T::start(options, &mut imports(&world))?;
@@ -163,7 +165,7 @@ impl<T: Transport> Session for Hosting<T> {
         match self.wakeup {
             Wakeup::Again => Some(0),
             Wakeup::At(at) => Some(at.0),
-            Wakeup::OnReady => None,
+            Wakeup::OnReady | Wakeup::Finished => None,
         }
     }
 
@@ -222,7 +224,7 @@ impl<T: Transport> Hosting<T> {
                 let busy = match self.wakeup {
                     Wakeup::Again => true,
                     Wakeup::At(at) => at <= now(),
-                    Wakeup::OnReady => false,
+                    Wakeup::OnReady | Wakeup::Finished => false,
                 };
                 let over = network.is_some_and(Port::is_over);
                 let reading = world

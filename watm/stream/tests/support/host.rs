@@ -110,6 +110,8 @@ impl SimHost {
         let options = StartOptions {
             config: config.into(),
             log_level: Level::Trace,
+            generation: 0,
+            predecessor: None,
         };
         T::start(options, self).unwrap()
     }

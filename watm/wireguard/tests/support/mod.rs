@@ -84,6 +84,8 @@ pub fn start(config: &str, host: &mut SimHost) -> Result<WireGuard, ConfigError>
         StartOptions {
             config: config.as_bytes().to_vec(),
             log_level: Level::Trace,
+            generation: 0,
+            predecessor: None,
         },
         host,
     )
@@ -260,7 +262,7 @@ impl Sim {
             self.wake = match self.server.process(&ready, &mut self.host) {
                 Wakeup::Again => Some(now),
                 Wakeup::At(at) => Some(at),
-                Wakeup::OnReady => None,
+                Wakeup::OnReady | Wakeup::Finished => None,
             };
         }
         for (to, datagram) in self.host.take_sent() {

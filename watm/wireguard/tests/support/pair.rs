@@ -56,7 +56,7 @@ impl Side {
         self.wake = match self.transport.process(&ready, &mut self.host) {
             Wakeup::Again => Some(now),
             Wakeup::At(at) => Some(at),
-            Wakeup::OnReady => None,
+            Wakeup::OnReady | Wakeup::Finished => None,
         };
         true
     }

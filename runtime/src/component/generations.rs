@@ -1,0 +1,114 @@
+use std::task::{Context, Waker};
+
+use wasmtime::component::Resource;
+
+use super::bindings::watm::transport::generations;
+use super::{Failure, State};
+use crate::ErrorCode;
+use crate::post::Letter;
+use crate::recording::{Digest, Function};
+
+/// A generation's end of the connections to the others.
+pub struct Mailbox {
+    waker: Waker,
+}
+
+impl generations::Host for State {}
+
+impl generations::HostMailbox for State {
+    fn open(&mut self, token: u64) -> Result<Resource<Mailbox>, Failure> {
+        self.turn(Function::MailboxOpen, || (token,))
+            .take(self, |state| {
+                if !state.post.open(state.generation) {
+                    return Err(ErrorCode::InvalidState.into());
+                }
+                let token = state.token(token);
+                token.notify();
+                let waker = token.into();
+                Ok(state.table.push(Mailbox { waker })?.rep())
+            })
+            .map(Resource::new_own)
+    }
+
+    fn receive(
+        &mut self,
+        mailbox: Resource<Mailbox>,
+        max_messages: u32,
+        max_bytes: u32,
+    ) -> wasmtime::Result<generations::Mail> {
+        self.turn(Function::MailboxReceive, || {
+            (mailbox.rep(), max_messages, max_bytes)
+        })
+        .take(self, |state| {
+            let mailbox = state.table.get(&mailbox)?;
+            let (letters, ended) = state.post.receive(
+                state.generation,
+                max_messages as usize,
+                max_bytes as usize,
+                &mut Context::from_waker(&mailbox.waker),
+            );
+            let mut messages = generations::Messages {
+                payload: Vec::with_capacity(letters.iter().map(|l| l.content.len()).sum()),
+                messages: Vec::with_capacity(letters.len()),
+            };
+            for letter in letters {
+                messages.messages.push(generations::MessageInfo {
+                    generation: letter.generation,
+                    // What a module sent, whose memory is smaller than 4 GiB.
+                    len: letter.content.len() as u32,
+                });
+                messages.payload.extend_from_slice(&letter.content);
+            }
+            Ok(generations::Mail { messages, ended })
+        })
+        .map_err(Failure::into_trap)
+    }
+
+    fn send(
+        &mut self,
+        mailbox: Resource<Mailbox>,
+        messages: generations::Messages,
+    ) -> Result<u32, Failure> {
+        self.turn(Function::MailboxSend, || {
+            (
+                mailbox.rep(),
+                Digest::of(&messages.payload),
+                &messages.messages,
+            )
+        })
+        .take(self, |state| {
+            let infos = &messages.messages;
+            let total: u64 = infos.iter().map(|info| u64::from(info.len)).sum();
+            if total != messages.payload.len() as u64 {
+                return Err(ErrorCode::InvalidArgument.into());
+            }
+            let mailbox = state.table.get(&mailbox)?;
+            let mut cx = Context::from_waker(&mailbox.waker);
+            let mut rest = messages.payload.as_slice();
+            let mut accepted = 0;
+            for info in infos {
+                let (content, tail) = rest.split_at(info.len as usize);
+                let letter = Letter {
+                    generation: state.generation,
+                    content: content.into(),
+                };
+                if !state.post.send(info.generation, letter, &mut cx) {
+                    break;
+                }
+                rest = tail;
+                accepted += 1;
+            }
+            Ok(accepted)
+        })
+    }
+
+    fn drop(&mut self, mailbox: Resource<Mailbox>) -> wasmtime::Result<()> {
+        self.turn(Function::MailboxDrop, || (mailbox.rep(),))
+            .take(self, |state| {
+                state.table.delete(mailbox)?;
+                state.post.close(state.generation);
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}

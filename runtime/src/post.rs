@@ -1,0 +1,220 @@
+//! What the generations of a server share: who serves, and the messages between them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Waker};
+
+use crate::ready::register;
+
+/// What waits in one mailbox. A generation hands on what it receives in one call, some
+/// hundred kilobytes, and the recipient is called in turn with it.
+const MAX_BYTES: usize = 4 << 20;
+const MAX_LETTERS: usize = 8192;
+
+/// See the module's page.
+#[derive(Default)]
+pub(crate) struct Post {
+    serving: AtomicU32,
+    boxes: Mutex<BTreeMap<u32, Mailbox>>,
+}
+
+#[derive(Default)]
+struct Mailbox {
+    letters: VecDeque<Letter>,
+    bytes: usize,
+    ended: Vec<u32>,
+    /// The owner, who found less than it had asked for.
+    reader: Option<Waker>,
+    /// Others, who found no room.
+    writers: Vec<Waker>,
+}
+
+/// A message, with the generation that sent it.
+pub(crate) struct Letter {
+    pub(crate) generation: u32,
+    pub(crate) content: Box<[u8]>,
+}
+
+impl Post {
+    /// The generation that is given what arrives on the sockets.
+    pub(crate) fn serving(&self) -> u32 {
+        self.serving.load(Ordering::Relaxed)
+    }
+
+    /// From now on it is this one.
+    pub(crate) fn serve(&self, generation: u32) {
+        self.serving.store(generation, Ordering::Relaxed);
+    }
+
+    /// Make a mailbox; `false`: there is one.
+    pub(crate) fn open(&self, generation: u32) -> bool {
+        let mut boxes = self.lock();
+        let fresh = !boxes.contains_key(&generation);
+        boxes.entry(generation).or_default();
+        fresh
+    }
+
+    /// Remove a mailbox, with what is in it.
+    pub(crate) fn close(&self, generation: u32) {
+        let gone = self.lock().remove(&generation);
+        let writers = gone.map(|gone| gone.writers).unwrap_or_default();
+        writers.into_iter().for_each(Waker::wake);
+    }
+
+    /// A generation is gone, and so is its mailbox: tell the others.
+    pub(crate) fn end(&self, generation: u32) {
+        self.close(generation);
+        let mut readers = Vec::new();
+        for mailbox in self.lock().values_mut() {
+            mailbox.ended.push(generation);
+            readers.extend(mailbox.reader.take());
+        }
+        readers.into_iter().for_each(Waker::wake);
+    }
+
+    /// What has arrived, up to both limits, and who has ended, once there is no message left.
+    /// If that falls short of `max_letters`, `cx` is woken when there is more.
+    pub(crate) fn receive(
+        &self,
+        generation: u32,
+        max_letters: usize,
+        max_bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> (Vec<Letter>, Vec<u32>) {
+        let mut boxes = self.lock();
+        let Some(mailbox) = boxes.get_mut(&generation) else {
+            return (Vec::new(), Vec::new());
+        };
+        let mut letters = Vec::new();
+        let mut room = max_bytes;
+        while letters.len() < max_letters
+            && let Some(letter) = mailbox.letters.front()
+            && letter.content.len() <= room
+        {
+            room -= letter.content.len();
+            mailbox.bytes -= letter.content.len();
+            letters.extend(mailbox.letters.pop_front());
+        }
+        let mut ended = Vec::new();
+        if mailbox.letters.is_empty() {
+            ended = std::mem::take(&mut mailbox.ended);
+            if letters.len() < max_letters {
+                register(&mut mailbox.reader, cx);
+            }
+        } else if letters.len() < max_letters {
+            // More can be done at once, with another call.
+            cx.waker().wake_by_ref();
+        }
+        let writers = match letters.is_empty() {
+            true => Vec::new(),
+            false => std::mem::take(&mut mailbox.writers),
+        };
+        drop(boxes);
+        writers.into_iter().for_each(Waker::wake);
+        (letters, ended)
+    }
+
+    /// Leave a message for `recipient`; what nobody is there for is lost. `false`: there is no
+    /// room, and `cx` is woken when there is.
+    pub(crate) fn send(&self, recipient: u32, letter: Letter, cx: &mut Context<'_>) -> bool {
+        let mut boxes = self.lock();
+        let Some(mailbox) = boxes.get_mut(&recipient) else {
+            return true;
+        };
+        let full = mailbox.letters.len() >= MAX_LETTERS
+            || mailbox.bytes > 0 && mailbox.bytes + letter.content.len() > MAX_BYTES;
+        if full {
+            let known = mailbox.writers.iter().any(|w| w.will_wake(cx.waker()));
+            if !known {
+                mailbox.writers.push(cx.waker().clone());
+            }
+            return false;
+        }
+        mailbox.bytes += letter.content.len();
+        mailbox.letters.push_back(letter);
+        let reader = mailbox.reader.take();
+        drop(boxes);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Mailbox>> {
+        self.boxes.lock().expect("no panic under this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::ready::{ReadyList, Token};
+
+    fn letter(content: &[u8]) -> Letter {
+        Letter {
+            generation: 1,
+            content: content.into(),
+        }
+    }
+
+    fn listed(list: &ReadyList) -> Vec<u64> {
+        let mut tokens = Vec::new();
+        list.take(&mut tokens);
+        tokens
+    }
+
+    #[test]
+    fn letters_arrive_in_order_and_wake_their_reader_once() {
+        let (post, list) = (Post::default(), Arc::<ReadyList>::default());
+        let waker: Waker = Token::new(7, &list).into();
+        let mut cx = Context::from_waker(&waker);
+        assert!(post.open(0));
+        assert!(!post.open(0));
+        assert!(post.receive(0, 10, 100, &mut cx).0.is_empty());
+        assert!(post.send(0, letter(b"one"), &mut cx));
+        assert!(post.send(0, letter(b"three"), &mut cx));
+        post.end(1);
+        assert_eq!(listed(&list), [7]);
+        // The end comes after the last message, whatever the limits make of these.
+        let (letters, ended) = post.receive(0, 10, 4, &mut cx);
+        assert_eq!((letters.len(), ended.len()), (1, 0));
+        assert_eq!(&*letters[0].content, b"one");
+        assert_eq!(listed(&list), [7]);
+        let (letters, ended) = post.receive(0, 10, 100, &mut cx);
+        assert_eq!((letters.len(), ended), (1, vec![1]));
+        assert_eq!(listed(&list), [0u64; 0]);
+    }
+
+    #[test]
+    fn a_full_mailbox_stops_its_writer_until_there_is_room() {
+        let (post, list) = (Post::default(), Arc::<ReadyList>::default());
+        let waker: Waker = Token::new(9, &list).into();
+        let mut cx = Context::from_waker(&waker);
+        // To nobody: accepted and lost.
+        assert!(post.send(5, letter(b"lost"), &mut cx));
+        post.open(0);
+        for _ in 0..MAX_LETTERS {
+            assert!(post.send(0, letter(b""), &mut cx));
+        }
+        assert!(!post.send(0, letter(b""), &mut cx));
+        assert_eq!(listed(&list), [0u64; 0]);
+        let noop = &mut Context::from_waker(Waker::noop());
+        assert_eq!(post.receive(0, 1, 0, noop).0.len(), 1);
+        assert_eq!(listed(&list), [9]);
+        assert!(post.send(0, letter(b""), &mut cx));
+    }
+
+    #[test]
+    fn bytes_are_bounded_but_for_one_message() {
+        let post = Post::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        post.open(0);
+        assert!(post.send(0, letter(&vec![0; MAX_BYTES + 1]), cx));
+        assert!(!post.send(0, letter(b"1"), cx));
+        post.close(0);
+        assert!(post.send(0, letter(b"1"), cx));
+    }
+}
