@@ -44,7 +44,8 @@ TRANSPORTS = {
 }
 HOST = {
     "watm-seal": {},
-    "watm-runtime": {"watm-seal": "always"},
+    "watm-update": {"watm-seal": "always"},
+    "watm-runtime": {"watm-seal": "always", "watm-update": "always"},
     "watm-python": {"watm-runtime": "always"},
     "watm-fuzz-host": {"watm-runtime": "always"},
     "watm-fuzz-seal": {"watm-seal": "always"},
@@ -54,6 +55,8 @@ INPUT_OUTPUT = {"tokio", "wasmtime", "socket2", "mio"}
 FORBIDDEN = {
     # Whoever checks a module by hand needs no runtime for it.
     "watm-seal": INPUT_OUTPUT,
+    # What it brings is run by others.
+    "watm-update": {"wasmtime", "watm-runtime"},
     "watm-runtime": {"boringtun", "smoltcp"},
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},
     "watm-core": INPUT_OUTPUT,

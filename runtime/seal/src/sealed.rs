@@ -96,7 +96,7 @@ impl<'a> Sealed<'a> {
     }
 
     /// That the body is the one that the manifest describes.
-    pub(crate) fn check_body(&self) -> Result<(), Refused> {
+    pub fn check_body(&self) -> Result<(), Refused> {
         let length = self.header.len() + self.rest.len();
         let hash = Digest::of_parts(&[self.header, self.rest]);
         if length as u64 != self.manifest.body_length || hash != self.manifest.body_sha256 {

@@ -1,8 +1,7 @@
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{Files, System, folder};
+use super::files::{Files, System, beside, replace};
 use super::{State, encoding};
 use crate::Refused;
 
@@ -54,13 +53,14 @@ impl<F: Files> StateFile<F> {
     pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, StateError> {
         let _lock = self
             .files
-            .lock(&self.beside(".lock"))
+            .lock(&beside(&self.path, ".lock"))
             .map_err(|source| self.fault(source))?;
         let before = self.load()?;
         let mut state = before.clone();
         let outcome = change(&mut state);
         if state != before {
-            self.write(&state).map_err(|source| self.fault(source))?;
+            replace(&self.files, &self.path, &encoding::write(&state))
+                .map_err(|source| self.fault(source))?;
         }
         Ok(outcome)
     }
@@ -68,21 +68,6 @@ impl<F: Files> StateFile<F> {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn write(&self, state: &State) -> io::Result<()> {
-        let new = self.beside(".new");
-        // Left by a power cut; nobody else is writing it, since this holds the lock.
-        self.files.remove(&new)?;
-        self.files.create(&new, &encoding::write(state))?;
-        self.files.rename(&new, &self.path)?;
-        self.files.sync_folder(folder(&self.path))
-    }
-
-    fn beside(&self, ending: &str) -> PathBuf {
-        let mut path = OsString::from(&self.path);
-        path.push(ending);
-        path.into()
     }
 
     fn fault(&self, source: io::Error) -> StateError {

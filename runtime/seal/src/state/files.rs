@@ -1,8 +1,9 @@
 //! The few things that are done to files here.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::private;
 
@@ -87,6 +88,25 @@ impl Files for System {
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     System.create(path, bytes)?;
     System.sync_folder(folder(path))
+}
+
+/// Put these bytes in the place of a file, or where there is none: by a file beside it (`NAME.new`)
+/// that reaches the disk before it takes the other's place, so that after a power cut at any moment
+/// there is the old file or the new one. Only one may do this at a time; see [`Files::lock`].
+pub fn replace(files: &impl Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = beside(path, ".new");
+    // Left by a power cut; nobody else is writing it.
+    files.remove(&new)?;
+    files.create(&new, bytes)?;
+    files.rename(&new, path)?;
+    files.sync_folder(folder(path))
+}
+
+/// The file in the same folder whose name goes on with this.
+pub fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut path = OsString::from(path);
+    path.push(ending);
+    path.into()
 }
 
 /// Where a file is.

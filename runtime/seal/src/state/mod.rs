@@ -7,7 +7,7 @@ mod files;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use file::{StateError, StateFile};
-pub use files::{Files, System, write_new};
+pub use files::{Files, System, beside, replace, write_new};
 
 use crate::freshness::Announcement;
 use crate::policy::Approval;

@@ -1,0 +1,41 @@
+use reqwest::Url;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
+
+use super::download::Download;
+use super::{Fetched, Part};
+use crate::error::FetchError;
+use crate::network::NetworkOptions;
+use crate::record::Validators;
+
+/// The file at this address, unless the server says that it is the known one.
+pub(super) async fn fetch(
+    url: &Url,
+    network: &NetworkOptions,
+    known: &Validators,
+    part: &mut Part,
+    limit: u64,
+) -> Result<Fetched, FetchError> {
+    let mut headers = HeaderMap::new();
+    let mut insert = |name: HeaderName, value: Option<HeaderValue>| {
+        if let Some(value) = value {
+            headers.insert(name, value);
+        }
+    };
+    let header = |text: &Option<String>| HeaderValue::try_from(text.as_deref()?).ok();
+    insert(IF_NONE_MATCH, header(&known.tag));
+    insert(IF_MODIFIED_SINCE, header(&known.modified));
+    // A password is not for everybody on the way.
+    if url.scheme() == "https" || network.plain_http {
+        let credentials = network.credentials.as_ref();
+        insert(AUTHORIZATION, credentials.and_then(|it| it.header()));
+    }
+    let download = Download {
+        client: &network.client()?,
+        url,
+        headers,
+        limit,
+        digest: None,
+    };
+    download.run(part).await
+}

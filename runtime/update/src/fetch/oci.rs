@@ -1,0 +1,262 @@
+//! A WebAssembly artifact from a registry, by the distribution specification of the Open Container
+//! Initiative and the artifact layout of the CNCF's wasm working group: one layer, the module.
+//!
+//! References, manifests and uploads are those of `oci-client`. Its downloads read manifests,
+//! tokens and error pages without a bound and follow addresses in manifests, so that a registry
+//! could fill the memory of its clients; here they are read with one, and no such address is used.
+
+use http_auth::ChallengeRef;
+use oci_client::Reference;
+use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH, WWW_AUTHENTICATE,
+};
+use reqwest::{Client, Response, StatusCode, Url};
+use serde_derive::Deserialize;
+use watm_seal::Digest;
+
+use super::download::Download;
+use super::{Fetched, Part};
+use crate::error::{FetchError, one_line};
+use crate::network::{Credentials, NetworkOptions, read_small, refused, send, sensitive};
+use crate::record::Validators;
+
+/// Of the configuration of a WebAssembly artifact.
+pub(crate) const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
+/// Of its one layer.
+pub(crate) const LAYER_MEDIA_TYPE: &str = "application/wasm";
+/// A manifest of one layer is below one KiB.
+const MAX_MANIFEST_BYTES: usize = 256 << 10;
+/// The largest tokens that registries give are some KiB.
+const MAX_TOKEN_BYTES: usize = 64 << 10;
+
+/// The module that this reference means, unless its manifest is the known one.
+pub(super) async fn fetch(
+    reference: &Reference,
+    network: &NetworkOptions,
+    known: &Validators,
+    part: &mut Part,
+    limit: u64,
+) -> Result<Fetched, FetchError> {
+    let mut registry = Registry {
+        client: network.client()?,
+        reference,
+        network,
+        authorization: None,
+    };
+    let Some((manifest, digest)) = registry.manifest(known.tag.as_deref()).await? else {
+        return Ok(Fetched::NotModified);
+    };
+    let digest = format!("sha256:{digest}");
+    if known.tag.as_ref() == Some(&digest) {
+        return Ok(Fetched::NotModified);
+    }
+    let layer = layer(&manifest, limit)?;
+    match registry.blob(layer, part).await? {
+        // It was not asked.
+        Fetched::NotModified => Err(FetchError::WrongRange("nothing".to_owned())),
+        Fetched::File(bytes, _) => {
+            check_digest(&layer.digest, &bytes)?;
+            let validators = Validators {
+                tag: Some(digest),
+                modified: None,
+            };
+            Ok(Fetched::File(bytes, validators))
+        }
+    }
+}
+
+/// The module's, if the manifest is one of a module.
+fn layer(manifest: &OciImageManifest, limit: u64) -> Result<&OciDescriptor, FetchError> {
+    let refuse = |reason: String| Err(FetchError::Artifact(one_line(&reason)));
+    let config = manifest.config.media_type.as_str();
+    if config != CONFIG_MEDIA_TYPE {
+        return refuse(format!(
+            "its configuration is {config:?}; must be {CONFIG_MEDIA_TYPE}"
+        ));
+    }
+    let [layer] = manifest.layers.as_slice() else {
+        let count = manifest.layers.len();
+        return refuse(format!("has {count} layers; must have one"));
+    };
+    if layer.media_type != LAYER_MEDIA_TYPE {
+        let found = &layer.media_type;
+        return refuse(format!(
+            "its layer is {found:?}; must be {LAYER_MEDIA_TYPE}"
+        ));
+    }
+    // It becomes a part of an address.
+    if sha256(&layer.digest).is_none() {
+        let found = &layer.digest;
+        return refuse(format!(
+            "its layer has the digest {found:?}; must be sha256:…"
+        ));
+    }
+    match u64::try_from(layer.size).is_ok_and(|size| size <= limit) {
+        true => Ok(layer),
+        false => Err(FetchError::TooLarge { limit }),
+    }
+}
+
+fn sha256(digest: &str) -> Option<Digest> {
+    digest.strip_prefix("sha256:")?.parse().ok()
+}
+
+fn check_digest(expected: &str, bytes: &[u8]) -> Result<Digest, FetchError> {
+    let found = Digest::of(bytes);
+    match sha256(expected) == Some(found) {
+        true => Ok(found),
+        false => Err(FetchError::WrongDigest {
+            expected: expected.to_owned(),
+            found,
+        }),
+    }
+}
+
+struct Registry<'a> {
+    client: Client,
+    reference: &'a Reference,
+    network: &'a NetworkOptions,
+    /// What satisfied it.
+    authorization: Option<HeaderValue>,
+}
+
+impl Registry<'_> {
+    /// The manifest and its digest; `None` if the registry says that it is the known one.
+    async fn manifest(
+        &mut self,
+        known: Option<&str>,
+    ) -> Result<Option<(OciImageManifest, Digest)>, FetchError> {
+        let digest = self.reference.digest();
+        let which = digest.or(self.reference.tag()).unwrap_or("latest");
+        let url = self.address(&format!("manifests/{which}"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE));
+        let tag = known.and_then(|tag| HeaderValue::try_from(format!("\"{tag}\"")).ok());
+        if let Some(tag) = tag {
+            headers.insert(IF_NONE_MATCH, tag);
+        }
+        let response = self.get(&url, headers).await?;
+        match response.status() {
+            StatusCode::OK => {}
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
+            _ => return Err(refused(&response)),
+        }
+        let bytes = read_small(response, MAX_MANIFEST_BYTES).await?;
+        let found = match digest {
+            Some(digest) => check_digest(digest, &bytes)?,
+            None => Digest::of(&bytes),
+        };
+        let manifest = serde_json::from_slice(&bytes).map_err(|error| {
+            let reason = format!("its manifest is none of one artifact: {error}");
+            FetchError::Artifact(one_line(&reason))
+        })?;
+        Ok(Some((manifest, found)))
+    }
+
+    /// A layer, or what is missing from the part.
+    async fn blob(&self, layer: &OciDescriptor, part: &mut Part) -> Result<Fetched, FetchError> {
+        let tag = Some(layer.digest.clone());
+        if part.validators().tag != tag {
+            part.discard().await?;
+        }
+        let mut headers = HeaderMap::new();
+        headers.extend(self.authorization.clone().map(|it| (AUTHORIZATION, it)));
+        let download = Download {
+            client: &self.client,
+            url: &self.address(&format!("blobs/{}", layer.digest))?,
+            headers,
+            limit: layer.size.unsigned_abs(),
+            digest: tag,
+        };
+        download.run(part).await
+    }
+
+    fn address(&self, end: &str) -> Result<Url, FetchError> {
+        let scheme = match self.network.plain_http {
+            true => "http",
+            false => "https",
+        };
+        let registry = self.reference.resolve_registry();
+        let repository = self.reference.repository();
+        Url::parse(&format!("{scheme}://{registry}/v2/{repository}/{end}"))
+            .map_err(|error| FetchError::Connection(error.to_string()))
+    }
+
+    /// Ask, and ask once more if the registry wants to know who asks.
+    async fn get(&mut self, url: &Url, headers: HeaderMap) -> Result<Response, FetchError> {
+        let request = || self.client.get(url.clone()).headers(headers.clone());
+        let response = send(request()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        let authorization = self.satisfy(response.headers()).await?;
+        let response = send(request().header(AUTHORIZATION, authorization.clone())).await?;
+        self.authorization = Some(authorization);
+        Ok(response)
+    }
+
+    /// What the registry wants to be sent.
+    async fn satisfy(&self, headers: &HeaderMap) -> Result<HeaderValue, FetchError> {
+        let refuse = |reason: &str| FetchError::Unauthorized(reason.to_owned());
+        let credentials = self.network.credentials.as_ref();
+        if let Some(Credentials::Bearer(_)) = credentials {
+            let header = credentials.and_then(Credentials::header);
+            return header.ok_or_else(|| refuse("the token has characters that none has"));
+        }
+        for value in headers.get_all(WWW_AUTHENTICATE) {
+            let challenges = value.to_str().ok().map(http_auth::parse_challenges);
+            for challenge in challenges.and_then(Result::ok).into_iter().flatten() {
+                if challenge.scheme.eq_ignore_ascii_case("bearer") {
+                    return self.token(&challenge).await;
+                }
+                if challenge.scheme.eq_ignore_ascii_case("basic") {
+                    let header = credentials.and_then(Credentials::header);
+                    return header.ok_or_else(|| refuse("the registry wants credentials"));
+                }
+            }
+        }
+        Err(refuse("the registry wants neither a password nor a token"))
+    }
+
+    /// From the token service that the registry names.
+    async fn token(&self, challenge: &ChallengeRef<'_>) -> Result<HeaderValue, FetchError> {
+        let refuse = |reason: &str| FetchError::Unauthorized(reason.to_owned());
+        let parameter = |name: &str| {
+            let mut all = challenge.params.iter();
+            all.find(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.to_unescaped())
+        };
+        let realm = parameter("realm").and_then(|realm| Url::parse(&realm).ok());
+        let realm = realm.ok_or_else(|| refuse("the registry names no token service"))?;
+        match realm.scheme() {
+            "https" => {}
+            "http" if self.network.plain_http => {}
+            _ => return Err(refuse("the token service is not reached by HTTPS")),
+        }
+        let scope = format!("repository:{}:pull", self.reference.repository());
+        let mut request = self.client.get(realm).query(&[("scope", scope)]);
+        if let Some(service) = parameter("service") {
+            request = request.query(&[("service", service)]);
+        }
+        if let Some(header) = self.network.credentials.as_ref().and_then(|it| it.header()) {
+            request = request.header(AUTHORIZATION, header);
+        }
+        let response = send(request).await?;
+        if response.status() != StatusCode::OK {
+            return Err(refused(&response));
+        }
+        let bytes = read_small(response, MAX_TOKEN_BYTES).await?;
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|_| refuse("the token service sent no token"))?;
+        let token = token.token.or(token.access_token).unwrap_or_default();
+        sensitive("Bearer", &token).ok_or_else(|| refuse("the token has characters that none has"))
+    }
+}
+
+/// Under one of two names, for old services and OAuth 2.
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}

@@ -1,0 +1,201 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use reqwest::header::{CONTENT_ENCODING, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use rustls::crypto::ring;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls_platform_verifier::Verifier;
+
+use crate::error::{FetchError, one_line};
+
+/// More than any server needs, which is two: to its other name and to where the files are.
+const MOST_REDIRECTS: usize = 5;
+/// Longer than anybody means by `Retry-After`.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How servers are talked to.
+#[derive(Debug, Clone)]
+pub struct NetworkOptions {
+    /// Certificates in PEM that are trusted as roots beside the system's.
+    pub authorities: Vec<u8>,
+    /// Talk to registries over HTTP without TLS, and follow redirections from HTTPS to HTTP.
+    pub plain_http: bool,
+    /// For those who ask for them, over HTTPS or where plain HTTP was asked for.
+    pub credentials: Option<Credentials>,
+    /// The longest until a connection is there. By default 10 s.
+    pub connect_timeout: Duration,
+    /// The longest in which nothing comes. By default 30 s.
+    pub idle_timeout: Duration,
+    /// The longest that one file may take. What has come by then is kept, and the next attempt goes
+    /// on from there. By default 15 min, in which 64 MiB come at 600 kbit/s.
+    pub total_timeout: Duration,
+}
+
+impl Default for NetworkOptions {
+    fn default() -> NetworkOptions {
+        NetworkOptions {
+            authorities: Vec::new(),
+            plain_http: false,
+            credentials: None,
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(30),
+            total_timeout: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
+/// By which a server knows who asks.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// A user's name and password.
+    Basic(String, String),
+    /// A token that is sent as it is.
+    Bearer(String),
+}
+
+impl Credentials {
+    /// `user:password`, or `Bearer TOKEN`; `None` if it is neither.
+    pub fn parse(text: &str) -> Option<Credentials> {
+        let text = text.trim_end_matches(['\r', '\n']);
+        if let Some(token) = text.strip_prefix("Bearer ") {
+            return Some(Credentials::Bearer(token.to_owned()));
+        }
+        let (user, password) = text.split_once(':')?;
+        Some(Credentials::Basic(user.to_owned(), password.to_owned()))
+    }
+
+    /// As a header. `None`: it has a character that no header can have.
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
+        match self {
+            Credentials::Basic(user, password) => {
+                sensitive("Basic", &BASE64.encode(format!("{user}:{password}")))
+            }
+            Credentials::Bearer(token) => sensitive("Bearer", token),
+        }
+    }
+}
+
+/// Without the secret.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Credentials::Basic(user, _) => f.debug_tuple("Basic").field(user).finish(),
+            Credentials::Bearer(_) => f.write_str("Bearer"),
+        }
+    }
+}
+
+/// `Authorization`, which no log shows.
+pub(crate) fn sensitive(scheme: &str, secret: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::try_from(format!("{scheme} {secret}")).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+impl NetworkOptions {
+    /// A client that trusts the system's roots and those that are given.
+    pub(crate) fn client(&self) -> Result<Client, FetchError> {
+        let refuse = |reason: &dyn fmt::Display| FetchError::Certificates(reason.to_string());
+        let provider = Arc::new(ring::default_provider());
+        let authorities = CertificateDer::pem_slice_iter(&self.authorities)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| refuse(&error))?;
+        if authorities.is_empty() && !self.authorities.is_empty() {
+            return Err(refuse(&"there is none in what was given; must be PEM"));
+        }
+        let verifier = Verifier::new_with_extra_roots(authorities, provider.clone())
+            .map_err(|error| refuse(&error))?;
+        let tls = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| refuse(&error))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        let plain_http = self.plain_http;
+        let client = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .user_agent(concat!("watm/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::custom(move |attempt| follow(attempt, plain_http)))
+            .referer(false)
+            .connect_timeout(self.connect_timeout)
+            .read_timeout(self.idle_timeout)
+            // A check is minutes or hours after the one before.
+            .pool_max_idle_per_host(0)
+            .build()?;
+        Ok(client)
+    }
+}
+
+fn follow(attempt: Attempt<'_>, plain_http: bool) -> reqwest::redirect::Action {
+    if attempt.previous().len() > MOST_REDIRECTS {
+        return attempt.error(format!("more than {MOST_REDIRECTS} in a row"));
+    }
+    let was_https = attempt.previous().iter().any(|url| url.scheme() == "https");
+    match attempt.url().scheme() {
+        "https" => attempt.follow(),
+        "http" if plain_http || !was_https => attempt.follow(),
+        _ => attempt.error("from HTTPS to something else; must stay with HTTPS"),
+    }
+}
+
+/// Send it, and refuse what is packed.
+pub(crate) async fn send(request: RequestBuilder) -> Result<Response, FetchError> {
+    let response = request.send().await?;
+    match response.headers().get(CONTENT_ENCODING) {
+        Some(encoding) if encoding != "identity" => {
+            let encoding = String::from_utf8_lossy(encoding.as_bytes());
+            Err(FetchError::Encoded(one_line(&encoding)))
+        }
+        _ => Ok(response),
+    }
+}
+
+/// All of an answer that is not a module, up to this many bytes.
+pub(crate) async fn read_small(
+    mut response: Response,
+    limit: usize,
+) -> Result<Vec<u8>, FetchError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if bytes.len() + chunk.len() > limit {
+            return Err(FetchError::TooLarge {
+                limit: limit as u64,
+            });
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// The answer was no.
+pub(crate) fn refused(response: &Response) -> FetchError {
+    match response.status() {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FetchError::Unauthorized(format!(
+            "answered with status {}; must be given other credentials",
+            response.status().as_u16()
+        )),
+        status => FetchError::Status {
+            status: status.as_u16(),
+            retry_after: retry_after(response.headers()),
+        },
+    }
+}
+
+/// In seconds or as a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    let asked = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(text)
+            .ok()?
+            .duration_since(SystemTime::now())
+            .unwrap_or_default(),
+    };
+    Some(asked.min(LONGEST_RETRY_AFTER))
+}

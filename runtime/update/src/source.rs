@@ -1,0 +1,130 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use oci_client::Reference;
+use reqwest::Url;
+use watm_seal::Digest;
+
+/// Where modules come from.
+///
+/// | written as | is |
+/// |---|---|
+/// | `folder/name.wasm`, `file:…` | a file, or if it is a folder, the newest acceptable module in it |
+/// | `https://…`, `http://…` | what a web server has there |
+/// | `oci://registry/repository:tag`, `oci://registry/repository@sha256:…` | a WebAssembly artifact in a registry |
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source(pub(crate) Kind);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Path(PathBuf),
+    Http(Url),
+    Oci(Reference),
+}
+
+/// What is wrong with the text of a source, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("source {text:?}: {reason}")]
+pub struct SourceError {
+    text: String,
+    reason: String,
+}
+
+impl Source {
+    /// A file or folder of this machine.
+    pub fn path(path: impl Into<PathBuf>) -> Source {
+        Source(Kind::Path(path.into()))
+    }
+
+    /// As [`FromStr`] has it.
+    pub fn parse(text: &str) -> Result<Source, SourceError> {
+        text.parse()
+    }
+
+    /// Whether it is on this machine, and can be looked at every few seconds.
+    pub fn is_local(&self) -> bool {
+        matches!(self.0, Kind::Path(_))
+    }
+
+    /// By which it is known again. It may have a password in it, which is not written down.
+    pub(crate) fn fingerprint(&self) -> String {
+        let text = match &self.0 {
+            Kind::Http(url) => url.to_string(),
+            Kind::Path(_) | Kind::Oci(_) => self.to_string(),
+        };
+        Digest::of(text.as_bytes()).to_string()
+    }
+}
+
+impl FromStr for Source {
+    type Err = SourceError;
+
+    fn from_str(text: &str) -> Result<Source, SourceError> {
+        let refuse = |text: &str, reason: String| SourceError {
+            text: text.to_owned(),
+            reason,
+        };
+        if let Some(reference) = text.strip_prefix("oci://") {
+            return parse_reference(reference)
+                .map(|reference| Source(Kind::Oci(reference)))
+                .map_err(|reason| refuse(text, reason));
+        }
+        if text.starts_with("http://") || text.starts_with("https://") {
+            let url = Url::parse(text).map_err(|error| refuse("of HTTP", error.to_string()))?;
+            return Ok(Source(Kind::Http(url)));
+        }
+        if let Some(path) = text.strip_prefix("file:") {
+            let path = match path.starts_with("//") {
+                true => Url::parse(text)
+                    .ok()
+                    .and_then(|url| url.to_file_path().ok())
+                    .ok_or_else(|| refuse(text, "must be file:///PATH or file:PATH".into()))?,
+                false => path.into(),
+            };
+            return Ok(Source::path(path));
+        }
+        match text.split_once("://") {
+            Some((scheme, _)) => Err(refuse(
+                scheme,
+                "is not known; must be a path, file:, http:, https: or oci:".into(),
+            )),
+            None if text.is_empty() => Err(refuse(text, "must not be empty".into())),
+            None => Ok(Source::path(text)),
+        }
+    }
+}
+
+/// A reference that names its registry: one without means a certain company's elsewhere.
+fn parse_reference(text: &str) -> Result<Reference, String> {
+    let first = text.split('/').next().unwrap_or_default();
+    let is_host = first.contains(['.', ':']) || first == "localhost";
+    if !is_host || !text.contains('/') {
+        return Err("must be oci://REGISTRY/REPOSITORY:TAG or …@sha256:DIGEST".to_owned());
+    }
+    let reference: Reference = text.parse().map_err(|error| format!("{error}"))?;
+    match reference.digest() {
+        Some(digest) if !digest.starts_with("sha256:") => {
+            Err("has a digest of another kind; must be sha256:…".to_owned())
+        }
+        _ => Ok(reference),
+    }
+}
+
+/// Without the password that it may have.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Path(path) => path.display().fmt(f),
+            Kind::Http(url) => {
+                let mut url = url.clone();
+                // An error: it has no host, and then no password either.
+                if url.password().is_some() && url.set_password(Some("…")).is_err() {
+                    return f.write_str("http:");
+                }
+                url.fmt(f)
+            }
+            Kind::Oci(reference) => write!(f, "oci://{}", reference.whole()),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+use std::time::SystemTime;
+
+use watm_seal::state::StateFile;
+use watm_seal::{
+    Approval, Digest, Manifest, Policy, Refused, Release, Root, Sealed, State, Warning,
+    check_running, verify,
+};
+
+use crate::outcome::Module;
+use crate::updater::Fault;
+
+/// By what a module is judged, which is the same as when its host loads it.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// Who is trusted. What the state has of a newer version is used in its place.
+    pub root: Root,
+    /// What the host remembers. An update takes over a newer root and what a freshness note says.
+    /// That a module has been accepted is for the host to say, once it runs.
+    pub state: StateFile,
+    /// What is wanted.
+    pub policy: Policy,
+}
+
+/// What is to be done with a file.
+pub(crate) struct Judged {
+    pub(crate) verdict: Verdict,
+    /// `None`: not sealed, as the policy allows.
+    pub(crate) module: Option<Module>,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+pub(crate) enum Verdict {
+    /// It is there already.
+    InPlace,
+    /// It may take the place of this release of it, or of nothing.
+    Good(Option<Release>),
+    /// It asks for this in addition.
+    NeedsApproval(Vec<String>),
+}
+
+impl Terms {
+    /// Whether this file may take the place of `current`, which was verified when it was put there.
+    /// A newer root that a good file brings is trusted from now on.
+    pub(crate) fn judge(&self, file: &[u8], current: Option<&[u8]>) -> Result<Judged, Fault> {
+        let state = self.state.load()?;
+        let now = now();
+        let verified = match verify(file, &self.root, &state, &self.policy, now) {
+            Ok(verified) => verified,
+            Err(Refused::NeedsApproval { more, .. }) if current != Some(file) => {
+                return self.judge_pending(file, current, &state, more);
+            }
+            Err(refused) => return Err(refused.into()),
+        };
+        let mut warnings = verified.warnings().to_vec();
+        let Some(proof) = verified.proof() else {
+            return Ok(Judged {
+                verdict: in_place_or_good(file, current, None),
+                module: None,
+                warnings,
+            });
+        };
+        let previous = self.previous(&proof.manifest, current)?;
+        if proof.root.record().version > self.newest_root(&state)?.record().version {
+            self.state.update(|state| state.adopt(&proof.root))?;
+        }
+        if current == Some(file) {
+            // In other words, as it runs.
+            warnings = check_running(&proof.manifest, &state, &self.policy, now);
+        }
+        Ok(Judged {
+            verdict: in_place_or_good(file, current, previous),
+            module: Some(module(file, &proof.manifest)),
+            warnings,
+        })
+    }
+
+    /// A file that would be good if more was approved.
+    fn judge_pending(
+        &self,
+        file: &[u8],
+        current: Option<&[u8]>,
+        state: &State,
+        more: Vec<String>,
+    ) -> Result<Judged, Fault> {
+        let policy = Policy {
+            approval: Approval::Given,
+            ..self.policy.clone()
+        };
+        let verified = verify(file, &self.root, state, &policy, now())?;
+        let proof = verified.proof().ok_or(Refused::Unsealed)?;
+        self.previous(&proof.manifest, current)?;
+        Ok(Judged {
+            verdict: Verdict::NeedsApproval(more),
+            module: Some(module(file, &proof.manifest)),
+            warnings: verified.warnings().to_vec(),
+        })
+    }
+
+    /// The release in place, which is a floor as well: the host may not have loaded it yet, and so
+    /// its state does not know of it.
+    fn previous(
+        &self,
+        manifest: &Manifest,
+        current: Option<&[u8]>,
+    ) -> Result<Option<Release>, Refused> {
+        let Some(current) = current.and_then(|current| self.in_place(current)) else {
+            return Ok(None);
+        };
+        let (name, release) = (&manifest.name, manifest.release);
+        if current.name != *name {
+            return Ok(None);
+        }
+        let downgrade = self.policy.allow_downgrade.as_ref();
+        let is_allowed = downgrade.is_some_and(|(of, to)| of == name && *to == release);
+        if release < current.release && !is_allowed {
+            return Err(Refused::Rollback {
+                name: name.clone(),
+                found: release,
+                least: current.release,
+                because: "which is in place",
+            });
+        }
+        if release == current.release && manifest.body_sha256 != current.body_sha256 {
+            let name = name.clone();
+            return Err(Refused::Equivocation { name, release });
+        }
+        Ok(Some(current.release))
+    }
+
+    /// What the file in place says of itself, if it is whole and of this root. It may have expired,
+    /// or its signers may have been revoked: it is a floor all the same.
+    pub(crate) fn in_place(&self, current: &[u8]) -> Option<Manifest> {
+        let sealed = Sealed::parse(current).ok()?;
+        let manifest = sealed.manifest();
+        let is_whole = sealed.check_body().is_ok();
+        (is_whole && manifest.root == self.root.id()).then(|| manifest.clone())
+    }
+
+    pub(crate) fn newest_root(&self, state: &State) -> Result<Root, Refused> {
+        state.newest_root(&self.root)
+    }
+}
+
+fn in_place_or_good(file: &[u8], current: Option<&[u8]>, previous: Option<Release>) -> Verdict {
+    match current == Some(file) {
+        true => Verdict::InPlace,
+        false => Verdict::Good(previous),
+    }
+}
+
+fn module(file: &[u8], manifest: &Manifest) -> Module {
+    Module {
+        manifest: manifest.clone(),
+        sha256: Digest::of(file),
+    }
+}
+
+/// The clock, in seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
