@@ -6,7 +6,7 @@
 //! | status | means |
 //! |---|---|
 //! | 0 | all went well, also when a signal ended it |
-//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `inspect` looked at WebAssembly that does not run here, or `verify` at a file that is not to be run |
+//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `inspect` looked at WebAssembly that does not run here, `verify` at a file that is not to be run, or `update` at a source of none |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
 //! The reason is one line on standard error, which begins with `watm: `.
@@ -30,6 +30,7 @@ mod standard;
 mod stop;
 mod system;
 mod trust;
+mod update;
 mod verify;
 
 use std::process::ExitCode;
@@ -44,7 +45,8 @@ Exit status:
   0  all went well, also when SIGINT or SIGTERM ended it
   1  a connection failed or was not allowed, an address is in use, the module
      refused its configuration or trapped, a replay differs, `inspect` saw
-     WebAssembly that does not run here, or `verify` refused a file
+     WebAssembly that does not run here, `verify` refused a file, or `update`
+     found none that may be put in place
   2  the arguments, a file or the module cannot be used";
 
 /// Sandboxed transport modules: components of watm:transport, and modules of WATER v0 and v1.
@@ -90,6 +92,10 @@ enum Command {
     /// Trust a root, and show what is trusted and known.
     #[command(after_help = EXIT_STATUS)]
     Trust(trust::Arguments),
+    /// Take the newest module from a file, a folder, a web server or a registry, verify it, and put
+    /// it where a host loads it.
+    #[command(after_help = EXIT_STATUS)]
+    Update(update::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -105,6 +111,7 @@ fn main() -> ExitCode {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Note(arguments) => note::run(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),
+        Command::Update(arguments) => update::run(&arguments),
     };
     match result {
         Ok(Outcome::Well) => ExitCode::SUCCESS,

@@ -18,6 +18,14 @@ impl Stop {
             std::future::pending().await
         }
     }
+
+    /// What `work` comes to, unless the program is asked to end before.
+    pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            outcome = work => Some(outcome),
+            () = self.requested() => None,
+        }
+    }
 }
 
 /// Run `work` in a runtime. A signal is told to it, and it ends when it is ready to.

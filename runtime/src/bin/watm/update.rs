@@ -1,0 +1,318 @@
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_derive::Serialize;
+use watm_seal::{Moment, Name, Policy, Release, private};
+use watm_update::{
+    Credentials, Module, NetworkOptions, Outcome as Done, Place, Report, Source, Terms, Updater,
+    Watch,
+};
+
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::options::read;
+use crate::sealing::{StateOptions, invalid, trusted_root};
+use crate::stop::{self, Stop};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Where the module comes from: a file, a folder, https://…, http://…,
+    /// oci://registry/repository:tag or oci://registry/repository@sha256:…
+    source: Source,
+    /// The file that a host loads. It is replaced as a whole, and only by a module that is verified.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+    /// Must be this module. A folder needs it.
+    #[arg(long)]
+    name: Option<Name>,
+    /// Must be for this channel.
+    #[arg(long)]
+    channel: Option<Name>,
+    /// A group that this host belongs to; may be given several times.
+    #[arg(long = "audience", value_name = "NAME")]
+    audiences: Vec<Name>,
+    /// The root to trust. By default the one that `watm trust` was told of.
+    #[arg(long, value_name = "ROOT")]
+    root: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateOptions,
+    /// Accept this release although a newer one has been accepted.
+    #[arg(long, value_name = "EPOCH.SEQUENCE", requires = "name")]
+    allow_downgrade: Option<Release>,
+    /// Where a freshness note about the module comes from.
+    #[arg(long, value_name = "SOURCE")]
+    note: Option<Source>,
+    /// Go on, and look again after this time: 30s, 15m, 1h, 1d. By default it is done once.
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    every: Option<Duration>,
+    #[command(flatten)]
+    network: Network,
+    /// For programs: each time one line.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct Network {
+    /// Certificates in PEM to trust beside the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Talk to registries without TLS.
+    #[arg(long)]
+    plain_http: bool,
+    /// A file with `user:password` or `Bearer TOKEN` for servers that ask for one.
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let mut updater = arguments.updater()?;
+    let json = arguments.json;
+    let mut outcome = Outcome::Well;
+    stop::run(async |mut stop| match arguments.every {
+        None => {
+            if let Some(report) = stop.unless(updater.check()).await {
+                outcome = show(&report, json)?;
+            }
+            Ok(())
+        }
+        Some(every) => follow(Watch::new(updater, every), json, stop).await,
+    })?;
+    Ok(outcome)
+}
+
+/// Until a signal. What has been said is not said again until something else was.
+async fn follow(mut watch: Watch, json: bool, mut stop: Stop) -> Result<(), Failure> {
+    let mut said = None;
+    while let Some(report) = stop.unless(watch.next()).await {
+        if said.as_ref() != Some(&report) {
+            show(&report, json)?;
+        }
+        said = Some(report);
+    }
+    Ok(())
+}
+
+impl Arguments {
+    fn updater(&self) -> Result<Updater, Failure> {
+        let state = self.state.open()?;
+        if let Some(folder) = state.path().parent() {
+            private::create_directory(folder).map_err(|error| invalid(folder, error))?;
+        }
+        let known = state.load().map_err(Failure::unusable)?;
+        let root = trusted_root(self.root.as_ref(), &known)?;
+        let policy = Policy {
+            name: self.name.clone(),
+            channel: self.channel.clone(),
+            audiences: self.audiences.iter().cloned().collect(),
+            host: env!("CARGO_PKG_VERSION").parse().ok(),
+            allow_downgrade: self.name.clone().zip(self.allow_downgrade),
+            ..Policy::default()
+        };
+        let terms = Terms {
+            root,
+            state,
+            policy,
+        };
+        let updater = Updater::new(self.source.clone(), Place::new(&self.to), terms)
+            .network(self.network.options()?);
+        Ok(match self.note.clone() {
+            Some(note) => updater.note(note),
+            None => updater,
+        })
+    }
+}
+
+impl Network {
+    fn options(&self) -> Result<NetworkOptions, Failure> {
+        Ok(NetworkOptions {
+            authorities: match &self.ca {
+                Some(path) => read(path)?,
+                None => Vec::new(),
+            },
+            plain_http: self.plain_http,
+            credentials: self.credentials()?,
+            ..NetworkOptions::default()
+        })
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, Failure> {
+        let Some(path) = &self.credentials else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(read(path)?).ok();
+        let credentials = text.and_then(|text| Credentials::parse(&text));
+        match credentials {
+            Some(credentials) => Ok(Some(credentials)),
+            None => Err(invalid(path, "must be user:password or Bearer TOKEN")),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Shown {
+    source: String,
+    /// `updated`, `unchanged`, `pending` or `refused`.
+    outcome: &'static str,
+    code: Option<&'static str>,
+    reason: Option<String>,
+    name: Option<String>,
+    release: Option<String>,
+    version: Option<String>,
+    expires: Option<String>,
+    sha256: Option<String>,
+    previous: Option<String>,
+    /// What it asks for in addition.
+    more: Vec<String>,
+    pending: Option<PathBuf>,
+    warnings: Vec<NoticeShown>,
+    skipped: Vec<SkippedShown>,
+}
+
+#[derive(Serialize)]
+struct NoticeShown {
+    code: &'static str,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct SkippedShown {
+    file: PathBuf,
+    code: &'static str,
+    reason: String,
+}
+
+fn show(report: &Report, json: bool) -> Result<Outcome, Failure> {
+    let shown = Shown::new(report);
+    match json {
+        true => println!(
+            "{}",
+            serde_json::to_string(&shown).map_err(Failure::failed)?
+        ),
+        false => shown.print(),
+    }
+    if let Done::Refused { reason, .. } = &report.outcome {
+        eprintln!("watm: {}: {reason}", report.source);
+    }
+    Ok(match &report.outcome {
+        Done::Updated { .. } | Done::Unchanged { .. } => Outcome::Well,
+        Done::Pending { .. } | Done::Refused { .. } => Outcome::Otherwise,
+    })
+}
+
+impl Shown {
+    fn new(report: &Report) -> Shown {
+        let mut shown = Shown {
+            source: report.source.clone(),
+            outcome: "refused",
+            code: None,
+            reason: None,
+            name: None,
+            release: None,
+            version: None,
+            expires: None,
+            sha256: None,
+            previous: None,
+            more: Vec::new(),
+            pending: None,
+            warnings: report
+                .warnings
+                .iter()
+                .map(|it| NoticeShown {
+                    code: it.code,
+                    text: it.text.clone(),
+                })
+                .collect(),
+            skipped: report
+                .skipped
+                .iter()
+                .map(|it| SkippedShown {
+                    file: it.file.clone(),
+                    code: it.code,
+                    reason: it.reason.clone(),
+                })
+                .collect(),
+        };
+        match &report.outcome {
+            Done::Unchanged { module } => {
+                shown.outcome = "unchanged";
+                shown.describe(module.as_ref());
+            }
+            Done::Updated { module, previous } => {
+                shown.outcome = "updated";
+                shown.describe(module.as_ref());
+                shown.previous = previous.map(|release| release.to_string());
+            }
+            Done::Pending { module, more, file } => {
+                shown.outcome = "pending";
+                shown.describe(Some(module));
+                shown.more.clone_from(more);
+                shown.pending = Some(file.clone());
+            }
+            Done::Refused { code, reason } => {
+                shown.code = Some(code);
+                shown.reason = Some(reason.clone());
+            }
+        }
+        shown
+    }
+
+    fn describe(&mut self, module: Option<&Module>) {
+        let manifest = module.map(|module| &module.manifest);
+        self.name = manifest.map(|it| it.name.to_string());
+        self.release = manifest.map(|it| it.release.to_string());
+        self.version = manifest.map(|it| it.version.clone());
+        self.expires = manifest.map(|it| Moment(it.expires).to_string());
+        self.sha256 = module.map(|module| module.sha256.to_string());
+    }
+
+    fn print(&self) {
+        if let (Some(name), Some(release)) = (&self.name, &self.release) {
+            let previous = self.previous.as_ref();
+            let previous = previous.map(|release| format!(", from {release}"));
+            let outcome = self.outcome;
+            println!(
+                "{outcome:9} {name} {release}{}",
+                previous.unwrap_or_default()
+            );
+        }
+        for (what, text) in [("expires", &self.expires), ("sha256", &self.sha256)] {
+            if let Some(text) = text {
+                println!("{what:9} {text}");
+            }
+        }
+        for asked in &self.more {
+            println!("asks for  {asked}");
+        }
+        if let Some(pending) = &self.pending {
+            let pending = pending.display();
+            println!("kept in   {pending}");
+            println!("approve   watm verify {pending} --accept");
+        }
+        for skipped in &self.skipped {
+            println!("skipped   {}: {}", skipped.file.display(), skipped.reason);
+        }
+        for warning in &self.warnings {
+            println!("warning   {}", warning.text);
+        }
+    }
+}
+
+/// A number and its unit.
+fn interval(text: &str) -> Result<Duration, String> {
+    let refused = || "must be a number above 0 with s, m, h or d, such as 15m".to_owned();
+    let unit = text.chars().last().ok_or_else(refused)?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return Err(refused()),
+    };
+    let number: u64 = text[..text.len() - 1].parse().map_err(|_| refused())?;
+    match number.checked_mul(seconds) {
+        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        _ => Err(refused()),
+    }
+}
