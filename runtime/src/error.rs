@@ -62,6 +62,14 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// The module does not take the place of the one that serves, which goes on.
+    #[error("{module}: not swapped in: {reason}")]
+    Swap {
+        /// The new module's name.
+        module: String,
+        /// What is in the way, or what happened.
+        reason: String,
+    },
     /// A connection that the module asked for cannot be had.
     #[error("{module}: {} ({target})", ErrorCode::from(source))]
     Connect {

@@ -23,7 +23,8 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 struct State {
-    offered: VecDeque<Flow>,
+    /// Each with the generation that opened it.
+    offered: VecDeque<(u32, Flow)>,
     acceptor: Option<Waker>,
     closed: bool,
     closed_wakers: Vec<Waker>,
@@ -59,22 +60,27 @@ impl Hub {
     }
 
     /// Offer a flow after [`check_backlog`](Hub::check_backlog); returns who waits for one.
-    pub(crate) fn offer(&self, flow: Flow) -> Option<Waker> {
+    pub(crate) fn offer(&self, generation: u32, flow: Flow) -> Option<Waker> {
         let mut state = self.lock();
-        state.offered.push_back(flow);
+        state.offered.push_back((generation, flow));
         self.counters.flows_opened.add(1);
         state.acceptor.take()
     }
 
-    /// Forget the flows that nobody has accepted.
-    pub(crate) fn withdraw_offers(&self) {
-        let offered = mem::take(&mut self.lock().offered);
-        drop(offered);
+    /// Forget the flows of this generation that nobody has accepted.
+    pub(crate) fn withdraw_offers(&self, generation: u32) {
+        let mut state = self.lock();
+        let (gone, kept) = mem::take(&mut state.offered)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|(owner, _)| *owner == generation);
+        state.offered = kept;
+        drop(state);
+        drop(gone);
     }
 
     pub(crate) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Option<Flow>> {
         let mut state = self.lock();
-        if let Some(flow) = state.offered.pop_front() {
+        if let Some((_, flow)) = state.offered.pop_front() {
             return Poll::Ready(Some(flow));
         }
         if state.closed {

@@ -145,8 +145,10 @@ pub use roles::{
     Connect, Connection, DialOptions, Dialer, Family, FixedDialer, Listener, Network, Reach, Relay,
     Role, RoleBuilder, Target, Wire,
 };
-pub use server::{Server, ServerBuilder};
-pub use types::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus, Phase, Status};
-pub use watm_seal::private;
+pub use server::{Server, ServerBuilder, SwapOptions};
+pub use types::{
+    ClientConfig, Destination, ErrorCode, FlowInfo, GenerationStatus, PeerStatus, Phase, Status,
+};
 #[doc(no_inline)]
 pub use watm_seal as seal;
+pub use watm_seal::private;

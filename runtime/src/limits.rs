@@ -56,6 +56,9 @@ pub struct Limits {
     /// Connections of one listener or relay that are between accepted and ready; as many
     /// more wait in the kernel. Default 256.
     pub handshakes: usize,
+    /// Instances of a server's module at once: the one that serves, and those before it that
+    /// have open flows. A swap beyond it is refused. Default 16, each of some megabytes.
+    pub generations: usize,
     /// How long a module may take to pass on what was written before its connection was
     /// closed, and then as long again to end when it is told to. Default 500 ms.
     pub close_grace: Duration,
@@ -80,6 +83,7 @@ impl Default for Limits {
             connect_timeout: Duration::from_secs(20),
             handshake_timeout: Duration::from_secs(30),
             handshakes: 256,
+            generations: 16,
             close_grace: Duration::from_millis(500),
         }
     }
@@ -137,6 +141,7 @@ impl Limits {
             ("datagram_queue_bytes", self.datagram_queue_bytes),
             ("handles", self.handles),
             ("handshakes", self.handshakes),
+            ("generations", self.generations),
         ] {
             if value == 0 {
                 return refuse(format!("limits.{field}: must be at least 1"));

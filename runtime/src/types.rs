@@ -168,8 +168,12 @@ pub enum Phase {
 pub struct Status {
     /// What it is doing.
     pub phase: Phase,
-    /// Restarts so far.
+    /// The number of the generation that serves: how many instances there were before it, by
+    /// swaps and restarts.
     pub generation: u32,
+    /// The generations that run, by number. Empty: a WATER module, which has an instance for
+    /// each connection, or none runs.
+    pub generations: Vec<GenerationStatus>,
     /// The peers, in the order of the module's configuration.
     pub peers: Vec<PeerStatus>,
     /// Flows open now.
@@ -177,6 +181,24 @@ pub struct Status {
     /// Counters by name. Those of the host begin with `host.`; see the
     /// [crate page](crate#counters).
     pub counters: BTreeMap<String, u64>,
+}
+
+/// One instance of a server's module: the one that serves, or one before it that finishes its
+/// flows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GenerationStatus {
+    /// Counted from 0.
+    pub number: u32,
+    /// The name that its module was loaded under.
+    pub module: String,
+    /// Of the module's bytes, in hexadecimal.
+    pub sha256: String,
+    /// Flows open now.
+    pub flows: u32,
+    /// Since it was started.
+    pub age: Duration,
+    /// Since another one serves; `None`: it does.
+    pub draining: Option<Duration>,
 }
 
 /// One remote party that the transport knows by name.

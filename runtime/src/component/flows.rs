@@ -31,7 +31,8 @@ impl State {
         let token = self.token(token);
         let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit);
         let handle = self.table.push(ByteStream::Flow(guest))?;
-        self.wakers.add(self.hub.offer(Flow::Stream(flow)));
+        self.wakers
+            .add(self.hub.offer(self.generation, Flow::Stream(flow)));
         Ok(handle.rep())
     }
 
@@ -46,7 +47,8 @@ impl State {
             self.failed.clone(),
         );
         let handle = self.table.push(guest)?;
-        self.wakers.add(self.hub.offer(Flow::Datagrams(flow)));
+        self.wakers
+            .add(self.hub.offer(self.generation, Flow::Datagrams(flow)));
         Ok(handle.rep())
     }
 }

@@ -32,6 +32,7 @@ use crate::roles::Access;
 use crate::{ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
 
 /// What an instance is given.
+#[derive(Clone)]
 pub(crate) struct Grants {
     pub(crate) hub: Arc<Hub>,
     pub(crate) ports: Arc<Vec<(String, Port)>>,
@@ -88,11 +89,7 @@ pub(crate) struct ModuleStatus {
 
 impl Instance {
     /// Instantiate as this generation, and run the component's initializers.
-    pub(crate) fn new(
-        module: &Module,
-        grants: &Grants,
-        generation: u32,
-    ) -> Result<Instance, Trap> {
+    pub(crate) fn new(module: &Module, grants: &Grants, generation: u32) -> Result<Instance, Trap> {
         let Some(prepared) = module.component() else {
             return Err(Trap {
                 reason: format!("is a {}, not a component", module.info().kind),

@@ -5,7 +5,10 @@
 //! flows is reached through wakers alone.
 
 mod backoff;
+mod generation;
+mod restart;
 mod run;
+mod swap;
 mod water;
 
 use std::sync::Arc;
@@ -15,13 +18,14 @@ use std::thread;
 use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
-use crate::component::{Begun, Dial, Grants, Instance, StartError, Tape};
+use crate::component::{Begun, Dial, Grants, Tape};
 use crate::hub::Hub;
 use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
 use crate::roles::{Access, Connect};
 use crate::{ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
+pub(crate) use swap::Swap;
 use water::WaterServer;
 
 /// Requests that may wait for a module to return from a call.
@@ -52,6 +56,7 @@ pub(crate) enum Command {
     ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
     Reconfigure(Vec<u8>, Reply<()>),
     Dial(Dial, Reply<Begun>),
+    Swap(Swap, Reply<u32>),
 }
 
 /// Start the thread, and wait until the module has started.
@@ -119,20 +124,19 @@ fn serve_component(
     let prepared = prepare(plan);
     drop(context);
     match prepared {
-        Ok((driver, instance)) => {
+        Ok(driver) => {
             outcome(Ok(()));
             // Without a budget: sockets are polled through the module's tokens, and the
             // driver yields by itself.
-            let run = driver.run(instance, commands);
+            let run = driver.run(commands);
             runtime.block_on(tokio::task::coop::unconstrained(run));
         }
         Err(error) => outcome(Err(error)),
     }
 }
 
-fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
+fn prepare(plan: Plan) -> Result<Driver, Error> {
     let hub = plan.hub;
-    let ticking = plan.module.engine().tick()?;
     let mut ports = Vec::new();
     for (label, socket) in plan.sockets {
         let counters = hub.counters.clone();
@@ -166,9 +170,8 @@ fn prepare(plan: Plan) -> Result<(Driver, Instance), Error> {
             .recorder
             .map(|recorder| Tape::Record(Arc::new(recorder))),
     };
-    let driver = Driver::new(plan.module, plan.config, grants, ticking);
-    let instance = driver.instantiate().map_err(|error| driver.error(error))?;
-    Ok((driver, instance))
+    let name = grants.hub.name.clone();
+    Driver::new(plan.module, plan.config, grants).map_err(|failure| failure.error(&name))
 }
 
 /// Whatever ends the thread, nobody waits for it in vain.
@@ -177,18 +180,5 @@ struct ClosedOnDrop(Arc<Hub>);
 impl Drop for ClosedOnDrop {
     fn drop(&mut self) {
         self.0.set_closed();
-    }
-}
-
-impl Driver {
-    fn error(&self, error: StartError) -> Error {
-        let module = self.name().to_owned();
-        match error {
-            StartError::Refused(reason) => Error::Config { module, reason },
-            StartError::Trap(trap) => Error::Trap {
-                module,
-                reason: trap.reason,
-            },
-        }
     }
 }

@@ -6,361 +6,318 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep};
 
-use super::Command;
 use super::backoff::Backoff;
-use crate::component::{Grants, Instance, StartError, Trap, Wakeup};
-use crate::engine::Ticking;
-use crate::net::Port;
-use crate::{Error, Module, Phase, Status};
+use super::generation::Generation;
+use super::restart::Rest;
+use super::swap::{Predecessor, Probation};
+use super::{Command, Reply};
+use crate::component::{Grants, StartError, Trap};
+use crate::{Error, GenerationStatus, Module, Phase, Status};
 
 /// Calls in a row without looking at the sockets, while the application keeps tokens
 /// ready. A look costs a system call.
 const CALLS_BEFORE_LOOK: u32 = 8;
 
-/// `again` in a row with no token ready, after which the module is made to wait: it
-/// says it has work but moves nothing.
-const IDLE_AGAINS: u32 = 64;
-/// How long then.
-const IDLE_PAUSE: Duration = Duration::from_millis(1);
-
-/// How often sockets are emptied while there is no instance.
-const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The thread's state, besides the instance.
+/// The thread's state.
 pub(super) struct Driver {
-    module: Module,
-    /// The latest that an instance accepted.
-    config: Vec<u8>,
-    grants: Grants,
-    _ticking: Ticking,
-}
-
-/// Why an instance is not called any more.
-enum End {
-    Closed,
-    Failed(Trap),
-}
-
-impl From<Trap> for End {
-    fn from(trap: Trap) -> End {
-        End::Failed(trap)
-    }
+    pub(super) grants: Grants,
+    /// What serves, or is to serve again.
+    pub(super) module: Module,
+    /// The latest that an instance of it accepted.
+    pub(super) config: Vec<u8>,
+    /// Those that run, each with its turn. The one that serves is among them, unless it failed.
+    pub(super) generations: Vec<Generation>,
+    /// The number of the next one.
+    pub(super) next: u32,
+    /// Between two instances, after a failure.
+    pub(super) rest: Option<Rest>,
+    pub(super) backoff: Backoff,
+    /// A swap whose first second is not over.
+    pub(super) probation: Option<Probation>,
+    /// What served before the last swap, and did well.
+    pub(super) fallback: Option<Predecessor>,
+    /// What the module that serves was given of it, for as long as there are older generations.
+    pub(super) inherited: Option<Vec<u8>>,
+    /// Failures since then.
+    pub(super) failures: u32,
+    /// When something other than the modules is due.
+    alarm: Alarm,
+    ready: Vec<u64>,
+    calls: u32,
+    /// Whose turn it is, so that none waits for ever.
+    command_first: bool,
+    first: usize,
 }
 
 enum Event {
-    Process,
+    Process(usize),
     Command(Command),
+    Alarm,
     Closed,
 }
 
+/// One timer for all that the driver itself has to do.
+struct Alarm {
+    timer: Pin<Box<Sleep>>,
+    set: bool,
+}
+
 impl Driver {
-    pub(super) fn new(module: Module, config: Vec<u8>, grants: Grants, ticking: Ticking) -> Driver {
-        Driver {
+    /// With a first instance that has accepted the configuration.
+    pub(super) fn new(
+        module: Module,
+        config: Vec<u8>,
+        grants: Grants,
+    ) -> Result<Driver, StartFailure> {
+        let mut driver = Driver {
+            grants,
             module,
             config,
-            grants,
-            _ticking: ticking,
-        }
+            generations: Vec::new(),
+            next: 0,
+            rest: None,
+            backoff: Backoff::new(Instant::now()),
+            probation: None,
+            fallback: None,
+            inherited: None,
+            failures: 0,
+            alarm: Alarm {
+                timer: Box::pin(sleep(Duration::ZERO)),
+                set: false,
+            },
+            ready: Vec::new(),
+            calls: 0,
+            command_first: true,
+            first: 0,
+        };
+        let first = driver.instantiate(None)?;
+        driver.generations.push(first);
+        Ok(driver)
     }
 
     pub(super) fn name(&self) -> &str {
         &self.grants.hub.name
     }
 
-    /// A new instance that has accepted the configuration.
-    pub(super) fn instantiate(&self) -> Result<Instance, StartError> {
-        let mut instance = Instance::new(&self.module, &self.grants, 0).map_err(StartError::Trap)?;
-        instance.start(&self.config, None)?;
-        Ok(instance)
-    }
-
     /// Until the commands end.
-    pub(super) async fn run(
-        mut self,
-        mut instance: Instance,
-        mut commands: mpsc::Receiver<Command>,
-    ) {
-        let mut backoff = Backoff::new(Instant::now());
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
-            let End::Failed(trap) = self.step(&mut instance, &mut commands).await else {
-                return;
-            };
-            // Resets its flows and gives its sockets back.
-            drop(instance);
-            self.grants.hub.withdraw_offers();
+            match self.event(&mut commands).await {
+                Event::Closed => return,
+                Event::Command(command) => self.answer(command),
+                Event::Process(index) => self.process(index),
+                Event::Alarm => self.tend(Instant::now()),
+            }
             if self.grants.hub.is_closing() {
                 return;
             }
-            self.report(&trap);
-            match self.restart(&mut backoff, &mut commands).await {
-                Some(next) => instance = next,
-                None => return,
-            }
         }
     }
 
-    /// Call the instance whenever it can do something.
-    async fn step(
-        &mut self,
-        instance: &mut Instance,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> End {
-        let mut ready = Vec::new();
-        let mut wakeup = Wakeup::Again;
-        let mut pause = Pause::new();
-        loop {
-            match pause.until(wakeup, instance, commands).await {
-                Event::Closed => return End::Closed,
-                Event::Command(command) => {
-                    if let Err(trap) = self.answer(instance, command) {
-                        return trap.into();
-                    }
-                    // A new configuration may have new timers.
-                    wakeup = Wakeup::Again;
-                }
-                Event::Process => {
-                    ready.clear();
-                    instance.ready().take(&mut ready);
-                    self.grants.hub.counters.process_calls.add(1);
-                    wakeup = match instance.process(&ready) {
-                        Ok(wakeup) => wakeup,
-                        Err(trap) => return trap.into(),
-                    };
-                    pause.called(wakeup, &ready);
-                }
-            }
-        }
+    /// The generation that serves.
+    pub(super) fn serving(&mut self) -> Option<&mut Generation> {
+        self.generations
+            .iter_mut()
+            .find(|generation| generation.retired.is_none())
     }
 
-    fn answer(&mut self, instance: &mut Instance, command: Command) -> Result<(), Trap> {
-        match command {
-            Command::Status(reply) => match instance.status() {
-                Ok(status) => {
-                    let mut counters = status.counters;
-                    counters.extend(self.grants.hub.host_counters());
-                    reply(Ok(Status {
-                        peers: status.peers,
-                        flows: status.flows,
-                        counters,
-                        ..self.status(Phase::Running)
-                    }));
-                }
-                Err(trap) => return self.trapped(trap, reply),
-            },
-            Command::ClientConfigs(public, reply) => match instance.client_configs(public) {
-                Ok(configs) => reply(configs.map_err(|code| Error::Refused {
-                    module: self.name().to_owned(),
-                    code,
-                })),
-                Err(trap) => return self.trapped(trap, reply),
-            },
-            Command::Reconfigure(config, reply) => match instance.reconfigure(&config) {
-                Ok(()) => {
-                    self.config = config;
-                    reply(Ok(()));
-                }
-                Err(StartError::Refused(reason)) => reply(Err(Error::Config {
-                    module: self.name().to_owned(),
-                    reason,
-                })),
-                Err(StartError::Trap(trap)) => return self.trapped(trap, reply),
-            },
-            Command::Dial(dial, reply) => match instance.dial(dial) {
-                Ok(begun) => reply(begun),
-                Err(trap) => return self.trapped(trap, reply),
-            },
-        }
-        Ok(())
-    }
-
-    fn trapped<T>(&self, trap: Trap, reply: super::Reply<T>) -> Result<(), Trap> {
-        reply(Err(Error::Trap {
-            module: self.name().to_owned(),
-            reason: trap.reason.clone(),
-        }));
-        Err(trap)
-    }
-
-    fn report(&self, trap: &Trap) {
-        tracing::error!(
-            target: "watm::server",
-            server = self.name(),
-            "the module failed: {}; its flows are reset and it is started again",
-            trap.reason
-        );
-        if let Some(backtrace) = &trap.backtrace {
-            tracing::debug!(target: "watm::server", server = self.name(), "{backtrace}");
-        }
-    }
-
-    /// Try until an instance starts; `None`: the server is to close.
-    async fn restart(
-        &mut self,
-        backoff: &mut Backoff,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Option<Instance> {
-        let mut phase = Phase::Restarting;
-        loop {
-            let wait = backoff.failed(Instant::now());
-            self.stand_in(wait, &phase, commands).await?;
-            match self.instantiate() {
-                Ok(instance) => {
-                    backoff.started(Instant::now());
-                    self.grants.hub.counters.restarts.add(1);
-                    tracing::info!(
-                        target: "watm::server",
-                        server = self.name(),
-                        "the module runs again"
-                    );
-                    return Some(instance);
-                }
-                Err(error) => {
-                    let reason = match error {
-                        StartError::Refused(reason) => reason,
-                        StartError::Trap(trap) => trap.reason,
-                    };
-                    tracing::error!(
-                        target: "watm::server",
-                        server = self.name(),
-                        "the module does not start again: {reason}"
-                    );
-                    phase = Phase::Failed(reason);
-                    self.grants.hub.withdraw_offers();
-                }
-            }
-        }
-    }
-
-    /// Keep the sockets empty and answer for the module; `None`: the server is to close.
-    async fn stand_in(
-        &self,
-        wait: Duration,
-        phase: &Phase,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Option<()> {
-        let end = Instant::now() + wait;
-        loop {
-            for (_, port) in self.grants.ports.iter() {
-                if let Port::Udp(port) = port {
-                    port.discard();
-                }
-            }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Some(());
-            }
-            let mut pause = std::pin::pin!(sleep(left.min(DISCARD_INTERVAL)));
-            let command = poll_fn(|cx| {
-                if let Poll::Ready(command) = commands.poll_recv(cx) {
-                    return Poll::Ready(Some(command));
-                }
-                pause.as_mut().poll(cx).map(|()| None)
-            });
-            match command.await {
-                None => {}
-                Some(None) => return None,
-                Some(Some(command)) => self.excuse(command, phase),
-            }
-        }
-    }
-
-    fn excuse(&self, command: Command, phase: &Phase) {
-        let restarting = || Error::Restarting {
-            module: self.name().to_owned(),
+    fn process(&mut self, index: usize) {
+        let Some(generation) = self.generations.get_mut(index) else {
+            return;
         };
-        match command {
-            Command::Status(reply) => reply(Ok(self.status(phase.clone()))),
-            Command::ClientConfigs(_, reply) => reply(Err(restarting())),
-            Command::Reconfigure(_, reply) => reply(Err(restarting())),
-            Command::Dial(_, reply) => reply(Err(restarting())),
+        self.grants.hub.counters.process_calls.add(1);
+        match generation.process(&mut self.ready) {
+            Ok(()) => {
+                if generation.retired.as_ref().is_some_and(|r| r.finished) {
+                    self.sweep();
+                }
+            }
+            Err(trap) => {
+                let number = generation.number;
+                self.failed(number, trap);
+            }
         }
     }
 
-    /// What the host knows by itself.
-    fn status(&self, phase: Phase) -> Status {
-        let hub = &self.grants.hub;
-        Status {
-            phase,
-            generation: u32::try_from(hub.counters.restarts.get()).unwrap_or(u32::MAX),
+    fn answer(&mut self, command: Command) {
+        match command {
+            Command::Status(reply) => self.answer_status(reply),
+            Command::ClientConfigs(public, reply) => {
+                self.ask(reply, |driver, generation| {
+                    let configs = generation.instance.client_configs(public)?;
+                    Ok(configs.map_err(|code| Error::Refused {
+                        module: driver.to_owned(),
+                        code,
+                    }))
+                });
+            }
+            Command::Reconfigure(config, reply) => {
+                let accepted = self.ask(reply, |name, generation| {
+                    match generation.instance.reconfigure(&config) {
+                        Ok(()) => Ok(Ok(())),
+                        Err(StartError::Refused(reason)) => Ok(Err(Error::Config {
+                            module: name.to_owned(),
+                            reason,
+                        })),
+                        Err(StartError::Trap(trap)) => Err(trap),
+                    }
+                });
+                if accepted {
+                    self.config = config;
+                }
+            }
+            Command::Dial(dial, reply) => {
+                self.ask(reply, |_, generation| generation.instance.dial(dial));
+            }
+            Command::Swap(swap, reply) => self.swap(swap, reply),
+        }
+        self.set_alarm();
+    }
+
+    /// Have the serving generation answer; `true`: it did, and not with an error.
+    fn ask<T>(
+        &mut self,
+        reply: Reply<T>,
+        ask: impl FnOnce(&str, &mut Generation) -> Result<Result<T, Error>, Trap>,
+    ) -> bool {
+        let name = self.name().to_owned();
+        let Some(generation) = self.serving() else {
+            reply(Err(Error::Restarting { module: name }));
+            return false;
+        };
+        let answer = ask(&name, generation);
+        // A new configuration may have new timers.
+        generation.changed();
+        match answer {
+            Ok(answer) => {
+                let good = answer.is_ok();
+                reply(answer);
+                good
+            }
+            Err(trap) => {
+                let number = generation.number;
+                reply(Err(Error::Trap {
+                    module: name,
+                    reason: trap.reason.clone(),
+                }));
+                self.failed(number, trap);
+                false
+            }
+        }
+    }
+
+    fn answer_status(&mut self, reply: Reply<Status>) {
+        let mut status = Status {
+            phase: self
+                .rest
+                .as_ref()
+                .map_or(Phase::Running, |rest| rest.phase.clone()),
+            generation: self.grants.post.serving(),
+            generations: Vec::new(),
             peers: Vec::new(),
             flows: 0,
-            counters: hub.host_counters(),
-        }
-    }
-}
-
-/// Waits between two calls.
-struct Pause {
-    timer: Pin<Box<Sleep>>,
-    calls: u32,
-    idle_agains: u32,
-    /// Whose turn it is, so that neither commands nor tokens wait for ever.
-    command_first: bool,
-}
-
-impl Pause {
-    fn new() -> Pause {
-        Pause {
-            timer: Box::pin(sleep(Duration::ZERO)),
-            calls: 0,
-            idle_agains: 0,
-            command_first: true,
-        }
-    }
-
-    /// The module was called with these tokens, and wants this.
-    fn called(&mut self, wakeup: Wakeup, ready: &[u64]) {
-        if wakeup == Wakeup::Again && ready.is_empty() {
-            self.idle_agains = self.idle_agains.saturating_add(1);
-        } else {
-            self.idle_agains = 0;
-        }
-    }
-
-    async fn until(
-        &mut self,
-        wakeup: Wakeup,
-        instance: &Instance,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Event {
-        let now = Instant::now();
-        let deadline = match wakeup {
-            Wakeup::OnReady | Wakeup::Finished => None,
-            Wakeup::Again if self.idle_agains >= IDLE_AGAINS => Some(now + IDLE_PAUSE),
-            Wakeup::Again => Some(now),
-            Wakeup::At(instant) => Some(instant),
+            counters: self.grants.hub.host_counters(),
         };
-        let due = deadline.is_some_and(|deadline| deadline <= now);
+        let mut failures = Vec::new();
+        for generation in &mut self.generations {
+            let said = match generation.instance.status() {
+                Ok(said) => said,
+                Err(trap) => {
+                    failures.push((generation.number, trap));
+                    continue;
+                }
+            };
+            status.flows = status.flows.saturating_add(said.flows);
+            status.generations.push(GenerationStatus {
+                number: generation.number,
+                module: generation.module.name().to_owned(),
+                sha256: generation.module.info().sha256.clone(),
+                flows: said.flows,
+                age: generation.since.elapsed(),
+                draining: generation.retired.as_ref().map(|r| r.since.elapsed()),
+            });
+            if generation.retired.is_none() {
+                status.peers = said.peers;
+                status.counters.extend(said.counters);
+            }
+        }
+        status.generations.sort_by_key(|known| known.number);
+        let lost = failures
+            .iter()
+            .find(|(number, _)| *number == status.generation);
+        match lost {
+            Some((_, trap)) => reply(Err(Error::Trap {
+                module: self.name().to_owned(),
+                reason: trap.reason.clone(),
+            })),
+            None => reply(Ok(status)),
+        }
+        for (number, trap) in failures {
+            self.failed(number, trap);
+        }
+    }
+
+    /// Do what is due, besides the modules.
+    fn tend(&mut self, now: Instant) {
+        self.tend_rest(now);
+        self.tend_swap(now);
+        self.set_alarm();
+    }
+
+    /// To be called when one of these has changed.
+    pub(super) fn set_alarm(&mut self) {
+        let rest = self.rest.as_ref().map(Rest::due);
+        let probation = self.probation.as_ref().map(Probation::due);
+        let drains = self
+            .generations
+            .iter()
+            .filter_map(|generation| generation.retired.as_ref()?.deadline);
+        let due = rest.into_iter().chain(probation).chain(drains).min();
+        self.alarm.set = due.is_some();
+        if let Some(due) = due {
+            self.alarm.timer.as_mut().reset(due.into());
+        }
+    }
+
+    /// Wait until somebody wants something.
+    async fn event(&mut self, commands: &mut mpsc::Receiver<Command>) -> Event {
+        let now = Instant::now();
+        let mut due = false;
+        for generation in &mut self.generations {
+            due |= generation.arm(now);
+        }
         self.calls += 1;
         if due || self.calls >= CALLS_BEFORE_LOOK {
             // Lets the runtime look at the sockets.
             self.calls = 0;
             tokio::task::yield_now().await;
         }
-        if let Some(deadline) = deadline
-            && !due
-            && self.timer.deadline().into_std() != deadline
-        {
-            self.timer.as_mut().reset(deadline.into());
-        }
         self.command_first = !self.command_first;
-        let command_first = self.command_first;
+        self.first = self.first.wrapping_add(1);
         poll_fn(|cx| {
             let mut command = |cx: &mut Context<'_>| match commands.poll_recv(cx) {
                 Poll::Ready(Some(command)) => Some(Event::Command(command)),
                 Poll::Ready(None) => Some(Event::Closed),
                 Poll::Pending => None,
             };
-            if command_first && let Some(event) = command(cx) {
+            if self.command_first
+                && let Some(event) = command(cx)
+            {
                 return Poll::Ready(event);
             }
-            let process = due
-                || instance.ready().poll_ready(cx).is_ready()
-                || (deadline.is_some() && self.timer.as_mut().poll(cx).is_ready());
-            if process {
-                return Poll::Ready(Event::Process);
+            if self.alarm.set && self.alarm.timer.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Event::Alarm);
             }
-            if !command_first && let Some(event) = command(cx) {
+            let count = self.generations.len();
+            for turn in 0..count {
+                let index = self.first.wrapping_add(turn) % count;
+                if self.generations[index].poll_due(cx).is_ready() {
+                    return Poll::Ready(Event::Process(index));
+                }
+            }
+            if !self.command_first
+                && let Some(event) = command(cx)
+            {
                 return Poll::Ready(event);
             }
             // The runtime looks at the sockets before it comes back.
@@ -368,5 +325,27 @@ impl Pause {
             Poll::Pending
         })
         .await
+    }
+}
+
+/// Why there is no new generation.
+pub(super) enum StartFailure {
+    Module(StartError),
+    /// The machine does not let the host do its work.
+    Host(Error),
+}
+
+impl StartFailure {
+    /// As an error of this server's.
+    pub(super) fn error(self, module: &str) -> Error {
+        let module = module.to_owned();
+        match self {
+            StartFailure::Module(StartError::Refused(reason)) => Error::Config { module, reason },
+            StartFailure::Module(StartError::Trap(trap)) => Error::Trap {
+                module,
+                reason: trap.reason,
+            },
+            StartFailure::Host(error) => error,
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::{Command, Plan};
+use super::{Command, Plan, Reply, Swap};
 use crate::component::{Attempts, Begun};
 use crate::flow::Flow;
 use crate::hub::Hub;
@@ -22,14 +22,23 @@ const LISTEN: &str = "listen";
 
 pub(super) struct WaterServer {
     hub: Arc<Hub>,
-    module: Module,
     reach: Reach,
     log_level: tracing::Level,
     listener: Option<TcpListener>,
-    /// Changed by a new configuration, for connections that come after it.
-    runner: Arc<Mutex<Arc<WaterRunner>>>,
+    /// Changed by a new module or configuration, for connections that come after it.
+    current: Arc<Mutex<Current>>,
     /// Dials that are on their way.
     dialling: Arc<Semaphore>,
+}
+
+/// What serves new connections.
+#[derive(Clone)]
+struct Current {
+    /// How many there were before.
+    generation: u32,
+    module: Module,
+    config: Vec<u8>,
+    runner: Arc<WaterRunner>,
 }
 
 impl WaterServer {
@@ -63,15 +72,19 @@ impl WaterServer {
         let runner = make_runner(
             &plan.hub,
             &plan.module,
-            plan.config,
+            plan.config.clone(),
             plan.reach.clone(),
             plan.log_level,
         )?;
         runner.check_config().await?;
         Ok(WaterServer {
-            runner: Arc::new(Mutex::new(runner)),
+            current: Arc::new(Mutex::new(Current {
+                generation: 0,
+                module: plan.module,
+                config: plan.config,
+                runner,
+            })),
             hub: plan.hub,
-            module: plan.module,
             reach: plan.reach,
             log_level: plan.log_level,
             listener,
@@ -100,11 +113,11 @@ impl WaterServer {
         let Some(listener) = self.listener.take() else {
             return Box::pin(pending());
         };
-        let (hub, runner) = (self.hub.clone(), self.runner.clone());
+        let (hub, slot) = (self.hub.clone(), self.current.clone());
         let at_once = hub.limits.handshakes;
         Box::pin(serve_all(listener, at_once, move |wire| {
             hub.counters.connections_accepted.add(1);
-            accept(hub.clone(), current(&runner), wire)
+            accept(hub.clone(), current(&slot), wire)
         }))
     }
 
@@ -116,22 +129,23 @@ impl WaterServer {
                 code: ErrorCode::NotSupported,
             })),
             Command::Reconfigure(config, reply) => {
-                let made = make_runner(
-                    &self.hub,
-                    &self.module,
-                    config,
-                    self.reach.clone(),
-                    self.log_level,
+                let module = current(&self.current).module;
+                self.replace(
+                    module,
+                    Some(config),
+                    0,
+                    Box::new(|made| reply(made.map(drop))),
                 );
-                let slot = self.runner.clone();
-                tokio::spawn(async move {
-                    reply(match made {
-                        Ok(runner) => runner.check_config().await.map(|()| {
-                            *slot.lock().expect("no panic under this lock") = runner;
-                        }),
-                        Err(error) => Err(error),
-                    });
-                });
+            }
+            Command::Swap(swap, reply) => {
+                let Swap { module, options } = swap;
+                match self.check_swap(&module) {
+                    Ok(()) => self.replace(module, options.config, 1, reply),
+                    Err(reason) => reply(Err(Error::Swap {
+                        module: module.name().to_owned(),
+                        reason,
+                    })),
+                }
             }
             Command::Dial(asked, reply) => {
                 let Ok(permit) = self.dialling.clone().try_acquire_owned() else {
@@ -139,7 +153,7 @@ impl WaterServer {
                         module: self.hub.name.clone(),
                     }));
                 };
-                let runner = current(&self.runner);
+                let runner = current(&self.current).runner;
                 tokio::spawn(async move {
                     reply(dial(runner, asked.destination).await);
                     drop(permit);
@@ -148,10 +162,63 @@ impl WaterServer {
         }
     }
 
+    /// Serve new connections with this module and configuration, or the one in force, once the
+    /// module has accepted it.
+    fn replace(&self, module: Module, config: Option<Vec<u8>>, later: u32, reply: Reply<u32>) {
+        let config = config.unwrap_or_else(|| current(&self.current).config);
+        let made = make_runner(
+            &self.hub,
+            &module,
+            config.clone(),
+            self.reach.clone(),
+            self.log_level,
+        );
+        let slot = self.current.clone();
+        tokio::spawn(async move {
+            let checked = async {
+                let runner = made?;
+                runner.check_config().await?;
+                let mut current = slot.lock().expect("no panic under this lock");
+                let generation = current.generation + later;
+                *current = Current {
+                    generation,
+                    module,
+                    config,
+                    runner,
+                };
+                Ok(generation)
+            };
+            reply(checked.await);
+        });
+    }
+
+    fn check_swap(&self, module: &Module) -> Result<(), String> {
+        if module.water().is_none() {
+            return Err(format!(
+                "a {}, which cannot take the place of a WATER module; start another server",
+                module.info().kind
+            ));
+        }
+        let before = current(&self.current).module;
+        let lost = before
+            .info()
+            .roles
+            .iter()
+            .find(|role| !module.info().roles.contains(role));
+        match lost {
+            Some(role) => Err(format!(
+                "has not the role of a {role}, which {} has",
+                before.name()
+            )),
+            None => Ok(()),
+        }
+    }
+
     fn status(&self) -> Status {
         Status {
             phase: Phase::Running,
-            generation: 0,
+            generation: current(&self.current).generation,
+            generations: Vec::new(),
             peers: Vec::new(),
             flows: u32::try_from(self.hub.flows.open()).unwrap_or(u32::MAX),
             counters: self.hub.host_counters(),
@@ -180,18 +247,18 @@ fn make_runner(
     Ok(Arc::new(WaterRunner::new(module, settings)?))
 }
 
-fn current(runner: &Mutex<Arc<WaterRunner>>) -> Arc<WaterRunner> {
-    runner.lock().expect("no panic under this lock").clone()
+fn current(slot: &Mutex<Current>) -> Current {
+    slot.lock().expect("no panic under this lock").clone()
 }
 
-async fn accept(hub: Arc<Hub>, runner: Arc<WaterRunner>, wire: Wire) {
+async fn accept(hub: Arc<Hub>, by: Current, wire: Wire) {
     let job = Job {
         target: None,
         accepted: Some(wire),
         config: None,
     };
-    let offered = match runner.open(job).await {
-        Ok(opened) => offer(&hub, opened),
+    let offered = match by.runner.open(job).await {
+        Ok(opened) => offer(&hub, by.generation, opened),
         Err(error) => Err(error),
     };
     match offered {
@@ -202,7 +269,7 @@ async fn accept(hub: Arc<Hub>, runner: Arc<WaterRunner>, wire: Wire) {
     }
 }
 
-fn offer(hub: &Hub, opened: Opened) -> Result<Option<Waker>, Error> {
+fn offer(hub: &Hub, generation: u32, opened: Opened) -> Result<Option<Waker>, Error> {
     let refused = |code| Error::Refused {
         module: hub.name.clone(),
         code,
@@ -211,7 +278,7 @@ fn offer(hub: &Hub, opened: Opened) -> Result<Option<Waker>, Error> {
     let flow = opened
         .flow
         .ok_or_else(|| refused(ErrorCode::InvalidState))?;
-    Ok(hub.offer(Flow::Stream(flow)))
+    Ok(hub.offer(generation, Flow::Stream(flow)))
 }
 
 async fn dial(runner: Arc<WaterRunner>, destination: Option<Destination>) -> Result<Begun, Error> {

@@ -22,3 +22,12 @@ pub(crate) enum Port {
     Udp(Arc<UdpPort>),
     Tcp(Arc<TcpPort>),
 }
+
+impl Port {
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self {
+            Port::Udp(_) => Protocol::Udp,
+            Port::Tcp(_) => Protocol::Tcp,
+        }
+    }
+}

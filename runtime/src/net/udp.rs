@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as StdSocket};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use tokio::io::Interest;
@@ -36,10 +36,32 @@ pub(crate) struct UdpPort {
     state: UdpSocketState,
     local: SocketAddr,
     received: Mutex<Received>,
+    /// Generations of the module that found no room to send.
+    waiting: Arc<Waiting>,
     /// The interfaces that link-local senders were heard on; their addresses mean nothing
     /// without (RFC 4007 section 6).
     scopes: Mutex<BTreeMap<Ipv6Addr, u32>>,
     counters: Arc<Counters>,
+}
+
+/// A socket wakes one waiter a direction, and more than one generation may want to send.
+#[derive(Default)]
+struct Waiting(Mutex<Vec<Waker>>);
+
+impl Waiting {
+    fn add(&self, waker: &Waker) {
+        let mut waiting = self.0.lock().expect("no panic under this lock");
+        if !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+    }
+}
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        let waiting = std::mem::take(&mut *self.0.lock().expect("no panic under this lock"));
+        waiting.into_iter().for_each(Waker::wake);
+    }
 }
 
 /// A batch of the kernel's, of which a part may have been handed on.
@@ -83,6 +105,7 @@ impl UdpPort {
                 filled: 0,
                 offset: 0,
             }),
+            waiting: Arc::default(),
             scopes: Mutex::default(),
             counters,
         })
@@ -142,10 +165,13 @@ impl UdpPort {
     pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> usize {
         let mut rest = payload;
         let mut accepted = 0;
+        let room = self.waiting.clone().into();
+        let mut for_all = Context::from_waker(&room);
         while accepted < entries.len() {
             let run = Run::gather(&entries[accepted..], self.state.max_gso_segments());
             let (contents, tail) = rest.split_at(run.bytes.min(rest.len()));
-            if !self.send_run(&entries[accepted], &run, contents, cx) {
+            if !self.send_run(&entries[accepted], &run, contents, &mut for_all) {
+                self.waiting.add(cx.waker());
                 break;
             }
             rest = tail;

@@ -65,9 +65,7 @@ impl Function {
             Function::DatagramSocketOpen | Function::ListenerOpen => show::<(String, u64)>(bytes),
             Function::DatagramSocketReceive
             | Function::DatagramFlowReceive
-            | Function::MailboxReceive => {
-                show::<(u32, u32, u32)>(bytes)
-            }
+            | Function::MailboxReceive => show::<(u32, u32, u32)>(bytes),
             Function::DatagramSocketSend => show::<(u32, Digest, Vec<DatagramInfo>)>(bytes),
             Function::ByteStreamRead => show::<(u32, u32)>(bytes),
             Function::ByteStreamWrite => show::<(u32, Digest)>(bytes),

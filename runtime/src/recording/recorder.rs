@@ -143,6 +143,13 @@ impl Recorder {
         self.shared.finish(inner);
     }
 
+    /// End it before the server does, for this reason.
+    pub(crate) fn end(&self, reason: &str) {
+        if let Some(inner) = self.open() {
+            self.shared.stop(inner, reason);
+        }
+    }
+
     /// For a new body, while the recording runs.
     fn open(&self) -> Option<MutexGuard<'_, Inner>> {
         if !self.shared.running.load(Ordering::Relaxed) {

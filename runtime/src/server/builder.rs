@@ -211,7 +211,12 @@ impl ServerBuilder {
 }
 
 /// Refuse a socket that a component cannot open; a WATER module's are looked at when it starts.
-fn check_use(module: &Module, name: &str, label: &str, granted: Protocol) -> Result<(), Error> {
+pub(crate) fn check_use(
+    module: &Module,
+    name: &str,
+    label: &str,
+    granted: Protocol,
+) -> Result<(), Error> {
     let (granted, other) = match granted {
         Protocol::Udp => (Network::Udp, Network::Tcp),
         Protocol::Tcp => (Network::Tcp, Network::Udp),

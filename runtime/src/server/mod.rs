@@ -2,6 +2,7 @@
 
 mod builder;
 mod request;
+mod swap;
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -11,6 +12,8 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 pub use builder::ServerBuilder;
+pub(crate) use builder::check_use;
+pub use swap::SwapOptions;
 
 use crate::component::{Begun, Dial};
 use crate::driver::Command;
@@ -135,6 +138,7 @@ impl Server {
                 phase: Phase::Closed,
                 generation: u32::try_from(self.handle.hub.counters.restarts.get())
                     .unwrap_or(u32::MAX),
+                generations: Vec::new(),
                 peers: Vec::new(),
                 flows: 0,
                 counters: self.handle.hub.host_counters(),

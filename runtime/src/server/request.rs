@@ -18,17 +18,27 @@ impl Handle {
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Error> {
+        self.ask_for(Duration::ZERO, command)
+    }
+
+    /// As [`ask`](Handle::ask), of what takes `longer` than a call.
+    pub(super) fn ask_for<T: Send + 'static>(
+        &self,
+        longer: Duration,
+        command: impl FnOnce(Reply<T>) -> Command,
+    ) -> Result<T, Error> {
+        let patience = PATIENCE.saturating_add(longer);
         let (sender, receiver) = blocking::sync_channel(1);
         self.send(command(Box::new(move |answer| {
             // Nobody waits any more; that is theirs to decide.
             let _ = sender.send(answer);
         })))?;
-        match receiver.recv_timeout(PATIENCE) {
+        match receiver.recv_timeout(patience) {
             Ok(answer) => answer,
             Err(blocking::RecvTimeoutError::Disconnected) => Err(self.closed()),
             Err(blocking::RecvTimeoutError::Timeout) => Err(Error::Timeout {
                 module: self.hub.name.clone(),
-                after: PATIENCE,
+                after: patience,
             }),
         }
     }

@@ -219,14 +219,14 @@ fn a_file_that_is_cut_short_is_good_up_to_there() {
 fn what_is_no_recording_is_refused() {
     let directory = directory("no-recording");
     let path = directory.join("file");
-    let huge = [b"watm-rec\x01\x00".as_slice(), &[0xff; 12]].concat();
+    let huge = [b"watm-rec\x02\x00".as_slice(), &[0xff; 12]].concat();
     for (content, expected) in [
         (b"".as_slice(), "not a recording"),
         (b"watm", "not a recording"),
         (guest_bytes(), "not a recording"),
         (b"watm-rec", "cut short"),
-        (b"watm-rec\x02\x00", "format 2"),
-        (b"watm-rec\x01\x00\x05", "cut short"),
+        (b"watm-rec\x01\x00", "format 1"),
+        (b"watm-rec\x02\x00\x05", "cut short"),
         (&huge, "damaged"),
     ] {
         fs::write(&path, content).expect("written");

@@ -1,0 +1,117 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use tokio::time::{Sleep, sleep};
+
+use crate::Module;
+use crate::component::{Instance, Trap, Wakeup};
+use crate::engine::Ticking;
+
+/// `again` in a row with no token ready, after which the module is made to wait: it
+/// says it has work but moves nothing.
+const IDLE_AGAINS: u32 = 64;
+/// How long then.
+const IDLE_PAUSE: Duration = Duration::from_millis(1);
+
+/// One instance behind the sockets, and when it is called next.
+pub(super) struct Generation {
+    pub(super) number: u32,
+    pub(super) module: Module,
+    pub(super) instance: Instance,
+    /// When it was started.
+    pub(super) since: Instant,
+    /// When another began to serve in its place.
+    pub(super) retired: Option<Retired>,
+    wakeup: Wakeup,
+    timer: Pin<Box<Sleep>>,
+    /// Whether `timer` is to be waited for.
+    timed: bool,
+    due: bool,
+    idle_agains: u32,
+    _ticking: Ticking,
+}
+
+/// The last part of a generation's life.
+pub(super) struct Retired {
+    pub(super) since: Instant,
+    /// When its flows are reset; `None`: they have all the time they take.
+    pub(super) deadline: Option<Instant>,
+    /// It has nothing left to do.
+    pub(super) finished: bool,
+}
+
+impl Generation {
+    pub(super) fn new(
+        number: u32,
+        module: Module,
+        instance: Instance,
+        ticking: Ticking,
+    ) -> Generation {
+        Generation {
+            number,
+            module,
+            instance,
+            since: Instant::now(),
+            retired: None,
+            wakeup: Wakeup::Again,
+            timer: Box::pin(sleep(Duration::ZERO)),
+            timed: false,
+            due: true,
+            idle_agains: 0,
+            _ticking: ticking,
+        }
+    }
+
+    /// Call it with the tokens that are ready, collected in `ready`.
+    pub(super) fn process(&mut self, ready: &mut Vec<u64>) -> Result<(), Trap> {
+        ready.clear();
+        self.instance.ready().take(ready);
+        self.wakeup = self.instance.process(ready)?;
+        if self.wakeup == Wakeup::Again && ready.is_empty() {
+            self.idle_agains = self.idle_agains.saturating_add(1);
+        } else {
+            self.idle_agains = 0;
+        }
+        if let Some(retired) = &mut self.retired {
+            retired.finished = self.wakeup == Wakeup::Finished;
+        }
+        Ok(())
+    }
+
+    /// Something else than `process` has changed it: it may have new timers.
+    pub(super) fn changed(&mut self) {
+        self.wakeup = Wakeup::Again;
+    }
+
+    /// Prepare to wait; `true`: there is no need to.
+    pub(super) fn arm(&mut self, now: Instant) -> bool {
+        let deadline = match self.wakeup {
+            Wakeup::OnReady | Wakeup::Finished => None,
+            Wakeup::Again if self.idle_agains >= IDLE_AGAINS => Some(now + IDLE_PAUSE),
+            Wakeup::Again => Some(now),
+            Wakeup::At(instant) => Some(instant),
+        };
+        self.due = deadline.is_some_and(|deadline| deadline <= now);
+        self.timed = deadline.is_some() && !self.due;
+        if let Some(deadline) = deadline
+            && self.timed
+            && self.timer.deadline().into_std() != deadline
+        {
+            self.timer.as_mut().reset(deadline.into());
+        }
+        self.due
+    }
+
+    /// Ready when it is to be called.
+    pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let ready = self.due
+            || self.instance.ready().poll_ready(cx).is_ready()
+            || (self.timed && self.timer.as_mut().poll(cx).is_ready());
+        match ready {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+use std::time::{Duration, Instant};
+
+use super::generation::Generation;
+use super::run::{Driver, StartFailure};
+use crate::component::{Grants, Instance, StartError, Trap};
+use crate::net::Port;
+use crate::{Module, Phase};
+
+/// How often sockets are emptied while there is no instance.
+const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Failures of a module that was swapped in, after which the one before serves again.
+const FAILURES_BEFORE_FALLBACK: u32 = 3;
+
+/// Between two instances.
+pub(super) struct Rest {
+    until: Instant,
+    discard: Instant,
+    /// What the status says.
+    pub(super) phase: Phase,
+}
+
+impl Rest {
+    /// When to look after it.
+    pub(super) fn due(&self) -> Instant {
+        self.until.min(self.discard)
+    }
+}
+
+impl Driver {
+    /// A new instance that has accepted the configuration, and the snapshot of the one that
+    /// serves, if there is one.
+    pub(super) fn instantiate(
+        &mut self,
+        predecessor: Option<&[u8]>,
+    ) -> Result<Generation, StartFailure> {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        if predecessor.is_none() {
+            self.grants.post.serve(number);
+        }
+        let grants = &self.grants;
+        let started = start(&self.module, &self.config, grants, number, predecessor);
+        if started.is_err() {
+            self.grants.post.end(number);
+        }
+        started
+    }
+
+    /// A generation is lost.
+    pub(super) fn failed(&mut self, number: u32, trap: Trap) {
+        let Some(index) = self.generations.iter().position(|g| g.number == number) else {
+            return;
+        };
+        let failed = self.generations.remove(index);
+        let draining = failed.retired.is_some();
+        self.end(failed);
+        if self.grants.hub.is_closing() {
+            return;
+        }
+        report(self.name(), &trap, draining);
+        if draining {
+            return self.set_alarm();
+        }
+        if self.probation.is_some() {
+            self.roll_back(&trap.reason);
+        } else {
+            self.failures += 1;
+            self.fall_back();
+            self.begin_rest(Phase::Restarting);
+        }
+        self.set_alarm();
+    }
+
+    /// Drop it, which resets its flows, and tell the others.
+    pub(super) fn end(&mut self, generation: Generation) {
+        let number = generation.number;
+        drop(generation);
+        self.grants.hub.withdraw_offers(number);
+        self.grants.post.end(number);
+    }
+
+    pub(super) fn begin_rest(&mut self, phase: Phase) {
+        let now = Instant::now();
+        self.rest = Some(Rest {
+            until: now + self.backoff.failed(now),
+            discard: now,
+            phase,
+        });
+    }
+
+    /// Keep the sockets empty, and try to start again once the wait is over.
+    pub(super) fn tend_rest(&mut self, now: Instant) {
+        let Some(rest) = &mut self.rest else {
+            return;
+        };
+        rest.discard = now + DISCARD_INTERVAL;
+        let over = rest.until <= now;
+        for (_, port) in self.grants.ports.iter() {
+            if let Port::Udp(port) = port {
+                port.discard();
+            }
+        }
+        if !over {
+            return;
+        }
+        let name = self.name().to_owned();
+        let alone = self.generations.is_empty();
+        // Whose flows it should know. If that is what it fails of, it is not told again.
+        let inherited = self.inherited.take().filter(|_| !alone);
+        match self.instantiate(inherited.as_deref()) {
+            Ok(generation) => {
+                self.rest = None;
+                self.grants.post.serve(generation.number);
+                self.generations.push(generation);
+                self.inherited = inherited;
+                if !alone {
+                    self.announce();
+                }
+                self.backoff.started(Instant::now());
+                self.grants.hub.counters.restarts.add(1);
+                tracing::info!(target: "watm::server", server = name, "the module runs again");
+            }
+            Err(failure) => {
+                let reason = match failure {
+                    StartFailure::Module(StartError::Refused(reason)) => reason,
+                    StartFailure::Module(StartError::Trap(trap)) => trap.reason,
+                    StartFailure::Host(error) => error.to_string(),
+                };
+                tracing::error!(
+                    target: "watm::server",
+                    server = name,
+                    "the module does not start again: {reason}"
+                );
+                self.failures += 1;
+                self.fall_back();
+                self.begin_rest(Phase::Failed(reason));
+            }
+        }
+    }
+
+    /// After too many failures of a module that was swapped in: the one before, once.
+    fn fall_back(&mut self) {
+        if self.failures < FAILURES_BEFORE_FALLBACK {
+            return;
+        }
+        let Some(before) = self.fallback.take() else {
+            return;
+        };
+        tracing::error!(
+            target: "watm::server",
+            server = self.name(),
+            "the module {} failed {} times; {}, which served before, does again",
+            self.module.name(),
+            self.failures,
+            before.module.name(),
+        );
+        self.failures = 0;
+        self.module = before.module;
+        self.config = before.config;
+    }
+}
+
+/// See [`Driver::instantiate`].
+pub(super) fn start(
+    module: &Module,
+    config: &[u8],
+    grants: &Grants,
+    number: u32,
+    predecessor: Option<&[u8]>,
+) -> Result<Generation, StartFailure> {
+    let ticking = module.engine().tick().map_err(StartFailure::Host)?;
+    let trapped = |trap| StartFailure::Module(StartError::Trap(trap));
+    let mut instance = Instance::new(module, grants, number).map_err(trapped)?;
+    instance
+        .start(config, predecessor)
+        .map_err(StartFailure::Module)?;
+    Ok(Generation::new(number, module.clone(), instance, ticking))
+}
+
+fn report(server: &str, trap: &Trap, draining: bool) {
+    let then = match draining {
+        true => "it had been replaced; its flows are reset",
+        false => "its flows are reset and it is started again",
+    };
+    tracing::error!(target: "watm::server", server, "the module failed: {}; {then}", trap.reason);
+    if let Some(backtrace) = &trap.backtrace {
+        tracing::debug!(target: "watm::server", server, "{backtrace}");
+    }
+}

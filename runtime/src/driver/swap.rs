@@ -1,0 +1,245 @@
+//! One module takes the place of another while traffic flows.
+//!
+//! The new one starts with the old one's snapshot, and serves from then on; the old one
+//! finishes its flows. For its first second the old one is kept whatever it says, and serves
+//! again if the new one fails.
+
+use std::time::{Duration, Instant};
+
+use super::Reply;
+use super::generation::{Generation, Retired};
+use super::restart::start;
+use super::run::Driver;
+use crate::component::{Grants, Tape};
+use crate::server::check_use;
+use crate::{Error, Module, Phase, SwapOptions};
+
+/// What is asked for.
+pub(crate) struct Swap {
+    pub(crate) module: Module,
+    pub(crate) options: SwapOptions,
+}
+
+/// A module and its configuration, which did well.
+pub(super) struct Predecessor {
+    pub(super) module: Module,
+    pub(super) config: Vec<u8>,
+}
+
+/// The first second of a module that was swapped in.
+pub(super) struct Probation {
+    until: Instant,
+    /// The generation that served before.
+    generation: u32,
+    before: Predecessor,
+    reply: Reply<u32>,
+}
+
+impl Probation {
+    /// When it is over.
+    pub(super) fn due(&self) -> Instant {
+        self.until
+    }
+}
+
+impl Driver {
+    /// Begin a swap; the answer comes when the new module has passed its probation.
+    pub(super) fn swap(&mut self, swap: Swap, reply: Reply<u32>) {
+        match self.replace(swap) {
+            Ok((probation, before)) => {
+                self.probation = Some(Probation {
+                    until: Instant::now() + probation,
+                    generation: before.0,
+                    before: before.1,
+                    reply,
+                });
+                self.announce();
+                if probation.is_zero() {
+                    self.tend_swap(Instant::now());
+                }
+            }
+            Err(error) => reply(Err(error)),
+        }
+    }
+
+    fn replace(&mut self, swap: Swap) -> Result<(Duration, (u32, Predecessor)), Error> {
+        let Swap { module, options } = swap;
+        let name = self.name().to_owned();
+        let refuse = |reason: String| Error::Swap {
+            module: module.name().to_owned(),
+            reason,
+        };
+        if self.probation.is_some() {
+            return Err(Error::Busy { module: name });
+        }
+        if module.component().is_none() {
+            return Err(refuse(format!(
+                "a {}, which cannot take the place of a component; start another server",
+                module.info().kind
+            )));
+        }
+        for (label, port) in self.grants.ports.iter() {
+            check_use(&module, &name, label, port.protocol())?;
+        }
+        let most = self.grants.hub.limits.generations;
+        if self.generations.len() >= most {
+            return Err(refuse(format!(
+                "{most} generations of the module have open flows; wait, or give them a drain \
+                 deadline (limits.generations)"
+            )));
+        }
+        let Some(old) = self.serving() else {
+            return Err(Error::Restarting { module: name });
+        };
+        let old_number = old.number;
+        let snapshot = match old.instance.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(trap) => {
+                let reason = trap.reason.clone();
+                self.failed(old_number, trap);
+                return Err(Error::Trap {
+                    module: name,
+                    reason,
+                });
+            }
+        };
+        let config = options.config.unwrap_or_else(|| self.config.clone());
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        let grants = Grants {
+            tape: None,
+            ..self.grants.clone()
+        };
+        let new = match start(&module, &config, &grants, number, Some(&snapshot)) {
+            Ok(new) => new,
+            Err(failure) => {
+                self.grants.post.end(number);
+                return Err(failure.error(module.name()));
+            }
+        };
+        if let Some(Tape::Record(recorder)) = self.grants.tape.take() {
+            recorder.end("another module serves");
+        }
+        let now = Instant::now();
+        if let Some(old) = self.serving() {
+            old.retired = Some(Retired {
+                since: now,
+                deadline: options.drain.map(|drain| now + drain),
+                finished: false,
+            });
+        }
+        self.grants.post.serve(number);
+        self.generations.push(new);
+        self.inherited = Some(snapshot);
+        let before = Predecessor {
+            module: std::mem::replace(&mut self.module, module),
+            config: std::mem::replace(&mut self.config, config),
+        };
+        Ok((options.probation, (old_number, before)))
+    }
+
+    /// Tell all who serves: the new one first, so that the others have somebody to turn to.
+    pub(super) fn announce(&mut self) {
+        let serving = self.grants.post.serving();
+        let mut numbers: Vec<u32> = self.generations.iter().map(|g| g.number).collect();
+        numbers.sort_by_key(|&number| number != serving);
+        for number in numbers {
+            let Some(generation) = self.generations.iter_mut().find(|g| g.number == number) else {
+                continue;
+            };
+            let told = generation.instance.serving(serving);
+            generation.changed();
+            if let Err(trap) = told {
+                self.failed(number, trap);
+                if number == serving {
+                    // The others have been told of who serves instead.
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The module that serves failed in its first second.
+    pub(super) fn roll_back(&mut self, reason: &str) {
+        let Some(probation) = self.probation.take() else {
+            return;
+        };
+        let failed = std::mem::replace(&mut self.module, probation.before.module);
+        self.config = probation.before.config;
+        let number = probation.generation;
+        let old = self.generations.iter_mut().find(|g| g.number == number);
+        match old {
+            Some(old) => {
+                old.retired = None;
+                self.grants.post.serve(number);
+                tracing::error!(
+                    target: "watm::server",
+                    server = self.name(),
+                    "the module {} failed at once; {} serves again",
+                    failed.name(),
+                    self.module.name()
+                );
+                self.announce();
+            }
+            // It failed too.
+            None => self.begin_rest(Phase::Restarting),
+        }
+        (probation.reply)(Err(Error::Swap {
+            module: failed.name().to_owned(),
+            reason: format!("failed at once, and was taken back: {reason}"),
+        }));
+    }
+
+    /// End a probation that is over, and generations whose time is.
+    pub(super) fn tend_swap(&mut self, now: Instant) {
+        if self.probation.as_ref().is_some_and(|p| p.until <= now)
+            && let Some(probation) = self.probation.take()
+        {
+            let number = self.grants.post.serving();
+            tracing::info!(
+                target: "watm::server",
+                server = self.name(),
+                "the module {} serves in the place of {}, as generation {number}",
+                self.module.name(),
+                probation.before.module.name()
+            );
+            self.fallback = Some(probation.before);
+            self.failures = 0;
+            (probation.reply)(Ok(number));
+            self.sweep();
+        }
+        let late = |generation: &Generation| {
+            let retired = generation.retired.as_ref();
+            retired.is_some_and(|retired| retired.deadline.is_some_and(|end| end <= now))
+        };
+        let kept = self.probation.as_ref().map(|p| p.generation);
+        while let Some(index) = self
+            .generations
+            .iter()
+            .position(|generation| late(generation) && Some(generation.number) != kept)
+        {
+            let generation = self.generations.remove(index);
+            tracing::warn!(
+                target: "watm::server",
+                server = self.name(),
+                "generation {} did not finish in the time it was given; its flows are reset",
+                generation.number
+            );
+            self.end(generation);
+        }
+    }
+
+    /// Drop the generations that have nothing left to do, but for one that may have to serve
+    /// again.
+    pub(super) fn sweep(&mut self) {
+        let kept = self.probation.as_ref().map(|p| p.generation);
+        while let Some(index) = self.generations.iter().position(|generation| {
+            let retired = generation.retired.as_ref();
+            retired.is_some_and(|retired| retired.finished) && Some(generation.number) != kept
+        }) {
+            let generation = self.generations.remove(index);
+            self.end(generation);
+        }
+        self.set_alarm();
+    }
+}
