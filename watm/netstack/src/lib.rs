@@ -16,6 +16,7 @@
 
 mod config;
 mod counters;
+mod elsewhere;
 mod hash;
 mod icmp;
 mod io;
@@ -31,14 +32,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 pub use config::Config;
+pub use elsewhere::FlowKey;
+pub use table::Protocol;
 use watm_core::{ByteStream, ErrorCode, Host, Instant, Token};
 
 use crate::counters::Counters;
+use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
 use crate::icmp::Icmp;
 use crate::io::Io;
 use crate::ip::{Fault, Outcome, Packet, Reassembly, Sender};
-use crate::table::{FlowId, Protocol};
+use crate::table::FlowId;
 use crate::tcp::Tcp;
 use crate::udp::Udp;
 
@@ -61,6 +65,12 @@ pub struct Origin {
 pub trait PacketSink {
     /// Send an IP packet to this peer.
     fn send(&mut self, peer: PeerId, packet: &[u8]);
+
+    /// Whether somebody else takes a packet for which the stack has no flow: `holder`, if the
+    /// stack [was told](Netstack::put_elsewhere) who has it. If not, the stack answers it.
+    fn decline(&mut self, _peer: PeerId, _packet: &[u8], _holder: Option<u32>) -> bool {
+        false
+    }
 }
 
 /// The stack. See the crate's page for the run loop.
@@ -75,6 +85,7 @@ pub struct Netstack {
     icmp: Icmp,
     reassembly: Reassembly,
     sender: Sender,
+    elsewhere: Elsewhere,
     counters: Counters,
 }
 
@@ -92,6 +103,7 @@ impl Netstack {
             icmp: Icmp::new(hash.clone()),
             reassembly: Reassembly::new(hash),
             sender: Sender::new(config.mtu, seeds.hash_one("fragment") as u32),
+            elsewhere: Elsewhere::default(),
             counters: Counters::default(),
             seeds,
             generation: 0,
@@ -178,9 +190,11 @@ impl Netstack {
             self.counters.tcp_refused += 1;
             return Err(ErrorCode::LimitReached);
         }
-        let counters = &mut self.counters;
-        self.tcp
-            .connect(peer, source, destination, application, now, counters)
+        let key = self
+            .tcp
+            .free_port(peer, source, destination, &self.elsewhere)
+            .ok_or(ErrorCode::LimitReached)?;
+        self.tcp.connect(key, application, now, &mut self.counters)
     }
 
     /// Whether the stack chose this token. Its tokens, and no others, have the top bit set.
@@ -235,6 +249,42 @@ impl Netstack {
         self.udp.remove_peer(peer);
         self.icmp.forget(peer);
         self.reassembly.forget(peer);
+        self.elsewhere.forget_peer(peer);
+    }
+
+    /// Another stack has this flow: its packets are [declined](PacketSink::decline), and no
+    /// connection from here takes its place. Of several holders the last one counts, and
+    /// beyond some hundred thousand flows nothing is remembered.
+    pub fn put_elsewhere(&mut self, flow: FlowKey, holder: u32) {
+        self.elsewhere.insert(flow, holder);
+    }
+
+    /// This one has nothing any more.
+    pub fn forget_elsewhere(&mut self, holder: u32) {
+        self.elsewhere.forget_holder(holder);
+    }
+
+    /// The flows here, among them TCP connections that have just ended, whose last packets may
+    /// have to be answered again.
+    pub fn known(&self) -> impl Iterator<Item = FlowKey> {
+        let tcp = self.tcp.keys().map(|key| key.of(Protocol::Tcp));
+        tcp.chain(self.udp.keys().map(|key| key.of(Protocol::Udp)))
+    }
+
+    /// The flows of others, as far as they are known, and who has them.
+    pub fn elsewhere(&self) -> impl Iterator<Item = (FlowKey, u32)> {
+        self.elsewhere.iter()
+    }
+
+    /// Whether the stack still offers flows to the application. One that does not, and whose
+    /// sink declines what no flow is there for, comes to an end with its flows.
+    pub fn set_accepting(&mut self, accepting: bool) {
+        self.udp.accepting = accepting;
+    }
+
+    /// Whether nothing is left to be answered: no flows, and no connections in TIME-WAIT.
+    pub fn is_idle(&self) -> bool {
+        self.flows() == 0 && !self.tcp.has_late()
     }
 
     /// How many flows there are.
@@ -269,32 +319,38 @@ impl Netstack {
 
     fn carry(&mut self, origin: &Origin, packet: &Packet<'_>, io: &mut Io<'_>) {
         let (peer, counters, sender) = (origin.peer, &mut self.counters, &mut self.sender);
+        let elsewhere = &mut self.elsewhere;
         match (packet.protocol, packet.source) {
             (ip::TCP, _) => {
                 let share = self.tcp.len_of(peer) < self.config.max_tcp_of_a_peer();
                 let room = share && self.tcp.len() + self.udp.len() < self.config.max_flows;
-                if self.tcp.handle(origin, packet, room, sender, io, counters) {
+                let (tcp, first) = (&mut self.tcp, Admission { room, elsewhere });
+                if tcp.handle(origin, packet, first, sender, io, counters) {
                     return;
                 }
                 let room = share && self.udp.evict(counters);
-                if !room || !self.tcp.handle(origin, packet, true, sender, io, counters) {
+                let second = Admission { room, elsewhere };
+                if !room || !tcp.handle(origin, packet, second, sender, io, counters) {
                     self.tcp.refuse(peer, packet, sender, io.sink, counters);
                 }
             }
             (ip::UDP, _) => {
                 let room = self.tcp.len() + self.udp.len() < self.config.max_flows;
-                if self.udp.handle(origin, packet, room, io, counters) {
+                let (udp, first) = (&mut self.udp, Admission { room, elsewhere });
+                if udp.handle(origin, packet, first, io, counters) {
                     return;
                 }
-                let room = self.udp.evict(counters);
-                if !room || !self.udp.handle(origin, packet, true, io, counters) {
+                let room = udp.evict(counters);
+                let second = Admission { room, elsewhere };
+                if !room || !udp.handle(origin, packet, second, io, counters) {
                     counters.udp_refused += 1;
                 }
             }
+            (ip::NOTHING, IpAddr::V6(_)) => counters.ip_empty += 1,
+            _ if io.sink.decline(peer, packet.whole, None) => {}
             (ip::ICMP, IpAddr::V4(_)) | (ip::ICMPV6, IpAddr::V6(_)) => {
                 self.icmp.handle(peer, packet, sender, io.sink, counters);
             }
-            (ip::NOTHING, IpAddr::V6(_)) => counters.ip_empty += 1,
             _ => self
                 .icmp
                 .refuse(peer, packet, io.now, sender, io.sink, counters),

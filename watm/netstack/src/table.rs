@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use watm_core::Token;
 
 use crate::PeerId;
+use crate::elsewhere::FlowKey;
 use crate::hash::{Keyed, Map};
 
 /// What tells a flow from all others of its protocol. The peer is part of it: peers may use
@@ -21,11 +22,25 @@ pub(crate) struct FlowId {
     generation: u32,
 }
 
-/// The protocol of a flow, in a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
+/// The protocol of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Protocol {
+    /// RFC 9293.
     Tcp,
+    /// RFC 768.
     Udp,
+}
+
+impl Key {
+    /// The same, among the flows of all protocols.
+    pub(crate) fn of(&self, protocol: Protocol) -> FlowKey {
+        FlowKey {
+            protocol,
+            peer: self.peer,
+            source: self.source,
+            destination: self.destination,
+        }
+    }
 }
 
 const OURS: u64 = 1 << 63;

@@ -8,6 +8,7 @@ use smoltcp::wire::{UDP_HEADER_LEN, UdpPacket};
 use watm_core::{DatagramFlow, Datagrams, FlowInfo, Instant};
 
 use crate::counters::Counters;
+use crate::elsewhere::Admission;
 use crate::hash::Keyed;
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender, checksum};
@@ -32,6 +33,8 @@ pub(crate) struct Udp {
     /// Flows with something to do in the next flush, each at most once.
     dirty: Vec<FlowId>,
     spare: Vec<Datagrams>,
+    /// Whether flows are opened.
+    pub accepting: bool,
 }
 
 struct Flow {
@@ -55,11 +58,17 @@ impl Udp {
             idle_timeout,
             dirty: Vec::new(),
             spare: Vec::new(),
+            accepting: true,
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.flows.len()
+    }
+
+    /// What flows there are.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.flows.iter().map(|(_, key, _)| key)
     }
 
     /// Change the timeout, of open flows too.
@@ -80,7 +89,7 @@ impl Udp {
         &mut self,
         origin: &Origin,
         packet: &Packet<'_>,
-        room: bool,
+        admission: Admission<'_>,
         io: &mut Io<'_>,
         counters: &mut Counters,
     ) -> bool {
@@ -95,7 +104,13 @@ impl Udp {
         };
         let id = match self.flows.find(&key) {
             Some(id) => id,
-            None if !room => return false,
+            None if admission
+                .elsewhere
+                .takes(Protocol::Udp, &key, packet, io.sink) =>
+            {
+                return true;
+            }
+            None if !admission.room => return false,
             None => {
                 let info = Rc::new(flow_info(origin, &key));
                 match self.open(key, info, io, counters) {
@@ -252,6 +267,7 @@ impl Udp {
         let mut accepted = flow.flow.send(&pending);
         if accepted.is_err()
             && let Some((key, flow)) = self.remove(id)
+            && self.accepting
             && let Some(id) = self.open(key, flow.info, io, counters)
             && let Some(flow) = self.flows.get_mut(id)
         {

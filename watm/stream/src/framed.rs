@@ -54,6 +54,8 @@ struct Shared {
     local: SocketAddr,
     /// Whether somebody may be waiting at the listener.
     waiting: bool,
+    /// Whether it is accepted.
+    accepting: bool,
     connections: BTreeMap<u64, Connection>,
     by_remote: BTreeMap<SocketAddr, u64>,
     /// What to stay connected to.
@@ -103,6 +105,7 @@ impl FramedSocket {
         let shared = Rc::new(RefCell::new(Shared {
             local: local.unwrap_or(UNKNOWN),
             waiting: listener.is_some(),
+            accepting: true,
             listener,
             connections: BTreeMap::new(),
             by_remote: BTreeMap::new(),
@@ -133,6 +136,16 @@ impl FramedTokens {
             shared.connect(remote, host)?;
         }
         Ok(remote)
+    }
+
+    /// Whether there is a connection with this address.
+    pub fn is_connected(&self, remote: SocketAddr) -> bool {
+        self.shared.borrow().by_remote.contains_key(&remote)
+    }
+
+    /// Whether connections that come to the listener are accepted. They are at first.
+    pub fn set_accepting(&self, accepting: bool) {
+        self.shared.borrow_mut().accepting = accepting;
     }
 
     /// Connect again where datagrams have found no connection.
@@ -236,7 +249,7 @@ impl DatagramSocket for FramedSocket {
 impl Shared {
     fn accept(&mut self) {
         for _ in 0..ACCEPTS {
-            if !self.waiting {
+            if !self.waiting || !self.accepting {
                 return;
             }
             let Some(listener) = &mut self.listener else {

@@ -59,6 +59,12 @@ counters! {
     NoEndpoint = "wireguard.dropped.no_endpoint",
     /// The network takes less than we have to send.
     SendBacklog = "wireguard.dropped.send_backlog",
+    /// A message for another generation that has no room for it.
+    MailLost = "wireguard.dropped.mail",
+    /// A message of another generation that says nothing, or of nothing that is here.
+    MailStrange = "wireguard.dropped.strange_mail",
+    /// For a peer whose session was here and has been given up.
+    SessionGone = "wireguard.dropped.session_gone",
     /// The host's socket failed.
     SocketError = "wireguard.dropped.socket_error",
 }

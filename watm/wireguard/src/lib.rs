@@ -13,6 +13,8 @@
 //! 5. What the stack answers is encrypted into the outgoing batch, equal sizes to one
 //!    address as a train, and sent when all of the incoming batch is done.
 //!
+//! A server can be put in the place of another while traffic flows: see `generations`.
+//!
 //! Timers run once a second, for the peers that have a session or a handshake under way.
 //!
 //! Time and randomness are arguments: boringtun's clock is the thread's
@@ -24,6 +26,9 @@ mod client;
 mod clock;
 mod config;
 mod counters;
+mod floor;
+mod generations;
+mod handshake_time;
 mod key;
 mod outgoing;
 mod peer;

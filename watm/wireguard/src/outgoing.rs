@@ -94,6 +94,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether nothing waits for the network.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
     /// The socket may take more than it did.
     pub fn unblock(&mut self) {
         self.blocked = false;

@@ -1,5 +1,7 @@
 //! One peer: boringtun's state machine, and what it leaves to its caller.
 
+mod handover;
+
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,12 +10,16 @@ use std::time::Duration;
 use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::rate_limiter::RateLimiter;
 use boringtun::noise::{Tunn, TunnResult};
-use boringtun::x25519::StaticSecret;
+use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::{Instant, PeerStatus};
 use watm_netstack::{Origin, PeerId};
 
-use crate::config::{AllowedIps, PeerConfig};
+use self::handover::Handover;
+use crate::clock::Dates;
+use crate::config::{AllowedIps, Config, PeerConfig};
 use crate::counters::{Counter, Counters};
+use crate::floor::{Floor, Initiation, initiation};
+use crate::handshake_time::{self, Timestamp};
 use crate::key;
 use crate::outgoing::{Endpoint, Outgoing};
 
@@ -38,6 +44,8 @@ pub struct Io<'a> {
     pub now: Instant,
     /// When the peers' timers run next; `None` while no peer has any.
     pub next_tick: &'a mut Option<Instant>,
+    /// Whether handshakes may be begun here.
+    pub begins: bool,
 }
 
 /// How exactly what happens is dated.
@@ -70,6 +78,9 @@ pub struct Received<'b> {
     pub packet: Option<(&'b [u8], IpAddr)>,
     /// It has completed a handshake, the first with this peer or another.
     pub handshake: Option<Handshake>,
+    /// Other generations should know: the peer is at another address, or one of its
+    /// initiations was accepted.
+    pub news: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +91,28 @@ pub enum Handshake {
 
 /// What all peers share.
 pub struct Identity {
-    pub private_key: StaticSecret,
+    private_key: StaticSecret,
+    public_key: PublicKey,
     /// Sees handshakes that have already passed the one that limits them.
-    pub limiter: Arc<RateLimiter>,
+    limiter: Arc<RateLimiter>,
+    dates: Rc<Dates>,
+}
+
+impl Identity {
+    /// The one of this configuration.
+    pub fn new(config: &Config, dates: Rc<Dates>) -> Rc<Self> {
+        Rc::new(Identity {
+            private_key: config.private_key.clone(),
+            public_key: config.public_key,
+            limiter: Arc::new(RateLimiter::new(&config.public_key, u64::MAX)),
+            dates,
+        })
+    }
+
+    /// When this peer has made an initiation, as it says.
+    fn time(&self, peer: &PublicKey, message: &Initiation) -> Option<Timestamp> {
+        handshake_time::timestamp(&self.private_key, &self.public_key, peer, message)
+    }
 }
 
 /// boringtun's state, made when it is first needed: it begins with two key exchanges,
@@ -95,15 +125,19 @@ struct Tunnel {
 impl Tunnel {
     fn get(&mut self, id: PeerId, config: &PeerConfig) -> &mut Tunn {
         self.tunn.get_or_insert_with(|| {
-            Box::new(Tunn::new(
-                self.identity.private_key.clone(),
-                config.public_key,
-                config.preshared_key,
-                // Kept here, so that it can change while the session stays.
-                None,
-                id,
-                Some(Arc::clone(&self.identity.limiter)),
-            ))
+            let identity = &self.identity;
+            let make = || {
+                Tunn::new(
+                    identity.private_key.clone(),
+                    config.public_key,
+                    config.preshared_key,
+                    // Kept here, so that it can change while the session stays.
+                    None,
+                    id,
+                    Some(Arc::clone(&identity.limiter)),
+                )
+            };
+            Box::new(identity.dates.tunnel(make))
         })
     }
 }
@@ -130,6 +164,9 @@ pub struct Peer {
     last_sent: Option<Instant>,
     received_bytes: u64,
     sent_bytes: u64,
+    /// What initiations must be newer than.
+    floor: Floor,
+    handover: Handover,
 }
 
 /// A handshake that we began as the responder of the one before. boringtun reckons its
@@ -170,7 +207,16 @@ impl Peer {
             last_sent: None,
             received_bytes: 0,
             sent_bytes: 0,
+            floor: Floor::default(),
+            handover: Handover::default(),
         }
+    }
+
+    /// The same peer under other keys: what it was accepted with stays so.
+    pub fn with_floor_of(mut self, old: &Peer) -> Self {
+        self.floor = old.floor.clone();
+        self.floor.disown();
+        self
     }
 
     /// Take over another configuration with the same keys.
@@ -228,6 +274,14 @@ impl Peer {
             io.counters.count(Counter::NoSession);
             return Received::default();
         }
+        let begun = match message {
+            Message::Initiation => initiation(datagram),
+            _ => None,
+        };
+        if begun.is_some_and(|begun| !self.admits(begun)) {
+            io.counters.count(Counter::Replay);
+            return Received::default();
+        }
         self.catch_up(io);
         let result = self.tunnel.get(self.origin.peer, &self.config).decapsulate(
             Some(from.remote.ip()),
@@ -247,7 +301,8 @@ impl Peer {
             TunnResult::WriteToNetwork(reply) => {
                 io.out.push(reply, from, io.counters);
                 self.last_sent = Some(io.now);
-                if message == Message::Initiation {
+                if let Some(begun) = begun {
+                    self.floor.accepted(*begun);
                     self.offered = session_index(reply).map(|index| (index, io.now));
                 }
                 None
@@ -258,10 +313,16 @@ impl Peer {
         if let Some((packet, _)) = packet {
             self.received_bytes += packet.len() as u64;
         }
-        self.authenticated(from, server, io);
+        let moved = self.authenticated(from, server, io);
+        let handshake = self.advance(message, io);
+        let news = moved || begun.is_some();
+        if news || handshake.is_some() {
+            self.handover.changed();
+        }
         Received {
             packet,
-            handshake: self.advance(message, io),
+            handshake,
+            news,
         }
     }
 
@@ -341,6 +402,10 @@ impl Peer {
         };
         match tunn.update_timers(room) {
             TunnResult::WriteToNetwork(message) => {
+                let begins = io.begins && !self.handover.is_taken_over();
+                if !begins && message.first() == Some(&1) {
+                    return;
+                }
                 let sent = Sent::of(message);
                 if let Some(endpoint) = self.endpoint {
                     self.commit(sent, endpoint, io);
@@ -443,18 +508,26 @@ impl Peer {
         }
     }
 
-    fn authenticated(&mut self, from: Endpoint, server: SocketAddr, io: &mut Io<'_>) {
+    /// Whether the peer is elsewhere than it was.
+    fn authenticated(&mut self, from: Endpoint, server: SocketAddr, io: &mut Io<'_>) -> bool {
         self.live = true;
         io.wake();
         if self.endpoint == Some(from) && self.origin.underlay.is_some() {
-            return;
+            return false;
         }
         if self.endpoint.is_some_and(|old| old.remote != from.remote) {
             io.counters.count(Counter::Roamed);
         }
         self.endpoint = Some(from);
-        let local = SocketAddr::new(from.local.unwrap_or(server.ip()), server.port());
-        self.origin.underlay = Some((from.remote, local));
+        self.origin.underlay = Some(underlay(from, server));
+        true
+    }
+
+    /// Whether an initiation is newer than those that other generations have accepted.
+    fn admits(&mut self, initiation: &Initiation) -> bool {
+        let (identity, key) = (&self.tunnel.identity, &self.config.public_key);
+        self.floor
+            .admits(initiation, |message| identity.time(key, message))
     }
 
     /// What follows from an authentic message.
@@ -482,6 +555,7 @@ impl Peer {
 
     fn completed(&mut self, io: &mut Io<'_>) -> Handshake {
         io.counters.count(Counter::Handshakes);
+        self.handover.renewed();
         self.send_waiting(io);
         match self.last_handshake.replace(io.now) {
             None => Handshake::First,
@@ -509,6 +583,12 @@ impl Peer {
             }
         }
     }
+}
+
+/// The outer addresses, remote and ours.
+fn underlay(endpoint: Endpoint, server: SocketAddr) -> (SocketAddr, SocketAddr) {
+    let local = endpoint.local.unwrap_or(server.ip());
+    (endpoint.remote, SocketAddr::new(local, server.port()))
 }
 
 /// A message that boringtun has written.

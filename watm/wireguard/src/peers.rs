@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use boringtun::noise::Tunn;
 use ip_network::IpNetwork;
 use ip_network_table::IpNetworkTable;
 use watm_core::{Instant, PeerStatus};
-use watm_netstack::{PacketSink, PeerId};
+use watm_netstack::PeerId;
 
 use crate::config::{AllowedIps, Config, Network};
-use crate::counters::Counter;
+use crate::generations::PEER_BITS;
 use crate::peer::{Identity, Io, Peer};
 
 /// boringtun numbers a peer's sessions with the low eight bits of their index, which
@@ -29,17 +28,19 @@ pub struct Peers {
     /// Numbers are given in turn, so that one is not soon used again: a session of a
     /// peer that is gone must not meet another.
     next_id: PeerId,
+    tag: u32,
 }
 
 impl Peers {
-    /// No peers. `seed` is where their numbers begin.
-    pub fn new(seed: u32) -> Self {
+    /// No peers. `tag` is the upper part of their numbers, and `seed` where they begin.
+    pub fn new(tag: u32, seed: u32) -> Self {
         Peers {
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
             order: Vec::new(),
             routes: IpNetworkTable::new(),
-            next_id: seed % (1 << ID_BITS),
+            tag,
+            next_id: tag | (seed % (1 << PEER_BITS)),
         }
     }
 
@@ -68,7 +69,12 @@ impl Peers {
                 }
                 None => {
                     let id = self.unused_id(&old);
-                    (id, Peer::new(id, Rc::clone(identity), peer_config.clone()))
+                    let peer = Peer::new(id, Rc::clone(identity), peer_config.clone());
+                    let before = by_key.get(&key).and_then(|id| old.get(id));
+                    match before {
+                        Some(old) => (id, peer.with_floor_of(old)),
+                        None => (id, peer),
+                    }
                 }
             };
             if let AllowedIps::Networks(networks) = &peer_config.allowed_ips {
@@ -98,6 +104,17 @@ impl Peers {
     /// The peer with this number.
     pub fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer> {
         self.peers.get_mut(&id)
+    }
+
+    /// The peer with this key, and its number.
+    pub fn by_key_mut(&mut self, key: &[u8; 32]) -> Option<(PeerId, &mut Peer)> {
+        let id = *self.by_key.get(key)?;
+        Some((id, self.peers.get_mut(&id)?))
+    }
+
+    /// All of them, by number.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer)> {
+        self.peers.iter_mut().map(|(&id, peer)| (id, peer))
     }
 
     /// All of them, by number.
@@ -157,28 +174,11 @@ impl Peers {
     fn unused_id(&mut self, old: &BTreeMap<PeerId, Peer>) -> PeerId {
         loop {
             let id = self.next_id;
-            self.next_id = (id + 1) % (1 << ID_BITS);
-            // Ends, because a configuration with 2^24 peers does not fit into a module.
+            self.next_id = self.tag | ((id + 1) % (1 << PEER_BITS));
+            // Ends, because a configuration has at most half as many peers.
             if !self.peers.contains_key(&id) && !old.contains_key(&id) {
                 return id;
             }
-        }
-    }
-}
-
-/// Takes the packets of the network stack.
-pub struct Sink<'a> {
-    pub peers: &'a mut Peers,
-    pub io: Io<'a>,
-}
-
-impl PacketSink for Sink<'_> {
-    fn send(&mut self, peer: PeerId, packet: &[u8]) {
-        let allowed =
-            Tunn::dst_address(packet).is_some_and(|destination| self.peers.owns(peer, destination));
-        match self.peers.get_mut(peer) {
-            Some(peer) if allowed => peer.send(packet, &mut self.io),
-            _ => self.io.counters.count(Counter::DestinationNotAllowed),
         }
     }
 }

@@ -1,17 +1,16 @@
 //! The transport: the socket, the peers and the network stack, driven by the host.
 
 mod dial;
+mod handover;
+mod receive;
+mod sink;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use boringtun::noise::errors::WireGuardError;
-use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::rate_limiter::RateLimiter;
-use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
 use watm_core::{
     ByteStream, ClientConfig, ConfigError, DatagramSocket, Destination, ErrorCode, Host, Instant,
     Level, StartOptions, Status, Token, Transport, Wakeup,
@@ -19,13 +18,15 @@ use watm_core::{
 use watm_netstack::{Netstack, PeerId};
 use watm_stream::{FramedSocket, FramedTokens};
 
-use crate::clock;
+use self::handover::Inheritance;
+use self::sink::{Arrival, Sink};
+use crate::clock::{self, Dates};
 use crate::config::{self, Config};
-use crate::counters::{Counter, Counters};
-use crate::key;
-use crate::outgoing::{Endpoint, Outgoing};
-use crate::peer::{Handshake, Identity, Io, Message};
-use crate::peers::{Peers, Sink};
+use crate::counters::Counters;
+use crate::generations::{self, Generations, Role};
+use crate::outgoing::Outgoing;
+use crate::peer::{Identity, Io};
+use crate::peers::Peers;
 
 /// The label of the socket that WireGuard listens on.
 const LABEL: &str = "listen";
@@ -35,6 +36,9 @@ const TARGET: &str = "wireguard";
 
 /// The socket's token. The network stack's have the top bit set, those of streams the next.
 const LISTEN: Token = 0;
+
+/// The mailbox's.
+const MAIL: Token = 1;
 
 /// What one call receives at most: some two hundred full packets, which take about a
 /// millisecond, in at most four goes.
@@ -70,6 +74,9 @@ pub struct WireGuard {
     /// If datagrams come in streams: what is told of those.
     streams: Option<FramedTokens>,
     counters: Counters,
+    generations: Generations,
+    inheritance: Inheritance,
+    dates: Rc<Dates>,
     address: SocketAddr,
     /// Sees each handshake message first.
     limiter: RateLimiter,
@@ -91,14 +98,21 @@ impl Transport for WireGuard {
         clock::set(host.now());
         let config = config::parse(&options.config)?;
         let (socket, streams) = socket(host)?;
+        let (generations, predecessor) = Generations::start(&options, host, MAIL)?;
+        let ahead = predecessor.as_ref().and_then(|snapshot| snapshot.ahead);
+        let serves = generations.is_serving();
+        if let Some(streams) = &streams {
+            streams.set_accepting(serves);
+        }
         let mut random = [0; 12];
         getrandom::getrandom(&mut random).map_err(|error| ConfigError::Other(error.to_string()))?;
         let (seed, first_id) = random.split_at(8);
         let out = Outgoing::new(socket);
         let mut server = WireGuard {
-            peers: Peers::new(u32::from_le_bytes(
-                first_id.try_into().expect("4 of 12 bytes"),
-            )),
+            peers: Peers::new(
+                generations::tag(options.generation),
+                u32::from_le_bytes(first_id.try_into().expect("4 of 12 bytes")),
+            ),
             netstack: Netstack::new(
                 netstack_config(&config),
                 u64::from_le_bytes(seed.try_into().expect("8 of 12 bytes")),
@@ -108,19 +122,26 @@ impl Transport for WireGuard {
             out,
             streams,
             counters: Counters::default(),
+            generations,
+            inheritance: Inheritance::default(),
+            dates: Rc::new(Dates::new(ahead)),
             limiter: limiter(&config),
             handshakes: (host.now(), 0),
             call_handshakes: 0,
-            readable: true,
+            readable: serves,
             // Peers to be kept alive are called at once.
-            next_tick: Some(host.now()),
+            next_tick: serves.then(|| host.now()),
             tick_from: None,
             buffer: vec![0; LARGEST].into_boxed_slice(),
             config,
         };
+        let identity = Identity::new(&server.config, Rc::clone(&server.dates));
         server
             .peers
-            .reconfigure(&server.config, &BTreeSet::new(), &identity(&server.config));
+            .reconfigure(&server.config, &BTreeSet::new(), &identity);
+        if let Some(predecessor) = &predecessor {
+            server.inherit(predecessor, host.now());
+        }
         server.warn(host);
         Ok(server)
     }
@@ -135,6 +156,8 @@ impl Transport for WireGuard {
             .map(|(id, _)| id)
             .filter(|id| !keep.contains(id))
             .collect();
+        self.tell_removed(&gone);
+        self.send_mail();
         let (netstack, mut sink) = self.netstack_and_sink(host.now());
         for id in gone {
             netstack.remove_peer(id, host, &mut sink);
@@ -142,7 +165,8 @@ impl Transport for WireGuard {
         netstack.flush(host, &mut sink);
         netstack.reconfigure(netstack_config(&config));
         self.out.flush(&mut self.counters);
-        self.peers.reconfigure(&config, &keep, &identity(&config));
+        let identity = Identity::new(&config, Rc::clone(&self.dates));
+        self.peers.reconfigure(&config, &keep, &identity);
         self.limiter = limiter(&config);
         self.config = config;
         self.next_tick = Some(host.now());
@@ -157,10 +181,17 @@ impl Transport for WireGuard {
         for &token in ready {
             let framed = |streams: &FramedTokens| streams.ready(token);
             if token == LISTEN || self.streams.as_ref().is_some_and(framed) {
-                self.readable = true;
+                self.readable = self.generations.is_serving() || self.streams.is_some();
                 self.out.unblock();
+            } else if token == MAIL
+                && let Some(post) = self.generations.post()
+            {
+                post.ready();
             }
         }
+        self.forget_silent(host.now());
+        self.read_mail(host);
+        self.begin_handshakes(host.now());
         self.tick(host.now());
         for &token in ready {
             if self.netstack.owns(token) {
@@ -184,7 +215,21 @@ impl Transport for WireGuard {
         if let Some(streams) = &self.streams {
             streams.reconnect(host);
         }
+        self.send_mail();
         self.wakeup()
+    }
+
+    fn snapshot(&mut self, now: Instant) -> Vec<u8> {
+        self.take_snapshot(now)
+    }
+
+    fn serving(&mut self, generation: u32, host: &mut dyn Host) {
+        clock::set(host.now());
+        if generation == self.generations.own() {
+            self.take_over(host);
+        } else {
+            self.retire(generation, host);
+        }
     }
 
     fn dial(
@@ -216,6 +261,16 @@ impl Transport for WireGuard {
 impl WireGuard {
     /// Run the peers' timers if they are due.
     fn tick(&mut self, now: Instant) {
+        match self.generations.role() {
+            Role::Waiting => return,
+            Role::Serving => {}
+            Role::Draining { since } => {
+                if self.next_tick.is_some_and(|due| due <= now) {
+                    self.drain(since, now);
+                }
+                return;
+            }
+        }
         let from = match self.tick_from.take() {
             Some(from) => from,
             None if self.next_tick.is_some_and(|due| due <= now) => {
@@ -227,200 +282,6 @@ impl WireGuard {
         };
         let (_, mut sink) = self.netstack_and_sink(now);
         self.tick_from = sink.peers.tick(from, TICK_PEERS, &mut sink.io);
-    }
-
-    fn receive(&mut self, host: &mut dyn Host) {
-        for _ in 0..RECEIVE_ROUNDS {
-            if !self.readable {
-                return;
-            }
-            let Ok(batch) = self.out.socket().receive(RECEIVE_DATAGRAMS, RECEIVE_BYTES) else {
-                self.counters.count(Counter::SocketError);
-                self.readable = false;
-                return;
-            };
-            self.readable = batch.datagrams.len() == RECEIVE_DATAGRAMS as usize
-                || batch.payload.len() + LARGEST > RECEIVE_BYTES as usize;
-            for (entry, datagram) in batch.iter() {
-                let from = Endpoint {
-                    remote: entry.remote,
-                    local: entry.local,
-                };
-                self.counters.count(Counter::DatagramsReceived);
-                self.counters
-                    .add(Counter::BytesReceived, datagram.len() as u64);
-                if let Some((id, message)) = self.recipient(datagram, from, host) {
-                    self.deliver(id, message, datagram, from, host);
-                }
-            }
-        }
-    }
-
-    /// Which peer a datagram is for. What is for nobody is counted, or answered with a
-    /// cookie.
-    fn recipient(
-        &mut self,
-        datagram: &[u8],
-        from: Endpoint,
-        host: &mut dyn Host,
-    ) -> Option<(PeerId, Message)> {
-        let (index, message) = match Tunn::parse_incoming_packet(datagram) {
-            Ok(Packet::HandshakeInit(initiation)) => {
-                let id = self.initiator(&initiation, datagram, from, host)?;
-                return Some((id, Message::Initiation));
-            }
-            Ok(Packet::HandshakeResponse(response)) => (response.receiver_idx, Message::Response),
-            Ok(Packet::PacketCookieReply(cookie)) => (cookie.receiver_idx, Message::Cookie),
-            Ok(Packet::PacketData(data)) => (data.receiver_idx, Message::Data(data.receiver_idx)),
-            Err(_) => {
-                self.counters.count(Counter::NotWireGuard);
-                if host.log_enabled(Level::Debug) {
-                    let text = format!("Received invalid WireGuard packet from {}", from.remote);
-                    host.log(Level::Debug, TARGET, &text);
-                }
-                return None;
-            }
-        };
-        let Some(id) = self.peers.id_of_index(index) else {
-            self.counters.count(Counter::NoSession);
-            return None;
-        };
-        if message == Message::Response && !self.admit(datagram, from, host) {
-            return None;
-        }
-        Some((id, message))
-    }
-
-    /// The peer that a handshake initiation comes from.
-    fn initiator(
-        &mut self,
-        initiation: &HandshakeInit<'_>,
-        datagram: &[u8],
-        from: Endpoint,
-        host: &mut dyn Host,
-    ) -> Option<PeerId> {
-        if !self.admit(datagram, from, host) {
-            return None;
-        }
-        let config = &self.config;
-        let Ok(half) = parse_handshake_anon(&config.private_key, &config.public_key, initiation)
-        else {
-            self.counters.count(Counter::NotAuthentic);
-            return None;
-        };
-        let id = self
-            .peers
-            .by_key(&half.peer_static_public)
-            .map(|(id, _)| id);
-        if id.is_none() {
-            self.counters.count(Counter::UnknownPeer);
-            if host.log_enabled(Level::Debug) {
-                let text = format!(
-                    "handshake from {} by {}, which is no peer's key",
-                    from.remote,
-                    key::encode(&half.peer_static_public)
-                );
-                host.log(Level::Debug, TARGET, &text);
-            }
-        }
-        id
-    }
-
-    /// Whether a handshake message may cost us key exchanges: its sender knows our public
-    /// key, has proved its address if there are many, and there are not far too many.
-    fn admit(&mut self, datagram: &[u8], from: Endpoint, host: &mut dyn Host) -> bool {
-        let mut cookie = [0; 64];
-        let address = Some(from.remote.ip());
-        match self.limiter.verify_packet(address, datagram, &mut cookie) {
-            Ok(_) => {}
-            Err(TunnResult::WriteToNetwork(reply)) => {
-                self.out.push(reply, from, &mut self.counters);
-                self.counters.count(Counter::CookiesSent);
-                return false;
-            }
-            Err(TunnResult::Err(WireGuardError::InvalidMac)) => {
-                self.counters.count(Counter::InvalidMac);
-                if host.log_enabled(Level::Debug) {
-                    let text = format!(
-                        "handshake from {} that is not for our public key",
-                        from.remote
-                    );
-                    host.log(Level::Debug, TARGET, &text);
-                }
-                return false;
-            }
-            Err(_) => {
-                self.counters.count(Counter::NotWireGuard);
-                return false;
-            }
-        }
-        let (since, count) = &mut self.handshakes;
-        if host.now() - *since >= SECOND {
-            *since = host.now();
-            *count = 0;
-        }
-        let most = HANDSHAKE_LIMIT * u64::from(self.config.limits.handshakes_per_second);
-        if *count >= most || self.call_handshakes >= CALL_HANDSHAKES {
-            self.counters.count(Counter::HandshakeLimit);
-            return false;
-        }
-        *count += 1;
-        self.call_handshakes += 1;
-        true
-    }
-
-    /// Hand a datagram to its peer, and the packet in it to the network stack.
-    fn deliver(
-        &mut self,
-        id: PeerId,
-        message: Message,
-        datagram: &[u8],
-        from: Endpoint,
-        host: &mut dyn Host,
-    ) {
-        let Some(peer) = self.peers.get_mut(id) else {
-            return;
-        };
-        let mut io = Io {
-            out: &mut self.out,
-            counters: &mut self.counters,
-            now: host.now(),
-            next_tick: &mut self.next_tick,
-        };
-        let received = peer.receive(
-            message,
-            datagram,
-            from,
-            self.address,
-            &mut self.buffer,
-            &mut io,
-        );
-        let origin = peer.origin();
-        match received.handshake {
-            Some(Handshake::First) if host.log_enabled(Level::Info) => {
-                let text = format!("peer {} connected from {}", origin.name, from.remote);
-                host.log(Level::Info, TARGET, &text);
-            }
-            Some(Handshake::Another) if host.log_enabled(Level::Debug) => {
-                let text = format!("peer {} has new session keys", origin.name);
-                host.log(Level::Debug, TARGET, &text);
-            }
-            _ => {}
-        }
-        let Some((packet, source)) = received.packet else {
-            return;
-        };
-        let origin = origin.clone();
-        if self.peers.owns(id, source) {
-            let mut sink = Sink {
-                peers: &mut self.peers,
-                io,
-            };
-            self.netstack
-                .handle_packet(&origin, packet, host, &mut sink);
-        } else {
-            io.counters.count(Counter::SourceNotAllowed);
-        }
     }
 
     /// The peers that a configuration leaves as they are.
@@ -439,27 +300,40 @@ impl WireGuard {
     }
 
     fn netstack_and_sink(&mut self, now: Instant) -> (&mut Netstack, Sink<'_>) {
+        let begins = self.generations.is_serving() || self.streams.is_some();
         let sink = Sink {
             peers: &mut self.peers,
+            generations: &mut self.generations,
+            streams: self.streams.as_ref(),
+            arrival: Arrival::Session,
             io: Io {
                 out: &mut self.out,
                 counters: &mut self.counters,
                 now,
                 next_tick: &mut self.next_tick,
+                begins,
             },
         };
         (&mut self.netstack, sink)
     }
 
     fn wakeup(&self) -> Wakeup {
-        if self.readable || self.tick_from.is_some() {
+        let more = self.readable
+            || self.tick_from.is_some()
+            || self.has_handshakes()
+            || self.generations.has_mail();
+        if more {
             return Wakeup::Again;
         }
-        match [self.next_tick, self.netstack.poll_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
-        {
+        if self.is_finished() {
+            return Wakeup::Finished;
+        }
+        let deadlines = [
+            self.next_tick,
+            self.netstack.poll_timeout(),
+            self.generations.deadline(),
+        ];
+        match deadlines.into_iter().flatten().min() {
             Some(due) => Wakeup::At(due),
             None => Wakeup::OnReady,
         }
@@ -516,12 +390,4 @@ fn limiter(config: &Config) -> RateLimiter {
         &config.public_key,
         config.limits.handshakes_per_second.into(),
     )
-}
-
-/// For the peers themselves, who see only what [`limiter`] has let pass.
-fn identity(config: &Config) -> Rc<Identity> {
-    Rc::new(Identity {
-        private_key: config.private_key.clone(),
-        limiter: Arc::new(RateLimiter::new(&config.public_key, u64::MAX)),
-    })
 }

@@ -23,6 +23,7 @@ use self::segment::Segment;
 use self::time_wait::TimeWait;
 use self::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
+use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender};
@@ -104,6 +105,17 @@ impl Tcp {
         self.flows.len_of(peer)
     }
 
+    /// What flows there are, and those that have just ended in peace.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        let open = self.flows.iter().map(|(_, key, _)| key);
+        open.chain(self.time_wait.keys())
+    }
+
+    /// Whether connections are remembered that have ended.
+    pub(crate) fn has_late(&self) -> bool {
+        self.time_wait.deadline().is_some()
+    }
+
     /// Bytes of buffers that exist for flows.
     pub(crate) fn held(&self) -> usize {
         self.memory.pool.lent()
@@ -124,7 +136,7 @@ impl Tcp {
         &mut self,
         origin: &Origin,
         packet: &Packet<'_>,
-        room: bool,
+        admission: Admission<'_>,
         sender: &mut Sender,
         io: &mut Io<'_>,
         counters: &mut Counters,
@@ -143,7 +155,12 @@ impl Tcp {
             self.service(over, io, counters);
             id = self.flows.find(&key);
         }
-        if id.is_none() && self.answer_late(&key, &segment, sender, io) {
+        if id.is_none()
+            && (self.answer_late(&key, &segment, sender, io)
+                || admission
+                    .elsewhere
+                    .takes(Protocol::Tcp, &key, packet, io.sink))
+        {
             return true;
         }
         if segment.opens()
@@ -162,7 +179,7 @@ impl Tcp {
                 self.answer_stray(&key, &segment, sender, io, counters);
                 return true;
             }
-            None if !room => return false,
+            None if !admission.room => return false,
             None if !self.memory.grants(origin.peer, 2 * INITIAL_BUFFER) => {
                 segment.send_reset(&key, sender, io.sink);
                 counters.tcp_refused += 1;
@@ -191,23 +208,19 @@ impl Tcp {
         true
     }
 
-    /// Open a flow from here, from some free port of `source`. There must be room for one.
+    /// Open a flow from here, with a key of [`free_port`](Self::free_port). There must be room
+    /// for one.
     pub(crate) fn connect(
         &mut self,
-        peer: PeerId,
-        source: IpAddr,
-        destination: SocketAddr,
+        key: Key,
         application: Box<dyn ByteStream>,
         now: Instant,
         counters: &mut Counters,
     ) -> Result<Token, ErrorCode> {
-        if !self.memory.grants(peer, 2 * INITIAL_BUFFER) {
+        if !self.memory.grants(key.peer, 2 * INITIAL_BUFFER) {
             counters.tcp_refused += 1;
             return Err(ErrorCode::LimitReached);
         }
-        let key = self
-            .free_port(peer, source, destination)
-            .ok_or(ErrorCode::LimitReached)?;
         let token = self.flows.next_id().token(Protocol::Tcp);
         let interface = &mut self.interface;
         let flow = Flow::dialled(key, token, application, &self.memory, interface, now);
@@ -220,7 +233,13 @@ impl Tcp {
 
     /// A connection of ours that is not there, and was not there just before. Begins at a port
     /// that strangers cannot guess (RFC 6056 section 3.3).
-    fn free_port(&self, peer: PeerId, source: IpAddr, destination: SocketAddr) -> Option<Key> {
+    pub(crate) fn free_port(
+        &self,
+        peer: PeerId,
+        source: IpAddr,
+        destination: SocketAddr,
+        elsewhere: &Elsewhere,
+    ) -> Option<Key> {
         let first = self
             .hash
             .hash_one((peer, source, destination, self.dialled));
@@ -232,7 +251,11 @@ impl Tcp {
                 source: destination,
                 destination: SocketAddr::new(source, port),
             })
-            .find(|key| self.flows.find(key).is_none() && self.time_wait.find(key).is_none())
+            .find(|key| {
+                self.flows.find(key).is_none()
+                    && self.time_wait.find(key).is_none()
+                    && !elsewhere.has(Protocol::Tcp, key)
+            })
     }
 
     /// Refuse a packet that [`handle`](Self::handle) had no room for.

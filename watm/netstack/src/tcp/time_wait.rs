@@ -52,6 +52,11 @@ impl TimeWait {
         self.connections.get(key).copied()
     }
 
+    /// Those that are remembered, the oldest first. One may come twice.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.order.iter().map(|(_, key)| key)
+    }
+
     /// Forget a connection whose ports are used again.
     pub(crate) fn remove(&mut self, key: &Key) {
         self.connections.remove(key);

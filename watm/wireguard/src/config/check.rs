@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{AllowedIps, Network, PeerConfig};
+use crate::generations::PEER_BITS;
+
+/// Half of the numbers that a session's index has for peers: a configuration may be replaced
+/// by another with as many.
+pub const MAX_PEERS: usize = 1 << (PEER_BITS - 1);
 
 /// An error of one peer: its position, the field, and why.
 pub struct PeerError {
@@ -22,6 +27,15 @@ pub fn peers(
     let mut keys: BTreeMap<&[u8; 32], usize> = BTreeMap::new();
     let mut owners: BTreeMap<(IpAddr, u8), usize> = BTreeMap::new();
     for (position, peer) in peers.iter().enumerate() {
+        if position == MAX_PEERS {
+            return Err(PeerError {
+                position,
+                field: "PublicKey",
+                why: format!(
+                    "one peer too many: a server has at most {MAX_PEERS}; start another server"
+                ),
+            });
+        }
         let error = |field, why| PeerError {
             position,
             field,

@@ -17,6 +17,9 @@ impl WireGuard {
         host: &mut dyn Host,
     ) -> Result<Token, ErrorCode> {
         clock::set(host.now());
+        if !self.generations.is_serving() {
+            return Err(ErrorCode::InvalidState);
+        }
         let target = self.target(destination)?;
         let of_its_family = |address: &&IpAddr| target.is_ipv4() == address.is_ipv4();
         let Some(&source) = self.config.addresses.iter().find(of_its_family) else {

@@ -8,10 +8,11 @@ use std::rc::Rc;
 
 use watm_core::{
     ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Destination, Ecn, ErrorCode,
-    FlowInfo, Host, Instant, Level, Listener, Token,
+    FlowInfo, Host, Instant, Level, Listener, Mailbox, Token,
 };
 
 use super::inner::Application;
+use super::letters::Letters;
 use super::streams::Streams;
 
 pub struct SimHost {
@@ -22,6 +23,8 @@ pub struct SimHost {
     socket: Rc<RefCell<Socket>>,
     /// In the place of the socket.
     pub streams: Option<Streams>,
+    /// The way to other generations.
+    pub mailbox: Option<Letters>,
 }
 
 struct Socket {
@@ -59,6 +62,7 @@ impl SimHost {
                 room: usize::MAX,
             })),
             streams: None,
+            mailbox: None,
         }
     }
 
@@ -87,8 +91,16 @@ impl SimHost {
         }
     }
 
+    /// What has come and was not received.
+    pub fn take_incoming(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut socket = self.socket.borrow_mut();
+        socket.armed_to_read = true;
+        socket.incoming.drain(..).collect()
+    }
+
     pub fn take_ready(&mut self) -> Vec<Token> {
         let mut ready = self.app.take_ready();
+        ready.extend(self.mailbox.as_ref().and_then(Letters::take_ready));
         if let Some(streams) = &self.streams {
             ready.extend(streams.take_ready());
         }
@@ -168,6 +180,13 @@ impl Host for SimHost {
         token: Token,
     ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
         self.app.open_datagrams(info, token)
+    }
+
+    fn mailbox(&mut self, token: Token) -> Result<Box<dyn Mailbox>, ErrorCode> {
+        match &self.mailbox {
+            Some(letters) => Ok(letters.open(token)),
+            None => Err(ErrorCode::NotSupported),
+        }
     }
 
     fn log(&mut self, level: Level, _: &str, message: &str) {

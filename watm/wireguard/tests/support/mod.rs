@@ -6,6 +6,8 @@ mod client;
 mod host;
 #[path = "../../../netstack/tests/support/mod.rs"]
 pub mod inner;
+mod letters;
+mod line;
 mod pair;
 mod streams;
 
@@ -20,6 +22,8 @@ use watm_wireguard::WireGuard;
 pub use client::Client;
 pub use host::SimHost;
 pub use inner::{Conditions, Random};
+pub use letters::{Letters, Office};
+pub use line::Line;
 pub use pair::{CLIENT, Outer, Pair, Side};
 pub use streams::Streams;
 
@@ -27,10 +31,10 @@ pub use streams::Streams;
 pub const SERVER: &str = "192.0.2.1:51820";
 
 /// How often a client runs its timers.
-const CLIENT_TICK: Duration = Duration::from_millis(250);
+pub const CLIENT_TICK: Duration = Duration::from_millis(250);
 
 /// The longest that a test may keep the world from resting.
-const MAX_ROUNDS: usize = 100_000;
+pub const MAX_ROUNDS: usize = 100_000;
 
 pub fn private_key(number: u8) -> StaticSecret {
     StaticSecret::from([number; 32])

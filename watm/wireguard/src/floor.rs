@@ -1,0 +1,150 @@
+//! The initiations of a peer that must not be accepted again, nor any older one.
+
+use crate::handshake_time::Timestamp;
+
+/// What of an initiation is the sender's alone: its ephemeral key, its sealed static key and
+/// its sealed time. The rest of the message is an index and two checks of the path.
+pub type Initiation = [u8; 108];
+
+/// How many are remembered of a peer. Each comes from a generation that accepted it; when
+/// there are more, only the newest is kept.
+pub const MAX_INITIATIONS: usize = 4;
+
+/// The lasting part of an initiation message.
+pub fn initiation(message: &[u8]) -> Option<&Initiation> {
+    message.get(8..)?.first_chunk()
+}
+
+/// What a peer's initiations have to be newer than.
+///
+/// An accepted initiation is kept as it came, because its time costs two key exchanges to
+/// know: most are never asked for, neither when the next generation is started, nor there.
+#[derive(Debug, Clone, Default)]
+pub struct Floor {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    initiation: Initiation,
+    /// The tunnel that is in use has accepted it, and checks against it itself.
+    checked: bool,
+}
+
+impl Floor {
+    /// The tunnel in use has accepted this one, so it is newer than all others.
+    pub fn accepted(&mut self, initiation: Initiation) {
+        self.entries.clear();
+        self.entries.push(Entry {
+            initiation,
+            checked: true,
+        });
+    }
+
+    /// Somebody else has accepted this one. `time` is asked if there are too many.
+    pub fn inherit(
+        &mut self,
+        initiation: Initiation,
+        time: impl Fn(&Initiation) -> Option<Timestamp>,
+    ) {
+        if self.entries.iter().any(|e| e.initiation == initiation) {
+            return;
+        }
+        self.entries.push(Entry {
+            initiation,
+            checked: false,
+        });
+        if self.entries.len() > MAX_INITIATIONS {
+            self.collapse(time);
+        }
+    }
+
+    /// The tunnel is another one from now on, which has accepted nothing yet.
+    pub fn disown(&mut self) {
+        for entry in &mut self.entries {
+            entry.checked = false;
+        }
+    }
+
+    /// Whether an initiation may be shown to the tunnel: it is newer than all that the tunnel
+    /// does not know of. What does not tell its time is let pass, to be refused there.
+    pub fn admits(
+        &mut self,
+        initiation: &Initiation,
+        time: impl Fn(&Initiation) -> Option<Timestamp>,
+    ) -> bool {
+        if self.entries.iter().all(|entry| entry.checked) {
+            return true;
+        }
+        if self.entries.iter().any(|e| e.initiation == *initiation) {
+            return false;
+        }
+        let Some(new) = time(initiation) else {
+            return true;
+        };
+        let floor = self.collapse(&time);
+        floor.is_none_or(|floor| new > floor)
+    }
+
+    /// What a later generation has to know.
+    pub fn initiations(&self) -> Vec<Initiation> {
+        self.entries.iter().map(|entry| entry.initiation).collect()
+    }
+
+    /// Keep the newest only, and return its time.
+    fn collapse(&mut self, time: impl Fn(&Initiation) -> Option<Timestamp>) -> Option<Timestamp> {
+        let timed = self
+            .entries
+            .drain(..)
+            .filter_map(|entry| Some((time(&entry.initiation)?, entry)));
+        let (newest, entry) = timed.max_by_key(|(time, _)| *time)?;
+        self.entries.push(entry);
+        Some(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(time: u8) -> Initiation {
+        [time; 108]
+    }
+
+    fn time(initiation: &Initiation) -> Option<Timestamp> {
+        // 0 stands for what does not decrypt.
+        (initiation[0] != 0).then_some([initiation[0]; 12])
+    }
+
+    #[test]
+    fn only_newer_ones_pass_a_floor() {
+        let mut floor = Floor::default();
+        assert!(floor.admits(&at(1), time));
+        floor.inherit(at(5), time);
+        floor.inherit(at(3), time);
+        floor.inherit(at(0), time);
+        let mut timeless = at(0);
+        timeless[1] = 1;
+        let tries = [1, 3, 5, 0].map(|again| (at(again), false));
+        for (initiation, passes) in tries.into_iter().chain([(at(6), true), (timeless, true)]) {
+            assert_eq!(floor.clone().admits(&initiation, time), passes);
+        }
+        // The tunnel knows what it has accepted, and what is older.
+        floor.accepted(at(6));
+        assert!(floor.admits(&at(2), time));
+        floor.disown();
+        assert!(!floor.admits(&at(2), time));
+    }
+
+    #[test]
+    fn not_more_are_kept_than_fit() {
+        let mut floor = Floor::default();
+        for time_of in [4, 9, 2, 7, 3, 1, 8, 5] {
+            floor.inherit(at(time_of), time);
+            assert!(floor.initiations().len() <= MAX_INITIATIONS);
+        }
+        assert!(!floor.admits(&at(9), time) && !floor.admits(&at(6), time));
+        assert_eq!(floor.initiations(), [at(9)]);
+        assert!(floor.admits(&at(10), time));
+    }
+}

@@ -1,0 +1,523 @@
+//! One generation after another. See `generations` for the rules.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+
+use boringtun::noise::{Packet, Tunn};
+use watm_core::{Host, Instant, Level};
+use watm_netstack::{FlowKey, PacketSink, PeerId};
+
+use super::sink::Arrival;
+use super::{SECOND, TARGET, WireGuard};
+use crate::counters::{Counter, Counters};
+use crate::generations::{
+    Errand, FlowRecord, Generations, Key, Message, Note, Role, SESSIONS_KEPT, Snapshot,
+};
+use crate::outgoing::Endpoint;
+use crate::peer::{Message as Datagram, Peer};
+
+/// Handshakes begun in one call: some twenty milliseconds' work.
+const CALL_HANDSHAKES: usize = 32;
+
+/// Batches of mail in one call.
+const MAIL_ROUNDS: usize = 4;
+
+/// What a generation that serves has begun with.
+#[derive(Default)]
+pub struct Inheritance {
+    /// Peers of the predecessor's that are none of ours, to be told when we serve.
+    removed: Vec<Key>,
+    /// Peers to whom a handshake is to be begun.
+    begin: VecDeque<PeerId>,
+    /// The flows that the last snapshot has told of.
+    told: Vec<FlowKey>,
+}
+
+impl WireGuard {
+    /// Take over what a snapshot tells.
+    pub(super) fn inherit(&mut self, snapshot: &Snapshot, now: Instant) {
+        let same_key = snapshot.public_key == self.config.public_key.to_bytes();
+        let mut ids = Vec::with_capacity(snapshot.peers.len());
+        for record in &snapshot.peers {
+            let found = self.peers.by_key_mut(&record.key);
+            let Some((id, peer)) = found else {
+                self.inheritance.removed.push(record.key);
+                ids.push(None);
+                continue;
+            };
+            let same = same_key && peer.preshared_tag() == record.preshared_tag;
+            if same_key {
+                peer.inherit(record, same, self.address, now);
+            }
+            if !same {
+                self.inheritance.removed.push(record.key);
+            } else if record.live {
+                self.inheritance.begin.push_back(id);
+            }
+            ids.push(same.then_some(id));
+        }
+        for flow in &snapshot.flows {
+            if let Some(Some(peer)) = ids.get(flow.peer as usize) {
+                let key = FlowKey {
+                    protocol: flow.protocol,
+                    peer: *peer,
+                    source: flow.source,
+                    destination: flow.destination,
+                };
+                self.netstack.put_elsewhere(key, flow.holder);
+            }
+        }
+    }
+
+    /// What the next generation needs.
+    pub(super) fn take_snapshot(&mut self, now: Instant) -> Vec<u8> {
+        let own = self.generations.own();
+        let told: Vec<FlowKey> = self.netstack.known().collect();
+        let flows = told.iter().map(|flow| (*flow, own));
+        let flows: Vec<_> = flows.chain(self.netstack.elsewhere()).collect();
+        let mut places: BTreeMap<PeerId, u32> =
+            flows.iter().map(|(flow, _)| (flow.peer, 0)).collect();
+        let mut peers = Vec::new();
+        for (id, peer) in self.peers.iter_mut() {
+            let place = places.get_mut(&id);
+            if place.is_none() && peer.is_unheard() {
+                continue;
+            }
+            if let Some(place) = place {
+                *place = peers.len() as u32;
+            }
+            peers.push(peer.record(own, now));
+        }
+        let record = |(flow, holder): (FlowKey, u32)| {
+            Some(FlowRecord {
+                protocol: flow.protocol,
+                peer: *places.get(&flow.peer)?,
+                source: flow.source,
+                destination: flow.destination,
+                holder,
+            })
+        };
+        let snapshot = Snapshot {
+            generation: own,
+            public_key: self.config.public_key.to_bytes(),
+            ahead: self.dates.ahead(),
+            others: self.generations.older().iter().copied().collect(),
+            flows: flows.into_iter().filter_map(record).collect(),
+            peers,
+        };
+        self.inheritance.told = told;
+        self.inheritance.told.sort_unstable();
+        snapshot.write()
+    }
+
+    /// From now on this generation serves.
+    pub(super) fn take_over(&mut self, host: &mut dyn Host) {
+        let now = host.now();
+        let before = self.generations.serve(now);
+        if before == Role::Serving {
+            return;
+        }
+        self.readable = true;
+        self.next_tick = Some(now);
+        self.netstack.set_accepting(true);
+        if let Some(streams) = &self.streams {
+            streams.set_accepting(true);
+            // Nobody is connected to this generation yet, or is so already.
+            self.inheritance.begin.clear();
+        }
+        for key in std::mem::take(&mut self.inheritance.removed) {
+            self.tell_older(&Message::Note(Note::Removed, key));
+        }
+        if let Role::Draining { .. } = before {
+            if host.log_enabled(Level::Warn) {
+                host.log(
+                    Level::Warn,
+                    TARGET,
+                    "serving again, in the place of a failed module",
+                );
+            }
+            for (id, peer) in self.peers.iter_mut() {
+                if peer.is_taken_over() {
+                    peer.release();
+                } else if !peer.is_live() {
+                    continue;
+                }
+                if self.streams.is_none() {
+                    self.inheritance.begin.push_back(id);
+                }
+            }
+        }
+        self.send_mail();
+    }
+
+    /// From now on another one does.
+    pub(super) fn retire(&mut self, serving: u32, host: &mut dyn Host) {
+        let now = host.now();
+        let before = self.generations.retire(serving, now);
+        self.tell(serving, &Message::Present);
+        self.netstack.set_accepting(self.streams.is_some());
+        self.inheritance.begin.clear();
+        self.next_tick = Some(now);
+        self.tick_from = None;
+        match &self.streams {
+            Some(streams) => streams.set_accepting(false),
+            None => self.readable = false,
+        }
+        let told = std::mem::take(&mut self.inheritance.told);
+        if before == Role::Serving {
+            self.tell_since(&told, serving);
+        }
+        self.send_mail();
+    }
+
+    /// Tell what has come since the snapshot.
+    fn tell_since(&mut self, told: &[FlowKey], serving: u32) {
+        for (_, peer) in self.peers.iter_mut() {
+            if peer.has_changed() {
+                let message = about(peer);
+                self.generations.tell(serving, &message, &mut self.counters);
+                if peer.has_session() {
+                    let note = Message::Note(Note::Holding, peer.key());
+                    self.generations.tell(serving, &note, &mut self.counters);
+                }
+            }
+        }
+        for flow in self.netstack.known() {
+            let known = told.binary_search(&flow).is_ok();
+            if let Some(peer) = self.peers.get_mut(flow.peer).filter(|_| !known) {
+                let message = Message::Flow {
+                    key: peer.key(),
+                    protocol: flow.protocol,
+                    source: flow.source,
+                    destination: flow.destination,
+                };
+                self.generations.tell(serving, &message, &mut self.counters);
+            }
+        }
+    }
+
+    /// Begin some of the handshakes that sessions move with.
+    pub(super) fn begin_handshakes(&mut self, now: Instant) {
+        for _ in 0..CALL_HANDSHAKES {
+            let Some(id) = self.inheritance.begin.pop_front() else {
+                return;
+            };
+            let (_, sink) = &mut self.netstack_and_sink(now);
+            if let Some(peer) = sink.peers.get_mut(id) {
+                peer.begin(&mut sink.io);
+            }
+        }
+    }
+
+    /// Whether some are left.
+    pub(super) fn has_handshakes(&self) -> bool {
+        !self.inheritance.begin.is_empty()
+    }
+
+    /// Do what is due while another generation serves.
+    pub(super) fn drain(&mut self, since: Instant, now: Instant) {
+        let until = since + SESSIONS_KEPT;
+        let before = self.peers.iter().any(|(_, peer)| peer.is_live());
+        let (_, sink) = &mut self.netstack_and_sink(now);
+        let streams = sink.streams;
+        for (_, peer) in sink.peers.iter_mut().filter(|(_, peer)| peer.is_live()) {
+            let connected = streams
+                .zip(peer.endpoint())
+                .is_some_and(|(streams, remote)| streams.is_connected(remote));
+            if connected && !peer.is_taken_over() {
+                peer.tick(&mut sink.io);
+            } else {
+                peer.drain(until, &mut sink.io);
+            }
+        }
+        let after = self.peers.iter().any(|(_, peer)| peer.is_live());
+        self.next_tick = after.then(|| now + SECOND);
+        if before && !after {
+            let serving = self.generations.serving();
+            self.tell(serving, &Message::Released);
+        }
+    }
+
+    /// Whether there is nothing left to be done here.
+    pub(super) fn is_finished(&self) -> bool {
+        matches!(self.generations.role(), Role::Draining { .. })
+            && self.netstack.is_idle()
+            && !self.generations.has_unsent()
+            && self.out.is_empty()
+            && !self.peers.iter().any(|(_, peer)| peer.is_live())
+    }
+
+    /// Take what other generations have sent.
+    pub(super) fn read_mail(&mut self, host: &mut dyn Host) {
+        for _ in 0..MAIL_ROUNDS {
+            if !self.generations.has_mail() {
+                return;
+            }
+            let Some(post) = self.generations.post() else {
+                return;
+            };
+            let mail = post.receive();
+            for (from, bytes) in mail.messages.iter() {
+                match Message::parse(bytes) {
+                    Some(message) => self.read(from, message, host),
+                    None => self.counters.count(Counter::MailStrange),
+                }
+            }
+            for generation in mail.ended {
+                self.forget(generation);
+            }
+        }
+    }
+
+    /// Forget older generations that were gone before they could be told of.
+    pub(super) fn forget_silent(&mut self, now: Instant) {
+        for generation in self.generations.silent(now) {
+            self.forget(generation);
+        }
+    }
+
+    /// Send what was gathered for other generations.
+    pub(super) fn send_mail(&mut self) {
+        if let Some(post) = self.generations.post() {
+            post.flush(&mut self.counters);
+        }
+    }
+
+    /// Tell older generations which peers are there no more.
+    pub(super) fn tell_removed(&mut self, ids: &[PeerId]) {
+        if self.generations.older().is_empty() {
+            return;
+        }
+        for &id in ids {
+            if let Some(key) = self.peers.get_mut(id).map(|peer| peer.key()) {
+                self.tell_older(&Message::Note(Note::Removed, key));
+            }
+        }
+    }
+
+    fn read(&mut self, from: u32, message: Message<'_>, host: &mut dyn Host) {
+        match message {
+            Message::Outer { from, datagram } => self.read_outer(from, datagram, host),
+            Message::Packet(errand, key, packet) => {
+                self.read_packet(from, errand, &key, packet, host);
+            }
+            Message::Note(note, key) => self.read_note(from, note, &key, host),
+            Message::Peer {
+                key,
+                endpoint,
+                initiation,
+            } => {
+                let Some((_, peer)) = self.peers.by_key_mut(&key) else {
+                    return self.counters.count(Counter::MailStrange);
+                };
+                if let Some(initiation) = initiation {
+                    peer.inherit_initiation(&initiation);
+                }
+                if let Some(endpoint) = endpoint
+                    && (!self.generations.is_serving() || !peer.has_session())
+                {
+                    peer.is_at(endpoint, self.address);
+                }
+            }
+            Message::Flow {
+                key,
+                protocol,
+                source,
+                destination,
+            } => {
+                let Some((peer, _)) = self.peers.by_key(&key) else {
+                    return self.counters.count(Counter::MailStrange);
+                };
+                let flow = FlowKey {
+                    protocol,
+                    peer,
+                    source,
+                    destination,
+                };
+                self.generations.heard(from);
+                self.netstack.put_elsewhere(flow, from);
+            }
+            Message::Present => self.generations.heard(from),
+            Message::Released => self.forget_sessions(from),
+        }
+    }
+
+    /// A datagram of a session of ours. Handshakes are not handed on.
+    fn read_outer(&mut self, from: Endpoint, datagram: &[u8], host: &mut dyn Host) {
+        let index = match Tunn::parse_incoming_packet(datagram) {
+            Ok(Packet::PacketData(data)) => data.receiver_idx,
+            _ => return self.counters.count(Counter::MailStrange),
+        };
+        match self.peers.id_of_index(index) {
+            Some(id) => self.deliver(id, Datagram::Data(index), datagram, from, host),
+            None => self.counters.count(Counter::NoSession),
+        }
+    }
+
+    fn read_packet(
+        &mut self,
+        from: u32,
+        errand: Errand,
+        key: &Key,
+        packet: &[u8],
+        host: &mut dyn Host,
+    ) {
+        let Some((id, peer)) = self.peers.by_key_mut(key) else {
+            return self.counters.count(Counter::MailStrange);
+        };
+        let now = host.now();
+        let arrival = match errand {
+            Errand::Send if self.generations.is_serving() => {
+                let (_, mut sink) = self.netstack_and_sink(now);
+                return sink.send(id, packet);
+            }
+            Errand::Send => {
+                // It has just stopped to serve.
+                let message = Message::Packet(Errand::Send, *key, packet);
+                let serving = self.generations.serving();
+                return self.tell(serving, &message);
+            }
+            Errand::Encrypt => {
+                let (_, sink) = &mut self.netstack_and_sink(now);
+                if let Some(peer) = sink.peers.get_mut(id) {
+                    peer.encrypt(packet, &mut sink.io);
+                }
+                return;
+            }
+            Errand::Arrived => {
+                peer.received_elsewhere(packet.len());
+                Arrival::SessionOf(from)
+            }
+            Errand::Returned => Arrival::Returned,
+            Errand::Inner if self.generations.is_serving() => Arrival::SessionOf(from),
+            Errand::Inner => Arrival::Handed,
+        };
+        let origin = peer.origin().clone();
+        if !source_address(packet).is_some_and(|source| self.peers.owns(id, source)) {
+            return self.counters.count(Counter::SourceNotAllowed);
+        }
+        let (netstack, mut sink) = self.netstack_and_sink(now);
+        sink.arrival = arrival;
+        netstack.handle_packet(&origin, packet, host, &mut sink);
+    }
+
+    fn read_note(&mut self, from: u32, note: Note, key: &Key, host: &mut dyn Host) {
+        let Some((id, peer)) = self.peers.by_key_mut(key) else {
+            return self.counters.count(Counter::MailStrange);
+        };
+        let serves = self.generations.is_serving();
+        match note {
+            Note::TakenOver if !serves => peer.taken_over(host.now()),
+            Note::Removed if !serves => {
+                peer.release();
+                let (netstack, mut sink) = self.netstack_and_sink(host.now());
+                netstack.remove_peer(id, host, &mut sink);
+            }
+            Note::Unconfirmed if serves => {
+                let (_, sink) = &mut self.netstack_and_sink(host.now());
+                if let Some(peer) = sink.peers.get_mut(id) {
+                    peer.confirm(&mut sink.io);
+                }
+            }
+            Note::Holding if serves && !peer.has_session() => {
+                self.generations.heard(from);
+                peer.set_holder(Some(from));
+            }
+            // From before or after a change of who serves.
+            _ => self.counters.count(Counter::MailStrange),
+        }
+    }
+
+    /// A generation is gone.
+    fn forget(&mut self, generation: u32) {
+        if self.generations.ended(generation) {
+            self.netstack.forget_elsewhere(generation);
+            self.forget_sessions(generation);
+        }
+    }
+
+    /// A generation has no sessions any more.
+    fn forget_sessions(&mut self, generation: u32) {
+        for (_, peer) in self.peers.iter_mut() {
+            if peer.holder() == Some(generation) {
+                peer.set_holder(None);
+            }
+        }
+    }
+
+    fn tell(&mut self, to: u32, message: &Message<'_>) {
+        self.generations.tell(to, message, &mut self.counters);
+    }
+
+    fn tell_older(&mut self, message: &Message<'_>) {
+        let older: Vec<u32> = self.generations.older().iter().copied().collect();
+        for generation in older {
+            self.tell(generation, message);
+        }
+    }
+}
+
+/// What has come of a datagram that others should know.
+pub(super) struct Moved {
+    /// The peer is elsewhere, or has begun a session.
+    pub news: bool,
+    /// A session has been completed here.
+    pub handshake: bool,
+    /// It was a packet of a session.
+    pub packet: bool,
+}
+
+impl Generations {
+    /// Tell the others of it.
+    pub(super) fn tell_of(
+        &mut self,
+        peer: &mut Peer,
+        moved: Moved,
+        now: Instant,
+        counters: &mut Counters,
+    ) {
+        if moved.handshake
+            && let Some(holder) = peer.set_holder(None)
+        {
+            let note = Message::Note(Note::TakenOver, peer.key());
+            self.tell(holder, &note, counters);
+        }
+        let draining = !self.is_serving();
+        let reader = match draining {
+            true => Some(self.serving()),
+            false => self.predecessor(),
+        };
+        let Some(reader) = reader else {
+            return;
+        };
+        if moved.news {
+            self.tell(reader, &about(peer), counters);
+        }
+        if draining && moved.handshake {
+            let note = Message::Note(Note::Holding, peer.key());
+            self.tell(reader, &note, counters);
+        } else if draining && moved.packet && peer.is_unconfirmed(now) {
+            let note = Message::Note(Note::Unconfirmed, peer.key());
+            self.tell(reader, &note, counters);
+        }
+    }
+}
+
+/// Where a peer is, and what it was accepted with.
+fn about(peer: &Peer) -> Message<'static> {
+    let (endpoint, initiation) = peer.whereabouts();
+    Message::Peer {
+        key: peer.key(),
+        endpoint,
+        initiation,
+    }
+}
+
+/// Who an IP packet says it comes from.
+fn source_address(packet: &[u8]) -> Option<IpAddr> {
+    match packet.first()? >> 4 {
+        4 => Some(IpAddr::from(*packet.get(12..)?.first_chunk::<4>()?)),
+        6 => Some(IpAddr::from(*packet.get(8..)?.first_chunk::<16>()?)),
+        _ => None,
+    }
+}

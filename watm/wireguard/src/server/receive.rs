@@ -1,0 +1,233 @@
+//! The way in: from the socket to the peer, and from there to the network stack.
+
+use boringtun::noise::errors::WireGuardError;
+use boringtun::noise::handshake::parse_handshake_anon;
+use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
+use watm_core::{Host, Level};
+use watm_netstack::PeerId;
+
+use super::handover::Moved;
+use super::sink::{Arrival, Sink};
+use super::{
+    CALL_HANDSHAKES, HANDSHAKE_LIMIT, LARGEST, RECEIVE_BYTES, RECEIVE_DATAGRAMS, RECEIVE_ROUNDS,
+    SECOND, TARGET, WireGuard,
+};
+use crate::counters::Counter;
+use crate::generations::Message as Letter;
+use crate::key;
+use crate::outgoing::Endpoint;
+use crate::peer::{Handshake, Io, Message};
+
+impl WireGuard {
+    pub(super) fn receive(&mut self, host: &mut dyn Host) {
+        for _ in 0..RECEIVE_ROUNDS {
+            if !self.readable {
+                return;
+            }
+            let Ok(batch) = self.out.socket().receive(RECEIVE_DATAGRAMS, RECEIVE_BYTES) else {
+                self.counters.count(Counter::SocketError);
+                self.readable = false;
+                return;
+            };
+            self.readable = batch.datagrams.len() == RECEIVE_DATAGRAMS as usize
+                || batch.payload.len() + LARGEST > RECEIVE_BYTES as usize;
+            for (entry, datagram) in batch.iter() {
+                let from = Endpoint {
+                    remote: entry.remote,
+                    local: entry.local,
+                };
+                self.counters.count(Counter::DatagramsReceived);
+                self.counters
+                    .add(Counter::BytesReceived, datagram.len() as u64);
+                if let Some((id, message)) = self.recipient(datagram, from, host) {
+                    self.deliver(id, message, datagram, from, host);
+                }
+            }
+        }
+    }
+
+    /// Which peer a datagram is for. What is for nobody is counted, or answered with a
+    /// cookie.
+    fn recipient(
+        &mut self,
+        datagram: &[u8],
+        from: Endpoint,
+        host: &mut dyn Host,
+    ) -> Option<(PeerId, Message)> {
+        let (index, message) = match Tunn::parse_incoming_packet(datagram) {
+            Ok(Packet::HandshakeInit(initiation)) => {
+                let id = self.initiator(&initiation, datagram, from, host)?;
+                return Some((id, Message::Initiation));
+            }
+            Ok(Packet::HandshakeResponse(response)) => (response.receiver_idx, Message::Response),
+            Ok(Packet::PacketCookieReply(cookie)) => (cookie.receiver_idx, Message::Cookie),
+            Ok(Packet::PacketData(data)) => (data.receiver_idx, Message::Data(data.receiver_idx)),
+            Err(_) => {
+                self.counters.count(Counter::NotWireGuard);
+                if host.log_enabled(Level::Debug) {
+                    let text = format!("Received invalid WireGuard packet from {}", from.remote);
+                    host.log(Level::Debug, TARGET, &text);
+                }
+                return None;
+            }
+        };
+        let Some(id) = self.peers.id_of_index(index) else {
+            match (self.generations.of_index(index), message) {
+                (Some(other), Message::Data(_)) => {
+                    let letter = Letter::Outer { from, datagram };
+                    self.generations.tell(other, &letter, &mut self.counters);
+                }
+                _ => self.counters.count(Counter::NoSession),
+            }
+            return None;
+        };
+        if message == Message::Response && !self.admit(datagram, from, host) {
+            return None;
+        }
+        Some((id, message))
+    }
+
+    /// The peer that a handshake initiation comes from.
+    fn initiator(
+        &mut self,
+        initiation: &HandshakeInit<'_>,
+        datagram: &[u8],
+        from: Endpoint,
+        host: &mut dyn Host,
+    ) -> Option<PeerId> {
+        if !self.admit(datagram, from, host) {
+            return None;
+        }
+        let config = &self.config;
+        let Ok(half) = parse_handshake_anon(&config.private_key, &config.public_key, initiation)
+        else {
+            self.counters.count(Counter::NotAuthentic);
+            return None;
+        };
+        let id = self
+            .peers
+            .by_key(&half.peer_static_public)
+            .map(|(id, _)| id);
+        if id.is_none() {
+            self.counters.count(Counter::UnknownPeer);
+            if host.log_enabled(Level::Debug) {
+                let text = format!(
+                    "handshake from {} by {}, which is no peer's key",
+                    from.remote,
+                    key::encode(&half.peer_static_public)
+                );
+                host.log(Level::Debug, TARGET, &text);
+            }
+        }
+        id
+    }
+
+    /// Whether a handshake message may cost us key exchanges: its sender knows our public
+    /// key, has proved its address if there are many, and there are not far too many.
+    fn admit(&mut self, datagram: &[u8], from: Endpoint, host: &mut dyn Host) -> bool {
+        let mut cookie = [0; 64];
+        let address = Some(from.remote.ip());
+        match self.limiter.verify_packet(address, datagram, &mut cookie) {
+            Ok(_) => {}
+            Err(TunnResult::WriteToNetwork(reply)) => {
+                self.out.push(reply, from, &mut self.counters);
+                self.counters.count(Counter::CookiesSent);
+                return false;
+            }
+            Err(TunnResult::Err(WireGuardError::InvalidMac)) => {
+                self.counters.count(Counter::InvalidMac);
+                if host.log_enabled(Level::Debug) {
+                    let text = format!(
+                        "handshake from {} that is not for our public key",
+                        from.remote
+                    );
+                    host.log(Level::Debug, TARGET, &text);
+                }
+                return false;
+            }
+            Err(_) => {
+                self.counters.count(Counter::NotWireGuard);
+                return false;
+            }
+        }
+        let (since, count) = &mut self.handshakes;
+        if host.now() - *since >= SECOND {
+            *since = host.now();
+            *count = 0;
+        }
+        let most = HANDSHAKE_LIMIT * u64::from(self.config.limits.handshakes_per_second);
+        if *count >= most || self.call_handshakes >= CALL_HANDSHAKES {
+            self.counters.count(Counter::HandshakeLimit);
+            return false;
+        }
+        *count += 1;
+        self.call_handshakes += 1;
+        true
+    }
+
+    /// Hand a datagram to its peer, and the packet in it to the network stack.
+    pub(super) fn deliver(
+        &mut self,
+        id: PeerId,
+        message: Message,
+        datagram: &[u8],
+        from: Endpoint,
+        host: &mut dyn Host,
+    ) {
+        let Some(peer) = self.peers.get_mut(id) else {
+            return;
+        };
+        let now = host.now();
+        let begins = self.generations.is_serving() || self.streams.is_some();
+        let mut io = Io {
+            out: &mut self.out,
+            counters: &mut self.counters,
+            now,
+            next_tick: &mut self.next_tick,
+            begins,
+        };
+        let received = peer.receive(
+            message,
+            datagram,
+            from,
+            self.address,
+            &mut self.buffer,
+            &mut io,
+        );
+        let moved = Moved {
+            news: received.news,
+            handshake: received.handshake.is_some(),
+            packet: matches!(message, Message::Data(_)),
+        };
+        self.generations.tell_of(peer, moved, now, io.counters);
+        let origin = peer.origin();
+        match received.handshake {
+            Some(Handshake::First) if host.log_enabled(Level::Info) => {
+                let text = format!("peer {} connected from {}", origin.name, from.remote);
+                host.log(Level::Info, TARGET, &text);
+            }
+            Some(Handshake::Another) if host.log_enabled(Level::Debug) => {
+                let text = format!("peer {} has new session keys", origin.name);
+                host.log(Level::Debug, TARGET, &text);
+            }
+            _ => {}
+        }
+        let Some((packet, source)) = received.packet else {
+            return;
+        };
+        let origin = origin.clone();
+        if self.peers.owns(id, source) {
+            let mut sink = Sink {
+                peers: &mut self.peers,
+                generations: &mut self.generations,
+                streams: self.streams.as_ref(),
+                io,
+                arrival: Arrival::Session,
+            };
+            self.netstack
+                .handle_packet(&origin, packet, host, &mut sink);
+        } else {
+            io.counters.count(Counter::SourceNotAllowed);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Generations of a server, one after another behind one socket, and its clients.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mock_instant::MockClock;
+use watm_core::{ConfigError, Host, Instant, Level, StartOptions, Status, Transport, Wakeup};
+use watm_wireguard::WireGuard;
+
+use super::{CLIENT_TICK, Client, MAX_ROUNDS, Office, SERVER, START, SimHost, Streams, seed};
+
+/// One of the servers.
+pub struct Generation {
+    pub number: u32,
+    pub server: WireGuard,
+    pub host: SimHost,
+    wake: Option<Instant>,
+    finished: bool,
+}
+
+/// The world.
+pub struct Line {
+    /// Those that live, the oldest first.
+    pub generations: Vec<Generation>,
+    pub serving: u32,
+    pub clients: Vec<Client>,
+    pub office: Office,
+    /// Datagrams that generations which do not serve have sent.
+    pub sent_by_others: usize,
+    last: u32,
+    now: Instant,
+    next_client_tick: Instant,
+    streams: Option<Streams>,
+}
+
+impl Line {
+    /// A first generation with this configuration.
+    pub fn new(config: &str) -> Self {
+        Self::on(config, None)
+    }
+
+    /// The same, whose peers are connected by streams.
+    pub fn over_streams(config: &str) -> Self {
+        Self::on(config, Some(Streams::default()))
+    }
+
+    fn on(config: &str, streams: Option<Streams>) -> Self {
+        seed(11);
+        let mut line = Line {
+            generations: Vec::new(),
+            serving: 0,
+            clients: Vec::new(),
+            office: Office::new(),
+            sent_by_others: 0,
+            last: 0,
+            now: START,
+            next_client_tick: START + CLIENT_TICK,
+            streams,
+        };
+        let first = line.start(config, 0, None);
+        let first = first.unwrap_or_else(|error| panic!("{error}"));
+        line.generations.push(first);
+        line
+    }
+
+    fn start(
+        &self,
+        config: &str,
+        number: u32,
+        predecessor: Option<Vec<u8>>,
+    ) -> Result<Generation, ConfigError> {
+        let mut host = SimHost::new(SERVER.parse().unwrap(), self.now);
+        host.streams = self.streams.as_ref().map(|_| Streams::default());
+        host.mailbox = Some(self.office.letters(number));
+        let options = StartOptions {
+            config: config.into(),
+            log_level: Level::Trace,
+            generation: number,
+            predecessor,
+        };
+        let server = WireGuard::start(options, &mut host).inspect_err(|_| {
+            self.office.end(number);
+        })?;
+        Ok(Generation {
+            number,
+            server,
+            host,
+            wake: Some(self.now),
+            finished: false,
+        })
+    }
+
+    pub fn add_client(&mut self, client: Client) -> usize {
+        self.clients.push(client);
+        self.clients.len() - 1
+    }
+
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    pub fn generation(&mut self, number: u32) -> &mut Generation {
+        let mut living = self.generations.iter_mut();
+        living
+            .find(|generation| generation.number == number)
+            .unwrap_or_else(|| panic!("generation {number} lives"))
+    }
+
+    pub fn lives(&self, number: u32) -> bool {
+        self.generations.iter().any(|g| g.number == number)
+    }
+
+    /// Who serves.
+    pub fn newest(&mut self) -> &mut Generation {
+        self.generation(self.serving)
+    }
+
+    pub fn snapshot(&mut self) -> Vec<u8> {
+        let now = self.now;
+        self.newest().server.snapshot(now)
+    }
+
+    /// Put another generation in the place of the one that serves. Its number.
+    pub fn swap(&mut self, config: &str) -> Result<u32, ConfigError> {
+        let snapshot = self.snapshot();
+        self.swap_from(config, snapshot)
+    }
+
+    /// The same, from this snapshot.
+    pub fn swap_from(&mut self, config: &str, snapshot: Vec<u8>) -> Result<u32, ConfigError> {
+        let next = self.start(config, self.last + 1, Some(snapshot))?;
+        self.last += 1;
+        self.generations.push(next);
+        self.serve(self.last);
+        Ok(self.last)
+    }
+
+    /// Drop who serves, and have its predecessor serve again.
+    pub fn roll_back(&mut self) {
+        let failed = self.generations.pop().expect("who serves");
+        let waiting = { failed }.host.take_incoming();
+        self.office.end(self.serving);
+        self.serve(self.generations.last().expect("a predecessor").number);
+        self.arrive_all(waiting);
+    }
+
+    fn serve(&mut self, number: u32) {
+        let waiting = match self.lives(self.serving) {
+            true => self.newest().host.take_incoming(),
+            false => Vec::new(),
+        };
+        self.serving = number;
+        // Each order is possible.
+        let newest_first = number.is_multiple_of(2);
+        let count = self.generations.len();
+        for place in 0..count {
+            let place = if newest_first {
+                count - 1 - place
+            } else {
+                place
+            };
+            let generation = &mut self.generations[place];
+            generation.server.serving(number, &mut generation.host);
+            generation.wake = Some(self.now);
+        }
+        self.arrive_all(waiting);
+    }
+
+    fn arrive_all(&mut self, datagrams: Vec<(SocketAddr, Vec<u8>)>) {
+        for (from, datagram) in datagrams {
+            self.newest().host.arrive(from, &datagram);
+        }
+    }
+
+    /// Send a datagram to the server from this address.
+    pub fn inject(&mut self, from: SocketAddr, datagram: &[u8]) {
+        self.newest().host.arrive(from, datagram);
+    }
+
+    /// Send an inner packet from a client.
+    pub fn send(&mut self, client: usize, packet: &[u8]) {
+        let now = self.now;
+        self.clients[client].send(packet, now);
+    }
+
+    pub fn status(&mut self) -> Status {
+        let now = self.now;
+        self.newest().server.status(now)
+    }
+
+    /// The value of a counter of this generation's.
+    pub fn counter(&mut self, number: u32, name: &str) -> u64 {
+        let now = self.now;
+        let status = self.generation(number).server.status(now);
+        let found = status.counters.iter().find(|(known, _)| *known == name);
+        found.unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+
+    pub fn settle(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            if !self.round() {
+                return;
+            }
+        }
+        panic!("the world does not come to rest");
+    }
+
+    pub fn run_for(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.run_until(time, |_| false);
+        self.set_now(end);
+    }
+
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        loop {
+            self.settle();
+            if done(self) {
+                return true;
+            }
+            let next = self.next_event();
+            if next > end {
+                return false;
+            }
+            self.set_now(next.max(self.now));
+            if self.now >= self.next_client_tick {
+                self.next_client_tick = self.now + CLIENT_TICK;
+                for client in &mut self.clients {
+                    client.tick(next);
+                }
+            }
+        }
+    }
+
+    fn set_now(&mut self, now: Instant) {
+        self.now = now;
+        for generation in &mut self.generations {
+            generation.host.set_now(now);
+        }
+        MockClock::set_time(Duration::from_nanos(now.0));
+    }
+
+    fn next_event(&mut self) -> Instant {
+        let now = self.now;
+        let wakes = self.generations.iter().filter_map(|g| g.wake);
+        self.clients
+            .iter_mut()
+            .filter_map(|client| client.next(now))
+            .chain(wakes)
+            .fold(self.next_client_tick, Instant::min)
+    }
+
+    fn round(&mut self) -> bool {
+        let now = self.now;
+        let mut busy = false;
+        for place in 0..self.clients.len() {
+            let client = &mut self.clients[place];
+            client.poll(now);
+            let address = client.address;
+            for datagram in client.up.due(now) {
+                self.newest().host.arrive(address, &datagram);
+            }
+        }
+        for generation in &mut self.generations {
+            let ready = generation.host.take_ready();
+            if ready.is_empty() && generation.wake.is_none_or(|wake| wake > now) {
+                continue;
+            }
+            busy = true;
+            let wakeup = generation.server.process(&ready, &mut generation.host);
+            generation.finished = wakeup == Wakeup::Finished;
+            generation.wake = match wakeup {
+                Wakeup::Again => Some(now),
+                Wakeup::At(at) => Some(at),
+                Wakeup::OnReady | Wakeup::Finished => None,
+            };
+            for (to, datagram) in generation.host.take_sent() {
+                if generation.number != self.serving {
+                    self.sent_by_others += 1;
+                    assert_eq!(datagram[0], 4, "only who serves makes handshakes");
+                }
+                let mut clients = self.clients.iter_mut();
+                if let Some(client) = clients.find(|client| client.address == to) {
+                    client.down.send(now, datagram);
+                }
+            }
+        }
+        let finished: Vec<u32> = self
+            .generations
+            .iter()
+            .filter(|g| g.finished && g.number != self.serving)
+            .map(|g| g.number)
+            .collect();
+        for number in finished {
+            self.generations.retain(|g| g.number != number);
+            self.office.end(number);
+        }
+        for client in &mut self.clients {
+            for datagram in client.down.due(now) {
+                busy = true;
+                client.receive(&datagram, now);
+            }
+        }
+        busy
+    }
+}
