@@ -16,6 +16,7 @@ mod seals;
 mod stream_modules;
 mod streams;
 mod support;
+mod swap;
 mod water;
 mod water_abi;
 mod water_faults;

@@ -2,6 +2,7 @@
 
 use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
 use crate::watm::transport::flows::{self, DatagramFlow, Datagrams};
+use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
 use crate::watm::transport::types::{Destination, IpAddress, IpSocketAddress};
@@ -19,6 +20,9 @@ pub struct Kept {
 pub fn obey(forward: &mut Forward, command: &str) -> String {
     match command {
         "ping" => "pong".to_owned(),
+        "who" => format!("{} after {:?}", forward.generation, forward.predecessor),
+        "heard" => forward.heard.join(", "),
+        "lie to others" => lie_to_others(forward),
         "trap" => panic!("told to"),
         "spin" => spin(),
         "eat" => eat(),
@@ -52,8 +56,55 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         "keys" => keys_without_end(forward),
         "crypto" => crypto(),
         "seal" => seal(),
-        other => format!("no such command: {other}"),
+        other => match other.split_once(' ') {
+            Some(("tell", message)) => tell(forward, message),
+            _ => format!("no such command: {other}"),
+        },
     }
+}
+
+/// `generation text`, to that one.
+fn tell(forward: &Forward, message: &str) -> String {
+    let Some((Ok(generation), text)) = message
+        .split_once(' ')
+        .map(|(number, text)| (number.parse(), text))
+    else {
+        return "tell whom?".to_owned();
+    };
+    let messages = Messages {
+        payload: text.as_bytes().to_vec(),
+        messages: vec![MessageInfo {
+            generation,
+            len: text.len() as u32,
+        }],
+    };
+    format!("{:?}", forward.mailbox.send(&messages))
+}
+
+/// Lengths that do not add up, a mailbox of its own that is filled, and another one.
+fn lie_to_others(forward: &Forward) -> String {
+    let send = |len: usize, lengths: &[u32]| {
+        let info = |len: &u32| MessageInfo {
+            generation: forward.generation,
+            len: *len,
+        };
+        let messages = Messages {
+            payload: vec![0; len],
+            messages: lengths.iter().map(info).collect(),
+        };
+        format!("{:?}", forward.mailbox.send(&messages))
+    };
+    let mut filled = 0;
+    while send(1 << 20, &[1 << 20]) == "Ok(1)" {
+        filled += 1;
+    }
+    [
+        send(10, &[u32::MAX]),
+        send(10, &[5, 6]),
+        format!("{filled}"),
+        format!("{:?}", Mailbox::open(1).err()),
+    ]
+    .join(" ")
 }
 
 pub fn spin() -> ! {

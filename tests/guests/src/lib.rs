@@ -18,6 +18,7 @@ use exports::watm::transport::endpoint::{
     Wakeup,
 };
 use watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
+use watm::transport::generations::Mailbox;
 use watm::transport::sockets::{
     self, ByteStream, DatagramBatch, DatagramInfo, DatagramSocket, Ecn,
 };
@@ -27,6 +28,7 @@ const SOCKET: u64 = 0;
 /// A connection that was dialled, and the stream that it is for.
 const DIALLED: u64 = u64::MAX;
 const APPLICATION: u64 = u64::MAX - 1;
+const MAILBOX: u64 = u64::MAX - 2;
 const BATCH: u32 = 64;
 const BATCH_BYTES: u32 = 1 << 20;
 
@@ -39,6 +41,13 @@ pub struct Forward {
     tokens: BTreeMap<String, u64>,
     last: u64,
     config: Vec<u8>,
+    /// Its own number, and that of who serves.
+    generation: u32,
+    serving: u32,
+    predecessor: Option<String>,
+    mailbox: Mailbox,
+    /// What other generations have said, and which have ended.
+    heard: Vec<String>,
     /// What a command left behind.
     pub mood: Mood,
     pub received: u64,
@@ -56,7 +65,11 @@ pub enum Mood {
 }
 
 impl Forward {
-    fn open(config: Vec<u8>) -> Result<Forward, ConfigError> {
+    fn open(options: StartOptions) -> Result<Forward, ConfigError> {
+        let config = options.config;
+        let predecessor = options
+            .predecessor
+            .map(|snapshot| String::from_utf8_lossy(&snapshot).into_owned());
         let refused = |code| ConfigError::Other(Some(format!("the socket `listen`: {code:?}")));
         let socket = match config.starts_with(b"dial") {
             true => None,
@@ -67,6 +80,15 @@ impl Forward {
             flows: BTreeMap::new(),
             tokens: BTreeMap::new(),
             last: SOCKET,
+            generation: options.generation,
+            // Its own turn comes with `serving`.
+            serving: match &predecessor {
+                Some(_) => u32::MAX,
+                None => options.generation,
+            },
+            predecessor,
+            mailbox: Mailbox::open(MAILBOX).expect("the first"),
+            heard: Vec::new(),
             config,
             mood: Mood::Normal,
             received: 0,
@@ -78,15 +100,39 @@ impl Forward {
         for token in ready {
             if *token == SOCKET {
                 self.inward();
+            } else if *token == MAILBOX {
+                self.hear();
             } else if *token == DIALLED {
                 self.dialled();
             } else {
                 self.outward(*token);
             }
         }
+        if self.serving != self.generation && self.flows.is_empty() {
+            return Wakeup::Finished;
+        }
         match self.mood {
             Mood::Restless => Wakeup::Again,
             Mood::Normal | Mood::Deaf => Wakeup::OnReady,
+        }
+    }
+
+    fn hear(&mut self) {
+        loop {
+            let mail = self.mailbox.receive(BATCH, BATCH_BYTES);
+            let mut rest = mail.messages.payload.as_slice();
+            for info in &mail.messages.messages {
+                let (text, tail) = rest.split_at(info.len as usize);
+                rest = tail;
+                let text = String::from_utf8_lossy(text);
+                self.heard.push(format!("{}: {text}", info.generation));
+            }
+            for ended in &mail.ended {
+                self.heard.push(format!("{ended} has ended"));
+            }
+            if mail.messages.messages.len() < BATCH as usize {
+                break;
+            }
         }
     }
 
@@ -238,7 +284,7 @@ export!(Module);
 impl Guest for Module {
     fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
         check(&options.config)?;
-        FORWARD.set(Some(Forward::open(options.config)?));
+        FORWARD.set(Some(Forward::open(options)?));
         Ok(())
     }
 
@@ -253,10 +299,27 @@ impl Guest for Module {
     }
 
     fn snapshot(_: u64) -> Vec<u8> {
-        Vec::new()
+        FORWARD.with_borrow(|forward| {
+            let forward = forward.as_ref().expect("started");
+            if forward.config == b"trap at snapshot" {
+                panic!("told to");
+            }
+            format!("guest {}", forward.generation).into_bytes()
+        })
     }
 
-    fn serving(_: u32, _: u64) {}
+    fn serving(generation: u32, _: u64) {
+        FORWARD.with_borrow_mut(|forward| {
+            let forward = forward.as_mut().expect("started");
+            forward.serving = generation;
+            let own = generation == forward.generation;
+            match forward.config.as_slice() {
+                b"trap when serving" if own => panic!("told to"),
+                b"trap when retired" if !own => panic!("told to"),
+                _ => {}
+            }
+        });
+    }
 
     fn dial(to: Option<Destination>, application: ByteStream, _: u64) -> Result<u64, ErrorCode> {
         FORWARD.with_borrow_mut(|forward| {
