@@ -7,7 +7,7 @@ PYTHONS := 3.11 3.12 3.13
 
 BUILD := build
 MODULE := watm/target/modules/wireguard.wasm
-PACKAGED := host-python/python/mitmproxy_watm/modules/wireguard.wasm
+PACKAGED := host-python/python/mitmproxy_watm/modules
 PROGRAM_web := mitmweb-watm
 PROGRAM_dump := mitmdump-watm
 PROGRAM_console := mitmproxy-watm
@@ -42,8 +42,6 @@ modules: setup
 	cd watm && cargo build --release --locked --target wasm32-wasip1 -p watm-wireguard
 	cd watm && cargo run --release --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
-	mkdir -p $(dir $(PACKAGED))
-	cmp -s $(MODULE) $(PACKAGED) || cp $(MODULE) $(PACKAGED)
 
 # WireGuard for WATER's runtimes, over streams. Its key exchanges take more of the stack.
 modules: wireguard-v1
@@ -75,14 +73,21 @@ $(STREAM_TRANSPORTS:%=module-%): module-%: setup
 		--crate-type cdylib -- $(SMALL_STACK)
 	cd watm && cargo run --release --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_$*.wasm target/modules/$*.wasm
-	mkdir -p $(dir $(PACKAGED))
-	cmp -s watm/target/modules/$*.$(SHAPE_$*) $(dir $(PACKAGED))$*.wasm || cp watm/target/modules/$*.$(SHAPE_$*) $(dir $(PACKAGED))$*.wasm
+
+# What a wheel carries is sealed: as a release by WATM_RELEASE_KEY=… WATM_ROOT=… WATM_RELEASE=…, or
+# under a root for development that is made here. An unchanged module keeps its seal.
+export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
+.PHONY: sealed
+sealed: modules
+	cargo build --release --locked -q --bin watm
+	host-python/packaging/seal.sh target/release/watm $(BUILD)/seal $(PACKAGED) wireguard=$(MODULE) \
+		$(foreach name,$(STREAM_TRANSPORTS),$(name)=watm/target/modules/$(name).$(SHAPE_$(name)))
 
 $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin
 	$(BUILD)/maturin/bin/pip install -q maturin==1.16.0
 
-wheel: modules $(BUILD)/maturin/bin/maturin
+wheel: sealed $(BUILD)/maturin/bin/maturin
 	rm -rf $(BUILD)/wheels
 	$(BUILD)/maturin/bin/maturin build --release --locked -q -i $(BUILD)/maturin/bin/python \
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
@@ -234,4 +239,4 @@ $(BUILD)/tools/bin/wireguard:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
 
 clean:
-	rm -rf $(BUILD) target watm/target $(dir $(PACKAGED))
+	rm -rf $(BUILD) target watm/target $(PACKAGED)

@@ -3,7 +3,14 @@
 use std::env;
 use std::path::Path;
 
-const MODULES: [&str; 4] = ["plain", "proxy", "reverse", "wireguard"];
+/// Sealed, and the root that they are sealed under.
+const FILES: [&str; 5] = [
+    "plain.wasm",
+    "proxy.wasm",
+    "reverse.wasm",
+    "root.watm",
+    "wireguard.wasm",
+];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -11,12 +18,12 @@ fn main() {
         return;
     }
     let folder = env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for a build script");
-    for name in MODULES {
-        let module = format!("python/mitmproxy_watm/modules/{name}.wasm");
+    for name in FILES {
+        let module = format!("python/mitmproxy_watm/modules/{name}");
         println!("cargo::rerun-if-changed={module}");
         if !Path::new(&folder).join(&module).is_file() {
             println!(
-                "cargo::error=host-python/{module} is missing: a wheel carries the module, build it with `make modules` first"
+                "cargo::error=host-python/{module} is missing: a wheel carries it, make it with `make sealed` first"
             );
         }
     }

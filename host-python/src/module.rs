@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use watm_runtime::{Engine, EngineConfig};
+use watm_runtime::seal::{Proof, Root, SignedRoot};
+use watm_runtime::{Engine, EngineConfig, LoadOptions, Trust};
 
-use crate::error::runtime_error;
+use crate::error::{ModuleError, runtime_error};
 
 /// A compiled module, which any number of servers can run.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
@@ -53,6 +54,20 @@ impl Module {
         self.0.info().imports.clone()
     }
 
+    /// What its seal says that it is: name, release, version, expiry, signers and root. None: it
+    /// has no seal, and was loaded for development.
+    #[getter]
+    fn seal(&self) -> Option<Seal> {
+        self.0.seal().map(Seal::from)
+    }
+
+    /// What somebody should look at now: that it has no seal, expires soon or has expired.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        let warnings = self.0.warnings();
+        warnings.iter().map(ToString::to_string).collect()
+    }
+
     /// Its hash, in hexadecimal.
     #[getter]
     fn sha256(&self) -> &str {
@@ -64,21 +79,50 @@ impl Module {
     }
 }
 
-/// Compile the module in a file. May take seconds for a module that is not in the cache;
-/// other Python threads go on meanwhile.
+/// Compile the module in a file, if the user trusts its seal. May take seconds for a module that
+/// is not in the cache; other Python threads go on meanwhile. `unsealed`: it may have none.
 #[pyfunction]
-pub fn load_file(py: Python<'_>, path: PathBuf) -> PyResult<Module> {
-    py.detach(|| engine()?.load_file(&path))
+#[pyo3(signature = (path, *, unsealed))]
+pub fn load_file(py: Python<'_>, path: PathBuf, unsealed: bool) -> PyResult<Module> {
+    py.detach(|| engine()?.load_file_with(&path, &options(unsealed)))
         .map(Module)
         .map_err(runtime_error)
 }
 
-/// Compile the module in `data`; `name` is what records and errors call it.
+/// Compile the module in `data`, as `load_file`; `name` is what records and errors call it.
 #[pyfunction]
-pub fn load(py: Python<'_>, name: &str, data: &[u8]) -> PyResult<Module> {
-    py.detach(|| engine()?.load(name, data))
+#[pyo3(signature = (name, data, *, unsealed))]
+pub fn load(py: Python<'_>, name: &str, data: &[u8], unsealed: bool) -> PyResult<Module> {
+    py.detach(|| engine()?.load_with(name, data, &options(unsealed)))
         .map(Module)
         .map_err(runtime_error)
+}
+
+/// Compile the module in `data`, which came with this package and is sealed as `watm/NAME` under
+/// the root in `root`.
+#[pyfunction]
+pub fn load_packaged(py: Python<'_>, name: &str, data: &[u8], root: &[u8]) -> PyResult<Module> {
+    let broken = |error: watm_runtime::seal::Refused| {
+        ModuleError::new_err(format!("the root that came with this package: {error}"))
+    };
+    let root = SignedRoot::from_file(root)
+        .and_then(Root::trust)
+        .map_err(broken)?;
+    let options = LoadOptions {
+        trust: Some(Trust::packaged(root)),
+        name: Some(format!("watm/{name}").parse().map_err(broken)?),
+        ..LoadOptions::default()
+    };
+    py.detach(|| engine()?.load_with(name, data, &options))
+        .map(Module)
+        .map_err(runtime_error)
+}
+
+fn options(unsealed: bool) -> LoadOptions {
+    LoadOptions {
+        unsealed,
+        ..LoadOptions::default()
+    }
 }
 
 fn engine() -> Result<Engine, watm_runtime::Error> {
@@ -87,5 +131,42 @@ fn engine() -> Result<Engine, watm_runtime::Error> {
     match &*engine {
         Some(engine) => Ok(engine.clone()),
         None => Ok(engine.insert(Engine::new(EngineConfig::default())?).clone()),
+    }
+}
+
+/// What is proven about a module.
+#[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
+pub struct Seal {
+    /// What it is: an update has the same name.
+    name: String,
+    /// "EPOCH.SEQUENCE", of which the greater is the newer.
+    release: String,
+    /// For people.
+    version: String,
+    /// From when on it is loaded no more, in seconds since 1970.
+    expires: u64,
+    /// The delegation that it is signed under.
+    delegation: String,
+    /// The public keys that signed it.
+    signers: Vec<String>,
+    /// The id of the root.
+    root: String,
+    /// Its version.
+    root_version: u32,
+}
+
+impl From<&Proof> for Seal {
+    fn from(proof: &Proof) -> Seal {
+        let manifest = &proof.manifest;
+        Seal {
+            name: manifest.name.to_string(),
+            release: manifest.release.to_string(),
+            version: manifest.version.clone(),
+            expires: manifest.expires,
+            delegation: proof.delegation.to_string(),
+            signers: proof.signers.iter().map(ToString::to_string).collect(),
+            root: proof.root.id().to_string(),
+            root_version: proof.root.record().version,
+        }
     }
 }

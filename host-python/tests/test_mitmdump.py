@@ -18,7 +18,8 @@ from wgclient import WgClient, WgClientError
 
 from mitmproxy_watm.wireguard import genkey, pubkey
 
-MODULE = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"
+MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
+"""As it was built, without a seal."""
 ADDON = resources.files("mitmproxy_watm") / "addon" / "watm.py"
 
 MODE = "watm:wireguard@127.0.0.1:0"
@@ -259,6 +260,7 @@ async def test_a_port_in_use_ends_the_start(arguments, tmp_path):
         ("watm:wireguard?keys={tmp}@0", "Invalid configuration file"),
         ("watm:{tmp}/absent.wasm@0", "absent.wasm"),
         ("watm:{tmp}/text.wasm@0", "text.wasm"),
+        (f"watm:{MODULE}@0", "not sealed"),
         ("watm:wireguard?mtu=17@0", "mtu"),
         ("watm:wireguard?mut=1280@0", "mut"),
         ("watm:wireguard?config={tmp}/wg0.conf@0", "Colour"),
@@ -284,8 +286,11 @@ async def test_an_at_sign_in_a_path(tmp_path):
         ("--set", f"watm={folder}/wireguard.wasm?keys={folder}/keys.json", "-p", str(free_port())),
     ]
     for way in ways:
-        async with start("mitmdump-watm", tmp_path, *way) as program:
+        async with start("mitmdump-watm", tmp_path, *way, "--set", "watm_unsealed=true") as program:
             await program.port()
+            [status] = json.loads(await program.ask(command="watm.status"))
+            assert status["seal"] is None and "not sealed" in status["warnings"][0]
+    assert "not sealed" in program.text
     assert (folder / "keys.json").is_file()
 
 

@@ -11,7 +11,7 @@ from support import serve
 import mitmproxy_watm
 
 ROOT = Path(__file__).resolve().parents[2]
-MODULE = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"
+MODULE = Path(str(resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"))
 SIZE = 300_000
 BUILD = 1800  # seconds; `watm` is built if it is not there yet
 
@@ -20,7 +20,7 @@ def replay(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run `watm replay`."""
     return subprocess.run(
         ["cargo", "run", "--release", "--locked", "--quiet", "--bin=watm", "--", "replay"]
-        + [str(argument) for argument in arguments],
+        + ["--root", str(MODULE.with_name("root.watm")), *(str(argument) for argument in arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from importlib import resources
+from pathlib import Path
 
 import pytest
 from support import Keys, serve
@@ -15,18 +16,36 @@ from wgclient import WgClient, WgClientError
 import mitmproxy_watm
 from mitmproxy_watm.wireguard import genkey, pubkey
 
-MODULE = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"
+MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
+"""As it was built, without a seal."""
 
 
 async def test_a_module_by_name_by_path_and_as_bytes():
     for module in ("wireguard", MODULE, str(MODULE), MODULE.read_bytes()):
-        async with await mitmproxy_watm.start_server(module, "127.0.0.1", 0, config=Keys.new().config) as server:
+        config = Keys.new().config
+        async with await mitmproxy_watm.start_server(module, "127.0.0.1", 0, config=config, unsealed=True) as server:
             host, port = server.getsockname()
             assert host == "127.0.0.1" and port > 0
             assert server.is_serving()
             assert [s.getsockname() for s in server.sockets] == [(host, port)]
         assert not server.is_serving() and server.sockets == ()
         assert server.getsockname() == (host, port)
+
+
+async def test_a_module_of_this_package_is_sealed_and_another_has_to_be(tmp_path, caplog):
+    packaged = await mitmproxy_watm.load_module("wireguard")
+    assert packaged.seal.name == "watm/wireguard" and packaged.seal.delegation
+    assert packaged.warnings == []
+    with pytest.raises(mitmproxy_watm.ModuleError, match="wireguard.wasm: not sealed"):
+        await mitmproxy_watm.load_module(MODULE)
+    assert not [record for record in caplog.records if "seal" in record.message]
+    unsealed = await mitmproxy_watm.load_module(MODULE, unsealed=True)
+    assert unsealed.seal is None and "not sealed" in unsealed.warnings[0]
+    # Its root is for what comes with the package, and for nothing else.
+    sealed = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"
+    for allowed in (False, True):
+        with pytest.raises(mitmproxy_watm.ModuleError, match="root"):
+            await mitmproxy_watm.load_module(sealed.read_bytes(), unsealed=allowed)
 
 
 async def test_a_closed_server_frees_its_port_and_ends_reads():

@@ -5,6 +5,8 @@
 //! cargo run --release --example serve -- wireguard.wasm wg0.conf 127.0.0.1:51820
 //! ```
 //!
+//! With `--unsealed` in front the module may be one that has just been built, without a seal.
+//!
 //! The numbers are those of the run loop on the crate's page.
 
 use std::error::Error;
@@ -12,7 +14,9 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use watm_runtime::{DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Server, StreamFlow};
+use watm_runtime::{
+    DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Server, StreamFlow, Trust,
+};
 
 /// A request's head is shorter, or not worth reading on.
 const MAX_HEAD: usize = 16 << 10;
@@ -21,17 +25,24 @@ const MAX_HEAD: usize = 16 << 10;
 const HTTP: u16 = 80;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    let unsealed = arguments.next_if_eq("--unsealed").is_some();
     let (Some(module), Some(config), Some(address)) =
         (arguments.next(), arguments.next(), arguments.next())
     else {
-        return Err("usage: serve MODULE.wasm CONFIG ADDRESS:PORT".into());
+        return Err("usage: serve [--unsealed] MODULE.wasm CONFIG ADDRESS:PORT".into());
     };
     let address: SocketAddr = address.parse()?;
 
-    // 1. Load: checked, compiled, cached.
-    let engine = Engine::new(EngineConfig::default())?;
+    // 1. Load: verified, checked, compiled, cached.
+    let engine = Engine::new(EngineConfig {
+        trust: Trust::of_user().allow_unsealed(unsealed),
+        ..EngineConfig::default()
+    })?;
     let module = engine.load_file(&module)?;
+    for warning in module.warnings() {
+        eprintln!("{}: {warning}", module.name());
+    }
     println!("{} imports {:?}", module.name(), module.info().imports);
 
     // 2. Start: the socket is ours to give.

@@ -16,6 +16,20 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// The module is not one that may be loaded here.
+    #[error("{module}: {reason}")]
+    Untrusted {
+        /// The file or the name it was to be loaded under.
+        module: String,
+        /// [`Refused::code`](watm_seal::Refused::code), or `no-root`: the same for ever, for
+        /// programs.
+        code: &'static str,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+    /// What is remembered of modules cannot be read or written.
+    #[error(transparent)]
+    State(Box<watm_seal::state::StateError>),
     /// The module refused its configuration.
     #[error("{module}: configuration refused: {reason}")]
     Config {

@@ -8,8 +8,8 @@
 //!
 //! # The run loop
 //!
-//! 1. **Load.** [`Engine::load_file`] looks at what the file is and what it imports,
-//!    refuses what it should not have, and compiles it, once for all time.
+//! 1. **Load.** [`Engine::load_file`] verifies the seal of the file ([`Trust`]), looks at what it
+//!    is and what it imports, refuses what it should not have, and compiles it, once for all time.
 //! 2. **Start.** [`Server::builder`] grants sockets by label, hands over the
 //!    configuration, and starts the module on a thread of its own.
 //! 3. **Accept.** [`Server::poll_accept`] yields the flows that the module opens. Each
@@ -72,6 +72,13 @@
 //! 10 s while it goes on failing. Other servers of the process do not notice. Only the
 //! first start is different: its failure is returned.
 //!
+//! # Seals
+//!
+//! A module has a seal under a root that the user trusts, or is refused: see [`Trust`], and
+//! [`seal`] for what a seal is. Unsealed modules are for development ([`Trust::allow_unsealed`],
+//! [`LoadOptions::unsealed`]); each is a record of level WARN, and shown in [`Status::seal`].
+//! A module that expires while it runs goes on, with a warning in both; it is not loaded again.
+//!
 //! # Recordings
 //!
 //! [`ServerBuilder::record`] writes all that a module is told to a file, and
@@ -83,7 +90,7 @@
 //!
 //! Through `tracing`. Records of the host about a server have the target `watm::server`
 //! and the field `server`, those of a module the target `watm::module` and the fields
-//! `server` and `part`. A module's records are limited in rate and length, and cleaned of
+//! `server` and `part`. Those about seals have the target `watm::trust` and the field `module`. A module's records are limited in rate and length, and cleaned of
 //! control characters.
 //!
 //! # Counters
@@ -131,6 +138,7 @@ mod recording;
 mod replay;
 mod roles;
 mod server;
+mod trust;
 mod types;
 mod water;
 
@@ -138,7 +146,7 @@ pub use engine::{CacheDir, Engine, EngineConfig};
 pub use error::Error;
 pub use flow::{DatagramFlow, Flow, StreamFlow};
 pub use limits::Limits;
-pub use module::{Module, ModuleInfo, ModuleKind, inspect};
+pub use module::{Module, ModuleInfo, ModuleKind, inspect, worlds};
 pub use net::Doorbell;
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 pub use roles::{
@@ -146,6 +154,7 @@ pub use roles::{
     Role, RoleBuilder, Target, Wire,
 };
 pub use server::{Server, ServerBuilder, SwapOptions};
+pub use trust::{LoadOptions, Trust};
 pub use types::{
     ClientConfig, Destination, ErrorCode, FlowInfo, GenerationStatus, PeerStatus, Phase, Status,
 };

@@ -123,7 +123,7 @@ class Echo(Process):
         )
         commands = {
             "crate": [environment.CRATE, "--listen", "127.0.0.1:0", "--config", config],
-            "watm": [environment.HOST, environment.MODULE, config, "127.0.0.1:0"],
+            "watm": [environment.HOST, "--unsealed", environment.MODULE, config, "127.0.0.1:0"],
         }
         self.reach = {"direct": False, "private_key": client.private, "peer_public_key": server.public}
         super().__init__(commands[kind], cpus)

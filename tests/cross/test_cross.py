@@ -60,7 +60,7 @@ def serving(program: list[str], home: pathlib.Path, config: str) -> Iterator[int
     (home / "wg0.conf").write_text(config)
     process = subprocess.Popen(
         # Both families: wine lacks an option of sockets that are for IPv4 alone.
-        [*program, str(MODULE), "wg0.conf", "[::]:0"],
+        [*program, "--unsealed", str(MODULE), "wg0.conf", "[::]:0"],
         cwd=home,
         env=os.environ | {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "WINEPREFIX": str(home / "wine")},
         stdout=subprocess.PIPE,

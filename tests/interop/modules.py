@@ -2,9 +2,8 @@
 
 import pathlib
 import socket
-from importlib import resources
 
-WIREGUARD = pathlib.Path(str(resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"))
+WIREGUARD = pathlib.Path(__file__).resolve().parents[2] / "watm" / "target" / "modules" / "wireguard.wasm"
 # Built by `make build/guest.wasm` from tests/guests, which says what it can be told.
 GUEST = pathlib.Path(__file__).resolve().parents[2] / "build" / "guest.wasm"
 

@@ -16,6 +16,7 @@ from support import Keys
 from tunnels import HOST, Peer, serving
 from wgclient import WgClient
 
+UNSEALED = ("--set", "watm_unsealed=true")
 LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))
 
 
@@ -24,7 +25,7 @@ async def test_a_file_that_is_no_module_is_refused_in_one_line_that_names_it(tmp
     async with serving(peer) as running, undisturbed(running, peer):
         for file, words in modules.bad_files(tmp_path).items():
             with pytest.raises((mitmproxy_watm.ModuleError, OSError)) as refused:
-                await mitmproxy_watm.start_server(file, HOST, 0)
+                await mitmproxy_watm.start_server(file, HOST, 0, unsealed=True)
             text = str(refused.value)
             assert file.name in text and words.lower() in text.lower() and "\n" not in text, text
             assert isinstance(refused.value, OSError) == (file.name in ("missing.wasm", "directory.wasm"))
@@ -35,7 +36,7 @@ async def test_a_module_that_fails_at_the_start_is_an_error(config: str, words: 
     peer = Peer()
     async with serving(peer) as running, undisturbed(running, peer):
         with pytest.raises(mitmproxy_watm.ModuleError, match=words) as failed:
-            await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, config=config, limits=LIMITS)
+            await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, config=config, limits=LIMITS, unsealed=True)
         assert "\n" not in str(failed.value)
 
 
@@ -65,7 +66,7 @@ async def test_a_module_that_fails_later_is_started_again(
 
     async with serving(peer) as running, undisturbed(running, peer) as others:
         async with await mitmproxy_watm.start_server(
-            modules.GUEST, HOST, 0, handle_udp_stream=handle, limits=LIMITS
+            modules.GUEST, HOST, 0, handle_udp_stream=handle, limits=LIMITS, unsealed=True
         ) as guest:
             port = guest.getsockname()[1]
             modules.tell(port, "a flow")
@@ -87,7 +88,7 @@ async def test_a_module_that_fails_later_is_started_again(
 async def test_a_module_that_lies_about_lengths_harms_nobody() -> None:
     peer = Peer()
     async with serving(peer) as running, undisturbed(running, peer):
-        async with await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS) as guest:
+        async with await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS, unsealed=True) as guest:
             modules.tell(guest.getsockname()[1], "!lie")
             await until("it has lied", lambda: guest.stats()["host.datagrams_sent"] == 1)
             assert guest.status().generation == 0
@@ -102,7 +103,7 @@ async def test_mitmdump_does_not_start_with_a_bad_file_and_says_why(tmp_path: pa
     cases = {f"watm:{file}@{HOST}:0": (file, bad[file]) for file in chosen}
     cases[f"watm:{modules.GUEST}?config={config}@{HOST}:0"] = (modules.GUEST, "unreachable")
     for mode, (file, words) in cases.items():
-        async with start("mitmdump-watm", tmp_path, "--mode", mode, observed=False) as program:
+        async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", mode, observed=False) as program:
             assert await program.ended() == 1, program.text
         assert "Traceback" not in program.text
         [line] = [line for line in program.lines if words.lower() in line.lower()]
@@ -110,7 +111,7 @@ async def test_mitmdump_does_not_start_with_a_bad_file_and_says_why(tmp_path: pa
 
 
 async def test_a_running_mitmdump_refuses_a_bad_file_and_goes_on(tmp_path: pathlib.Path) -> None:
-    async with start("mitmdump-watm", tmp_path, "--mode", f"watm:wireguard@{HOST}:0") as program:
+    async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", f"watm:wireguard@{HOST}:0") as program:
         port = await program.port()
         keys = json.loads((tmp_path / "wireguard.conf").read_text())
         options = Keys(keys["server_key"], keys["client_key"]).client_options(port)

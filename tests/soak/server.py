@@ -33,7 +33,7 @@ async def main() -> None:
     handlers = {"handle_tcp_stream": careless.handle_tcp, "handle_udp_stream": careless.handle_udp}
     async with (
         await mitmproxy_watm.start_server("wireguard", HOST, 0, config=config, **handlers) as server,
-        await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS, **handlers) as guest,
+        await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS, unsealed=True, **handlers) as guest,
     ):
         _say({"server": server.getsockname()[1], "guest": guest.getsockname()[1]})
         while await reader.readline():

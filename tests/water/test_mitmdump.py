@@ -25,7 +25,7 @@ async def test_curl_fetches_a_page_through_the_mode(module, tmp_path) -> None:
     (site / "page").write_bytes(b"a page of the site" * 1000)
     with web_server(site) as upstream:
         async with mitmdump(f"watm:{module.path}?to=http://{upstream}@{HOST}:0", tmp_path) as (port, proxy):
-            async with WATM._serve(["dial", module.path, f"{HOST}:{port}", "--listen", f"{HOST}:0"]) as dialling:
+            async with WATM._serve(["dial", "--unsealed", module.path, f"{HOST}:{port}", "--listen", f"{HOST}:0"]) as dialling:
                 fetched = tmp_path / "fetched"
                 await run(["curl", "-sSf", "-o", fetched, f"http://{dialling.address}/page"])
                 assert fetched.read_bytes() == (site / "page").read_bytes()
@@ -46,7 +46,7 @@ async def test_tls_is_intercepted_through_the_mode(tmp_path) -> None:
         upstream = line.split()[1].decode()
         mode = f"watm:{module.path}?to={upstream}@{HOST}:0"
         async with mitmdump(mode, tmp_path, "--set", "ssl_insecure=true") as (port, proxy):
-            async with WATM._serve(["dial", module.path, f"{HOST}:{port}", "--listen", f"{HOST}:0"]) as dialling:
+            async with WATM._serve(["dial", "--unsealed", module.path, f"{HOST}:{port}", "--listen", f"{HOST}:0"]) as dialling:
                 local = dialling.address.rpartition(":")[2]
                 ca = tmp_path / "mitmproxy-ca-cert.pem"
                 fetch = ["--cacert", ca, "--resolve", f"site.example:{local}:{HOST}"]
@@ -69,6 +69,8 @@ async def mitmdump(mode: str, confdir: pathlib.Path, *arguments: str) -> AsyncIt
         MITMDUMP,
         "--set",
         f"confdir={confdir}",
+        "--set",
+        "watm_unsealed=true",
         "--mode",
         mode,
         *arguments,

@@ -213,7 +213,7 @@ async def test_another_transport_carries_the_tunnel(carrier, tmp_path) -> None:
         listening() as upstream,
         GO.listen(WIREGUARD, upstream.address, keys.serving()) as server,
         WATM.listen(carrier, server.address) as decoding,
-        WATM._serve(["dial", carrier.path, decoding.address, "--listen", f"{HOST}:0"]) as encoding,
+        WATM._serve(["dial", "--unsealed", carrier.path, decoding.address, "--listen", f"{HOST}:0"]) as encoding,
         WATM.dial(WIREGUARD, encoding.address, keys.dialling()) as near,
     ):
         for size in (10, 1000, 20_000):

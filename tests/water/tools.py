@@ -77,11 +77,13 @@ class Dialled(Running, End):
 class Tool:
     """A program that loads modules: the Go runtime's, or ours."""
 
-    def __init__(self, name: str, program: pathlib.Path, fixed: list[str]) -> None:
+    def __init__(self, name: str, program: pathlib.Path, fixed: list[str], loading: tuple[str, ...] = ()) -> None:
         self.name = name
         self._program = program
         # How the role is asked for.
         self._fixed = fixed
+        # What it takes to load what has no seal.
+        self._loading = loading
 
     def __str__(self) -> str:
         return self.name
@@ -89,7 +91,7 @@ class Tool:
     @contextlib.asynccontextmanager
     async def dial(self, module: Module, to: str, *flags: str | pathlib.Path) -> AsyncIterator[Dialled]:
         """A connection through the module."""
-        async with self._run(["dial", module.path, to, *flags]) as process:
+        async with self._run(["dial", *self._loading, module.path, to, *flags]) as process:
             running = Dialled(process)
             try:
                 yield running
@@ -100,7 +102,7 @@ class Tool:
     async def fixed(self, module: Module, *flags: str | pathlib.Path) -> AsyncIterator[Dialled]:
         """A connection to where the module goes."""
         command, *rest = self._fixed
-        async with self._run([command, module.path, *rest, *flags]) as process:
+        async with self._run([command, *self._loading, module.path, *rest, *flags]) as process:
             running = Dialled(process)
             try:
                 yield running
@@ -110,13 +112,13 @@ class Tool:
     @contextlib.asynccontextmanager
     async def listen(self, module: Module, forward: str, *flags: str | pathlib.Path) -> AsyncIterator[Running]:
         """A server that forwards what the module decodes to plain TCP."""
-        async with self._serve(["listen", module.path, "127.0.0.1:0", "--forward", forward, *flags]) as running:
+        async with self._serve(["listen", *self._loading, module.path, "127.0.0.1:0", "--forward", forward, *flags]) as running:
             yield running
 
     @contextlib.asynccontextmanager
     async def relay(self, module: Module, to: str, *flags: str | pathlib.Path) -> AsyncIterator[Running]:
         """A server whose connections the module carries on."""
-        async with self._serve(["relay", module.path, "127.0.0.1:0", to, *flags]) as running:
+        async with self._serve(["relay", *self._loading, module.path, "127.0.0.1:0", to, *flags]) as running:
             yield running
 
     def port(self, module: Module) -> int:
@@ -185,4 +187,4 @@ class _OwnTool(Tool):
         return 0 if module.own else int(module.destination.rpartition(":")[2])
 
 
-WATM = _OwnTool("watm", ROOT / "target" / "release" / "watm", ["dial", "--fixed"])
+WATM = _OwnTool("watm", ROOT / "target" / "release" / "watm", ["dial", "--fixed"], ("--unsealed",))

@@ -8,13 +8,16 @@ port and calls a handler with a `Stream` for each connection that comes through 
     )
 
 `open_connection` is a client: it connects to an address through a module and returns a `Stream`.
+A module that is not one of this package's own is loaded if the user trusts its seal (`watm trust`),
+or with `unsealed=True`, for development, if it has none.
+
 Modules of the WATER project (v0 and v1) do both, and `start_relay`.
 
 `mitmproxy_watm.wireguard` has the interface of `mitmproxy_rs.wireguard`, and
 `mitmproxy_watm.mitmproxy` is a proxy mode, `watm:wireguard`, for mitmproxy.
 """
 
-from mitmproxy_watm._native import ClientConfig, Module, ModuleError, PeerStatus, Status, __version__
+from mitmproxy_watm._native import ClientConfig, Module, ModuleError, PeerStatus, Seal, Status, __version__
 from mitmproxy_watm.connection import Relay, open_connection, open_fixed_connection, start_relay
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import load_module
@@ -28,6 +31,7 @@ __all__ = [
     "ModuleError",
     "PeerStatus",
     "Relay",
+    "Seal",
     "Server",
     "Status",
     "Stream",

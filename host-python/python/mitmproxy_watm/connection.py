@@ -29,6 +29,7 @@ async def open_connection(
     allow: Iterable[str] = (),
     limits: Limits = Limits(),
     name: str | None = None,
+    unsealed: bool = False,
 ) -> Stream:
     """Connect to `host` and `port` through a module, which has done its handshake then.
 
@@ -37,6 +38,7 @@ async def open_connection(
     - `allow`: where the module may go beyond this address, as patterns: "example.com:443",
       "*.example.com", "10.0.0.0/8:1-1024", "[2001:db8::1]:53", "*". By default nowhere.
     - `name`: what errors and log records call it.
+    - `unsealed`: for development, use a module that has no seal; see `load_module`.
 
     Cancelling the task gives up; a connection that was made lives by itself. All connections of
     the process share one native thread, except that a component has one of its own for each
@@ -47,7 +49,7 @@ async def open_connection(
     `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong or a
     configuration that a component refuses.
     """
-    return await _dial(module, (host, port), config, allow, limits, name)
+    return await _dial(module, (host, port), config, allow, limits, name, unsealed)
 
 
 async def open_fixed_connection(
@@ -57,12 +59,13 @@ async def open_fixed_connection(
     allow: Iterable[str] = (),
     limits: Limits = Limits(),
     name: str | None = None,
+    unsealed: bool = False,
 ) -> Stream:
     """Connect through a module to where the module itself wants to go.
 
     As `open_connection`. What `allow` does not admit is a `PermissionError`.
     """
-    return await _dial(module, None, config, allow, limits, name)
+    return await _dial(module, None, config, allow, limits, name, unsealed)
 
 
 async def start_relay(
@@ -76,6 +79,7 @@ async def start_relay(
     allow: Iterable[str] = (),
     limits: Limits = Limits(),
     name: str | None = None,
+    unsealed: bool = False,
 ) -> "Relay":
     """Accept connections on a port of this machine and have the module pass each on upstream.
 
@@ -91,7 +95,7 @@ async def start_relay(
     wake = LoopWake.of(loop)
 
     def run() -> _native.Relay:
-        loaded = read_module(module)
+        loaded = read_module(module, unsealed=unsealed)
         error: OSError | None = None
         for address in addresses:
             try:
@@ -176,12 +180,13 @@ async def _dial(
     allow: Iterable[str],
     limits: Limits,
     name: str | None,
+    unsealed: bool,
 ) -> Stream:
     loop = asyncio.get_running_loop()
     set_log_level()
     if destination is not None:
         _check_port(destination[1])
-    loaded = await load_module(module)
+    loaded = await load_module(module, unsealed=unsealed)
     wake = LoopWake.of(loop)
     native = _native.dial(
         loaded,

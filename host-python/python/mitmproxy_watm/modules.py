@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from mitmproxy_watm._native import Module, load, load_file
+from mitmproxy_watm._native import Module, load, load_file, load_packaged
 
 PACKAGED = ("plain", "proxy", "reverse", "wireguard")
 """The modules that come with this package, by name."""
@@ -19,26 +19,31 @@ AnyModule = str | os.PathLike[str] | bytes | Module
 or what `load_module` returned."""
 
 
-async def load_module(module: AnyModule) -> Module:
-    """Read and compile a module, for many dials or servers to use.
+async def load_module(module: AnyModule, *, unsealed: bool = False) -> Module:
+    """Verify and compile a module, for many dials or servers to use.
+
+    One of `PACKAGED` is sealed under the root that comes with this package. Any other has to be
+    sealed under the root that the user trusts (`watm trust`), or, with `unsealed`, which is for
+    development, may have no seal: a warning is logged then.
 
     Functions that take a module do this themselves, each time. Raises `ModuleError` for a module
-    that cannot run, and `OSError` for a file that cannot be read.
+    that is not trusted or cannot run, and `OSError` for a file that cannot be read.
     """
     if isinstance(module, Module):
         return module
-    return await asyncio.get_running_loop().run_in_executor(None, read_module, module)
+    return await asyncio.get_running_loop().run_in_executor(None, lambda: read_module(module, unsealed=unsealed))
 
 
-def read_module(module: AnyModule) -> Module:
+def read_module(module: AnyModule, *, unsealed: bool = False) -> Module:
     """`load_module`, blocking."""
     if isinstance(module, Module):
         return module
     if isinstance(module, bytes):
-        return load("module", module)
+        return load("module", module, unsealed=unsealed)
     if module in PACKAGED:
-        return load(str(module), (resources.files(__package__) / "modules" / f"{module}.wasm").read_bytes())
-    return load_file(Path(module).expanduser())
+        folder = resources.files(__package__) / "modules"
+        return load_packaged(str(module), (folder / f"{module}.wasm").read_bytes(), (folder / "root.watm").read_bytes())
+    return load_file(Path(module).expanduser(), unsealed=unsealed)
 
 
 def usual_transport(module: Module) -> Literal["udp", "tcp"]:

@@ -52,6 +52,7 @@ async def start_server(
     ipv6_only: bool = False,
     name: str | None = None,
     record: str | os.PathLike[str] | None = None,
+    unsealed: bool = False,
 ) -> "Server":
     """Run a module on a port of this machine.
 
@@ -70,6 +71,7 @@ async def start_server(
     - `name`: what log records call the server.
     - `record`: write the module's whole life to this new file, for `watm replay`. It holds all
       payload and every key, is readable by its owner alone, and must not exist yet.
+    - `unsealed`: for development, run a module that has no seal; see `load_module`.
 
     Raises `ValueError` for a configuration that the module refuses or a `transport` that it has no
     use for, `ModuleError` for a module that cannot run, and `OSError` for a port that cannot be
@@ -90,6 +92,7 @@ async def start_server(
         ipv6_only=ipv6_only,
         name=name,
         record=record,
+        unsealed=unsealed,
     )
 
 
@@ -109,6 +112,7 @@ async def start(
     ipv6_only: bool = False,
     name: str | None = None,
     record: str | os.PathLike[str] | None = None,
+    unsealed: bool = False,
 ) -> AnyServer:
     """`start_server`, with classes of the caller's."""
     loop = asyncio.get_running_loop()
@@ -120,7 +124,7 @@ async def start(
     content = config.encode() if isinstance(config, str) else bytes(config)
 
     def run() -> _native.Server:
-        loaded = read_module(module)
+        loaded = read_module(module, unsealed=unsealed)
         error: OSError | None = None
         for address in addresses:
             try:

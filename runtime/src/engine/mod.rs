@@ -11,8 +11,8 @@ use std::sync::Arc;
 pub(crate) use cache::Compiled;
 pub(crate) use ticker::Ticking;
 
-use crate::Error;
 use crate::module::{MAX_MODULE_BYTES, Module};
+use crate::{Error, LoadOptions, Trust};
 use cache::Cache;
 use ticker::Ticker;
 
@@ -26,6 +26,7 @@ struct Inner {
     wasmtime: wasmtime::Engine,
     cache: Option<Cache>,
     ticker: Ticker,
+    trust: Trust,
 }
 
 /// Options of an [`Engine`].
@@ -33,6 +34,8 @@ struct Inner {
 pub struct EngineConfig {
     /// Where compiled modules are kept.
     pub cache: CacheDir,
+    /// Whose modules are loaded.
+    pub trust: Trust,
 }
 
 /// Where compiled modules are kept, so that a second start takes a millisecond.
@@ -73,6 +76,7 @@ impl Engine {
                 ticker: Ticker::new(wasmtime.clone()),
                 wasmtime,
                 cache,
+                trust: config.trust,
             }),
         })
     }
@@ -80,19 +84,41 @@ impl Engine {
     /// Load a module from a file. The first time it is compiled, which takes a tenth of a
     /// second or more of every core; then it comes from the cache.
     ///
-    /// Errors name the file, what is wrong with it, and what would be right.
+    /// The file is read once, and what is compiled is what was verified. A compiled module is
+    /// never taken from anywhere but the cache. Errors name the file, what is wrong with it, and
+    /// what would be right; [`Error::Untrusted`] is one whose seal is not good here.
     pub fn load_file(&self, path: impl AsRef<Path>) -> Result<Module, Error> {
+        self.load_file_with(path, &LoadOptions::default())
+    }
+
+    /// As [`load_file`](Engine::load_file), and it has to be as these options say.
+    pub fn load_file_with(
+        &self,
+        path: impl AsRef<Path>,
+        options: &LoadOptions,
+    ) -> Result<Module, Error> {
         let path = path.as_ref();
         let bytes = read_module(path).map_err(|source| Error::File {
             path: path.to_owned(),
             source,
         })?;
-        self.load(&path.display().to_string(), &bytes)
+        self.load_with(&path.display().to_string(), &bytes, options)
     }
 
     /// Load a module from memory; `name` stands for it in errors and logs.
     pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Module, Error> {
-        Module::load(self, name, bytes)
+        self.load_with(name, bytes, &LoadOptions::default())
+    }
+
+    /// As [`load`](Engine::load), and it has to be as these options say.
+    pub fn load_with(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Module, Error> {
+        let trust = options.trust.as_ref().unwrap_or(&self.inner.trust);
+        Module::load(self, name, bytes, trust, options)
     }
 
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {

@@ -8,8 +8,8 @@ use super::{MAX_MODULE_BYTES, hex, water};
 use crate::{Error, Role};
 
 /// The package that this host implements, and its version.
-const PACKAGE: &str = "watm:transport";
-const VERSION: &str = "0.1.0";
+pub(super) const PACKAGE: &str = "watm:transport";
+pub(super) const VERSION: &str = "0.1.0";
 
 /// What a module may import beside that package: what a language's standard library needs
 /// for randomness and the time of day.
@@ -224,7 +224,7 @@ pub(super) fn shown(name: &str) -> String {
         .collect()
 }
 
-fn check_header(bytes: &[u8]) -> Result<(), String> {
+pub(super) fn check_header(bytes: &[u8]) -> Result<(), String> {
     if bytes.is_empty() {
         return Err("the file is empty; a .wasm file is expected".to_owned());
     }

@@ -1,6 +1,7 @@
 //! Modules: looked at, checked, compiled.
 
 mod inspect;
+mod manifest;
 mod outline;
 mod water;
 
@@ -8,12 +9,15 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use wasmtime::component::Component;
+use watm_seal::{Proof, Warning};
 
 pub use inspect::{ModuleInfo, ModuleKind, inspect};
+pub use manifest::worlds;
 
 use crate::engine::Compiled;
+use crate::trust::{Seal, now, watch};
 use crate::water::Abi;
-use crate::{Engine, Error, Network, Role, component};
+use crate::{Engine, Error, LoadOptions, Network, Role, Trust, component};
 
 /// The largest module that is loaded. A transport with its ciphers is under 1 MiB;
 /// compiling takes memory in proportion, so a wrong file is refused before that.
@@ -30,6 +34,7 @@ struct Inner {
     info: ModuleInfo,
     engine: Engine,
     prepared: Prepared,
+    seal: Arc<Seal>,
 }
 
 /// What runs, by kind.
@@ -39,13 +44,33 @@ enum Prepared {
 }
 
 impl Module {
-    pub(crate) fn load(engine: &Engine, name: &str, bytes: &[u8]) -> Result<Module, Error> {
+    pub(crate) fn load(
+        engine: &Engine,
+        name: &str,
+        bytes: &[u8],
+        trust: &Trust,
+        options: &LoadOptions,
+    ) -> Result<Module, Error> {
         let refuse = |reason: String| Error::Module {
             module: name.to_owned(),
             reason,
         };
+        inspect::check_header(bytes).map_err(refuse)?;
+        let seal = match trust.verify(name, bytes, options) {
+            Ok(seal) => Arc::new(seal),
+            // A file that was damaged while it was developed: what is damaged says more.
+            Err(Error::Untrusted { code, reason, .. })
+                if ["malformed", "not-wasm"].contains(&code) && trust.allows_unsealed(options) =>
+            {
+                return Err(refuse(inspect::examine(bytes).err().unwrap_or(reason)));
+            }
+            Err(error) => return Err(error),
+        };
         let info = inspect::examine(bytes).map_err(refuse)?;
         inspect::check_runnable(&info).map_err(refuse)?;
+        if let Some(proof) = &seal.proof {
+            manifest::check(&proof.manifest, &info).map_err(refuse)?;
+        }
         let sha256 = inspect::sha256(bytes);
         let wasmtime = engine.wasmtime();
         let prepared = match Abi::of(info.kind) {
@@ -57,12 +82,14 @@ impl Module {
                 .map(Prepared::Water),
         };
         let prepared = prepared.map_err(|reason| refuse(inspect::one_line(&reason)))?;
+        watch(name, &seal);
         Ok(Module {
             inner: Arc::new(Inner {
                 name: name.to_owned(),
                 info,
                 engine: engine.clone(),
                 prepared,
+                seal,
             }),
         })
     }
@@ -75,6 +102,24 @@ impl Module {
     /// What it imports and exports.
     pub fn info(&self) -> &ModuleInfo {
         &self.inner.info
+    }
+
+    /// Why it was loaded: what its signers say of it, who they are, and under which root. `None`:
+    /// it has no seal, and the switch for development is on.
+    pub fn seal(&self) -> Option<&Proof> {
+        self.inner.seal.proof.as_ref()
+    }
+
+    /// What somebody should look at, as of now: that it is not sealed, expires soon or has expired,
+    /// or that a newer release has been announced.
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.inner.seal.warnings(now())
+    }
+
+    /// Remember that it was loaded, for it has started: nothing older is loaded from now on. Again:
+    /// no effect.
+    pub(crate) fn accept(&self) -> Result<(), Error> {
+        self.inner.seal.accept()
     }
 
     /// What it can listen on as the socket `listen`, the usual first: datagrams come by

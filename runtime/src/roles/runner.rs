@@ -97,5 +97,8 @@ pub(crate) fn runner(
             roles.join(", ")
         ));
     }
-    Ok(Arc::new(WaterRunner::new(module, settings)?))
+    let runner = WaterRunner::new(module, settings)?;
+    // It is compiled and linked, and has the role; its instances come with the connections.
+    module.accept()?;
+    Ok(Arc::new(runner))
 }

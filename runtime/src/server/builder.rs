@@ -178,6 +178,7 @@ impl ServerBuilder {
             }
         };
         let hub = Arc::new(Hub::new(name, self.limits));
+        let module = self.module.clone();
         let commands = driver::start(Plan {
             hub: hub.clone(),
             module: self.module,
@@ -190,13 +191,15 @@ impl ServerBuilder {
             log_level,
             recorder,
         })?;
-        Ok(Server {
+        let server = Server {
             handle: Arc::new(Handle {
                 hub,
                 addresses,
                 commands: Mutex::new(Some(commands)),
             }),
-        })
+        };
+        module.accept()?;
+        Ok(server)
     }
 
     fn grant(mut self, label: &str, protocol: Protocol, address: SocketAddr) -> Self {

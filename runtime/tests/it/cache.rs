@@ -2,14 +2,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use watm_runtime::{CacheDir, Engine, EngineConfig, Server};
+use watm_runtime::{CacheDir, Engine, Server};
 
-use crate::support::{LOCALHOST, assert_serves, directory, guest_bytes};
+use crate::support::{LOCALHOST, assert_serves, directory, for_development, guest_bytes};
 
 fn engine(path: &Path) -> Result<Engine, watm_runtime::Error> {
-    Engine::new(EngineConfig {
-        cache: CacheDir::Path(path.to_owned()),
-    })
+    Engine::new(for_development(CacheDir::Path(path.to_owned())))
 }
 
 fn entries(path: &Path) -> Vec<PathBuf> {

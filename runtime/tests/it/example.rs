@@ -26,6 +26,7 @@ fn the_example_program_serves() {
     let program = std::env::current_exe().expect("a path");
     let built = program.ancestors().nth(2).expect("target/release");
     let child = Command::new(built.join("examples/serve"))
+        .arg("--unsealed")
         .args([&module, &config])
         .arg("127.0.0.1:0")
         .env("XDG_CACHE_HOME", &directory)

@@ -12,7 +12,7 @@ use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use watm_runtime::{
     CacheDir, DatagramFlow, Engine, EngineConfig, ErrorCode, Flow, Limits, Module, Phase, Server,
-    ServerBuilder, StreamFlow,
+    ServerBuilder, StreamFlow, Trust,
 };
 use wit_component::ComponentEncoder;
 
@@ -55,8 +55,13 @@ pub fn engine() -> &'static Engine {
 }
 
 pub fn uncached_engine() -> Engine {
-    let cache = CacheDir::Off;
-    Engine::new(EngineConfig { cache }).expect("an engine")
+    Engine::new(for_development(CacheDir::Off)).expect("an engine")
+}
+
+/// Modules that were built a moment ago have no seal.
+pub fn for_development(cache: CacheDir) -> EngineConfig {
+    let trust = Trust::at("/nowhere/state").allow_unsealed(true);
+    EngineConfig { cache, trust }
 }
 
 /// Build a guest crate of this repository and make a component of it.

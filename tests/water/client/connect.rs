@@ -4,7 +4,7 @@ use std::error::Error;
 
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional_with_sizes, duplex};
 use tokio::net::TcpStream;
-use watm_runtime::{Dialer, Engine, EngineConfig};
+use watm_runtime::{Dialer, Engine, EngineConfig, Trust};
 
 /// A connection of any kind.
 pub type Stream = Box<dyn Connection>;
@@ -36,7 +36,11 @@ impl Connect {
             "raw" => Self::Raw,
             "hop" => Self::Hop,
             file => {
-                let module = Engine::new(EngineConfig::default())?.load_file(file)?;
+                let engine = Engine::new(EngineConfig {
+                    trust: Trust::of_user().allow_unsealed(true),
+                    ..EngineConfig::default()
+                })?;
+                let module = engine.load_file(file)?;
                 Self::Module(Dialer::builder(&module).build()?)
             }
         })

@@ -41,6 +41,12 @@ class Watm:
             "Run a transport module as a server: wireguard or PATH.wasm, options as ?name=value&..., "
             "where to listen as @[host:]port. In addition to what mode says, or in place of its default.",
         )
+        loader.add_option(
+            "watm_unsealed",
+            bool,
+            False,
+            "For development: also run transport modules that have no seal. Others need one that `watm trust` trusts.",
+        )
 
     def configure(self, updated: set[str]) -> None:
         """Keep the modes in step with the option."""

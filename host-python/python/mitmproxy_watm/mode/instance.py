@@ -17,7 +17,7 @@ from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from mitmproxy_watm import wireguard
-from mitmproxy_watm._native import ClientConfig
+from mitmproxy_watm._native import ClientConfig, Module
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
@@ -58,6 +58,8 @@ class WatmInstance(ServerInstance[WatmMode]):
     """One `watm:` mode that was asked for, and its server while it runs."""
 
     server: Server | None = None
+    module: Module | None = None
+    """What the server runs."""
     _arriving: FlowStream | None = None
     _complained = False
 
@@ -109,7 +111,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         port = self.mode.listen_port(ctx.options.listen_port)
         assert port is not None  # the mode has a default
         config = build_config(data, Path(ctx.options.confdir).expanduser())
-        module = await load_module(data.module)
+        self.module = module = await load_module(data.module, unsealed=ctx.options.watm_unsealed)
         if data.upstream is None and names_no_destination(module):
             raise ValueError(self._complaint())
         self.mode.transport_protocol = transport = data.transport or usual_transport(module)

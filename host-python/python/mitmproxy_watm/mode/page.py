@@ -86,6 +86,7 @@ def _server(number: int, instance: Any) -> str:
         f'<h2 id="{heading}">{escape(facts["spec"])}</h2>',
         f'<div data-live="state-{number}">',
         _state(facts),
+        _seal(facts),
         _peers(facts.get("peers", [])) if instance.is_running else "",
         "</div>",
     ]
@@ -110,6 +111,15 @@ def _state(facts: dict[str, Any]) -> str:
         f'<p><span class="{kind}">{escape(state)}</span> on {escape(where)}, '
         f"{facts['flows']} open flows{restarts}</p>"
     )
+
+
+def _seal(facts: dict[str, Any]) -> str:
+    if not facts["running"]:
+        return ""
+    seal = facts["seal"]
+    said = "Not sealed." if seal is None else f"Sealed as {seal['name']} {seal['release']} ({seal['version']})."
+    warnings = "".join(f'<p class="bad">{escape(warning)}</p>' for warning in facts["warnings"])
+    return f"<p>{escape(said)}</p>{warnings}"
 
 
 def _peers(peers: list[dict[str, Any]]) -> str:

@@ -32,6 +32,8 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
             Error::Module { .. }
+            | Error::Untrusted { .. }
+            | Error::State(_)
             | Error::File { .. }
             | Error::Recording { .. }
             | Error::Options(_) => Failure::unusable(error),

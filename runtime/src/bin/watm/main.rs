@@ -17,6 +17,7 @@ mod inspect;
 mod join;
 mod keygen;
 mod listen;
+mod loading;
 mod logging;
 mod note;
 mod options;
@@ -36,8 +37,6 @@ mod verify;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use failure::Failure;
 
 /// Exit status of every command.
 const EXIT_STATUS: &str = "\
@@ -104,7 +103,7 @@ fn main() -> ExitCode {
         Command::Listen(arguments) => listen::run(arguments),
         Command::Relay(arguments) => relay::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
-        Command::Replay(arguments) => replay::run(&arguments).map_err(Failure::unusable),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
         Command::Root(arguments) => root::run(&arguments),
         Command::Seal(arguments) => seal::run(&arguments),

@@ -2,9 +2,10 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use watm_runtime::{Destination, Engine, EngineConfig, Error, Limits, Module, Reach, RoleBuilder};
+use watm_runtime::{Destination, Error, Limits, Module, Reach, RoleBuilder};
 
 use crate::failure::Failure;
+use crate::loading::LoadingOptions;
 use crate::logging;
 
 /// What every command that runs a module takes.
@@ -13,6 +14,8 @@ pub(crate) struct ModuleOptions {
     /// A .wasm file: a module of WATER v0 or v1, or a component of watm:transport.
     #[arg(value_name = "MODULE")]
     file: PathBuf,
+    #[command(flatten)]
+    loading: LoadingOptions,
     /// A file for the module, in its own format.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -44,7 +47,7 @@ impl ModuleOptions {
             .iter()
             .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
         let config = self.config.as_deref().map(read).transpose()?;
-        let module = Engine::new(EngineConfig::default())?.load_file(&self.file)?;
+        let module = self.loading.load(&self.file)?;
         Ok(Loaded {
             module,
             config,

@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use watm_runtime::{Engine, EngineConfig, Error, Mode, Module, Recording, RecordingEnd, Report};
+use watm_runtime::{Mode, Module, Recording, RecordingEnd, Report};
 
 use crate::Outcome;
+use crate::failure::Failure;
+use crate::loading::LoadingOptions;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -11,6 +13,8 @@ pub(crate) struct Arguments {
     recording: PathBuf,
     /// The .wasm file to run.
     module: PathBuf,
+    #[command(flatten)]
+    loading: LoadingOptions,
     /// For another version of the module: go on after a difference, and give the module
     /// what there is for it.
     #[arg(long)]
@@ -20,16 +24,16 @@ pub(crate) struct Arguments {
     log: bool,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Error> {
-    let recording = Recording::open(&arguments.recording)?;
-    let module = Engine::new(EngineConfig::default())?.load_file(&arguments.module)?;
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let recording = Recording::open(&arguments.recording).map_err(Failure::unusable)?;
+    let module = arguments.loading.load_for_replay(&arguments.module)?;
     introduce(&recording, &module);
     let mode = if arguments.lenient {
         Mode::Fitting
     } else {
         Mode::Exact
     };
-    let report = recording.replay(&module, mode)?;
+    let report = recording.replay(&module, mode).map_err(Failure::unusable)?;
     if arguments.log {
         for record in &report.log {
             println!(

@@ -4,7 +4,9 @@ use watm_seal::{Root, SignedRoot};
 
 use crate::Outcome;
 use crate::failure::Failure;
-use crate::sealing::{KeyOptions, RootText, invalid, parse_json, read_root, write_output};
+use crate::sealing::{
+    KeyOptions, RootText, invalid, parse_json, read_complete_root, read_root, write_output,
+};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -53,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             keys,
         } => {
             let text: RootText = parse_json(description)?;
-            let previous = after.as_deref().map(read_complete).transpose()?;
+            let previous = after.as_deref().map(read_complete_root).transpose()?;
             let record = text.parse(previous.as_ref());
             let signed = record.and_then(SignedRoot::new);
             let signed = signed.map_err(|error| invalid(description, error))?;
@@ -62,10 +64,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         Command::Sign { root, keys } => sign(read_root(root)?, keys, root),
         Command::Show { root, json } => show(&read_root(root)?, *json),
     }
-}
-
-fn read_complete(path: &Path) -> Result<Root, Failure> {
-    Root::trust(read_root(path)?).map_err(|error| invalid(path, error))
 }
 
 fn sign(signed: SignedRoot, keys: &KeyOptions, output: &Path) -> Result<Outcome, Failure> {

@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
 use serde_derive::Serialize;
-use watm_seal::{Approval, Digest, Name, Policy, Refused, Release, Verified, verify};
+use watm_runtime::worlds;
+use watm_seal::{Approval, Digest, ModuleRole, Name, Policy, Refused, Release, Verified, verify};
 
 use crate::Outcome;
 use crate::failure::Failure;
@@ -20,6 +21,12 @@ pub(crate) struct Arguments {
     /// Must be this module.
     #[arg(long)]
     name: Option<Name>,
+    /// Must have this role: dialer, fixed-dialer, listener or relay.
+    #[arg(long)]
+    role: Option<ModuleRole>,
+    /// Must understand this configuration.
+    #[arg(long, value_name = "NUMBER")]
+    config_schema: Option<u32>,
     /// Must be for this channel.
     #[arg(long)]
     channel: Option<Name>,
@@ -98,6 +105,9 @@ impl Arguments {
         let downgrade = self.name.clone().zip(self.allow_downgrade);
         Policy {
             name: self.name.clone(),
+            worlds: worlds(),
+            role: self.role,
+            config_schema: self.config_schema,
             channel: self.channel.clone(),
             audiences: self.audiences.iter().cloned().collect(),
             host: env!("CARGO_PKG_VERSION").parse().ok(),

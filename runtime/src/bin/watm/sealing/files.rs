@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
-use watm_seal::SignedRoot;
+use watm_seal::{Root, SignedRoot};
 
 use crate::failure::Failure;
 use crate::options::read;
@@ -22,6 +22,11 @@ pub(crate) fn parse_json<T: DeserializeOwned>(path: &Path) -> Result<T, Failure>
 /// A root record with the signatures that it has.
 pub(crate) fn read_root(path: &Path) -> Result<SignedRoot, Failure> {
     SignedRoot::from_file(&read(path)?).map_err(|error| invalid(path, error))
+}
+
+/// A root record that enough of its own keys have signed.
+pub(crate) fn read_complete_root(path: &Path) -> Result<Root, Failure> {
+    Root::trust(read_root(path)?).map_err(|error| invalid(path, error))
 }
 
 /// Something public, which may replace what is there.

@@ -8,7 +8,7 @@ mod root;
 mod state;
 
 pub(crate) use capabilities::CapabilitiesText;
-pub(crate) use files::{invalid, now, parse_json, read_root, write_output};
+pub(crate) use files::{invalid, now, parse_json, read_complete_root, read_root, write_output};
 pub(crate) use keys::{KeyOptions, new_passphrase};
 pub(crate) use manifest::ManifestText;
 pub(crate) use root::RootText;

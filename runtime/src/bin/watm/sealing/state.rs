@@ -1,11 +1,10 @@
-use std::fs;
 use std::path::PathBuf;
 
-use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
+use watm_runtime::{Trust, private};
 use watm_seal::state::StateFile;
 use watm_seal::{Root, State};
 
-use super::{invalid, read_root};
+use super::{invalid, read_complete_root};
 use crate::failure::Failure;
 
 /// What is trusted, and what is known.
@@ -19,10 +18,18 @@ pub(crate) struct StateOptions {
 
 impl StateOptions {
     pub(crate) fn open(&self) -> Result<StateFile, Failure> {
-        Ok(StateFile::new(match &self.state {
-            Some(path) => path.clone(),
-            None => default_path()?,
-        }))
+        let path = self.state.clone().or_else(Trust::user_state);
+        path.map(StateFile::new).ok_or_else(|| {
+            Failure::unusable("the user has no home folder; --state names a file for the state")
+        })
+    }
+
+    /// For an engine.
+    pub(crate) fn trust(&self) -> Trust {
+        match &self.state {
+            Some(path) => Trust::at(path),
+            None => Trust::of_user(),
+        }
     }
 }
 
@@ -32,7 +39,7 @@ pub(crate) fn update<T>(
     change: impl FnOnce(&mut State) -> T,
 ) -> Result<T, Failure> {
     if let Some(folder) = store.path().parent() {
-        fs::create_dir_all(folder).map_err(|error| invalid(folder, error))?;
+        private::create_directory(folder).map_err(|error| invalid(folder, error))?;
     }
     store.update(change).map_err(Failure::failed)
 }
@@ -40,18 +47,10 @@ pub(crate) fn update<T>(
 /// The root that is given, or the one of the state.
 pub(crate) fn root(given: Option<&PathBuf>, state: &State) -> Result<Root, Failure> {
     match (given, state.root()) {
-        (Some(path), _) => Root::trust(read_root(path)?).map_err(|error| invalid(path, error)),
+        (Some(path), _) => read_complete_root(path),
         (None, Some(root)) => Ok(root.clone()),
         (None, None) => Err(Failure::unusable(
             "no root is trusted yet; `watm trust ROOT` is for that, or --root names one",
         )),
     }
-}
-
-fn default_path() -> Result<PathBuf, Failure> {
-    let folders = choose_base_strategy().map_err(|_| {
-        Failure::unusable("the user has no home folder; --state names a file for the state")
-    })?;
-    let folder = folders.state_dir().unwrap_or_else(|| folders.data_dir());
-    Ok(folder.join("watm").join("trust"))
 }

@@ -1,0 +1,52 @@
+//! Whether a module is what its seal says that it is.
+
+use watm_seal::{Manifest, ModuleRole, World};
+
+use super::inspect::{ModuleInfo, ModuleKind, PACKAGE, VERSION};
+use crate::Role;
+
+/// The worlds whose modules this host runs.
+pub fn worlds() -> Vec<World> {
+    let component = format!("{PACKAGE}/module@{VERSION}");
+    vec![
+        component.parse().expect("a package and its version"),
+        World::WaterV0,
+        World::WaterV1,
+    ]
+}
+
+/// That the world and the roles of the manifest are those of the module. What it does with sockets
+/// is held to the manifest when it asks for them.
+pub(super) fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String> {
+    let world = match (info.kind, &info.world) {
+        (ModuleKind::WaterV0, _) => World::WaterV0.to_string(),
+        (ModuleKind::WaterV1, _) => World::WaterV1.to_string(),
+        (_, world) => world.clone().unwrap_or_default(),
+    };
+    if manifest.world.to_string() != world {
+        return Err(format!(
+            "is built for {world}, and sealed as one for {}",
+            manifest.world
+        ));
+    }
+    // A component does not say what it does with connections before it runs.
+    let lacks = |role: &&ModuleRole| !info.roles.contains(&Role::from(**role));
+    match manifest.roles.iter().find(lacks) {
+        Some(role) if info.kind != ModuleKind::Component => Err(format!(
+            "has not the role of a {}, which its seal says",
+            Role::from(*role)
+        )),
+        _ => Ok(()),
+    }
+}
+
+impl From<ModuleRole> for Role {
+    fn from(role: ModuleRole) -> Role {
+        match role {
+            ModuleRole::Dialer => Role::Dialer,
+            ModuleRole::FixedDialer => Role::FixedDialer,
+            ModuleRole::Listener => Role::Listener,
+            ModuleRole::Relay => Role::Relay,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Whom a host believes about modules, and what it remembers of them.
+
+mod load;
+mod store;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use watm_seal::{
+    Approval, Digest, Name, Policy, Proof, Refused, Release, Root, Sealed, Warning, check_running,
+    verify,
+};
+
+pub use load::LoadOptions;
+pub(crate) use watch::watch;
+
+use crate::Error;
+use crate::module::worlds;
+use store::Store;
+
+/// Whose modules an engine loads, and where it remembers what it has loaded.
+///
+/// A module is loaded if its seal is good under the root that is trusted, if it is not older than
+/// what was loaded before, and if what it asks for is approved: [`verify`] has the whole list.
+/// What is compiled is the buffer that was verified.
+///
+/// What follows from a module is remembered once it has started, so that one that does not start
+/// does not shut out the one before it.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    store: Store,
+    root: Option<Root>,
+    floors: BTreeMap<Name, Release>,
+    approval: Approval,
+    unsealed: bool,
+}
+
+impl Trust {
+    /// What the user has trusted with `watm trust`: the state is in the user's folder for states
+    /// (`$XDG_STATE_HOME/watm/trust`, `~/.local/state/watm/trust`; on Windows in `%APPDATA%`).
+    /// The default.
+    pub fn of_user() -> Trust {
+        Trust::new(Store::User)
+    }
+
+    /// As [`of_user`](Trust::of_user), with the state in this file. Its folder is made when there
+    /// is something to remember.
+    pub fn at(state: impl Into<PathBuf>) -> Trust {
+        Trust::new(Store::File(state.into()))
+    }
+
+    /// This root, for modules that come with the program itself: they are approved as the program
+    /// is, and as new as it is, so that nothing is remembered beyond the process.
+    pub fn packaged(root: Root) -> Trust {
+        Trust {
+            root: Some(root),
+            approval: Approval::Given,
+            ..Trust::new(Store::in_memory())
+        }
+    }
+
+    /// The root that came with this release of the program, for users who have trusted none, and
+    /// the oldest releases that it accepts: what is left when the state is lost. A newer version of
+    /// the root in the state is used in its place; another root there is too.
+    pub fn built_in(mut self, root: Option<Root>, floors: BTreeMap<Name, Release>) -> Trust {
+        self.root = root;
+        self.floors = floors;
+        self
+    }
+
+    /// The switch for development: also load modules that have no seal at all. They are shown as
+    /// unsealed in status and logs. Default: no.
+    pub fn allow_unsealed(mut self, allowed: bool) -> Trust {
+        self.unsealed = allowed;
+        self
+    }
+
+    /// The state's file in the user's folder for states; `None` if the user has no such folder.
+    pub fn user_state() -> Option<PathBuf> {
+        store::user_path()
+    }
+
+    fn new(store: Store) -> Trust {
+        Trust {
+            store,
+            root: None,
+            floors: BTreeMap::new(),
+            approval: Approval::Recorded,
+            unsealed: false,
+        }
+    }
+
+    /// What is proven about these bytes, if they may be loaded.
+    pub(crate) fn verify(
+        &self,
+        module: &str,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Seal, Error> {
+        let untrusted = |refused: Refused| Error::Untrusted {
+            module: module.to_owned(),
+            code: refused.code(),
+            reason: refused.to_string(),
+        };
+        let state = self.store.load()?;
+        let policy = self.policy(
+            options,
+            state
+                .names()
+                .filter_map(|(name, known)| Some((name.clone(), known.accepted?.0))),
+        );
+        let root = match (state.root(), &self.root) {
+            (Some(known), Some(own)) if known.id() == own.id() => Some(own),
+            (Some(known), _) => Some(known),
+            (None, own) => own.as_ref(),
+        };
+        let Some(root) = root else {
+            // What has a seal needs a root to be judged by; what has none does not.
+            return match Sealed::parse(bytes) {
+                Err(Refused::Unsealed) if policy.allow_unsealed => {
+                    let sha256 = Digest::of(bytes);
+                    if !policy.pins.is_empty() && !policy.pins.contains(&sha256) {
+                        return Err(untrusted(Refused::NotPinned { found: sha256 }));
+                    }
+                    Ok(Seal {
+                        proof: None,
+                        warnings: vec![Warning::Unsealed],
+                        time: now(),
+                        trust: self.clone(),
+                        accepted: AtomicBool::new(false),
+                    })
+                }
+                Err(refused) => Err(untrusted(refused)),
+                Ok(_) => Err(Error::Untrusted {
+                    module: module.to_owned(),
+                    code: "no-root",
+                    reason: "is sealed, and no root is trusted yet; `watm trust ROOT` trusts one"
+                        .to_owned(),
+                }),
+            };
+        };
+        let verified = verify(bytes, root, &state, &policy, now()).map_err(untrusted)?;
+        Ok(Seal {
+            proof: verified.proof().cloned(),
+            warnings: verified.warnings().to_vec(),
+            time: verified.time(),
+            trust: self.clone(),
+            accepted: AtomicBool::new(false),
+        })
+    }
+
+    /// Whether the switch for development is on.
+    pub(crate) fn allows_unsealed(&self, options: &LoadOptions) -> bool {
+        self.unsealed || options.unsealed
+    }
+
+    fn policy(
+        &self,
+        options: &LoadOptions,
+        present: impl Iterator<Item = (Name, Release)>,
+    ) -> Policy {
+        Policy {
+            name: options.name.clone(),
+            worlds: worlds(),
+            role: options.role,
+            channel: options.channel.clone(),
+            audiences: options.audiences.clone(),
+            host: env!("CARGO_PKG_VERSION").parse().ok(),
+            config_schema: options.config_schema,
+            floors: self.floors.clone(),
+            present: present.collect(),
+            allow_downgrade: options.name.clone().zip(options.allow_downgrade),
+            pins: options.pins.clone(),
+            approval: match options.approve {
+                true => Approval::Given,
+                false => self.approval,
+            },
+            allow_unsealed: self.allows_unsealed(options),
+            ..Policy::default()
+        }
+    }
+}
+
+impl Default for Trust {
+    fn default() -> Trust {
+        Trust::of_user()
+    }
+}
+
+/// What was found about a module when it was loaded.
+#[derive(Debug)]
+pub(crate) struct Seal {
+    /// `None`: it has no seal, and the switch for development is on.
+    pub(crate) proof: Option<Proof>,
+    warnings: Vec<Warning>,
+    time: u64,
+    trust: Trust,
+    accepted: AtomicBool,
+}
+
+impl Seal {
+    /// What somebody should look at, at this time.
+    pub(crate) fn warnings(&self, now: u64) -> Vec<Warning> {
+        let Some(proof) = &self.proof else {
+            return self.warnings.clone();
+        };
+        // A state that cannot be read now has been read when the module was loaded.
+        let state = self.trust.store.load().unwrap_or_default();
+        let downgrade = |warning: &&Warning| matches!(warning, Warning::Downgrade { .. });
+        let mut warnings: Vec<Warning> = self.warnings.iter().filter(downgrade).cloned().collect();
+        warnings.extend(check_running(
+            &proof.manifest,
+            &state,
+            &Policy::default(),
+            now,
+        ));
+        warnings
+    }
+
+    /// Remember what follows from the module, which has started. Once is enough.
+    pub(crate) fn accept(&self) -> Result<(), Error> {
+        if let Some(proof) = &self.proof
+            && !self.accepted.load(Ordering::Relaxed)
+        {
+            self.trust.store.accept(proof, self.time)?;
+            self.accepted.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The clock, in seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
+}
