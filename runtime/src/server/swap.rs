@@ -50,8 +50,11 @@ impl Server {
             module: module.clone(),
             options,
         };
-        self.handle
-            .ask_for(patience, |reply| Command::Swap(swap, reply))
+        let generation = self
+            .handle
+            .ask_for(patience, |reply| Command::Swap(swap, reply))?;
+        module.accept()?;
+        Ok(generation)
     }
 
     /// As [`swap`](Server::swap), without blocking.
@@ -60,8 +63,11 @@ impl Server {
             module: module.clone(),
             options,
         };
-        self.handle
+        let generation = self
+            .handle
             .ask_async(|reply| Command::Swap(swap, reply))
-            .await
+            .await?;
+        module.accept()?;
+        Ok(generation)
     }
 }
