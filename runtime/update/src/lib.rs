@@ -62,6 +62,7 @@ mod network;
 mod outcome;
 mod place;
 mod record;
+mod schedule;
 mod source;
 mod task;
 mod terms;

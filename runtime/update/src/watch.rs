@@ -3,17 +3,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::outcome::{Outcome, Report};
+use crate::schedule::Schedule;
 use crate::updater::Updater;
 
-/// A source that failed is asked again after this, then after twice as long each time, up to the
-/// interval of the watch.
-const FIRST_RETRY: Duration = Duration::from_secs(10);
 /// How often a module that waits for an approval is looked at: the user has just given it.
 const PENDING: Duration = Duration::from_secs(5);
-/// So far from the interval, either way, is each check, so that hosts that were started together do
-/// not all ask at once.
-const JITTER: f64 = 0.1;
-
 /// Checks a source again and again, for a host that runs.
 ///
 /// ```no_run
@@ -33,9 +27,7 @@ const JITTER: f64 = 0.1;
 #[derive(Debug)]
 pub struct Watch {
     updater: Updater,
-    every: Duration,
-    /// In a row.
-    failures: u32,
+    schedule: Schedule,
     due: Instant,
     /// A module waits for an approval.
     pending: bool,
@@ -48,8 +40,7 @@ impl Watch {
     pub fn new(updater: Updater, every: Duration) -> Watch {
         Watch {
             updater,
-            every,
-            failures: 0,
+            schedule: Schedule::new(every),
             due: Instant::now(),
             pending: false,
         }
@@ -63,7 +54,7 @@ impl Watch {
             if !self.pending || self.due <= soon {
                 sleep_until(self.due).await;
                 let report = self.updater.check().await;
-                self.schedule(&report);
+                self.plan(&report);
                 return report;
             }
             sleep_until(soon).await;
@@ -84,32 +75,16 @@ impl Watch {
         self.due
     }
 
-    fn schedule(&mut self, report: &Report) {
+    fn plan(&mut self, report: &Report) {
         self.pending = match report.outcome {
             Outcome::Pending { .. } => true,
             Outcome::Updated { .. } | Outcome::Unchanged { .. } => false,
             Outcome::Refused { .. } => self.pending,
         };
         let delay = match report.source_failed {
-            None => {
-                self.failures = 0;
-                self.every
-            }
-            Some(retry_after) => {
-                let factor = 1u32.checked_shl(self.failures).unwrap_or(u32::MAX);
-                self.failures = self.failures.saturating_add(1).min(31);
-                let backoff = FIRST_RETRY.saturating_mul(factor).min(self.every);
-                backoff.max(retry_after.unwrap_or_default())
-            }
+            None => self.schedule.after_success(),
+            Some(retry_after) => self.schedule.after_failure(retry_after),
         };
-        self.due = Instant::now() + delay.mul_f64(1.0 + JITTER * chance());
-    }
-}
-
-/// From -1 to 1. Without the system's chance it is 0, and hosts meet.
-fn chance() -> f64 {
-    match getrandom::u32() {
-        Ok(number) => f64::from(number) / f64::from(u32::MAX) * 2.0 - 1.0,
-        Err(_) => 0.0,
+        self.due = Instant::now() + delay;
     }
 }

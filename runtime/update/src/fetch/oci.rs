@@ -56,7 +56,10 @@ pub(super) async fn fetch(
         // It was not asked.
         Fetched::NotModified => Err(FetchError::WrongRange("nothing".to_owned())),
         Fetched::File(bytes, _) => {
-            check_digest(&layer.digest, &bytes)?;
+            if let Err(error) = check_digest(&layer.digest, &bytes) {
+                part.discard().await?;
+                return Err(error);
+            }
             let validators = Validators {
                 tag: Some(digest),
                 modified: None,

@@ -1,0 +1,158 @@
+//! Files, what is kept aside, and several updates at once.
+
+use std::fs;
+
+use watm_seal::{Capabilities, Manifest};
+use watm_update::Outcome;
+
+use crate::server::*;
+use crate::support::*;
+
+/// `wireguard` of this release, which asks for something.
+fn asking(number: &str) -> Vec<u8> {
+    let asking = Manifest {
+        capabilities: Capabilities {
+            connect: ["tcp://*.example.com:443".parse().expect("a pattern")].into(),
+            flows: 10,
+            ..Capabilities::default()
+        },
+        ..manifest(number)
+    };
+    sealed_of(asking, &body(1000))
+}
+
+#[tokio::test]
+async fn a_file_is_taken_from_a_path() {
+    let host = Host::empty();
+    let source = host.folder.join("from.wasm");
+    let path = source.to_str().expect("text").to_owned();
+    assert_eq!(code(&host.update(&path).await), "file");
+    fs::write(&source, sealed("1.5")).expect("written");
+    assert_eq!(code(&host.update(&path).await), "updated");
+    assert_eq!(
+        code(&host.update(&format!("file:{path}")).await),
+        "unchanged"
+    );
+    fs::write(&source, sealed("1.4")).expect("written");
+    assert_eq!(code(&host.update(&path).await), "rollback");
+    fs::write(&source, b"").expect("written");
+    assert_eq!(code(&host.update(&path).await), "not-wasm");
+    fs::File::options()
+        .write(true)
+        .open(&source)
+        .and_then(|file| file.set_len(watm_seal::MAX_FILE_BYTES as u64 + 1))
+        .expect("sparse");
+    assert_eq!(code(&host.update(&path).await), "too-large");
+    assert!(host.holds(&sealed("1.5")));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        for file in fs::read_dir(&host.folder).expect("there") {
+            let file = file.expect("read").path();
+            let mode = fs::metadata(&file).expect("there").permissions().mode();
+            assert!(
+                file == source || mode & 0o777 == 0o600,
+                "{}",
+                file.display()
+            );
+        }
+        // Which could keep its reader for ever.
+        assert_eq!(code(&host.update("/dev/zero").await), "file");
+    }
+}
+
+#[tokio::test]
+async fn what_asks_for_more_waits_for_its_user() {
+    let old = sealed("1.5");
+    let host = Host::with(&old);
+    let server = Server::new(|_, request| serve(request, "\"1\"", &asking("1.6"))).await;
+    // However often it comes.
+    for expected in [None, Some("\"1\"")] {
+        let mut updater = host.updater(&server.url());
+        let report = updater.check().await;
+        let Outcome::Pending { module, more, file } = &report.outcome else {
+            panic!("{:?}", report.outcome);
+        };
+        assert_eq!(module.manifest.release, release("1.6"));
+        assert!(
+            more.iter().any(|it| it.contains("*.example.com:443")),
+            "{more:?}"
+        );
+        assert_eq!(fs::read(file).expect("kept"), asking("1.6"));
+        assert!(host.holds(&old));
+        let last = server.seen().pop().expect("asked");
+        assert_eq!(last.header("if-none-match"), expected);
+        assert!(updater.check_pending().await.is_none());
+    }
+    host.approve(&asking("1.6"));
+    // The server need not send it again.
+    assert_eq!(code(&host.update(&server.url()).await), "updated");
+    assert!(host.holds(&asking("1.6")));
+    assert_eq!(host.left(), ["module.wasm.update"]);
+    let last = server.seen().pop().expect("asked");
+    assert_eq!(last.header("if-none-match"), Some("\"1\""));
+}
+
+#[tokio::test]
+async fn what_waits_is_verified_again_before_it_is_used() {
+    let host = Host::with(&sealed("1.5"));
+    let server = Server::new(|_, request| serve(request, "\"1\"", &asking("1.6"))).await;
+    let mut updater = host.updater(&server.url());
+    assert_eq!(code(&updater.check().await), "pending");
+    let mut changed = asking("1.6");
+    *changed.last_mut().expect("some") ^= 1;
+    fs::write(host.place().pending(), changed).expect("written");
+    host.approve(&asking("1.6"));
+    let report = updater.check_pending().await.expect("no longer waits");
+    assert_eq!(code(&report), "bad-hash");
+    assert!(host.holds(&sealed("1.5")));
+    // It comes again from where it came from.
+    assert_eq!(code(&updater.check().await), "updated");
+    assert!(host.holds(&asking("1.6")));
+}
+
+#[tokio::test]
+async fn what_waits_is_not_older_than_what_has_come_since() {
+    let host = Host::with(&sealed("1.5"));
+    let server = Server::new(|number, request| match number {
+        0 => serve(request, "\"1\"", &asking("1.6")),
+        _ => serve(request, "\"2\"", &sealed("1.7")),
+    })
+    .await;
+    assert_eq!(code(&host.update(&server.url()).await), "pending");
+    assert_eq!(code(&host.update(&server.url()).await), "updated");
+    assert_eq!(
+        host.left(),
+        ["module.wasm.update"],
+        "nothing waits any more"
+    );
+    assert!(host.holds(&sealed("1.7")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_of_one_place_take_turns() {
+    let host = Host::with(&sealed("1.1"));
+    let mut tasks = Vec::new();
+    let servers: Vec<Server> = {
+        let mut servers = Vec::new();
+        for number in 2..10 {
+            let file = sealed(&format!("1.{number}"));
+            servers.push(Server::new(move |_, request| serve(request, "\"1\"", &file)).await);
+        }
+        servers
+    };
+    for server in &servers {
+        let mut updater = host.updater(&server.url());
+        tasks.push(tokio::spawn(async move { updater.check().await }));
+    }
+    for task in tasks {
+        let report = task.await.expect("no panic");
+        assert!(
+            ["updated", "rollback"].contains(&code(&report)),
+            "{:?}",
+            report.outcome
+        );
+    }
+    assert!(host.holds(&sealed("1.9")));
+    assert_eq!(host.left(), ["module.wasm.update"]);
+}
