@@ -19,8 +19,10 @@ mod keygen;
 mod listen;
 mod loading;
 mod logging;
+mod network;
 mod note;
 mod options;
+mod publish;
 mod relay;
 mod replay;
 mod root;
@@ -95,6 +97,9 @@ enum Command {
     /// it where a host loads it.
     #[command(after_help = EXIT_STATUS)]
     Update(update::Arguments),
+    /// Put a sealed module into a registry, for hosts to take from there.
+    #[command(after_help = EXIT_STATUS)]
+    Publish(publish::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -111,6 +116,7 @@ fn main() -> ExitCode {
         Command::Note(arguments) => note::run(&arguments),
         Command::Trust(arguments) => trust::run(&arguments),
         Command::Update(arguments) => update::run(&arguments),
+        Command::Publish(arguments) => publish::run(&arguments),
     };
     match result {
         Ok(Outcome::Well) => ExitCode::SUCCESS,

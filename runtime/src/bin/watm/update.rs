@@ -3,14 +3,11 @@ use std::time::Duration;
 
 use serde_derive::Serialize;
 use watm_seal::{Moment, Name, Policy, Release, private};
-use watm_update::{
-    Credentials, Module, NetworkOptions, Outcome as Done, Place, Report, Source, Terms, Updater,
-    Watch,
-};
+use watm_update::{Module, Outcome as Done, Place, Report, Source, Terms, Updater, Watch};
 
 use crate::Outcome;
 use crate::failure::Failure;
-use crate::options::read;
+use crate::network::NetworkArguments;
 use crate::sealing::{StateOptions, invalid, trusted_root};
 use crate::stop::{self, Stop};
 
@@ -46,23 +43,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     #[command(flatten)]
-    network: Network,
+    network: NetworkArguments,
     /// For programs: each time one line.
     #[arg(long)]
     json: bool,
-}
-
-#[derive(clap::Args)]
-struct Network {
-    /// Certificates in PEM to trust beside the system's.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// Talk to registries without TLS.
-    #[arg(long)]
-    plain_http: bool,
-    /// A file with `user:password` or `Bearer TOKEN` for servers that ask for one.
-    #[arg(long, value_name = "FILE")]
-    credentials: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
@@ -120,32 +104,6 @@ impl Arguments {
             Some(note) => updater.note(note),
             None => updater,
         })
-    }
-}
-
-impl Network {
-    fn options(&self) -> Result<NetworkOptions, Failure> {
-        Ok(NetworkOptions {
-            authorities: match &self.ca {
-                Some(path) => read(path)?,
-                None => Vec::new(),
-            },
-            plain_http: self.plain_http,
-            credentials: self.credentials()?,
-            ..NetworkOptions::default()
-        })
-    }
-
-    fn credentials(&self) -> Result<Option<Credentials>, Failure> {
-        let Some(path) = &self.credentials else {
-            return Ok(None);
-        };
-        let text = String::from_utf8(read(path)?).ok();
-        let credentials = text.and_then(|text| Credentials::parse(&text));
-        match credentials {
-            Some(credentials) => Ok(Some(credentials)),
-            None => Err(invalid(path, "must be user:password or Bearer TOKEN")),
-        }
     }
 }
 

@@ -1,0 +1,47 @@
+use std::path::PathBuf;
+
+use watm_update::{Credentials, NetworkOptions};
+
+use crate::failure::Failure;
+use crate::options::read;
+use crate::sealing::invalid;
+
+/// How servers of modules are talked to.
+#[derive(clap::Args)]
+pub(crate) struct NetworkArguments {
+    /// Certificates in PEM to trust beside the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Talk to registries without TLS.
+    #[arg(long)]
+    plain_http: bool,
+    /// A file with `user:password` or `Bearer TOKEN` for servers that ask for one.
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+}
+
+impl NetworkArguments {
+    pub(crate) fn options(&self) -> Result<NetworkOptions, Failure> {
+        Ok(NetworkOptions {
+            authorities: match &self.ca {
+                Some(path) => read(path)?,
+                None => Vec::new(),
+            },
+            plain_http: self.plain_http,
+            credentials: self.credentials()?,
+            ..NetworkOptions::default()
+        })
+    }
+
+    fn credentials(&self) -> Result<Option<Credentials>, Failure> {
+        let Some(path) = &self.credentials else {
+            return Ok(None);
+        };
+        let text = String::from_utf8(read(path)?).ok();
+        let credentials = text.and_then(|text| Credentials::parse(&text));
+        match credentials {
+            Some(credentials) => Ok(Some(credentials)),
+            None => Err(invalid(path, "must be user:password or Bearer TOKEN")),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+use std::collections::BTreeMap;
+
+use oci_client::client::{
+    Certificate, CertificateEncoding, ClientConfig, ClientProtocol, Config, ImageLayer,
+};
+use oci_client::errors::OciDistributionError;
+use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, RegistryOperation};
+use reqwest::header::HeaderValue;
+use rustls::crypto::{CryptoProvider, ring};
+use watm_seal::{Digest, Refused, Sealed, World};
+
+use crate::error::one_line;
+use crate::fetch::{CONFIG_MEDIA_TYPE, LAYER_MEDIA_TYPE};
+use crate::network::{Credentials, NetworkOptions};
+use crate::source::{Kind, Source};
+
+/// Why a module was not published.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PublishError {
+    /// Something else than a sealed module.
+    #[error("{0}")]
+    Module(#[from] Refused),
+    /// Nowhere that this publishes to.
+    #[error("{0}: must be oci://REGISTRY/REPOSITORY:TAG")]
+    Destination(String),
+    /// The registry said no, or nothing.
+    #[error("{0}")]
+    Registry(String),
+}
+
+/// Put a sealed module into a registry, as an artifact that [`Updater`](crate::Updater) and every
+/// other client of registries can take from there, under the tag of `to`, which moves if it is
+/// there already. The answer is `sha256:…`, the digest of its manifest, which names it for ever.
+///
+/// The registry is one's own: it is trusted not to answer without end.
+pub async fn publish(
+    file: &[u8],
+    to: &Source,
+    network: &NetworkOptions,
+) -> Result<String, PublishError> {
+    let sealed = Sealed::parse(file)?;
+    let reference = match &to.0 {
+        Kind::Oci(reference) if reference.digest().is_none() => reference,
+        _ => return Err(PublishError::Destination(to.to_string())),
+    };
+    let layer = ImageLayer::new(file.to_vec(), LAYER_MEDIA_TYPE.to_owned(), None);
+    let config = Config::new(
+        configuration(&sealed, file),
+        CONFIG_MEDIA_TYPE.to_owned(),
+        None,
+    );
+    let manifest = OciImageManifest {
+        media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
+        ..OciImageManifest::build(
+            std::slice::from_ref(&layer),
+            &config,
+            Some(annotations(&sealed)),
+        )
+    };
+    let encoded =
+        serde_json::to_vec(&manifest).map_err(|error| PublishError::Registry(error.to_string()))?;
+    let digest = format!("sha256:{}", Digest::of(&encoded));
+    let client = client(network)?;
+    let upload = async {
+        let push = RegistryOperation::Push;
+        client.auth(reference, &auth(network), push).await?;
+        for (data, descriptor) in [
+            (layer.data, &manifest.layers[0]),
+            (config.data, &manifest.config),
+        ] {
+            client
+                .push_blob(reference, data, &descriptor.digest)
+                .await?;
+        }
+        let kind = HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE);
+        client.push_manifest_raw(reference, encoded, kind).await
+    };
+    match tokio::time::timeout(network.total_timeout, upload).await {
+        Ok(Ok(_)) => Ok(digest),
+        Ok(Err(error)) => Err(refused(&error)),
+        Err(_) => Err(PublishError::Registry("took too long".to_owned())),
+    }
+}
+
+/// What the CNCF's layout wants to be said of a module.
+fn configuration(sealed: &Sealed<'_>, file: &[u8]) -> Vec<u8> {
+    let system = match sealed.manifest().world {
+        World::Component { .. } => "wasip2",
+        World::WaterV0 | World::WaterV1 => "wasip1",
+    };
+    let layer = Digest::of(file);
+    let text =
+        format!(r#"{{"architecture":"wasm","layerDigests":["sha256:{layer}"],"os":"{system}"}}"#);
+    text.into_bytes()
+}
+
+/// For people who look at the registry; what counts is in the seal.
+fn annotations(sealed: &Sealed<'_>) -> BTreeMap<String, String> {
+    let manifest = sealed.manifest();
+    let entry = |key: &str, value: String| (format!("org.opencontainers.image.{key}"), value);
+    [
+        entry("title", manifest.name.to_string()),
+        entry("version", manifest.release.to_string()),
+    ]
+    .into()
+}
+
+fn client(network: &NetworkOptions) -> Result<Client, PublishError> {
+    // The library asks for the process's. An error: there is one already.
+    let _ = CryptoProvider::install_default(ring::default_provider());
+    let authorities = (!network.authorities.is_empty()).then(|| Certificate {
+        encoding: CertificateEncoding::Pem,
+        data: network.authorities.clone(),
+    });
+    let config = ClientConfig {
+        protocol: match network.plain_http {
+            true => ClientProtocol::Http,
+            false => ClientProtocol::Https,
+        },
+        extra_root_certificates: authorities.into_iter().collect(),
+        connect_timeout: Some(network.connect_timeout),
+        read_timeout: Some(network.idle_timeout),
+        user_agent: concat!("watm/", env!("CARGO_PKG_VERSION")),
+        ..ClientConfig::default()
+    };
+    Client::try_from(config).map_err(|error| refused(&error))
+}
+
+fn auth(network: &NetworkOptions) -> RegistryAuth {
+    match &network.credentials {
+        None => RegistryAuth::Anonymous,
+        Some(Credentials::Basic(user, password)) => {
+            RegistryAuth::Basic(user.clone(), password.clone())
+        }
+        Some(Credentials::Bearer(token)) => RegistryAuth::Bearer(token.clone()),
+    }
+}
+
+fn refused(error: &OciDistributionError) -> PublishError {
+    PublishError::Registry(one_line(&error.to_string()))
+}
