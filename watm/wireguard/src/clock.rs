@@ -23,7 +23,7 @@ pub fn set(now: Instant) {
 pub struct Dates {
     /// By how many nanoseconds they are ahead of the host's clock: what new ones must have at
     /// least, and what any has at most.
-    least: Option<i64>,
+    least: Cell<Option<i64>>,
     most: Cell<Option<i64>>,
 }
 
@@ -31,9 +31,14 @@ impl Dates {
     /// `ahead` is what an older generation had at most.
     pub fn new(ahead: Option<i64>) -> Self {
         Dates {
-            least: ahead,
+            least: Cell::new(ahead),
             most: Cell::new(ahead),
         }
+    }
+
+    /// From now on tunnels are made in the place of older ones.
+    pub fn go_on(&self) {
+        self.least.set(self.most.get());
     }
 
     /// By how much they are ahead of the host's clock at most.
@@ -47,6 +52,7 @@ impl Dates {
         let ahead = nanoseconds(date()).saturating_sub(nanoseconds(now));
         let back = self
             .least
+            .get()
             .map_or(0, |least| least.saturating_sub(ahead))
             .clamp(0, nanoseconds(now));
         let most = ahead.saturating_add(back);

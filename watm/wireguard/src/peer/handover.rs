@@ -140,6 +140,11 @@ impl Peer {
         self.handover.changed
     }
 
+    /// Something has come that the last record does not say.
+    pub fn set_changed(&mut self) {
+        self.handover.changed();
+    }
+
     /// Where it is, and what it was last accepted with.
     pub fn whereabouts(&self) -> (Option<Endpoint>, Option<Initiation>) {
         (self.endpoint, self.floor.initiations().pop())

@@ -31,6 +31,8 @@ pub struct Inheritance {
     begin: VecDeque<PeerId>,
     /// The flows that the last snapshot has told of.
     told: Vec<FlowKey>,
+    /// Those that were opened between it and our end of service.
+    late: Vec<FlowKey>,
 }
 
 impl WireGuard {
@@ -129,6 +131,7 @@ impl WireGuard {
             self.tell_older(&Message::Note(Note::Removed, key));
         }
         if let Role::Draining { .. } = before {
+            self.dates.go_on();
             if host.log_enabled(Level::Warn) {
                 host.log(
                     Level::Warn,
@@ -163,28 +166,42 @@ impl WireGuard {
             Some(streams) => streams.set_accepting(false),
             None => self.readable = false,
         }
-        let told = std::mem::take(&mut self.inheritance.told);
-        if before == Role::Serving {
-            self.tell_since(&told, serving);
+        let served = before == Role::Serving;
+        if served {
+            let told = std::mem::take(&mut self.inheritance.told);
+            let flows = self.netstack.known();
+            let late = flows.filter(|flow| told.binary_search(flow).is_err());
+            self.inheritance.late = late.collect();
+        }
+        self.tell_since(serving, served);
+        if !self.peers.iter().any(|(_, peer)| peer.is_live()) {
+            self.tell(serving, &Message::Released);
         }
         self.send_mail();
     }
 
-    /// Tell what has come since the snapshot.
-    fn tell_since(&mut self, told: &[FlowKey], serving: u32) {
+    /// Tell what has come since the snapshot. Another one may have been told of it before, who
+    /// served and failed: who serves now knows nothing but the same snapshot. Only who has just
+    /// `served` knows where peers are.
+    fn tell_since(&mut self, serving: u32, served: bool) {
         for (_, peer) in self.peers.iter_mut() {
-            if peer.has_changed() {
-                let message = about(peer);
-                self.generations.tell(serving, &message, &mut self.counters);
-                if peer.has_session() {
-                    let note = Message::Note(Note::Holding, peer.key());
-                    self.generations.tell(serving, &note, &mut self.counters);
-                }
+            if !peer.has_changed() {
+                continue;
+            }
+            let (endpoint, initiation) = peer.whereabouts();
+            let message = Message::Peer {
+                key: peer.key(),
+                endpoint: endpoint.filter(|_| served),
+                initiation,
+            };
+            self.generations.tell(serving, &message, &mut self.counters);
+            if peer.has_session() && !peer.is_taken_over() {
+                let note = Message::Note(Note::Holding, peer.key());
+                self.generations.tell(serving, &note, &mut self.counters);
             }
         }
-        for flow in self.netstack.known() {
-            let known = told.binary_search(&flow).is_ok();
-            if let Some(peer) = self.peers.get_mut(flow.peer).filter(|_| !known) {
+        for flow in &self.inheritance.late {
+            if let Some(peer) = self.peers.get_mut(flow.peer) {
                 let message = Message::Flow {
                     key: peer.key(),
                     protocol: flow.protocol,
@@ -312,6 +329,7 @@ impl WireGuard {
                 };
                 if let Some(initiation) = initiation {
                     peer.inherit_initiation(&initiation);
+                    peer.set_changed();
                 }
                 if let Some(endpoint) = endpoint
                     && (!self.generations.is_serving() || !peer.has_session())

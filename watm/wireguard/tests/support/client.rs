@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use boringtun::noise::{Tunn, TunnResult};
+use boringtun::x25519::StaticSecret;
 use watm_core::Instant;
 
 use super::inner::{self, Conditions, Link};
@@ -34,8 +35,13 @@ impl Client {
     }
 
     pub fn with_psk(number: u8, preshared_key: Option<[u8; 32]>) -> Self {
+        Self::with_key(number, private_key(number), preshared_key)
+    }
+
+    /// One whose key is not its number's.
+    pub fn with_key(number: u8, key: StaticSecret, preshared_key: Option<[u8; 32]>) -> Self {
         let tunn = Tunn::new(
-            private_key(number),
+            key,
             public_key(SERVER_KEY),
             preshared_key,
             None,

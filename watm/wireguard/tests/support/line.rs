@@ -27,6 +27,8 @@ pub struct Line {
     pub office: Office,
     /// Datagrams that generations which do not serve have sent.
     pub sent_by_others: usize,
+    /// Kinds of messages, by the first byte, that the network loses.
+    pub lost_kinds: Vec<u8>,
     last: u32,
     now: Instant,
     next_client_tick: Instant,
@@ -52,6 +54,7 @@ impl Line {
             clients: Vec::new(),
             office: Office::new(),
             sent_by_others: 0,
+            lost_kinds: Vec::new(),
             last: 0,
             now: START,
             next_client_tick: START + CLIENT_TICK,
@@ -133,6 +136,12 @@ impl Line {
         self.generations.push(next);
         self.serve(self.last);
         Ok(self.last)
+    }
+
+    /// Drop who serves.
+    pub fn fail(&mut self) {
+        self.generations.retain(|g| g.number != self.serving);
+        self.office.end(self.serving);
     }
 
     /// Drop who serves, and have its predecessor serve again.
@@ -257,8 +266,19 @@ impl Line {
             let client = &mut self.clients[place];
             client.poll(now);
             let address = client.address;
-            for datagram in client.up.due(now) {
-                self.newest().host.arrive(address, &datagram);
+            let mut arrived = client.up.due(now);
+            arrived.retain(|datagram| !self.lost_kinds.contains(&datagram[0]));
+            for datagram in arrived {
+                // A connection is its generation's.
+                let connected = |g: &&mut Generation| {
+                    let streams = g.host.streams.as_ref();
+                    streams.is_some_and(|streams| streams.has(address))
+                };
+                let mut generations = self.generations.iter_mut();
+                match generations.find(connected) {
+                    Some(generation) => generation.host.arrive(address, &datagram),
+                    None => self.newest().host.arrive(address, &datagram),
+                }
             }
         }
         for generation in &mut self.generations {
@@ -277,9 +297,13 @@ impl Line {
             for (to, datagram) in generation.host.take_sent() {
                 if generation.number != self.serving {
                     self.sent_by_others += 1;
-                    assert_eq!(datagram[0], 4, "only who serves makes handshakes");
+                    let shakes = datagram[0] != 4 && self.streams.is_none();
+                    assert!(!shakes, "only who serves makes handshakes");
                 }
                 let mut clients = self.clients.iter_mut();
+                if self.lost_kinds.contains(&datagram[0]) {
+                    continue;
+                }
                 if let Some(client) = clients.find(|client| client.address == to) {
                     client.down.send(now, datagram);
                 }

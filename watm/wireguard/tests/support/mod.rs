@@ -10,6 +10,7 @@ mod letters;
 mod line;
 mod pair;
 mod streams;
+mod talk;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub use letters::{Letters, Office};
 pub use line::Line;
 pub use pair::{CLIENT, Outer, Pair, Side};
 pub use streams::Streams;
+pub use talk::Talk;
 
 /// Where the server listens.
 pub const SERVER: &str = "192.0.2.1:51820";

@@ -99,6 +99,12 @@ impl Streams {
         self.0.borrow_mut().stalled = remote;
     }
 
+    /// Whether somebody at this address is connected.
+    pub fn has(&self, remote: SocketAddr) -> bool {
+        let inner = self.0.borrow();
+        inner.connections.iter().any(|(known, _)| *known == remote)
+    }
+
     /// A connection, by who made it.
     pub fn connection(&self, remote: SocketAddr) -> StreamEnd {
         let inner = self.0.borrow();
