@@ -29,6 +29,8 @@ struct Entry {
     initiation: Initiation,
     /// The tunnel that is in use has accepted it, and checks against it itself.
     checked: bool,
+    /// The generation that has told of it, if it was not in a snapshot.
+    from: Option<u32>,
 }
 
 impl Floor {
@@ -38,21 +40,29 @@ impl Floor {
         self.entries.push(Entry {
             initiation,
             checked: true,
+            from: None,
         });
     }
 
-    /// Somebody else has accepted this one. `time` is asked if there are too many.
+    /// Somebody else has accepted this one: who serves at the moment, and tells of each that
+    /// it accepts, `from` there; or it is in a snapshot. `time` is asked if there are too many.
     pub fn inherit(
         &mut self,
         initiation: Initiation,
+        from: Option<u32>,
         time: impl Fn(&Initiation) -> Option<Timestamp>,
     ) {
         if self.entries.iter().any(|e| e.initiation == initiation) {
             return;
         }
+        if from.is_some() {
+            // Its own tunnel accepts newer ones only.
+            self.entries.retain(|entry| entry.from != from);
+        }
         self.entries.push(Entry {
             initiation,
             checked: false,
+            from,
         });
         if self.entries.len() > MAX_INITIATIONS {
             self.collapse(time);
@@ -120,9 +130,9 @@ mod tests {
     fn only_newer_ones_pass_a_floor() {
         let mut floor = Floor::default();
         assert!(floor.admits(&at(1), time));
-        floor.inherit(at(5), time);
-        floor.inherit(at(3), time);
-        floor.inherit(at(0), time);
+        floor.inherit(at(5), None, time);
+        floor.inherit(at(3), None, time);
+        floor.inherit(at(0), None, time);
         let mut timeless = at(0);
         timeless[1] = 1;
         let tries = [1, 3, 5, 0].map(|again| (at(again), false));
@@ -140,11 +150,22 @@ mod tests {
     fn not_more_are_kept_than_fit() {
         let mut floor = Floor::default();
         for time_of in [4, 9, 2, 7, 3, 1, 8, 5] {
-            floor.inherit(at(time_of), time);
+            floor.inherit(at(time_of), None, time);
             assert!(floor.initiations().len() <= MAX_INITIATIONS);
         }
         assert!(!floor.admits(&at(9), time) && !floor.admits(&at(6), time));
         assert_eq!(floor.initiations(), [at(9)]);
         assert!(floor.admits(&at(10), time));
+    }
+
+    #[test]
+    fn what_one_generation_tells_takes_one_place() {
+        let mut floor = Floor::default();
+        floor.inherit(at(200), None, time);
+        for time_of in 1..100 {
+            floor.inherit(at(time_of), Some(1), |_| panic!("no time is asked for"));
+        }
+        assert_eq!(floor.initiations(), [at(200), at(99)]);
+        assert!(!floor.admits(&at(150), time));
     }
 }

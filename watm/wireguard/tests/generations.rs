@@ -566,3 +566,105 @@ fn data_of_a_stranger_for_an_old_session_does_no_harm() {
     );
     talk.exchange(&mut line, 1000);
 }
+
+#[test]
+fn a_handshake_of_tcp_that_is_half_done_is_finished_where_it_began() {
+    let mut line = line_with_client(network(0, 0));
+    line.send(0, &udp(2, 1, b"a session"));
+    line.run_for(Duration::from_secs(1));
+    let stack = line.clients[0].stack.as_mut().unwrap();
+    stack.connect(address("10.9.8.7:80"));
+    // The SYN has come, and its answer is under way.
+    line.run_for(Duration::from_millis(30));
+    assert!(line.generation(0).host.app.streams().is_empty());
+    line.swap(&config()).unwrap();
+    line.run_for(Duration::from_secs(1));
+    assert_eq!(line.generation(0).host.app.streams().len(), 1);
+    assert!(line.generation(1).host.app.streams().is_empty());
+    assert_eq!(line.counter(1, "netstack.tcp_strays_reset"), 0);
+}
+
+#[test]
+fn a_peer_that_moves_before_its_session_does_is_found() {
+    let mut line = line_with_client(network(0, 0));
+    let mut talk = Talk::open(&mut line, 0, "10.9.8.7:80");
+    talk.exchange(&mut line, 1000);
+    line.lost_kinds = vec![INITIATION];
+    line.swap(&config()).unwrap();
+    line.clients[0].address = address("203.0.113.77:7");
+    talk.exchange(&mut line, 10_000);
+    let moved = Some(line.clients[0].address);
+    assert_eq!(line.status().peers[0].endpoint, moved);
+    let underlay = |line: &mut Line| {
+        let newest = line.newest();
+        newest
+            .host
+            .app
+            .streams()
+            .last()
+            .unwrap()
+            .info()
+            .underlay
+            .unwrap()
+            .0
+    };
+    let new = Talk::open(&mut line, 0, "10.9.8.7:81");
+    assert_eq!(Some(underlay(&mut line)), moved);
+    // The next initiation goes there.
+    line.lost_kinds.clear();
+    line.run_for(Duration::from_secs(6));
+    assert_eq!(line.counter(1, "wireguard.handshakes"), 1);
+    new.close(&mut line);
+    talk.exchange(&mut line, 10_000);
+
+    // And who may have to serve again knows of a later move.
+    line.clients[0].address = address("203.0.113.78:8");
+    talk.exchange(&mut line, 1000);
+    line.roll_back();
+    line.run_for(Duration::from_secs(1));
+    assert_eq!(line.counter(0, "wireguard.handshakes"), 2);
+    talk.exchange(&mut line, 1000);
+}
+
+#[test]
+fn what_is_no_message_is_counted_and_does_no_harm() {
+    let mut line = line_with_client(network(0, 0));
+    let mut talk = Talk::open(&mut line, 0, "10.9.8.7:80");
+    line.swap(&config()).unwrap();
+    for message in [
+        &b""[..],
+        b"?",
+        &[1, 4],
+        &[7; 32],
+        &[7; 33],
+        &[5; 40],
+        &[1; 200],
+    ] {
+        for (from, to) in [(0, 1), (1, 0), (77, 1), (77, 0)] {
+            line.office.put(from, to, message);
+        }
+    }
+    line.settle();
+    for number in [0, 1] {
+        let strange = line.counter(number, "wireguard.dropped.strange_mail");
+        assert_eq!(strange, 14, "generation {number}");
+    }
+    talk.exchange(&mut line, 10_000);
+}
+
+#[test]
+fn a_generation_that_is_gone_is_forgotten_with_its_flows() {
+    let mut line = line_with_client(network(0, 0));
+    let talk = Talk::open(&mut line, 0, "10.9.8.7:80");
+    let snapshot = line.snapshot();
+    line.swap_from(&config(), snapshot).unwrap();
+    line.run_for(Duration::from_secs(30));
+    let second = line.snapshot();
+    // The host ends it, and then there is a new one that was told of it.
+    line.drop_generation(0);
+    line.swap_from(&config(), second).unwrap();
+    line.run_for(Duration::from_secs(3));
+    talk.send(&mut line, b"is anybody there?");
+    line.run_for(Duration::from_secs(1));
+    assert_eq!(line.counter(2, "netstack.tcp_strays_reset"), 1);
+}

@@ -60,7 +60,7 @@ impl Peer {
         now: Instant,
     ) {
         for initiation in &record.initiations {
-            self.inherit_initiation(initiation);
+            self.inherit_initiation(initiation, None);
         }
         self.received_bytes = record.received_bytes;
         self.sent_bytes = record.sent_bytes;
@@ -77,11 +77,11 @@ impl Peer {
     }
 
     /// An initiation that another generation has accepted.
-    pub fn inherit_initiation(&mut self, initiation: &Initiation) {
+    pub fn inherit_initiation(&mut self, initiation: &Initiation, from: Option<u32>) {
         let identity = &self.tunnel.identity;
         let key = &self.config.public_key;
         self.floor
-            .inherit(*initiation, |message| identity.time(key, message));
+            .inherit(*initiation, from, |message| identity.time(key, message));
     }
 
     /// What the next generation has to know, if there is anything.

@@ -328,7 +328,7 @@ impl WireGuard {
                     return self.counters.count(Counter::MailStrange);
                 };
                 if let Some(initiation) = initiation {
-                    peer.inherit_initiation(&initiation);
+                    peer.inherit_initiation(&initiation, Some(from));
                     peer.set_changed();
                 }
                 if let Some(endpoint) = endpoint

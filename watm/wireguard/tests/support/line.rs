@@ -140,8 +140,12 @@ impl Line {
 
     /// Drop who serves.
     pub fn fail(&mut self) {
-        self.generations.retain(|g| g.number != self.serving);
-        self.office.end(self.serving);
+        self.drop_generation(self.serving);
+    }
+
+    pub fn drop_generation(&mut self, number: u32) {
+        self.generations.retain(|g| g.number != number);
+        self.office.end(number);
     }
 
     /// Drop who serves, and have its predecessor serve again.

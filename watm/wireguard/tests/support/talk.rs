@@ -100,6 +100,12 @@ impl Talk {
         assert!(!self.stream.gone());
     }
 
+    /// Say something that nobody need hear.
+    pub fn send(&self, line: &mut Line, data: &[u8]) {
+        let stack = line.clients[self.client].stack.as_mut().unwrap();
+        stack.socket(self.handle).send_slice(data).unwrap();
+    }
+
     /// End it in peace.
     pub fn close(self, line: &mut Line) {
         self.stream.close();
