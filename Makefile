@@ -26,6 +26,11 @@ demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
 
+# A minute of everything at once through ten swaps of the module.
+.PHONY: swap-load
+swap-load: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	$(BUILD)/venv-3.13/bin/python -m tests.swap
+
 # As long as asked: MINUTES=60.
 MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest

@@ -36,6 +36,7 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
         Error::Handshake { .. } => os_error("ECONNABORTED", &text),
         Error::Refused { code, .. } => os_error(name(&code), &text),
         Error::Timeout { .. } => os_error("ETIMEDOUT", &text),
+        Error::Busy { .. } => os_error("EBUSY", &text),
         Error::Closed { .. } | Error::System(_) | Error::State(_) => PyOSError::new_err(text),
         _ => ModuleError::new_err(text),
     }

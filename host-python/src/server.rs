@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use watm_runtime::Phase;
+use watm_runtime::{Phase, SwapOptions};
 
 use crate::error::runtime_error;
 use crate::flow::Flow;
@@ -165,10 +165,24 @@ impl Server {
                 },
             )
         });
+        let generations = status.generations.into_iter().map(|known| {
+            Py::new(
+                py,
+                Generation {
+                    number: known.number,
+                    module: known.module,
+                    sha256: known.sha256,
+                    flows: known.flows,
+                    age: known.age.as_secs_f64(),
+                    draining: known.draining.map(|age| age.as_secs_f64()),
+                },
+            )
+        });
         Ok(Status {
             phase,
             reason,
             generation: status.generation,
+            generations: generations.collect::<PyResult<_>>()?,
             peers: peers.collect::<PyResult<_>>()?,
             flows: status.flows,
             counters: status.counters.into_iter().collect(),
@@ -189,6 +203,26 @@ impl Server {
                 content: config.content,
             })
             .collect())
+    }
+
+    /// Put another module in the place of the one that serves; the number of its generation. On
+    /// an error the old one serves as before. Takes as long as `probation`.
+    #[pyo3(signature = (module, *, config, drain, probation))]
+    fn swap(
+        &self,
+        py: Python<'_>,
+        module: &Module,
+        config: Option<Vec<u8>>,
+        drain: Option<Duration>,
+        probation: Duration,
+    ) -> PyResult<u32> {
+        let options = SwapOptions {
+            config,
+            drain,
+            probation,
+        };
+        py.detach(|| self.server.swap(&module.0, options))
+            .map_err(runtime_error)
     }
 
     /// Replace the configuration; on a `ValueError` the old one stays in force.
@@ -213,14 +247,34 @@ pub struct Status {
     phase: &'static str,
     /// Why it failed.
     reason: Option<String>,
-    /// How often it was restarted.
+    /// How many instances there were before the one that serves, by swaps and restarts.
     generation: u32,
+    /// Those that run: the one that serves, and older ones that finish their flows. Empty for a
+    /// WATER module, which has one for each connection.
+    generations: Vec<Py<Generation>>,
     /// In the order of the configuration.
     peers: Vec<Py<PeerStatus>>,
     /// Flows open now.
     flows: u32,
     /// The module's counters, and the host's, whose names begin with "host.".
     counters: std::collections::BTreeMap<String, u64>,
+}
+
+/// One instance of a server's module.
+#[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
+pub struct Generation {
+    /// Counted from 0.
+    number: u32,
+    /// The name that its module was loaded under.
+    module: String,
+    /// Of the module's bytes, in hexadecimal.
+    sha256: String,
+    /// Flows open now.
+    flows: u32,
+    /// Seconds since it was started.
+    age: f64,
+    /// Seconds since another one serves; None: it does.
+    draining: Option<f64>,
 }
 
 /// One remote party that a module knows by name.

@@ -80,12 +80,13 @@ async def serving(
     handle_udp=services.handle_udp,
     interface: str = "",
     private_key: str | None = None,
+    module: mitmproxy_watm.modules.AnyModule = "wireguard",
     **options,
 ) -> AsyncIterator[Running]:
     """Runs a server for the block."""
     private_key = private_key or genkey()
     async with await mitmproxy_watm.start_server(
-        "wireguard",
+        module,
         HOST,
         0,
         config=config(private_key, peers, interface),

@@ -18,7 +18,7 @@ from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
-from mitmproxy_watm.modules import AnyModule, read_module, usual_transport
+from mitmproxy_watm.modules import AnyModule, load_module, read_module, usual_transport
 from mitmproxy_watm.stream import Origin, Stream
 
 logger = logging.getLogger(__name__)
@@ -230,6 +230,43 @@ class Server:
         if host is None:
             host = _outward_address() if ipaddress.ip_address(own_host).is_unspecified else own_host
         return self._native.client_configs(host, own_port if port is None else port)
+
+    async def swap(
+        self,
+        module: AnyModule,
+        *,
+        config: str | bytes | None = None,
+        drain: float | None = None,
+        probation: float = 1.0,
+        unsealed: bool = False,
+    ) -> int:
+        """Put another module in the place of the one that serves, while traffic flows.
+
+        New flows are the new module's at once. Open ones stay with the old one until they end, and
+        are neither reset nor stopped; with `drain`, they are reset after so many seconds.
+
+        - `module`, `unsealed`: as for `start_server`.
+        - `config`: for the new module; by default the one in force.
+        - `probation`: seconds that the new module is watched. If it fails in this time, the old one
+          serves again. The call takes as long.
+
+        Returns the number of the new generation, see `status().generations`. On every error the old
+        module serves as before: `ModuleError` for a module that cannot run or fails, or that is of
+        another kind; `ValueError` for a configuration that it refuses; `OSError` for a file that
+        cannot be read, and while another swap is under way (EBUSY).
+        """
+        content = config.encode() if isinstance(config, str) else config
+        loaded = await load_module(module, unsealed=unsealed)
+
+        def run() -> int:
+            return self._native.swap(
+                loaded,
+                config=content,
+                drain=None if drain is None else datetime.timedelta(seconds=drain),
+                probation=datetime.timedelta(seconds=probation),
+            )
+
+        return await self._origin.loop.run_in_executor(None, run)
 
     async def reconfigure(self, config: str | bytes) -> None:
         """Replace the configuration. On a `ValueError` the old one stays in force."""

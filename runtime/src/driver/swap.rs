@@ -82,7 +82,7 @@ impl Driver {
             check_use(&module, &name, label, port.protocol())?;
         }
         let most = self.grants.hub.limits.generations;
-        if self.generations.len() >= most {
+        if !self.make_room(most) {
             return Err(refuse(format!(
                 "{most} generations of the module have open flows; wait, or give them a drain \
                  deadline (limits.generations)"
@@ -136,6 +136,26 @@ impl Driver {
             config: std::mem::replace(&mut self.config, config),
         };
         Ok((options.probation, (old_number, before)))
+    }
+
+    /// Have fewer than `most` generations, if need be by ending those without open flows before
+    /// they are quite finished: they wait for late packets. `false`: all have flows.
+    fn make_room(&mut self, most: usize) -> bool {
+        while self.generations.len() >= most {
+            let idle = self.generations.iter_mut().position(|generation| {
+                let said = generation
+                    .retired
+                    .is_some()
+                    .then(|| generation.instance.status());
+                matches!(said, Some(Ok(said)) if said.flows == 0)
+            });
+            let Some(index) = idle else {
+                return false;
+            };
+            let generation = self.generations.remove(index);
+            self.end(generation);
+        }
+        true
     }
 
     /// Tell all who serves: the new one first, so that the others have somebody to turn to.

@@ -1,5 +1,6 @@
 """The addon: an option, commands, the page in mitmweb, and the peer in each flow."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Sequence
@@ -27,6 +28,7 @@ class Watm:
     def __init__(self) -> None:
         self._late = False
         self._ours: list[str] = []
+        self._swaps: set[asyncio.Future[bool]] = set()
 
     # Hooks of mitmproxy's.
 
@@ -104,6 +106,15 @@ class Watm:
             ctx.options.update(mode=[mode for mode in ctx.options.mode if mode != found])
         else:
             raise exceptions.CommandError(f"{spec} is not loaded; loaded: {', '.join(_watm_modes()) or 'none'}")
+
+    @command.command("watm.swap")
+    def swap(self, spec: str, module: str) -> None:
+        """Put another module (a name, or PATH.wasm) in the place of a running one, flows and all."""
+        found = next((instance for instance in instances() if _same(instance.mode.full_spec, [spec])), None)
+        if found is None or not found.is_running:
+            raise exceptions.CommandError(f"{spec} does not run; loaded: {', '.join(_watm_modes()) or 'none'}")
+        self._swaps.add(task := asyncio.ensure_future(found.swap(module)))
+        task.add_done_callback(self._swaps.discard)
 
     @command.command("watm.status")
     def status(self) -> str:

@@ -9,6 +9,7 @@ from mitmproxy.tools.web import app
 
 from mitmproxy_watm.mode import page
 from mitmproxy_watm.mode.spec import PREFIX
+from mitmproxy_watm.mode.status import instances
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class Page(_Handler):
     """The page; posted to by its login form."""
 
     def get(self) -> None:
-        self.write(page.render())
+        self.write(page.render(self.xsrf_token.decode()))
 
     post = get
 
@@ -41,6 +42,20 @@ class Servers(_Handler):
 
     def get(self) -> None:
         self.write(page.render_servers())
+
+
+class Swap(_Handler):
+    """What the page's form posts: `{"spec": ..., "module": ...}`. Done with the swap."""
+
+    async def post(self) -> None:
+        wanted = self.json
+        if not isinstance(wanted, dict) or not all(isinstance(wanted.get(name), str) for name in ("spec", "module")):
+            raise app.APIError(400, 'a JSON object with the texts "spec" and "module" is expected')
+        for instance in instances():
+            if instance.mode.full_spec == wanted["spec"] and instance.is_running:
+                self.write({"swapped": await instance.swap(wanted["module"]), "error": instance.swap_error})
+                return
+        raise app.APIError(404, f"{wanted['spec']} does not run")
 
 
 class Asset(_Handler):
@@ -87,6 +102,7 @@ def keep_modes(current: list[str], update: list[Any]) -> list[Any]:
 handlers: list[Any] = [
     (r"/watm/?", Page),
     (r"/watm/servers", Servers),
+    (r"/watm/swap", Swap),
     (r"/watm/(page\.css|page\.js|icon\.svg)", Asset),
     (r"/options(?:\.json)?", Options),
 ]

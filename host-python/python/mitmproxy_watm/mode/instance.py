@@ -17,13 +17,14 @@ from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from mitmproxy_watm import wireguard
-from mitmproxy_watm._native import ClientConfig, Module
+from mitmproxy_watm._native import ClientConfig, Module, ModuleError
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import qr_text
 from mitmproxy_watm.mode.spec import PREFIX
-from mitmproxy_watm.modules import load_module, names_no_destination, usual_transport
+from mitmproxy_watm.mode.watch import changes
+from mitmproxy_watm.modules import AnyModule, load_module, names_no_destination, usual_transport
 from mitmproxy_watm.server import Server, start
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,10 @@ class WatmInstance(ServerInstance[WatmMode]):
     module: Module | None = None
     """What the server runs."""
     _arriving: FlowStream | None = None
+    swap_error: str | None = None
+    """Why the last swap did not happen."""
     _complained = False
+    _watching: asyncio.Future[None] | None = None
 
     @property
     def is_running(self) -> bool:
@@ -136,10 +140,35 @@ class WatmInstance(ServerInstance[WatmMode]):
             if e.errno == errno.EADDRINUSE and self.mode.custom_listen_port is None:
                 message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
             raise OSError(e.errno, message, e.filename) from e
+        if data.watch:
+            self._watching = asyncio.ensure_future(self._follow(Path(data.module).expanduser()))
         for client in self.client_configs():
             logger.info("%s", _announcement(client))
 
+    async def swap(self, module: AnyModule) -> bool:
+        """Put another module in the place of the one that serves. Why not is logged and kept."""
+        if self.server is None:
+            return False
+        try:
+            loaded = await load_module(module, unsealed=ctx.options.watm_unsealed)
+            generation = await self.server.swap(loaded)
+        except (OSError, ValueError, ModuleError) as e:
+            self.swap_error = f"The module was not swapped: {e}"
+            logger.error("%s: %s", self.mode.full_spec, self.swap_error)
+            return False
+        self.module, self.swap_error = loaded, None
+        logger.info("%s: %s serves as generation %d", self.mode.full_spec, module, generation)
+        return True
+
+    async def _follow(self, path: Path) -> None:
+        """Swap the module whenever its file is another one."""
+        async for _ in changes(path):
+            await self.swap(path)
+
     async def _stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
         assert self.server is not None
         stopping, self.server = self.server, None
         stopping.close()

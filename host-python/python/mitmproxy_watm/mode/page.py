@@ -42,9 +42,9 @@ def install() -> None:
     logger.info("Servers, client configurations and QR codes: %s", _address())
 
 
-def render() -> str:
-    """The whole page."""
-    template = _asset("page.html")
+def render(token: str) -> str:
+    """The whole page, with the token that its forms are sent with."""
+    template = _asset("page.html").replace("{{ token }}", escape(token))
     return template.replace("{{ servers }}", render_servers())
 
 
@@ -87,6 +87,7 @@ def _server(number: int, instance: Any) -> str:
         f'<div data-live="state-{number}">',
         _state(facts),
         _seal(facts),
+        _generations(facts.get("generations", [])),
         _peers(facts.get("peers", [])) if instance.is_running else "",
         "</div>",
     ]
@@ -95,6 +96,7 @@ def _server(number: int, instance: Any) -> str:
             f'<details data-keep="counters-{number}"><summary>Counters</summary><div data-live="counters-{number}">',
             _table(("Counter", "Value"), ((name, str(value)) for name, value in sorted(facts["counters"].items()))),
             "</div></details>",
+            _swap(number, facts["spec"]),
             *(_client(number, index, config) for index, config in enumerate(instance.client_configs())),
         ]
     return "\n".join([*parts, "</section>"])
@@ -106,10 +108,35 @@ def _state(facts: dict[str, Any]) -> str:
     where = " and ".join(f"{host} port {port}" for host, port in facts["listen_addrs"])
     state = facts["phase"] + (f": {facts['reason']}" if facts["reason"] else "")
     kind = "good" if facts["phase"] == "running" else "bad"
-    restarts = f", restarted {facts['generation']} times" if facts["generation"] else ""
+    count = facts["counters"].get("host.restarts")
+    restarts = f", restarted {count} times" if count else ""
+    refused = f'<p class="bad">{escape(facts["swap_error"])}</p>' if facts["swap_error"] else ""
     return (
         f'<p><span class="{kind}">{escape(state)}</span> on {escape(where)}, '
-        f"{facts['flows']} open flows{restarts}</p>"
+        f"{facts['flows']} open flows{restarts}</p>{refused}"
+    )
+
+
+def _generations(generations: list[dict[str, Any]]) -> str:
+    rows = [
+        (
+            str(known["number"]),
+            known["module"],
+            known["sha256"][:16],
+            str(known["flows"]),
+            _span(known["age"]),
+            "serves" if known["draining"] is None else f"finishes its flows, for {_span(known['draining'])}",
+        )
+        for known in generations
+    ]
+    return _table(("Generation", "Module", "SHA-256", "Flows", "Age", "State"), rows) if rows else ""
+
+
+def _swap(number: int, spec: str) -> str:
+    return (
+        f'<form class="swap" data-swap="{escape(spec)}"><label for="swap-{number}">Swap the module for</label> '
+        f'<input id="swap-{number}" name="module" required placeholder="PATH.wasm, or a name"> '
+        "<button>Swap</button></form>"
     )
 
 
@@ -161,11 +188,15 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def _age(seconds: float) -> str:
+    return f"{_span(seconds)} ago"
+
+
+def _span(seconds: float) -> str:
     if seconds < 120:
-        return f"{seconds:.0f} s ago"
+        return f"{seconds:.0f} s"
     if seconds < 7200:
-        return f"{seconds / 60:.0f} min ago"
-    return f"{seconds / 3600:.0f} h ago"
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
 
 
 def _size(count: float) -> str:

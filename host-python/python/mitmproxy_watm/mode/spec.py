@@ -43,6 +43,8 @@ class Data:
     """Where all connections go."""
     transport: Literal["udp", "tcp"] | None = None
     """What the module listens on; None is what it says itself."""
+    watch: bool = False
+    """Whether the module is swapped when its file is another one."""
     options: dict[str, Any] = field(default_factory=dict)
     """What else the configuration has to say, by name."""
 
@@ -77,8 +79,9 @@ def parse(data: str) -> Data:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
     upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
     transport = _transport(named.pop("transport", None), module, upstream)
+    watch = _watch(named.pop("watch", None), module)
     options = {name: _literal(value) for name, value in named.items()}
-    return Data(module, config, keys, record, upstream, transport, options)
+    return Data(module, config, keys, record, upstream, transport, watch, options)
 
 
 def complete(spec: str) -> str:
@@ -102,6 +105,16 @@ def _transport(option: str | None, module: str, upstream: Upstream | None) -> Li
     if option is None and module not in PACKAGED:
         return None
     return "tcp" if option == "tcp" else "udp"
+
+
+def _watch(option: str | None, module: str) -> bool:
+    if option not in ("on", "off", None):
+        raise ValueError(f"option watch: {option!r} is neither on nor off")
+    if module in PACKAGED:
+        if option == "on":
+            raise ValueError(f"option watch: {module} comes with this package, and changes with it alone")
+        return False
+    return option != "off"
 
 
 def _upstream(to: str) -> Upstream:

@@ -30,6 +30,9 @@ def describe(instance: WatmInstance) -> dict[str, Any]:
         facts["warnings"] = module.warnings
         status = instance.server.status()
         facts |= {name: getattr(status, name) for name in ("phase", "reason", "generation", "flows", "counters")}
+        facts["swap_error"] = instance.swap_error
+        of_each = ("number", "module", "sha256", "flows", "age", "draining")
+        facts["generations"] = [{name: getattr(known, name) for name in of_each} for known in status.generations]
         names = ("name", "endpoint", "last_handshake", "received_bytes", "sent_bytes")
         facts["peers"] = [{name: getattr(peer, name) for name in names} for peer in status.peers]
     return facts

@@ -48,4 +48,24 @@ async function refresh() {
   setTimeout(refresh, PERIOD);
 }
 
+// What comes of it is shown with the next refresh.
+servers.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = event.target;
+  const button = form.querySelector("button");
+  button.disabled = true;
+  try {
+    const response = await fetch("/watm/swap", {
+      method: "POST",
+      credentials: "same-origin",
+      headers: { "Content-Type": "application/json", "X-XSRFToken": document.body.dataset.token },
+      body: JSON.stringify({ spec: form.dataset.swap, module: form.elements.module.value }),
+    });
+    stale.hidden = response.ok;
+  } catch {
+    stale.hidden = false;
+  }
+  button.disabled = false;
+});
+
 setTimeout(refresh, PERIOD);
