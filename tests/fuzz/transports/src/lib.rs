@@ -7,6 +7,7 @@
 mod config;
 mod connections;
 mod dialled;
+mod generations;
 mod inner;
 mod packet;
 mod peer;
@@ -23,6 +24,7 @@ pub type Target = fn(&[u8]);
 pub const TARGETS: &[(&str, Target)] = &[
     ("config", config::run),
     ("dialled", dialled::run),
+    ("generations", generations::run),
     ("inner", inner::run),
     ("peer", peer::run),
     ("proxy", proxy::run),
