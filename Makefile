@@ -36,7 +36,7 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-water test-readme test-demo cross
+test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-water test-update test-readme test-demo cross
 
 # What a program of ours is made of.
 
@@ -159,6 +159,13 @@ water-programs: modules $(BUILD)/gowater
 	tests/setup/apt.sh curl=curl openssl=openssl
 	cargo build --release --locked --workspace --bins --examples
 
+# Updates of modules, from a registry and a web server that are not ours.
+.PHONY: test-update
+test-update: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/registry
+	tests/setup/apt.sh openssl=openssl
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/update
+
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
@@ -242,6 +249,9 @@ $(BUILD)/tools/bin/onetun:
 
 $(BUILD)/tools/bin/wireguard:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446
+
+$(BUILD)/tools/bin/registry:
+	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install github.com/distribution/distribution/v3/cmd/registry@v3.0.0
 
 clean:
 	rm -rf $(BUILD) target watm/target $(PACKAGED)

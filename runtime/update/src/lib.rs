@@ -71,7 +71,7 @@ mod updater;
 mod watch;
 
 pub use error::FetchError;
-pub use network::{Credentials, NetworkOptions};
+pub use network::{Credentials, Network, NetworkOptions};
 pub use outcome::{Module, Notice, Outcome, Report, Skipped};
 pub use place::Place;
 pub use publish::{PublishError, publish};

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
@@ -98,9 +98,39 @@ pub(crate) fn sensitive(scheme: &str, secret: &str) -> Option<HeaderValue> {
     Some(header)
 }
 
+/// What updates talk to servers with. Clones share it, and with it the system's certificates, which
+/// are read when they are needed first.
+#[derive(Debug, Clone, Default)]
+pub struct Network {
+    pub(crate) options: NetworkOptions,
+    client: Arc<OnceLock<Client>>,
+}
+
+impl From<NetworkOptions> for Network {
+    fn from(options: NetworkOptions) -> Network {
+        Network {
+            options,
+            client: Arc::default(),
+        }
+    }
+}
+
+impl Network {
+    pub(crate) fn client(&self) -> Result<Client, FetchError> {
+        match self.client.get() {
+            Some(client) => Ok(client.clone()),
+            // Several may do so at once, of which one is kept.
+            None => {
+                let client = self.options.client()?;
+                Ok(self.client.get_or_init(|| client).clone())
+            }
+        }
+    }
+}
+
 impl NetworkOptions {
     /// A client that trusts the system's roots and those that are given.
-    pub(crate) fn client(&self) -> Result<Client, FetchError> {
+    fn client(&self) -> Result<Client, FetchError> {
         let refuse = |reason: &dyn fmt::Display| FetchError::Certificates(reason.to_string());
         let provider = Arc::new(ring::default_provider());
         let authorities = CertificateDer::pem_slice_iter(&self.authorities)

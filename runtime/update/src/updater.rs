@@ -8,7 +8,7 @@ use watm_seal::{Digest, Note, Refused};
 
 use crate::error::FetchError;
 use crate::fetch::{Fetched, Folder, LIMIT, Part, fetch, fetch_small, read_file};
-use crate::network::NetworkOptions;
+use crate::network::Network;
 use crate::outcome::{Notice, Outcome, Report, Skipped};
 use crate::place::Place;
 use crate::record::{Record, Validators};
@@ -38,7 +38,7 @@ pub struct Updater {
     source: Source,
     place: Place,
     terms: Arc<Terms>,
-    network: NetworkOptions,
+    network: Network,
     note: Option<Source>,
     folder: Folder,
 }
@@ -50,7 +50,7 @@ impl Updater {
             source,
             place,
             terms: Arc::new(terms),
-            network: NetworkOptions::default(),
+            network: Network::default(),
             note: None,
             folder: Folder::default(),
         }
@@ -58,7 +58,8 @@ impl Updater {
 
     /// How servers are talked to.
     #[must_use]
-    pub fn network(self, network: NetworkOptions) -> Updater {
+    pub fn network(self, network: impl Into<Network>) -> Updater {
+        let network = network.into();
         Updater { network, ..self }
     }
 

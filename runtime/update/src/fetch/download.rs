@@ -1,5 +1,5 @@
 use reqwest::header::{
-    CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     LAST_MODIFIED, RANGE,
 };
 use reqwest::{Client, Response, StatusCode, Url};
@@ -156,8 +156,13 @@ fn validators(headers: &HeaderMap) -> Validators {
         let text = value?.to_str().ok()?;
         (text.len() <= Validators::MAX_BYTES).then(|| text.to_owned())
     };
+    // In the second in which a file was sent it may change once more, and keep its date: one that is
+    // not older tells nothing (RFC 9110, section 8.8.2.2).
+    let date = |value: &Option<String>| httpdate::parse_http_date(value.as_deref()?).ok();
+    let sent = date(&text(headers.get(DATE)));
+    let modified = text(headers.get(LAST_MODIFIED));
     Validators {
         tag: text(headers.get(ETAG)),
-        modified: text(headers.get(LAST_MODIFIED)),
+        modified: modified.filter(|it| date(&Some(it.clone())) < sent),
     }
 }

@@ -5,13 +5,13 @@ use reqwest::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
 use super::download::Download;
 use super::{Fetched, Part};
 use crate::error::FetchError;
-use crate::network::NetworkOptions;
+use crate::network::Network;
 use crate::record::Validators;
 
 /// The file at this address, unless the server says that it is the known one.
 pub(super) async fn fetch(
     url: &Url,
-    network: &NetworkOptions,
+    network: &Network,
     known: &Validators,
     part: &mut Part,
     limit: u64,
@@ -26,8 +26,8 @@ pub(super) async fn fetch(
     insert(IF_NONE_MATCH, header(&known.tag));
     insert(IF_MODIFIED_SINCE, header(&known.modified));
     // A password is not for everybody on the way.
-    if url.scheme() == "https" || network.plain_http {
-        let credentials = network.credentials.as_ref();
+    if url.scheme() == "https" || network.options.plain_http {
+        let credentials = network.options.credentials.as_ref();
         insert(AUTHORIZATION, credentials.and_then(|it| it.header()));
     }
     let download = Download {

@@ -15,7 +15,7 @@ pub(crate) use path::read as read_file;
 use watm_seal::MAX_FILE_BYTES;
 
 use crate::error::FetchError;
-use crate::network::NetworkOptions;
+use crate::network::Network;
 use crate::record::Validators;
 use crate::source::{Kind, Source};
 
@@ -34,7 +34,7 @@ pub(crate) const LIMIT: u64 = MAX_FILE_BYTES as u64;
 /// taken last; what comes is kept in `part` until it is complete.
 pub(crate) async fn fetch(
     source: &Source,
-    network: &NetworkOptions,
+    network: &Network,
     known: &Validators,
     part: &mut Part,
 ) -> Result<Fetched, FetchError> {
@@ -45,11 +45,11 @@ pub(crate) async fn fetch(
             Kind::Oci(reference) => oci::fetch(reference, network, known, part, LIMIT).await,
         }
     };
-    match tokio::time::timeout(network.total_timeout, work).await {
+    match tokio::time::timeout(network.options.total_timeout, work).await {
         Ok(result) => result,
         Err(_) => Err(FetchError::TimedOut(format!(
             "not complete after {} s",
-            network.total_timeout.as_secs_f64()
+            network.options.total_timeout.as_secs_f64()
         ))),
     }
 }
@@ -57,10 +57,11 @@ pub(crate) async fn fetch(
 /// Get something small that is not kept: a freshness note.
 pub(crate) async fn fetch_small(
     source: &Source,
-    network: &NetworkOptions,
+    network: &Network,
     limit: u64,
 ) -> Result<Vec<u8>, FetchError> {
     let mut part = Part::nowhere();
+    let options = &network.options;
     let work = async {
         let known = Validators::default();
         match &source.0 {
@@ -69,7 +70,7 @@ pub(crate) async fn fetch_small(
             Kind::Oci(reference) => oci::fetch(reference, network, &known, &mut part, limit).await,
         }
     };
-    match tokio::time::timeout(network.connect_timeout + network.idle_timeout, work).await {
+    match tokio::time::timeout(options.connect_timeout + options.idle_timeout, work).await {
         Ok(Ok(Fetched::File(bytes, _))) => Ok(bytes),
         Ok(Ok(Fetched::NotModified)) => Err(FetchError::WrongRange(
             "nothing, although nothing is here".to_owned(),

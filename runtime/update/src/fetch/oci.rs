@@ -18,7 +18,7 @@ use watm_seal::Digest;
 use super::download::Download;
 use super::{Fetched, Part};
 use crate::error::{FetchError, one_line};
-use crate::network::{Credentials, NetworkOptions, read_small, refused, send, sensitive};
+use crate::network::{Credentials, Network, NetworkOptions, read_small, refused, send, sensitive};
 use crate::record::Validators;
 
 /// Of the configuration of a WebAssembly artifact.
@@ -33,7 +33,7 @@ const MAX_TOKEN_BYTES: usize = 64 << 10;
 /// The module that this reference means, unless its manifest is the known one.
 pub(super) async fn fetch(
     reference: &Reference,
-    network: &NetworkOptions,
+    network: &Network,
     known: &Validators,
     part: &mut Part,
     limit: u64,
@@ -41,7 +41,7 @@ pub(super) async fn fetch(
     let mut registry = Registry {
         client: network.client()?,
         reference,
-        network,
+        network: &network.options,
         authorization: None,
     };
     let Some((manifest, digest)) = registry.manifest(known.tag.as_deref()).await? else {

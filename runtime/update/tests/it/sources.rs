@@ -88,6 +88,7 @@ async fn a_server_is_asked_for_what_is_new_only() {
 #[tokio::test]
 async fn a_date_does_where_there_is_no_tag() {
     const DATE: &str = "Sat, 21 Nov 2026 10:00:00 GMT";
+    const LATER: &str = "Sat, 21 Nov 2026 10:00:01 GMT";
     let host = Host::empty();
     let server =
         Server::new(

@@ -1,0 +1,101 @@
+"""Who signs modules in these tests, by the commands that a person would use."""
+
+import json
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WATM = ROOT / "target" / "release" / "watm"
+# Seconds; each command takes milliseconds.
+LIMIT = 60
+
+
+def watm(*arguments: object, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """One run of the program, whatever comes of it."""
+    command = [WATM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=env)
+
+
+def done(*arguments: object) -> str:
+    """One run that has to go well, and what it printed."""
+    run = watm(*arguments)
+    assert run.returncode == 0, (arguments, run.stdout, run.stderr)
+    return run.stdout
+
+
+def module(filling: bytes) -> bytes:
+    """A module that has this in a custom section, and nothing else."""
+    content = b"\x04fill" + filling
+    length, size = bytearray(), len(content)
+    while True:
+        low, size = size & 0x7F, size >> 7
+        length.append(low | (0x80 if size else 0))
+        if not size:
+            break
+    return b"\0asm\x01\0\0\0\0" + bytes(length) + content
+
+
+class Authority:
+    """A root with one key, and one key for `wireguard` and its notes."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        public = {name: self._keygen(name) for name in ("root", "release", "notes")}
+        delegation = {"threshold": 1, "names": ["wireguard"]}
+        record = {
+            "expires": "2100-01-01",
+            "threshold": 1,
+            "keys": [public["root"]],
+            "delegations": [
+                {"name": "release", "keys": [public["release"]], **delegation},
+                {"name": "notes", "purpose": "freshness", "keys": [public["notes"]], **delegation},
+            ],
+        }
+        self.root = folder / "root.watm"
+        text = folder / "root.json"
+        text.write_text(json.dumps(record))
+        done("root", "new", text, "--output", self.root, "--key", folder / "root.key")
+
+    def _keygen(self, name: str) -> str:
+        text = done("keygen", self.folder / f"{name}.key", "--unencrypted", "--json")
+        return json.loads(text)["public"]
+
+    def seal(self, release: str, size: int = 1_000_000, **manifest: object) -> bytes:
+        """A sealed module of about so many bytes, and a new one for each release."""
+        body, output = self.folder / "body.wasm", self.folder / "sealed.wasm"
+        filling = release.encode() * (size // len(release))
+        body.write_bytes(module(filling))
+        text = self.folder / "manifest.json"
+        described = {"name": "wireguard", "release": release, "expires": "2099-01-01"}
+        described |= {"world": "water-v1", "roles": ["dialer"]} | manifest
+        text.write_text(json.dumps(described))
+        key = self.folder / "release.key"
+        done("seal", body, "--manifest", text, "--root", self.root, "--key", key, "--output", output)
+        return output.read_bytes()
+
+    def note(self, release: str) -> bytes:
+        output = self.folder / "note.watm"
+        key = self.folder / "notes.key"
+        done("note", "wireguard", release, "--root", self.root, "--key", key, "--output", output)
+        return output.read_bytes()
+
+
+class Host:
+    """A folder with a place and a state, updated by the command."""
+
+    def __init__(self, folder: pathlib.Path, authority: Authority) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.place = folder / "module.wasm"
+        self.state = folder / "state"
+        self.options = ["--to", self.place, "--root", authority.root, "--state", self.state, "--name", "wireguard"]
+
+    def update(self, source: object, *more: object) -> tuple[int, dict]:
+        """The exit status and the report."""
+        run = watm("update", source, *self.options, *more, "--json")
+        assert run.stdout.count("\n") == 1, (run.stdout, run.stderr)
+        report = json.loads(run.stdout)
+        refused = report["outcome"] == "refused"
+        assert run.stderr.startswith("watm: ") == refused, run.stderr
+        assert run.stderr.count("\n") == refused, run.stderr
+        return run.returncode, report

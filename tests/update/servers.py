@@ -1,0 +1,121 @@
+"""A real registry and a real web server, on loopback."""
+
+import contextlib
+import functools
+import http.server
+import os
+import pathlib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+
+from authority import ROOT
+
+REGISTRY = ROOT / "build" / "tools" / "bin" / "registry"
+# Seconds.
+START = 30
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Certificates:
+    """A certificate authority, and a certificate of it for 127.0.0.1."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.authority = folder / "ca.pem"
+        self.certificate, self.key = folder / "server.pem", folder / "server.key"
+        authority_key, request, extensions = folder / "ca.key", folder / "server.csr", folder / "extensions"
+        extensions.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+        new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-noenc"]
+        self._openssl("req", "-x509", *new, "-keyout", authority_key, "-out", self.authority, "-subj", "/CN=tests")
+        self._openssl("req", *new, "-keyout", self.key, "-out", request, "-subj", "/CN=127.0.0.1")
+        signed = ["-CA", self.authority, "-CAkey", authority_key, "-extfile", extensions]
+        self._openssl("x509", "-req", "-in", request, *signed, "-out", self.certificate)
+
+    def _openssl(self, *arguments: object) -> None:
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=START)
+
+
+@contextlib.contextmanager
+def registry(
+    folder: pathlib.Path, certificates: Certificates | None = None, users: str | None = None
+) -> Iterator[str]:
+    """The reference implementation; the block is given its `host:port`."""
+    address = f"127.0.0.1:{free_port()}"
+    # What is valid JSON is valid YAML, but for what this has.
+    config = [
+        "version: 0.1",
+        "log: {level: error, accesslog: {disabled: true}}",
+        f"storage: {{filesystem: {{rootdirectory: {folder / 'registry'}}}}}",
+        "http:",
+        f"  addr: {address}",
+    ]
+    if certificates:
+        config += ["  tls:", f"    certificate: {certificates.certificate}", f"    key: {certificates.key}"]
+    if users:
+        (folder / "users").write_text(users)
+        config += [f"auth: {{htpasswd: {{realm: tests, path: {folder / 'users'}}}}}"]
+    (folder / "registry.yml").write_text("\n".join(config) + "\n")
+    # It would send traces to a collector otherwise.
+    env = os.environ | {"OTEL_TRACES_EXPORTER": "none"}
+    with (folder / "registry.log").open("wb") as log:
+        command = [REGISTRY, "serve", folder / "registry.yml"]
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+        try:
+            host, port = address.split(":")
+            deadline = time.monotonic() + START
+            while True:
+                assert process.poll() is None, (folder / "registry.log").read_text()
+                with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                    break
+                assert time.monotonic() < deadline, "the registry does not start"
+                time.sleep(0.05)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(START)
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Python's own: it knows If-Modified-Since, and no ranges."""
+
+    def copyfile(self, *arguments: object) -> None:
+        # A client may be killed meanwhile.
+        with contextlib.suppress(ConnectionError):
+            super().copyfile(*arguments)
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        self.server.answered.append(int(code))
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def web_server(folder: pathlib.Path, certificates: Certificates | None = None) -> Iterator[tuple[str, list[int]]]:
+    """The block is given its URL and the status of each answer."""
+    handler = functools.partial(Handler, directory=folder)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.answered = []
+    scheme = "http"
+    if certificates:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates.certificate, certificates.key)
+        # A client that does not trust it is met in its own thread, not in the one that accepts.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        scheme = "https"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"{scheme}://127.0.0.1:{server.server_address[1]}", server.answered
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,121 @@
+"""A web server, TLS, and a program that is killed while it works."""
+
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import time
+
+from authority import WATM, Authority, Host, watm
+from servers import Certificates, web_server
+
+
+def test_only_what_is_new_is_fetched(authority: Authority, host: Host, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "module.wasm"
+    file.write_bytes(authority.seal("1.1"))
+    # By its date: one that was made in this second might be made once more in it.
+    os.utime(file, (1_700_000_000, 1_700_000_000))
+    with web_server(tmp_path) as (url, answered):
+        assert host.update(f"{url}/module.wasm")[1]["outcome"] == "updated"
+        assert host.update(f"{url}/module.wasm")[1]["outcome"] == "unchanged"
+        assert answered == [200, 304]
+        status, report = host.update(f"{url}/missing.wasm")
+        assert (status, report["code"]) == (1, "status")
+
+
+def test_tls(authority: Authority, certificates: Certificates, host: Host, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "module.wasm").write_bytes(authority.seal("1.1"))
+    with web_server(tmp_path, certificates) as (url, answered):
+        status, report = host.update(f"{url}/module.wasm")
+        assert (status, report["code"]) == (1, "connection")
+        assert "certificate" in report["reason"], report
+        assert not answered
+        status, report = host.update(f"{url}/module.wasm", "--ca", certificates.authority)
+        assert (status, report["outcome"]) == (0, "updated")
+
+
+def test_what_is_said_to_people(authority: Authority, host: Host, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "module.wasm").write_bytes(authority.seal("1.1"))
+    note = tmp_path / "note.watm"
+    note.write_bytes(authority.note("1.2"))
+    run = watm("update", tmp_path / "module.wasm", *host.options, "--note", note)
+    assert run.returncode == 0, run.stderr
+    lines = run.stdout.splitlines()
+    assert lines[0] == "updated   wireguard 1.1"
+    assert "warning   is release 1.1, and 1.2 has been announced" in lines
+    asking = {"capabilities": {"connect": ["tcp://*.example.com:443"], "flows": 10}}
+    (tmp_path / "module.wasm").write_bytes(authority.seal("1.2", **asking))
+    run = watm("update", tmp_path / "module.wasm", *host.options)
+    assert (run.returncode, run.stderr) == (1, "")
+    lines = run.stdout.splitlines()
+    assert lines[0] == "pending   wireguard 1.2"
+    asked = [line for line in lines if line.startswith("asks for ")]
+    assert any("*.example.com:443" in line for line in asked), lines
+    assert host.update(tmp_path / "module.wasm")[1]["more"]
+    # As it says.
+    approve = next(line for line in lines if line.startswith("approve ")).split()[2:]
+    run = watm(*approve, "--state", host.state, "--root", authority.root)
+    assert run.returncode == 0, run.stdout
+    assert host.update(tmp_path / "module.wasm")[1]["outcome"] == "updated"
+
+
+def test_what_cannot_be_done_is_not_tried(host: Host, tmp_path: pathlib.Path) -> None:
+    for source, more in (
+        ("ftp://example.com/a", []),
+        ("oci://nowhere", []),
+        ("a.wasm", ["--every", "0s"]),
+        ("a.wasm", ["--ca", tmp_path / "missing.pem"]),
+        ("a.wasm", ["--credentials", host.options[3]]),
+    ):
+        run = watm("update", source, *host.options, *more)
+        assert run.returncode == 2, (source, more, run.stderr)
+
+
+def test_a_watched_folder(authority: Authority, host: Host, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.wasm").write_bytes(authority.seal("1.1"))
+    (folder / "b.wasm").write_bytes(b"<html>")
+    command = [WATM, "update", folder, *host.options, "--every", "1s"]
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "updated   wireguard 1.1\n"
+        new = authority.seal("1.2")
+        (folder / "c.wasm").write_bytes(new)
+        line = ""
+        while not line.startswith("updated"):
+            line = process.stdout.readline()
+            assert line, "it has ended"
+        assert line == "updated   wireguard 1.2, from 1.1\n"
+        assert host.place.read_bytes() == new
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+    assert process.returncode == 0
+
+
+def test_whenever_it_is_killed_there_is_a_whole_module(
+    authority: Authority, host: Host, tmp_path: pathlib.Path
+) -> None:
+    releases = [authority.seal(f"1.{number}", 4_000_000) for number in range(1, 13)]
+    source = tmp_path / "module.wasm"
+    chance = random.Random(1)
+    current, outcomes = None, set()
+    with web_server(tmp_path) as (url, _):
+        for release in releases:
+            source.write_bytes(release)
+            for _ in range(4):
+                command = list(map(str, [WATM, "update", f"{url}/module.wasm", *host.options]))
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(chance.uniform(0, 0.06))
+                process.kill()
+                process.wait(10)
+                found = host.place.read_bytes() if host.place.exists() else None
+                assert found in (current, release)
+                outcomes.add(found == release)
+            # And what lies about is in nobody's way.
+            assert host.update(f"{url}/module.wasm")[1]["outcome"] in ("updated", "unchanged")
+            assert host.place.read_bytes() == release
+            current = release
+    assert outcomes == {True, False}, "it was killed before and after"
