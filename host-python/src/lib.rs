@@ -39,7 +39,7 @@ mod _native {
     #[pymodule_export]
     use crate::relay::{Relay, relay};
     #[pymodule_export]
-    use crate::server::{ClientConfig, PeerStatus, Server, Status, start};
+    use crate::server::{ClientConfig, Generation, PeerStatus, Server, Status, start};
     #[pymodule_export]
     use crate::thread::finish_connections;
     #[pymodule_export]

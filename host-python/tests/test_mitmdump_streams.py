@@ -70,7 +70,8 @@ async def test_a_module_without_a_destination_is_refused(tmp_path):
 @pytest.mark.limit(60)
 async def test_a_component_says_itself_that_it_listens_by_tcp(tmp_path):
     mode = f"watm:{COMPONENT}@127.0.0.1:0"
-    async with start("mitmdump-watm", tmp_path, "--mode", mode, observed=False) as program:
+    unsealed = ("--set", "watm_unsealed=true")
+    async with start("mitmdump-watm", tmp_path, *unsealed, "--mode", mode, observed=False) as program:
         async with dialed(program) as stream:
             with contextlib.suppress(ConnectionError):
                 assert await stream.read() == b""

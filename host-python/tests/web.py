@@ -39,6 +39,9 @@ class Visitor:
     async def put(self, path: str, content: Any) -> Answer:
         return await asyncio.to_thread(self._fetch, "PUT", path, content)
 
+    async def post(self, path: str, content: Any) -> Answer:
+        return await asyncio.to_thread(self._fetch, "POST", path, content)
+
     def _fetch(self, method: str, path: str, content: Any, **headers: str) -> Answer:
         if content is not None:
             headers["Content-Type"] = "application/json"

@@ -9,6 +9,7 @@ __all__ = [
     "ClientConfig",
     "Dial",
     "Flow",
+    "Generation",
     "Module",
     "ModuleError",
     "PeerStatus",

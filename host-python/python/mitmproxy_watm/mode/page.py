@@ -87,8 +87,8 @@ def _server(number: int, instance: Any) -> str:
         f'<div data-live="state-{number}">',
         _state(facts),
         _seal(facts),
-        _generations(facts.get("generations", [])),
         _peers(facts.get("peers", [])) if instance.is_running else "",
+        _generations(facts.get("generations", [])),
         "</div>",
     ]
     if instance.is_running:

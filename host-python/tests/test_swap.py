@@ -1,0 +1,92 @@
+"""The module of a running mitmproxy is swapped: by command, by its file, from the page."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from programs import free_port, start
+from test_mitmdump import MODULE, client
+from test_mitmweb import fetch
+from web import log_in, start_web
+
+UNSEALED = ("--set", "watm_unsealed=true")
+
+
+def put(path: Path, mark: int) -> Path:
+    """A module of its own at this path, all at once: with a custom section at the end."""
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(MODULE.read_bytes() + b"\x00\x06\x04mark" + bytes([mark]))
+    os.replace(fresh, path)
+    return path
+
+
+@pytest.mark.limit(60)
+async def test_a_file_that_changes_is_swapped_in_and_a_bad_one_is_not(tmp_path):
+    path, port = put(tmp_path / "wireguard.wasm", 0), free_port()
+    async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", f"watm:{path}@127.0.0.1:{port}") as program:
+        await program.wait_for(rf"listening at 127.0.0.1:{port}")
+        async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
+            await fetch(connection, "/before")
+            put(path, 1)
+            await program.wait_for("serves as generation 1")
+            await fetch(connection, "/still")
+            path.write_bytes(b"\0asm cut short")
+            await program.wait_for("The module was not swapped: .*wireguard.wasm")
+            await fetch(connection, "/unimpressed")
+            (server,) = json.loads(await program.ask(command="watm.status"))
+            assert "not swapped" in server["swap_error"]
+            old, new = server["generations"]
+            assert (old["number"], new["number"], new["draining"]) == (0, 1, None)
+            assert old["sha256"] != new["sha256"] and old["flows"] == 1
+            put(path, 2)
+            await program.wait_for("serves as generation 2")
+            await fetch(connection, "/again")
+            (server,) = json.loads(await program.ask(command="watm.status"))
+            assert server["swap_error"] is None
+    assert "Traceback" not in program.text
+
+
+@pytest.mark.limit(60)
+async def test_a_command_swaps_a_module_that_was_named(tmp_path):
+    path, port = put(tmp_path / "wireguard-2.wasm", 0), free_port()
+    mode = f"wireguard@127.0.0.1:{port}"
+    async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", f"watm:{mode}") as program:
+        await program.wait_for(rf"listening at 127.0.0.1:{port}")
+        async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
+            await fetch(connection, "/before")
+            await program.ask(command=f"watm.swap {mode} {path}")
+            await program.wait_for("serves as generation 1")
+            await fetch(connection, "/still")
+            # What comes with the package goes back in, without a switch for development.
+            await program.ask(command=f"watm.swap {mode} wireguard")
+            await program.wait_for("wireguard serves as generation 2")
+            await fetch(connection, "/back")
+            await program.ask(command=f"watm.swap {mode} plain")
+            await program.wait_for("The module was not swapped: .*cannot take the place")
+            assert "does not run" in await program.ask(command="watm.swap wireguard@9 wireguard")
+
+
+@pytest.mark.limit(60)
+async def test_the_page_swaps_and_shows_what_came_of_it(tmp_path):
+    path, port = put(tmp_path / "other.wasm", 0), free_port()
+    mode = f"watm:wireguard@127.0.0.1:{port}"
+    async with start_web(tmp_path, *UNSEALED, "--mode", mode) as (_, link):
+        visitor = await log_in(link)
+        async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
+            await fetch(connection, "/before")
+            assert f'data-swap="{mode}"' in (await visitor.get("/watm")).text
+            answer = await visitor.post("/watm/swap", {"spec": mode, "module": str(path)})
+            assert json.loads(answer.text) == {"swapped": True, "error": None}
+            await fetch(connection, "/still")
+            shown = (await visitor.get("/watm/servers")).text
+            assert re.search(r"<td>0</td>.*finishes its flows.*<td>1</td>.*serves", shown, re.DOTALL)
+            answer = await visitor.post("/watm/swap", {"spec": mode, "module": str(tmp_path / "absent.wasm")})
+            assert json.loads(answer.text)["swapped"] is False
+            assert "The module was not swapped" in (await visitor.get("/watm/servers")).text
+        for content, status in (({"spec": "watm:nobody", "module": "x"}, 404), ({"module": "x"}, 400), ([], 400)):
+            assert (await visitor.post("/watm/swap", content)).status == status
+        # Not for a page of someone else's.
+        visitor.cookies.clear()
+        assert (await visitor.post("/watm/swap", {"spec": mode, "module": str(path)})).status == 403
