@@ -206,10 +206,8 @@ async def test_side_by_side_with_mitmproxys_own(tmp_path):
         f"watm:wireguard?keys={other_keys}@127.0.0.1:{ours}",
         "--mode",
         f"watm:{MODULE}@[::1]:{ours}",
-        "--set",
-        "watm_unsealed=true",
     )
-    async with start("mitmdump-watm", tmp_path, *modes) as program:
+    async with start("mitmdump-watm", tmp_path, "--set", "watm_unsealed=true", *modes) as program:
         for port in (own, ours):
             await program.wait_for(rf"WireGuard server listening at 127.0.0.1:{port}")
         await program.wait_for(rf"WireGuard server listening at \[::1\]:{ours}")
