@@ -237,6 +237,22 @@ fn what_does_not_belong_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_server_has_so_many_peers_and_no_more() {
+    let peers: String = (0..=32_768u32)
+        .map(|n| {
+            let mut key = [1; 32];
+            key[..4].copy_from_slice(&n.to_be_bytes());
+            format!("[Peer]\nPublicKey={}\n", support::base64(&key))
+        })
+        .collect();
+    assert_eq!(
+        refusal(&server_config(&peers)),
+        "line 65540: [Peer] PublicKey: one peer too many: a server has at most 32768; start \
+         another server"
+    );
+}
+
+#[test]
 fn peers_are_told_apart() {
     let two = |first: &str, second: &str| server_config(&(first.to_owned() + second));
     assert_eq!(

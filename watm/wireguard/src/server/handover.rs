@@ -115,6 +115,13 @@ impl WireGuard {
     /// From now on this generation serves.
     pub(super) fn take_over(&mut self, host: &mut dyn Host) {
         let now = host.now();
+        if let Role::Draining { .. } = self.generations.role() {
+            // What the failed one has said last.
+            if let Some(post) = self.generations.post() {
+                post.ready();
+            }
+            self.read_mail(host);
+        }
         let before = self.generations.serve(now);
         if before == Role::Serving {
             return;

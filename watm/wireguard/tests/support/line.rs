@@ -7,7 +7,43 @@ use mock_instant::MockClock;
 use watm_core::{ConfigError, Host, Instant, Level, StartOptions, Status, Transport, Wakeup};
 use watm_wireguard::WireGuard;
 
-use super::{CLIENT_TICK, Client, MAX_ROUNDS, Office, SERVER, START, SimHost, Streams, seed};
+use super::inner::packets;
+use super::{
+    CLIENT_TICK, Client, Conditions, MAX_ROUNDS, Office, SERVER, START, SimHost, Streams,
+    peer_config, seed, server_config,
+};
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// The first byte of WireGuard's messages.
+pub const INITIATION: u8 = 1;
+pub const RESPONSE: u8 = 2;
+pub const DATA: u8 = 4;
+
+/// A configuration with one peer, number 1, that may use any address.
+pub fn one_peer() -> String {
+    server_config(&any_address(1))
+}
+
+pub fn any_address(number: u8) -> String {
+    peer_config(number, "AllowedIPs = 0.0.0.0/0, ::/0")
+}
+
+/// A packet from `10.0.0.number`.
+pub fn udp(number: u8, port: u16, data: &[u8]) -> Vec<u8> {
+    let source = SocketAddr::new([10, 0, 0, number].into(), port);
+    packets::udp(source, "192.168.0.1:9".parse().unwrap(), data)
+}
+
+/// One that takes 20 ms each way.
+pub fn network(loss: usize, jitter: u64) -> Conditions {
+    Conditions {
+        delay: Duration::from_millis(20),
+        jitter: Duration::from_millis(jitter),
+        loss,
+        duplication: loss,
+    }
+}
 
 /// One of the servers.
 pub struct Generation {
@@ -39,6 +75,13 @@ impl Line {
     /// A first generation with this configuration.
     pub fn new(config: &str) -> Self {
         Self::on(config, None)
+    }
+
+    /// The same with one peer, which has a network stack behind this network.
+    pub fn with_client(conditions: Conditions) -> Self {
+        let mut line = Self::new(&one_peer());
+        line.add_client(Client::new(1).with_stack(1420).behind(conditions));
+        line
     }
 
     /// The same, whose peers are connected by streams.

@@ -7,7 +7,7 @@ mod host;
 #[path = "../../../netstack/tests/support/mod.rs"]
 pub mod inner;
 mod letters;
-mod line;
+pub mod line;
 mod pair;
 mod streams;
 mod talk;
