@@ -53,11 +53,10 @@ def test_what_is_said_to_people(authority: Authority, host: Host, tmp_path: path
     asked = [line for line in lines if line.startswith("asks for ")]
     assert any("*.example.com:443" in line for line in asked), lines
     assert host.update(tmp_path / "module.wasm")[1]["more"]
-    # As it says.
-    approve = next(line for line in lines if line.startswith("approve ")).split()[2:]
-    run = watm(*approve, "--state", host.state, "--root", authority.root)
-    assert run.returncode == 0, run.stdout
-    assert host.update(tmp_path / "module.wasm")[1]["outcome"] == "updated"
+    assert lines[-1] == "approve   the same command with --approve 1.2"
+    assert host.update(tmp_path / "module.wasm", "--approve", "1.3")[1]["code"] == "wrong-name"
+    assert host.update(tmp_path / "module.wasm", "--approve", "1.2")[1]["outcome"] == "updated"
+    assert host.update(tmp_path / "module.wasm")[1]["outcome"] == "unchanged"
 
 
 def test_what_cannot_be_done_is_not_tried(host: Host, tmp_path: pathlib.Path) -> None:

@@ -96,6 +96,26 @@ impl Terms {
         })
     }
 
+    /// Remember that the user has approved what this file asks for, if it is that release and good
+    /// otherwise.
+    pub(crate) fn approve(&self, file: &[u8], release: Release) -> Result<(), Fault> {
+        let state = self.state.load()?;
+        let judged = self.judge_pending(file, None, &state, Vec::new())?;
+        let manifest = judged.module.ok_or(Refused::Unsealed)?.manifest;
+        if manifest.release != release {
+            return Err(Fault::from(Refused::WrongName {
+                name: manifest.name,
+                field: "release",
+                found: manifest.release.to_string(),
+                expected: release.to_string(),
+            }));
+        }
+        let approved = manifest.capabilities;
+        self.state
+            .update(|state| state.approve(&manifest.name, approved))??;
+        Ok(())
+    }
+
     /// The release in place, which is a floor as well: the host may not have loaded it yet, and so
     /// its state does not know of it.
     fn previous(

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use watm_seal::state::StateError;
-use watm_seal::{Digest, Note, Refused};
+use watm_seal::{Digest, Note, Refused, Release};
 
 use crate::error::FetchError;
 use crate::fetch::{Fetched, Folder, LIMIT, Part, fetch, fetch_small, read_file};
@@ -98,33 +98,50 @@ impl Updater {
     /// Put the module in place that was kept aside, if its user has approved it meanwhile. `None`:
     /// there is none, or it still waits.
     pub async fn check_pending(&mut self) -> Option<Report> {
-        let work = async {
-            let _lock = self.lock().await?;
-            let (place, terms) = (self.place.clone(), self.terms.clone());
-            blocking(move || {
-                let Some(pending) = place.read_pending().map_err(at(&place.pending()))? else {
-                    return Ok(None);
-                };
-                let current = place.read().map_err(at(place.path()))?;
-                let judged = terms.judge(&pending, current.as_deref())?;
-                match judged.verdict {
-                    Verdict::NeedsApproval(_) => Ok(None),
-                    Verdict::Good(_) | Verdict::InPlace => {
-                        settle(&place, &pending, judged).map(Some)
-                    }
-                }
-            })
-            .await
-        };
+        let settled = self.settle_pending(|_, _| Ok(())).await.transpose()?;
+        Some(self.report(settled))
+    }
+
+    /// Remember that the user has approved what the module asks for that was kept aside, and put it
+    /// in place. The user says which release that is, since another may have come meanwhile.
+    pub async fn approve(&mut self, release: Release) -> Report {
+        let settled = self.settle_pending(move |terms, pending| terms.approve(pending, release));
+        let settled = settled.await.and_then(|settled| {
+            settled.ok_or_else(|| FetchError::NoCandidate("no module waits".to_owned()).into())
+        });
+        self.report(settled)
+    }
+
+    fn report(&self, settled: Result<Settled, Fault>) -> Report {
         let source = self.source.to_string();
-        match work.await {
-            Ok(None) => None,
-            Ok(Some((outcome, warnings))) => Some(Report {
+        match settled {
+            Ok((outcome, warnings)) => Report {
                 warnings,
                 ..Report::new(source, outcome)
-            }),
-            Err(fault) => Some(Report::of_fault(source, &fault)),
+            },
+            Err(fault) => Report::of_fault(source, &fault),
         }
+    }
+
+    async fn settle_pending(
+        &self,
+        before: impl FnOnce(&Terms, &[u8]) -> Result<(), Fault> + Send + 'static,
+    ) -> Result<Option<Settled>, Fault> {
+        let _lock = self.lock().await?;
+        let (place, terms) = (self.place.clone(), self.terms.clone());
+        blocking(move || {
+            let Some(pending) = place.read_pending().map_err(at(&place.pending()))? else {
+                return Ok(None);
+            };
+            before(&terms, &pending)?;
+            let current = place.read().map_err(at(place.path()))?;
+            let judged = terms.judge(&pending, current.as_deref())?;
+            match judged.verdict {
+                Verdict::NeedsApproval(_) => Ok(None),
+                Verdict::Good(_) | Verdict::InPlace => settle(&place, &pending, judged).map(Some),
+            }
+        })
+        .await
     }
 
     async fn lock(&self) -> Result<std::fs::File, Fault> {
@@ -251,12 +268,7 @@ impl Found {
         }
     }
 
-    fn settle(
-        self,
-        place: &Place,
-        terms: &Terms,
-        fetched: Fetched,
-    ) -> Result<(Outcome, Vec<Notice>), Fault> {
+    fn settle(self, place: &Place, terms: &Terms, fetched: Fetched) -> Result<Settled, Fault> {
         let current = self.current.as_deref();
         let nothing = || {
             let reason = "nothing new, although nothing is here".to_owned();
@@ -285,8 +297,11 @@ impl Found {
     }
 }
 
+/// What was done with a file, and what to say about it.
+type Settled = (Outcome, Vec<Notice>);
+
 /// Put a file where it belongs.
-fn settle(place: &Place, file: &[u8], judged: Judged) -> Result<(Outcome, Vec<Notice>), Fault> {
+fn settle(place: &Place, file: &[u8], judged: Judged) -> Result<Settled, Fault> {
     let warnings = judged.warnings.iter().map(Notice::from).collect();
     let outcome = match (judged.verdict, judged.module) {
         (Verdict::InPlace, module) => Outcome::Unchanged { module },

@@ -36,6 +36,9 @@ pub(crate) struct Arguments {
     /// Accept this release although a newer one has been accepted.
     #[arg(long, value_name = "EPOCH.SEQUENCE", requires = "name")]
     allow_downgrade: Option<Release>,
+    /// Approve what this release asks for, which was kept aside, and put it in place.
+    #[arg(long, value_name = "EPOCH.SEQUENCE", conflicts_with = "every")]
+    approve: Option<Release>,
     /// Where a freshness note about the module comes from.
     #[arg(long, value_name = "SOURCE")]
     note: Option<Source>,
@@ -55,7 +58,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::Well;
     stop::run(async |mut stop| match arguments.every {
         None => {
-            if let Some(report) = stop.unless(updater.check()).await {
+            let work = async {
+                match arguments.approve {
+                    Some(release) => updater.approve(release).await,
+                    None => updater.check().await,
+                }
+            };
+            if let Some(report) = stop.unless(work).await {
                 outcome = show(&report, json)?;
             }
             Ok(())
@@ -246,7 +255,9 @@ impl Shown {
         if let Some(pending) = &self.pending {
             let pending = pending.display();
             println!("kept in   {pending}");
-            println!("approve   watm verify {pending} --accept");
+        }
+        if let (Some(_), Some(release)) = (&self.pending, &self.release) {
+            println!("approve   the same command with --approve {release}");
         }
         for skipped in &self.skipped {
             println!("skipped   {}: {}", skipped.file.display(), skipped.reason);

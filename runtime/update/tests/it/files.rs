@@ -94,6 +94,25 @@ async fn what_asks_for_more_waits_for_its_user() {
 }
 
 #[tokio::test]
+async fn what_waits_is_approved_by_its_number() {
+    let host = Host::with(&sealed("1.5"));
+    let server = Server::new(|_, request| serve(request, "\"1\"", &asking("1.6"))).await;
+    let mut updater = host.updater(&server.url());
+    assert_eq!(code(&updater.approve(release("1.6")).await), "no-candidate");
+    assert_eq!(code(&updater.check().await), "pending");
+    // Somebody has seen another one.
+    assert_eq!(code(&updater.approve(release("1.7")).await), "wrong-name");
+    assert!(host.holds(&sealed("1.5")));
+    assert_eq!(code(&updater.approve(release("1.6")).await), "updated");
+    assert!(host.holds(&asking("1.6")));
+    // It has not run yet: until then the old one is no roll-back for the host.
+    let state = host.state().load().expect("read");
+    let known = state.known(&name("wireguard")).expect("approved");
+    assert!(known.approved.is_some() && known.accepted.is_none());
+    assert_eq!(code(&updater.check().await), "unchanged");
+}
+
+#[tokio::test]
 async fn what_waits_is_verified_again_before_it_is_used() {
     let host = Host::with(&sealed("1.5"));
     let server = Server::new(|_, request| serve(request, "\"1\"", &asking("1.6"))).await;

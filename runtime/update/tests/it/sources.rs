@@ -94,12 +94,26 @@ async fn a_date_does_where_there_is_no_tag() {
         Server::new(
             |_, request| match request.header("if-modified-since") == Some(DATE) {
                 true => answer(304, &[], b""),
-                false => answer(200, &[("Last-Modified", DATE)], &sealed("1.5")),
+                false => {
+                    let headers = [("Last-Modified", DATE), ("Date", LATER)];
+                    answer(200, &headers, &sealed("1.5"))
+                }
             },
         )
         .await;
     assert_eq!(code(&host.update(&server.url()).await), "updated");
     assert_eq!(code(&host.update(&server.url()).await), "unchanged");
+    assert_eq!(server.seen()[1].header("if-modified-since"), Some(DATE));
+    // A file that was made in the second in which it was sent may have changed in it, too.
+    let host = Host::empty();
+    let server = Server::new(|number, _| {
+        let headers = [("Last-Modified", DATE), ("Date", DATE)];
+        answer(200, &headers, &sealed(["1.5", "1.6"][number]))
+    })
+    .await;
+    assert_eq!(code(&host.update(&server.url()).await), "updated");
+    assert_eq!(code(&host.update(&server.url()).await), "updated");
+    assert_eq!(server.seen()[1].header("if-modified-since"), None);
 }
 
 #[tokio::test]
