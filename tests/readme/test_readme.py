@@ -318,8 +318,8 @@ def test_a_balancers_client_is_seen(example_com, tmp_path):
 
 
 def test_a_module_is_sealed_trusted_and_verified(tmp_path):
-    names = ("root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm")
-    words = ("keygen root.key", "keygen release.key", "root new", "seal", "trust", "verify")
+    names = ("root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm")
+    words = ("keygen root.key", "keygen release.key", "root new", "seal", "trust", "verify", "update")
     steps = [next(c for c in commands() if f"watm -- {word}" in c) for word in words]
 
     def public_key(command: str) -> str:
@@ -340,7 +340,7 @@ def test_a_module_is_sealed_trusted_and_verified(tmp_path):
         root = root.replace(placeholder, public_key(command))
     (tmp_path / "root.json").write_text(root)
     (tmp_path / "wireguard.json").write_text(manifest)
-    expected = ("complete +yes", "sealed +wireguard 1.1", "root +[0-9a-f]{64}", "accepted +yes")
+    expected = ("complete +yes", "sealed +wireguard 1.1", "root +[0-9a-f]{64}", "accepted +yes", "updated +wireguard 1.1")
     for command, outcome in zip(steps[2:], expected, strict=True):
         with terminal(here(command), tmp_path) as child:
             if "--key" in command:
@@ -348,6 +348,7 @@ def test_a_module_is_sealed_trusted_and_verified(tmp_path):
                 child.sendline("correct horse")
             child.expect(outcome, timeout=BUILD)
             child.expect(pexpect.EOF)
+    assert (tmp_path / "wireguard.wasm").read_bytes() == (tmp_path / "wireguard.sealed.wasm").read_bytes()
     assert (tmp_path / "root.key").stat().st_mode & 0o777 == 0o600
 
 

@@ -53,7 +53,7 @@ def test_what_is_said_to_people(authority: Authority, host: Host, tmp_path: path
     asked = [line for line in lines if line.startswith("asks for ")]
     assert any("*.example.com:443" in line for line in asked), lines
     assert host.update(tmp_path / "module.wasm")[1]["more"]
-    assert lines[-1] == "approve   the same command with --approve 1.2"
+    assert "approve   the same command with --approve 1.2" in lines
     assert host.update(tmp_path / "module.wasm", "--approve", "1.3")[1]["code"] == "wrong-name"
     assert host.update(tmp_path / "module.wasm", "--approve", "1.2")[1]["outcome"] == "updated"
     assert host.update(tmp_path / "module.wasm")[1]["outcome"] == "unchanged"
