@@ -84,7 +84,17 @@ def registry(
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Python's own: it knows If-Modified-Since, and no ranges."""
+    """Python's own: it knows If-Modified-Since, and no ranges. What has moved it says."""
+
+    def do_GET(self) -> None:
+        target = self.server.moved.get(self.path)
+        if target is None:
+            super().do_GET()
+            return
+        self.send_response(302)
+        self.send_header("Location", target)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def copyfile(self, *arguments: object) -> None:
         # A client may be killed meanwhile.
@@ -99,11 +109,13 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def web_server(folder: pathlib.Path, certificates: Certificates | None = None) -> Iterator[tuple[str, list[int]]]:
+def web_server(
+    folder: pathlib.Path, certificates: Certificates | None = None, moved: dict[str, str] | None = None
+) -> Iterator[tuple[str, list[int]]]:
     """The block is given its URL and the status of each answer."""
     handler = functools.partial(Handler, directory=folder)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.answered = []
+    server.answered, server.moved = [], moved or {}
     scheme = "http"
     if certificates:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -35,6 +35,24 @@ def test_tls(authority: Authority, certificates: Certificates, host: Host, tmp_p
         assert (status, report["outcome"]) == (0, "updated")
 
 
+def test_nobody_is_led_away_from_tls(
+    authority: Authority, certificates: Certificates, host: Host, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "module.wasm").write_bytes(authority.seal("1.1"))
+    with web_server(tmp_path) as (plain, answered):
+        moved = {"/plain": f"{plain}/module.wasm", "/here": "/module.wasm"}
+        with web_server(tmp_path, certificates, moved) as (url, _):
+            trusting = ("--ca", certificates.authority)
+            status, report = host.update(f"{url}/plain", *trusting)
+            assert (status, report["code"]) == (1, "redirect")
+            assert "HTTPS" in report["reason"]
+            assert not answered and not host.place.exists()
+            assert host.update(f"{url}/here", *trusting)[1]["outcome"] == "updated"
+            # Who says so is led.
+            assert host.update(f"{url}/plain", *trusting, "--plain-http")[1]["outcome"] == "unchanged"
+            assert answered == [200]
+
+
 def test_what_is_said_to_people(authority: Authority, host: Host, tmp_path: pathlib.Path) -> None:
     (tmp_path / "module.wasm").write_bytes(authority.seal("1.1"))
     note = tmp_path / "note.watm"

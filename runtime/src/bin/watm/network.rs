@@ -12,7 +12,7 @@ pub(crate) struct NetworkArguments {
     /// Certificates in PEM to trust beside the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Talk to registries without TLS.
+    /// Talk to registries without TLS, and follow redirections from HTTPS to HTTP.
     #[arg(long)]
     plain_http: bool,
     /// A file with `user:password` or `Bearer TOKEN` for servers that ask for one.
