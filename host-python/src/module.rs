@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use watm_runtime::seal::{Proof, Root, SignedRoot};
-use watm_runtime::{Engine, EngineConfig, LoadOptions, Trust};
+use watm_runtime::{Engine, EngineConfig, Grants, LoadOptions, Trust};
 
 use crate::error::{ModuleError, runtime_error};
 
@@ -130,7 +130,14 @@ fn engine() -> Result<Engine, watm_runtime::Error> {
     let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
     match &*engine {
         Some(engine) => Ok(engine.clone()),
-        None => Ok(engine.insert(Engine::new(EngineConfig::default())?).clone()),
+        None => {
+            let trust = Trust::of_user().grants(Grants::of_user()?);
+            let config = EngineConfig {
+                trust,
+                ..EngineConfig::default()
+            };
+            Ok(engine.insert(Engine::new(config)?).clone())
+        }
     }
 }
 

@@ -27,6 +27,14 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
+    /// It may not have what it was to be given.
+    #[error("{module}: {reason}")]
+    NotGranted {
+        /// The module's name.
+        module: String,
+        /// Which bound, and what it allows.
+        reason: String,
+    },
     /// What is remembered of modules cannot be read or written.
     #[error(transparent)]
     State(Box<watm_seal::state::StateError>),

@@ -20,7 +20,7 @@ impl State {
             return Err(ErrorCode::InvalidArgument);
         }
         self.hub.check_backlog()?;
-        self.hub.flows.permit().ok_or_else(|| {
+        self.flow_permit().ok_or_else(|| {
             self.hub.counters.flows_refused_limit.add(1);
             ErrorCode::LimitReached
         })

@@ -29,6 +29,7 @@ use crate::post::Post;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
 use crate::roles::Access;
+use crate::share::Share;
 use crate::{ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
 
 /// What an instance is given.
@@ -97,6 +98,8 @@ impl Instance {
             });
         };
         let hub = &grants.hub;
+        let granted = module.granted();
+        let memory_bytes = granted.memory_bytes(hub.limits.memory_bytes);
         let mut table = ResourceTable::new();
         table.set_max_capacity(hub.limits.handles);
         let state = State {
@@ -110,17 +113,19 @@ impl Instance {
             wakers: WakeBatch::default(),
             failed: Arc::new(AtomicBool::new(false)),
             cpu: CpuMeter::new(hub.limits.cpu_per_call),
-            limiter: Limiter::new(hub.limits.memory_bytes, hub.counters.clone()),
+            limiter: Limiter::new(memory_bytes, hub.counters.clone()),
+            share: Share::new(granted.cpu_permille()),
+            flows: granted.flows(hub.limits.flows),
             logger: Logger::new(
                 &hub.name,
                 &hub.limits,
                 hub.counters.clone(),
                 grants.log_level,
             ),
-            access: grants.access.clone(),
+            access: grants.access.as_ref().map(|access| access.cut(granted)),
             home: grants.home.clone(),
             dialling: None,
-            host_crypto: grants.host_crypto,
+            host_crypto: granted.host_crypto(grants.host_crypto),
             keys: 0,
             tape: grants.tape.clone(),
         };
@@ -134,7 +139,7 @@ impl Instance {
             Ok(state.cpu.tick())
         });
         // A list that an import takes lies in the module's memory, so that is its bound.
-        store.set_hostcall_fuel(hub.limits.memory_bytes);
+        store.set_hostcall_fuel(memory_bytes);
         store.set_epoch_deadline(1);
         store.data().record(|| Event::Instance);
         match prepared.pre.instantiate(&mut store) {
@@ -151,6 +156,11 @@ impl Instance {
     /// The module's tokens.
     pub(crate) fn ready(&self) -> &Arc<ReadyList> {
         &self.store.data().ready
+    }
+
+    /// Until when it has to rest, because it has used more than its share of a core.
+    pub(crate) fn rests_until(&mut self, now: Clock) -> Option<Clock> {
+        self.store.data_mut().share.rests_until(now)
     }
 
     /// Have it accept the configuration, and the `snapshot` of the generation that serves, if
@@ -247,7 +257,7 @@ impl Instance {
                 code: ErrorCode::LimitReached,
             }))
         };
-        let Some(permit) = state.hub.flows.permit() else {
+        let Some(permit) = state.flow_permit() else {
             return full(&state.hub.name);
         };
         let destination = dial.destination.clone();
@@ -353,6 +363,7 @@ impl Instance {
         let spent = begin.elapsed().as_nanos() as u64;
         let state = self.store.data_mut();
         state.hub.counters.guest_time_ns.add(spent);
+        state.share.spend(spent);
         state.wakers.fire();
         match result {
             Ok(answer) => {

@@ -27,6 +27,7 @@ pub(crate) use dialling::{Addresses, Attempts, Begun, Dial};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
+use crate::flow::FlowPermit;
 use crate::hub::Hub;
 use crate::limiter::Limiter;
 use crate::log::Logger;
@@ -34,6 +35,7 @@ use crate::net::Port;
 use crate::post::Post;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
+use crate::share::Share;
 use crate::{ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
@@ -114,6 +116,10 @@ pub(crate) struct State {
     failed: Arc<AtomicBool>,
     cpu: CpuMeter,
     limiter: Limiter,
+    /// Of a core.
+    share: Share,
+    /// Open at once, those of the generations before it too.
+    flows: usize,
     logger: Logger,
     /// Where the module may go, if anywhere.
     access: Option<Arc<Access>>,
@@ -128,6 +134,14 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// For one more flow; `None`: the server's limit is reached, or that of the module.
+    fn flow_permit(&self) -> Option<FlowPermit> {
+        let flows = &self.hub.flows;
+        (flows.open() < self.flows)
+            .then(|| flows.permit())
+            .flatten()
+    }
+
     fn token(&self, value: u64) -> Arc<Token> {
         Token::new(value, &self.ready)
     }

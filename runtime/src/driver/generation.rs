@@ -29,6 +29,8 @@ pub(super) struct Generation {
     /// Whether `timer` is to be waited for.
     timed: bool,
     due: bool,
+    /// It has used more than its share of a core: only `timer` is waited for.
+    resting: bool,
     idle_agains: u32,
     _ticking: Ticking,
 }
@@ -59,6 +61,7 @@ impl Generation {
             timer: Box::pin(sleep(Duration::ZERO)),
             timed: false,
             due: true,
+            resting: false,
             idle_agains: 0,
             _ticking: ticking,
         }
@@ -87,7 +90,10 @@ impl Generation {
 
     /// Prepare to wait; `true`: there is no need to.
     pub(super) fn arm(&mut self, now: Instant) -> bool {
+        let rest = self.instance.rests_until(now);
+        self.resting = rest.is_some();
         let deadline = match self.wakeup {
+            _ if self.resting => rest,
             Wakeup::OnReady | Wakeup::Finished => None,
             Wakeup::Again if self.idle_agains >= IDLE_AGAINS => Some(now + IDLE_PAUSE),
             Wakeup::Again => Some(now),
@@ -107,7 +113,7 @@ impl Generation {
     /// Ready when it is to be called.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ready = self.due
-            || self.instance.ready().poll_ready(cx).is_ready()
+            || (!self.resting && self.instance.ready().poll_ready(cx).is_ready())
             || (self.timed && self.timer.as_mut().poll(cx).is_ready());
         match ready {
             true => Poll::Ready(()),

@@ -1,5 +1,6 @@
 //! Modules: looked at, checked, compiled.
 
+mod budget;
 mod inspect;
 mod manifest;
 mod outline;
@@ -116,6 +117,10 @@ impl Module {
         self.inner.seal.warnings(now())
     }
 
+    pub(crate) fn seal_details(&self) -> &Seal {
+        &self.inner.seal
+    }
+
     /// Remember that it was loaded, for it has started: nothing older is loaded from now on. Again:
     /// no effect.
     pub(crate) fn accept(&self) -> Result<(), Error> {
@@ -164,6 +169,7 @@ fn compile<C: Compiled>(engine: &Engine, sha256: &[u8], bytes: &[u8]) -> Result<
     if let Some(compiled) = cached {
         return Ok(compiled);
     }
+    budget::check(bytes)?;
     let compiled = C::compile(engine.wasmtime(), bytes)
         .map_err(|error| format!("not a valid {}: {error:#}", C::KIND))?;
     if let Some(cache) = engine.cache() {

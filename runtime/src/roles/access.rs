@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::connect::{Connect, Wire};
 use super::reach::{Reach, Verdict};
 use super::target::Target;
+use crate::grant::Granted;
 use crate::log::printable;
 use crate::net::outgoing;
 use crate::{Destination, Error};
@@ -22,6 +23,16 @@ pub(crate) struct Access {
 }
 
 impl Access {
+    /// With a reach that ends where the module's bounds do.
+    pub(crate) fn cut(&self, granted: &Granted) -> Arc<Access> {
+        Arc::new(Access {
+            name: self.name.clone(),
+            reach: granted.reach(self.reach.clone()),
+            connector: self.connector.clone(),
+            connect_timeout: self.connect_timeout,
+        })
+    }
+
     /// Whether the module may go there, as far as it is known before a name is resolved.
     /// `own`: it is where the application wants to go; nobody needs to be asked about that.
     pub(crate) fn check(&self, target: &Target, own: bool) -> Result<(), Error> {

@@ -112,6 +112,17 @@ impl<R> RoleBuilder<R> {
     }
 
     fn settled(self) -> (Module, Settings) {
+        let limits = self
+            .module
+            .granted()
+            .limits(&self.module, self.limits.clone());
+        // Of a component: those with a configuration of their own, beside the one for all others.
+        let places = match self.is_component() {
+            true => limits
+                .flows
+                .min(self.module.granted().instances().saturating_sub(1)),
+            false => limits.flows,
+        };
         let settings = Settings {
             name: self.shown_name(),
             config: self.config,
@@ -119,8 +130,8 @@ impl<R> RoleBuilder<R> {
             connector: self.connector,
             log_level: self.log_level.unwrap_or_else(subscribed_level),
             counters: Arc::default(),
-            flows: FlowCount::new(self.limits.flows),
-            limits: self.limits,
+            flows: FlowCount::new(places),
+            limits,
         };
         (self.module, settings)
     }

@@ -86,6 +86,7 @@ pub(crate) fn runner(
             reason,
         })
     };
+    module.check_granted(&settings.name, [])?;
     let info = module.info();
     if info.kind == ModuleKind::Component {
         return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));

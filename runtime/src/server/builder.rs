@@ -134,6 +134,7 @@ impl ServerBuilder {
     /// ([`Module::listens_on`]), a configuration that it refuses (in its words), a trap.
     pub fn start(self) -> Result<Server, Error> {
         self.limits.check()?;
+        let limits = self.module.granted().limits(&self.module, self.limits);
         let labels = self.grants.iter().map(|grant| &grant.label);
         let mut labels: Vec<&String> = labels
             .chain(self.listeners.iter().map(|(l, _)| l))
@@ -145,6 +146,7 @@ impl ServerBuilder {
             )));
         }
         let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
+        self.module.check_granted(&name, [])?;
         let mut sockets = Vec::new();
         for grant in self.grants {
             check_use(&self.module, &name, &grant.label, grant.protocol)?;
@@ -172,12 +174,12 @@ impl ServerBuilder {
                 let header = Header {
                     sockets: granted.collect(),
                     host_crypto: self.host_crypto,
-                    ..Header::new(&self.module, &name, &self.limits, log_level)
+                    ..Header::new(&self.module, &name, &limits, log_level)
                 };
-                Some(Recorder::create(path, &header, self.limits.record_bytes)?)
+                Some(Recorder::create(path, &header, limits.record_bytes)?)
             }
         };
-        let hub = Arc::new(Hub::new(name, self.limits));
+        let hub = Arc::new(Hub::new(name, limits));
         let module = self.module.clone();
         let commands = driver::start(Plan {
             hub: hub.clone(),
@@ -224,6 +226,7 @@ pub(crate) fn check_use(
         Protocol::Udp => (Network::Udp, Network::Tcp),
         Protocol::Tcp => (Network::Tcp, Network::Udp),
     };
+    module.check_granted(name, [(granted, label.to_owned())])?;
     let opens = module.listens_on();
     if module.component().is_none() || opens.contains(&granted) {
         return Ok(());

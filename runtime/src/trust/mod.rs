@@ -17,8 +17,9 @@ use watm_seal::{
 pub use load::LoadOptions;
 pub(crate) use watch::watch;
 
-use crate::Error;
+use crate::grant::Granted;
 use crate::module::worlds;
+use crate::{Error, Grants};
 use store::Store;
 
 /// Whose modules an engine loads, and where it remembers what it has loaded.
@@ -36,6 +37,7 @@ pub struct Trust {
     floors: BTreeMap<Name, Release>,
     approval: Approval,
     unsealed: bool,
+    grants: Grants,
 }
 
 impl Trust {
@@ -78,6 +80,13 @@ impl Trust {
         self
     }
 
+    /// What the user granted, by name of the module. Default: nothing is written down, so that what
+    /// a module asks for has to be approved.
+    pub fn grants(mut self, grants: Grants) -> Trust {
+        self.grants = grants;
+        self
+    }
+
     /// The state's file in the user's folder for states; `None` if the user has no such folder.
     pub fn user_state() -> Option<PathBuf> {
         store::user_path()
@@ -90,6 +99,7 @@ impl Trust {
             floors: BTreeMap::new(),
             approval: Approval::Recorded,
             unsealed: false,
+            grants: Grants::default(),
         }
     }
 
@@ -103,15 +113,31 @@ impl Trust {
         let untrusted = |refused: Refused| Error::Untrusted {
             module: module.to_owned(),
             code: refused.code(),
-            reason: refused.to_string(),
+            reason: match refused {
+                Refused::NeedsApproval { .. } => {
+                    format!("{refused}; `watm trust --approve FILE` approves it")
+                }
+                Refused::Unsealed => {
+                    format!("{refused}, or be allowed by the switch for development, unsealed")
+                }
+                other => other.to_string(),
+            },
         };
         let state = self.store.load()?;
-        let policy = self.policy(
+        let sealed = Sealed::parse(bytes);
+        let granted = sealed
+            .as_ref()
+            .ok()
+            .and_then(|sealed| self.grants.of(&sealed.manifest().name));
+        let mut policy = self.policy(
             options,
             state
                 .names()
                 .filter_map(|(name, known)| Some((name.clone(), known.accepted?.0))),
         );
+        if granted.is_some() && policy.approval == Approval::Recorded {
+            policy.approval = Approval::Elsewhere;
+        }
         let root = match (state.root(), &self.root) {
             (Some(known), Some(own)) if known.id() == own.id() => Some(own),
             (Some(known), _) => Some(known),
@@ -119,7 +145,7 @@ impl Trust {
         };
         let Some(root) = root else {
             // What has a seal needs a root to be judged by; what has none does not.
-            return match Sealed::parse(bytes) {
+            return match sealed {
                 Err(Refused::Unsealed) if policy.allow_unsealed => {
                     let sha256 = Digest::of(bytes);
                     if !policy.pins.is_empty() && !policy.pins.contains(&sha256) {
@@ -130,6 +156,7 @@ impl Trust {
                         warnings: vec![Warning::Unsealed],
                         time: now(),
                         trust: self.clone(),
+                        granted: Granted::default(),
                         accepted: AtomicBool::new(false),
                     })
                 }
@@ -143,7 +170,9 @@ impl Trust {
             };
         };
         let verified = verify(bytes, root, &state, &policy, now()).map_err(untrusted)?;
+        let ceiling = verified.proof().map(|proof| &proof.manifest.capabilities);
         Ok(Seal {
+            granted: Granted::new(ceiling, granted),
             proof: verified.proof().cloned(),
             warnings: verified.warnings().to_vec(),
             time: verified.time(),
@@ -198,6 +227,7 @@ pub(crate) struct Seal {
     warnings: Vec<Warning>,
     time: u64,
     trust: Trust,
+    pub(crate) granted: Granted,
     accepted: AtomicBool,
 }
 

@@ -48,7 +48,7 @@ impl WaterRunner {
             module: module.clone(),
             access: Arc::new(Access {
                 name: settings.name.clone(),
-                reach: settings.reach,
+                reach: module.granted().reach(settings.reach),
                 connector: settings.connector,
                 connect_timeout: settings.limits.connect_timeout,
             }),

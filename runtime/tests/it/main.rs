@@ -1,5 +1,6 @@
 //! The runtime with real modules, real sockets and real time.
 
+mod attacks;
 mod cache;
 mod command;
 mod crypto;

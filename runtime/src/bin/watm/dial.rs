@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
-    let loaded = arguments.module.load()?;
+    let loaded = arguments.module.load(arguments.listen.is_some())?;
     let way = Way::new(&loaded, arguments.destination)?;
     stop::run(|stop| async move {
         match arguments.listen {

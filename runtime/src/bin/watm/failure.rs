@@ -33,6 +33,7 @@ impl From<Error> for Failure {
         match error {
             Error::Module { .. }
             | Error::Untrusted { .. }
+            | Error::NotGranted { .. }
             | Error::State(_)
             | Error::File { .. }
             | Error::Recording { .. }

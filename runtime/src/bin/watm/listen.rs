@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
-    let loaded = arguments.module.load()?;
+    let loaded = arguments.module.load(arguments.forward.is_some())?;
     stop::run(|mut stop| async move {
         let listener = loaded
             .apply(Listener::builder(&loaded.module))

@@ -1,10 +1,12 @@
 use std::collections::BTreeMap;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use watm_runtime::{Engine, EngineConfig, LoadOptions, Module};
+use watm_runtime::{Engine, EngineConfig, Error, Grants, LoadOptions, Module};
 use watm_seal::{Digest, Name, Release};
 
 use crate::failure::Failure;
+use crate::question;
 use crate::sealing::{StateOptions, read_complete_root};
 
 /// Which module a command wants, and whom it believes about it.
@@ -31,6 +33,10 @@ pub(crate) struct LoadingOptions {
     /// The root to trust. By default the one that `watm trust` was told of.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
+    /// What modules are granted, by name. By default `watm/grants.toml` in the user's folder for
+    /// configuration, if it is there.
+    #[arg(long, value_name = "FILE")]
+    grants: Option<PathBuf>,
     #[command(flatten)]
     state: StateOptions,
 }
@@ -38,33 +44,76 @@ pub(crate) struct LoadingOptions {
 impl LoadingOptions {
     /// As for a module that can do nothing: it needs no approval.
     pub(crate) fn load_for_replay(&self, path: &Path) -> Result<Module, Failure> {
-        self.load_approved(path, true)
+        Ok(self.load_as(path, true, None)?)
     }
 
-    /// Verify it, look at it, and compile it.
-    pub(crate) fn load(&self, path: &Path) -> Result<Module, Failure> {
-        self.load_approved(path, false)
+    /// Verify it, look at it, and compile it. `asks`: standard input is not for data, so that what
+    /// is not approved can be asked for there, if it is a terminal.
+    pub(crate) fn load(&self, path: &Path, asks: bool) -> Result<Module, Failure> {
+        let loaded = self.load_as(path, false, None);
+        let needs_approval = match &loaded {
+            Err(Fault::Load(Error::Untrusted { code, .. })) => *code == "needs-approval",
+            _ => false,
+        };
+        if needs_approval && asks && io::stdin().is_terminal() && io::stderr().is_terminal() {
+            let shown = question::ask(path)?;
+            return Ok(self.load_as(path, true, Some(shown))?);
+        }
+        Ok(loaded?)
     }
 
-    fn load_approved(&self, path: &Path, approve: bool) -> Result<Module, Failure> {
+    /// `only`: it has to be the file with this SHA-256.
+    fn load_as(&self, path: &Path, approve: bool, only: Option<Digest>) -> Result<Module, Fault> {
         let root = match &self.root {
             Some(path) => Some(read_complete_root(path)?),
             None => None,
         };
+        let grants = match &self.grants {
+            Some(path) => Grants::read(path)?,
+            None => Grants::of_user()?,
+        };
+        let trust = self.state.trust().built_in(root, BTreeMap::new());
         let engine = Engine::new(EngineConfig {
-            trust: self.state.trust().built_in(root, BTreeMap::new()),
+            trust: trust.grants(grants),
             ..EngineConfig::default()
         })?;
         let options = LoadOptions {
             name: self.name.clone(),
             channel: self.channel.clone(),
             audiences: self.audiences.iter().cloned().collect(),
-            pins: self.pins.iter().copied().collect(),
+            pins: only.map_or_else(|| self.pins.iter().copied().collect(), |only| [only].into()),
             allow_downgrade: self.allow_downgrade,
             approve,
             unsealed: self.unsealed,
             ..LoadOptions::default()
         };
         Ok(engine.load_file_with(path, &options)?)
+    }
+}
+
+/// Why it was not loaded.
+enum Fault {
+    Load(Error),
+    Other(Failure),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Load(error)
+    }
+}
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Fault {
+        Fault::Other(failure)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        match fault {
+            Fault::Load(error) => error.into(),
+            Fault::Other(failure) => failure,
+        }
     }
 }

@@ -23,6 +23,7 @@ mod network;
 mod note;
 mod options;
 mod publish;
+mod question;
 mod relay;
 mod replay;
 mod root;

@@ -39,15 +39,15 @@ pub(crate) struct Loaded {
 }
 
 impl ModuleOptions {
-    /// Check everything, and compile the module.
-    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+    /// Check everything, and compile the module. `asks`: standard input is not for data.
+    pub(crate) fn load(&self, asks: bool) -> Result<Loaded, Failure> {
         logging::start(&self.log);
         let reach = self
             .allow
             .iter()
             .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
         let config = self.config.as_deref().map(read).transpose()?;
-        let module = self.loading.load(&self.file)?;
+        let module = self.loading.load(&self.file, asks)?;
         Ok(Loaded {
             module,
             config,

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
-    let loaded = arguments.module.load()?;
+    let loaded = arguments.module.load(true)?;
     stop::run(|mut stop| async move {
         let relay = loaded
             .apply(Relay::builder(&loaded.module))

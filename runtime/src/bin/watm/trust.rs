@@ -1,8 +1,9 @@
 use std::path::{Path, PathBuf};
 
 use serde_derive::Serialize;
-use watm_seal::state::Known;
-use watm_seal::{Digest, Moment, Name, Note, Root, State};
+use watm_runtime::worlds;
+use watm_seal::state::{Known, StateFile};
+use watm_seal::{Approval, Digest, Moment, Name, Note, Policy, Root, State, verify};
 
 use crate::Outcome;
 use crate::failure::Failure;
@@ -22,6 +23,15 @@ pub(crate) struct Arguments {
     /// A freshness note to take in.
     #[arg(long, value_name = "FILE", conflicts_with = "root")]
     note: Option<PathBuf>,
+    /// Approve what this sealed module asks for, and any module of its name that asks for no more.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "note"])]
+    approve: Option<PathBuf>,
+    /// Take back what was approved for modules of this name.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "note", "approve"])]
+    revoke: Option<Name>,
+    /// Forget all about modules of this name, which releases of it were run too: any is run again.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "note", "approve", "revoke"])]
+    forget: Option<Name>,
     #[command(flatten)]
     state: StateOptions,
     /// For programs.
@@ -68,6 +78,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         update(&store, |state| state.announce(&announced))?
             .map_err(|error| invalid(path, error))?;
     }
+    if let Some(path) = &arguments.approve {
+        approve(path, &store)?;
+    }
+    if let Some(name) = &arguments.revoke {
+        match update(&store, |state| state.revoke(name))? {
+            true => {}
+            false => return Err(Failure::unusable(format!("{name}: nothing is approved"))),
+        }
+    }
+    if let Some(name) = &arguments.forget {
+        match update(&store, |state| state.forget(name))? {
+            true => {}
+            false => return Err(Failure::unusable(format!("{name}: nothing is known"))),
+        }
+    }
     let shown = Shown::new(&store.load().map_err(Failure::unusable)?);
     match arguments.json {
         true => println!(
@@ -77,6 +102,27 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         false => shown.print(),
     }
     Ok(Outcome::Well)
+}
+
+/// Approve what a module asks for, whose seal is good.
+fn approve(path: &Path, store: &StateFile) -> Result<(), Failure> {
+    let state = store.load().map_err(Failure::unusable)?;
+    let root = trusted_root(None, &state)?;
+    let policy = Policy {
+        worlds: worlds(),
+        approval: Approval::Given,
+        ..Policy::default()
+    };
+    let bytes = read(path)?;
+    let verified =
+        verify(&bytes, &root, &state, &policy, now()).map_err(|error| invalid(path, error))?;
+    if let Some(proof) = verified.proof() {
+        let manifest = &proof.manifest;
+        let approved = manifest.capabilities.clone();
+        update(store, |state| state.approve(&manifest.name, approved))?
+            .map_err(|error| invalid(path, error))?;
+    }
+    Ok(())
 }
 
 /// The root in this file: the first one, or one that follows from what is trusted.

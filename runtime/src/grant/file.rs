@@ -1,0 +1,171 @@
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
+use serde_derive::Deserialize;
+use watm_seal::{Capabilities, ConnectPattern, Name};
+
+use crate::Error;
+
+/// More is no list of grants.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// What a user grants to modules, by name, in a file:
+///
+/// ```toml
+/// ["watm/wireguard"]
+/// sockets = ["udp listen"]
+/// connect = ["192.0.2.1:443", "*.example.com"]
+/// host-crypto = true
+/// memory-mib = 256
+/// cpu-permille = 500
+/// flows = 1000
+/// instances = 1
+/// ```
+///
+/// A module that is named here has no more than this, whatever its seal asks for, and needs no
+/// other approval. What is left out is as the seal says.
+#[derive(Debug, Clone, Default)]
+pub struct Grants {
+    by_name: BTreeMap<Name, Capabilities>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct Entry {
+    sockets: Option<Vec<String>>,
+    connect: Option<Vec<String>>,
+    host_crypto: Option<bool>,
+    memory_mib: Option<u32>,
+    cpu_permille: Option<u32>,
+    flows: Option<u32>,
+    instances: Option<u32>,
+}
+
+impl Grants {
+    /// Those in this file. Errors name the file, the line and the field.
+    pub fn read(path: &Path) -> Result<Grants, Error> {
+        let file = |source| Error::File {
+            path: path.to_owned(),
+            source,
+        };
+        if std::fs::metadata(path).map_err(file)?.len() > MAX_BYTES {
+            let reason = format!("is over {MAX_BYTES} bytes; must be a list of grants");
+            return Err(Error::Options(format!("{}: {reason}", path.display())));
+        }
+        let text = std::fs::read_to_string(path).map_err(file)?;
+        Grants::parse(&text)
+            .map_err(|reason| Error::Options(format!("{}: {reason}", path.display())))
+    }
+
+    /// Those in the user's folder for configuration (`$XDG_CONFIG_HOME/watm/grants.toml`,
+    /// `~/.config/watm/grants.toml`; on Windows in `%APPDATA%`); none if there is no such file.
+    pub fn of_user() -> Result<Grants, Error> {
+        match Grants::user_path() {
+            Some(path) if path.exists() => Grants::read(&path),
+            _ => Ok(Grants::default()),
+        }
+    }
+
+    /// Where these are; `None` if the user has no such folder.
+    pub fn user_path() -> Option<PathBuf> {
+        let folders = choose_base_strategy().ok()?;
+        Some(folders.config_dir().join("watm").join("grants.toml"))
+    }
+
+    pub(crate) fn of(&self, name: &Name) -> Option<&Capabilities> {
+        self.by_name.get(name)
+    }
+
+    fn parse(text: &str) -> Result<Grants, String> {
+        let entries: BTreeMap<String, toml::Spanned<Entry>> =
+            toml::from_str(text).map_err(|error| located(text, error.span(), error.message()))?;
+        let by_name = entries.into_iter().map(|(name, entry)| {
+            let span = entry.span();
+            let parsed = name
+                .parse()
+                .map_err(|error: watm_seal::Refused| error.to_string())
+                .and_then(|parsed| Ok((parsed, entry.into_inner().parse()?)));
+            parsed.map_err(|reason| located(text, Some(span), &format!("[\"{name}\"] {reason}")))
+        });
+        Ok(Grants {
+            by_name: by_name.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Entry {
+    fn parse(self) -> Result<Capabilities, String> {
+        let all = Capabilities::unlimited();
+        let sockets = |texts: Vec<String>| {
+            texts
+                .iter()
+                .map(|text| text.parse().map_err(|error| format!("sockets: {error}")))
+                .collect::<Result<_, String>>()
+        };
+        let connect = |texts: Vec<String>| {
+            texts
+                .iter()
+                .map(|text| {
+                    ConnectPattern::parse(text)
+                        .map_err(|error| format!("connect: {text:?}: {error}"))
+                })
+                .collect::<Result<_, String>>()
+        };
+        Ok(Capabilities {
+            sockets: self.sockets.map_or(Ok(all.sockets), sockets)?,
+            connect: self.connect.map_or(Ok(all.connect), connect)?,
+            host_crypto: self.host_crypto.unwrap_or(true),
+            memory_bytes: self.memory_mib.map_or(u64::MAX, |mib| u64::from(mib) << 20),
+            cpu_permille: self.cpu_permille.unwrap_or(u32::MAX),
+            flows: self.flows.unwrap_or(u32::MAX),
+            instances: self.instances.unwrap_or(u32::MAX),
+        })
+    }
+}
+
+/// With the line it is on.
+fn located(text: &str, span: Option<std::ops::Range<usize>>, reason: &str) -> String {
+    let before = span.and_then(|span| text.get(..span.start));
+    match before {
+        Some(before) => format!("line {}: {reason}", before.matches('\n').count() + 1),
+        None => reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_are_read_and_what_is_left_out_is_not_bounded() {
+        let text = "[\"watm/wireguard\"]\nsockets = [\"udp listen\"]\nconnect = [\"192.0.2.1:443\"]\nmemory-mib = 2\n";
+        let grants = Grants::parse(text).expect("grants");
+        let granted = grants.of(&"watm/wireguard".parse().expect("a name"));
+        let granted = granted.expect("one of that name");
+        assert_eq!(granted.memory_bytes, 2 << 20);
+        assert_eq!(granted.flows, u32::MAX);
+        let connect: Vec<&str> = granted.connect.iter().map(ConnectPattern::as_str).collect();
+        assert_eq!(connect, ["tcp://192.0.2.1:443"]);
+        assert!(grants.of(&"other".parse().expect("a name")).is_none());
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_field() {
+        for (text, expected) in [
+            ("[a]\nflows = 1\nflow = 2\n", "line 3: unknown field `flow`"),
+            ("[a]\nflows = \"x\"\n", "line 2: "),
+            ("[a]\nsockets = [\"sctp listen\"]\n", "sockets"),
+            (
+                "[a]\nconnect = [\"http://x\"]\n",
+                "connect: \"http://x\": network",
+            ),
+            ("[\"A B\"]\nflows = 1\n", "name"),
+            ("[a\n", "line 1: "),
+        ] {
+            let error = Grants::parse(text).expect_err(text);
+            assert!(error.contains(expected), "{text:?}: {error}");
+            assert!(error.contains("line "), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What a module may have: what its seal allows at most, cut to what the user granted it.
+
+mod file;
+
+use watm_seal::{Capabilities, Network};
+
+use crate::{Error, Limits, Module, ModuleKind, Reach};
+
+pub use file::Grants;
+
+/// Bounds of a module, all of which hold. None: it has no seal, and no grant of its name.
+///
+/// Whatever runs a module has its own say too: sockets are granted one by one, a [`Reach`] names
+/// destinations, [`Limits`] bound what is used. This cuts each of these.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Granted {
+    bounds: Vec<Bound>,
+}
+
+/// One of them, and whose it is.
+#[derive(Debug, Clone)]
+struct Bound {
+    whose: &'static str,
+    most: Capabilities,
+}
+
+impl Granted {
+    /// What the seal allows, and what the user wrote down for this name.
+    pub(crate) fn new(ceiling: Option<&Capabilities>, granted: Option<&Capabilities>) -> Granted {
+        let bound = |whose| {
+            move |most: &Capabilities| Bound {
+                whose,
+                most: most.clone(),
+            }
+        };
+        let ceiling = ceiling.map(bound("its seal"));
+        Granted {
+            bounds: ceiling
+                .into_iter()
+                .chain(granted.map(bound("its grant")))
+                .collect(),
+        }
+    }
+
+    /// That it may have a socket of this kind under this label.
+    pub(crate) fn check_socket(&self, network: Network, label: &str) -> Result<(), String> {
+        let Some(bound) = self
+            .bounds
+            .iter()
+            .find(|bound| !bound.has_socket(network, label))
+        else {
+            return Ok(());
+        };
+        let sockets = &bound.most.sockets;
+        let named: Vec<String> = sockets
+            .iter()
+            .map(|socket| format!("\"{socket}\""))
+            .collect();
+        Err(format!(
+            "{} has no socket \"{network} {label}\"; it has {}",
+            bound.whose,
+            match named.is_empty() {
+                true => "none".to_owned(),
+                false => named.join(", "),
+            }
+        ))
+    }
+
+    /// That a module with so much can run at all, each field by name.
+    pub(crate) fn check_usable(&self) -> Result<(), String> {
+        for Bound { whose, most } in &self.bounds {
+            for (field, value) in [
+                ("memory-bytes", most.memory_bytes),
+                ("cpu-permille", most.cpu_permille.into()),
+                ("flows", most.flows.into()),
+                ("instances", most.instances.into()),
+            ] {
+                if value == 0 {
+                    return Err(format!("{whose} allows no {field}; it must be at least 1"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No further than all of them allow.
+    pub(crate) fn reach(&self, reach: Reach) -> Reach {
+        self.bounds.iter().fold(reach, |reach, bound| {
+            reach.within(bound.most.connect.iter().cloned())
+        })
+    }
+
+    pub(crate) fn host_crypto(&self, asked: bool) -> bool {
+        asked && self.bounds.iter().all(|bound| bound.most.host_crypto)
+    }
+
+    pub(crate) fn memory_bytes(&self, asked: usize) -> usize {
+        self.least(asked, |most| {
+            usize::try_from(most.memory_bytes).unwrap_or(usize::MAX)
+        })
+    }
+
+    pub(crate) fn flows(&self, asked: usize) -> usize {
+        self.least(asked, |most| most.flows as usize)
+    }
+
+    /// Share of one core; `None`: as much as there is.
+    pub(crate) fn cpu_permille(&self) -> Option<u32> {
+        self.bounds
+            .iter()
+            .map(|bound| bound.most.cpu_permille)
+            .min()
+    }
+
+    /// Instances at once.
+    pub(crate) fn instances(&self) -> usize {
+        self.least(usize::MAX, |most| most.instances as usize)
+    }
+
+    /// These limits, cut: of a WATER module, which has an instance for each connection, there are
+    /// no more connections than instances.
+    pub(crate) fn limits(&self, module: &Module, mut limits: Limits) -> Limits {
+        limits.memory_bytes = self.memory_bytes(limits.memory_bytes);
+        limits.flows = self.flows(limits.flows);
+        if module.info().kind != ModuleKind::Component {
+            limits.flows = limits.flows.min(self.instances());
+        }
+        limits
+    }
+
+    fn least(&self, asked: usize, most: impl Fn(&Capabilities) -> usize) -> usize {
+        self.bounds
+            .iter()
+            .map(|bound| most(&bound.most))
+            .fold(asked, usize::min)
+    }
+}
+
+impl Bound {
+    fn has_socket(&self, network: Network, label: &str) -> bool {
+        // A label that is no name is no module's.
+        let Ok(label) = label.parse() else {
+            return false;
+        };
+        let mut sockets = self.most.sockets.iter();
+        sockets.any(|socket| socket.network == network && socket.label.has(&label))
+    }
+}
+
+impl Module {
+    /// What it may have.
+    pub(crate) fn granted(&self) -> &Granted {
+        &self.seal_details().granted
+    }
+
+    /// That it may be given these sockets, and can run with what it may have.
+    pub(crate) fn check_granted(
+        &self,
+        name: &str,
+        sockets: impl IntoIterator<Item = (Network, String)>,
+    ) -> Result<(), Error> {
+        let refuse = |reason: String| Error::NotGranted {
+            module: name.to_owned(),
+            reason,
+        };
+        self.granted().check_usable().map_err(refuse)?;
+        for (network, label) in sockets {
+            self.granted()
+                .check_socket(network, &label)
+                .map_err(refuse)?;
+        }
+        Ok(())
+    }
+}

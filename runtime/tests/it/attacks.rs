@@ -1,0 +1,520 @@
+//! What somebody tries who delivers modules to a host, and what comes of it. The numbers are those
+//! of the list on the page of `watm-seal`, whose own tests have the rest of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use watm_runtime::seal::{
+    Capabilities, Delegation, Digest, Manifest, PrivateKey, Purpose, Release, Root, RootRecord,
+    SignedRoot, World, seal,
+};
+use watm_runtime::{CacheDir, Engine, EngineConfig, Error, LoadOptions, Module, Server, Trust};
+
+use crate::support::{
+    Client, LOCALHOST, assert_serves, counter, directory, guest_bytes, serve, small_limits,
+    wait_restarted,
+};
+
+/// Somebody who makes modules.
+struct Maker {
+    root: Root,
+    key: PrivateKey,
+}
+
+impl Maker {
+    fn new() -> Maker {
+        let own = PrivateKey::generate().expect("random numbers");
+        let key = PrivateKey::generate().expect("random numbers");
+        let record = RootRecord {
+            version: 1,
+            first: None,
+            epoch: 1,
+            expires: 4_000_000_000,
+            threshold: 1,
+            keys: [own.public()].into(),
+            delegations: vec![Delegation {
+                name: "release".parse().expect("a name"),
+                purpose: Purpose::Seal,
+                threshold: 1,
+                keys: [key.public()].into(),
+                names: ["demo/*".parse().expect("a pattern")].into(),
+                ceiling: Capabilities::unlimited(),
+            }],
+            revoked: Default::default(),
+        };
+        let signed = SignedRoot::new(record).and_then(|root| root.sign(&own));
+        Maker {
+            root: Root::trust(signed.expect("a record")).expect("signed"),
+            key,
+        }
+    }
+
+    /// The module of `tests/guests` as this release.
+    fn seal(&self, sequence: u64, capabilities: Capabilities) -> Vec<u8> {
+        self.seal_bytes(guest_bytes(), sequence, capabilities)
+    }
+
+    fn seal_bytes(&self, bytes: &[u8], sequence: u64, capabilities: Capabilities) -> Vec<u8> {
+        let manifest = Manifest {
+            root: self.root.id(),
+            name: "demo/guest".parse().expect("a name"),
+            world: "watm:transport/module@0.1.0".parse().expect("a world"),
+            roles: ["listener".parse().expect("a role")].into(),
+            release: Release { epoch: 1, sequence },
+            version: "0.1.0".to_owned(),
+            body_length: 0,
+            body_sha256: Digest::of(b""),
+            not_before: 1_700_000_000,
+            expires: 4_000_000_000,
+            channel: "stable".parse().expect("a name"),
+            audience: None,
+            min_host: "0.1.0".parse().expect("a version"),
+            config_schema: 0,
+            capabilities,
+            floors: BTreeMap::new(),
+            requires: BTreeMap::new(),
+            source_commit: String::new(),
+            toolchain: String::new(),
+        };
+        seal(bytes, manifest, &[], std::slice::from_ref(&self.key)).expect("a module")
+    }
+
+    /// A host with its state in this folder.
+    fn host(&self, folder: &Path) -> Engine {
+        self.host_with_floor(folder, None)
+    }
+
+    fn host_with_floor(&self, folder: &Path, floor: Option<Release>) -> Engine {
+        let floors = floor.map(|floor| ("demo/guest".parse().expect("a name"), floor));
+        let trust = Trust::at(folder.join("trust"))
+            .built_in(Some(self.root.clone()), floors.into_iter().collect());
+        Engine::new(EngineConfig {
+            cache: CacheDir::Path(folder.join("cache")),
+            trust,
+        })
+        .expect("an engine")
+    }
+}
+
+/// What the module of the tests needs.
+fn needs() -> Capabilities {
+    Capabilities {
+        sockets: ["udp listen".parse().expect("a socket")].into(),
+        host_crypto: true,
+        memory_bytes: 32 << 20,
+        cpu_permille: 1000,
+        flows: 100,
+        instances: 1,
+        ..Capabilities::default()
+    }
+}
+
+fn approved() -> LoadOptions {
+    LoadOptions {
+        approve: true,
+        ..LoadOptions::default()
+    }
+}
+
+fn load(host: &Engine, bytes: &[u8]) -> Result<Module, Error> {
+    host.load_with("guest", bytes, &approved())
+}
+
+fn start(module: &Module) -> Server {
+    let server = Server::builder(module).udp("listen", LOCALHOST);
+    server.start().expect("starts")
+}
+
+/// Load it and have it serve.
+fn run(host: &Engine, bytes: &[u8]) {
+    assert_serves(&start(&load(host, bytes).expect("loads")));
+}
+
+fn code(result: Result<Module, Error>) -> &'static str {
+    match result {
+        Err(Error::Untrusted { code, .. }) => code,
+        Err(error) => panic!("another error: {error}"),
+        Ok(_) => panic!("it is loaded"),
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    directory(&format!("attack-{name}"))
+}
+
+#[test]
+fn a_4_a_seal_that_was_taken_off_is_missed() {
+    let maker = Maker::new();
+    let host = maker.host(&folder("stripped"));
+    run(&host, &maker.seal(1, needs()));
+    assert_eq!(code(host.load("guest", guest_bytes())), "unsealed");
+    let switched = LoadOptions {
+        unsealed: true,
+        ..LoadOptions::default()
+    };
+    let module = host.load_with("guest", guest_bytes(), &switched);
+    let module = module.expect("loads");
+    assert!(module.seal().is_none());
+    assert_eq!(module.warnings()[0].code(), "unsealed");
+    // The switch is for what has no seal, and not for what has another.
+    let stranger = Maker::new().seal(1, needs());
+    assert_eq!(
+        code(host.load_with("guest", &stranger, &switched)),
+        "unknown-root"
+    );
+    let mut broken = maker.seal(2, needs());
+    *broken.last_mut().expect("bytes") ^= 1;
+    assert_eq!(
+        code(host.load_with("guest", &broken, &switched)),
+        "bad-hash"
+    );
+}
+
+#[test]
+fn a_6_an_older_release_is_refused_and_without_its_state_the_host_has_its_floors() {
+    let maker = Maker::new();
+    let folder = folder("rollback");
+    let floor = Release {
+        epoch: 1,
+        sequence: 5,
+    };
+    let host = || maker.host_with_floor(&folder, Some(floor));
+    assert_eq!(code(load(&host(), &maker.seal(4, needs()))), "rollback");
+    let (six, seven) = (maker.seal(6, needs()), maker.seal(7, needs()));
+    run(&host(), &seven);
+    assert_eq!(code(load(&host(), &six)), "rollback");
+    // Installed anew, the host still has its state; without that, what its own release knows.
+    fs::remove_file(folder.join("trust")).expect("removed");
+    assert_eq!(code(load(&host(), &maker.seal(4, needs()))), "rollback");
+    run(&host(), &six);
+}
+
+#[test]
+fn a_module_that_does_not_start_is_not_remembered() {
+    let maker = Maker::new();
+    let host = maker.host(&folder("probation"));
+    run(&host, &maker.seal(1, needs()));
+    let newer = load(&host, &maker.seal(9, needs())).expect("loads");
+    let failed = Server::builder(&newer)
+        .udp("listen", LOCALHOST)
+        .config("trap")
+        .start();
+    assert!(matches!(failed, Err(Error::Trap { .. })));
+    run(&host, &maker.seal(1, needs()));
+    start(&newer);
+    assert_eq!(code(load(&host, &maker.seal(1, needs()))), "rollback");
+}
+
+#[test]
+fn a_14_what_asks_for_more_waits_for_its_approval_and_the_old_one_serves() {
+    let maker = Maker::new();
+    let host = maker.host(&folder("creep"));
+    let serving = start(&load(&host, &maker.seal(1, needs())).expect("loads"));
+    let more = Capabilities {
+        connect: ["tcp://*:*".parse().expect("a pattern")].into(),
+        flows: 101,
+        ..needs()
+    };
+    let update = maker.seal(2, more);
+    match host.load("guest", &update) {
+        Err(Error::Untrusted { code, reason, .. }) => {
+            assert_eq!(code, "needs-approval");
+            for part in ["connect tcp://*:*", "flows 101", "watm trust --approve"] {
+                assert!(reason.contains(part), "{reason}");
+            }
+        }
+        other => panic!("{:?}", other.map(|module| module.name().to_owned())),
+    }
+    assert_serves(&serving);
+    // One that asks for less needs nobody.
+    let less = Capabilities {
+        flows: 10,
+        ..needs()
+    };
+    host.load("guest", &maker.seal(3, less)).expect("loads");
+    run(&host, &update);
+    host.load("guest", &update).expect("it is approved now");
+}
+
+/// A module of WATER with this in front of its code.
+fn core(functions: usize, body: &[u8]) -> Vec<u8> {
+    let mut out = b"\0asm\x01\0\0\0".to_vec();
+    let mut section = |id: u8, content: Vec<u8>| {
+        out.push(id);
+        out.extend(leb(content.len()));
+        out.extend(content);
+    };
+    section(1, vec![1, 0x60, 0, 0]);
+    section(3, [leb(functions), vec![0; functions]].concat());
+    section(5, vec![1, 0, 1]);
+    let export = |name: &str, kind: u8| [leb(name.len()), name.into(), vec![kind, 0]].concat();
+    section(
+        7,
+        [vec![2], export("memory", 2), export("_water_init", 0)].concat(),
+    );
+    let one = [leb(body.len()), body.to_vec()].concat();
+    section(10, [leb(functions), one.repeat(functions)].concat());
+    out
+}
+
+fn leb(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+#[test]
+fn a_15_what_is_too_much_for_the_compiler_is_refused_in_no_time() {
+    let host = Engine::new(EngineConfig {
+        cache: CacheDir::Off,
+        trust: Trust::at("/nowhere/state").allow_unsealed(true),
+    });
+    let host = host.expect("an engine");
+    let deep = |levels: usize| {
+        let (open, end) = ([0x02, 0x40].repeat(levels), [0x0b].repeat(levels));
+        [vec![0], open, end, vec![0x0b]].concat()
+    };
+    // `local.get 0; drop`, with a thousand locals, for as long as it takes.
+    let long = |bytes: usize| {
+        let content = [0x20, 0, 0x1a].repeat(bytes / 3);
+        [vec![1], leb(1000), vec![0x7f], content, vec![0x0b]].concat()
+    };
+    let lies = [
+        b"\0asm\x01\0\0\0\x01\xff\xff\xff\xff\x0f".to_vec(),
+        b"\0asm\x01\0\0\0\x01\x05\xff\xff\xff\xff\x0f".to_vec(),
+        b"\0asm\x01\0\0\0\x0a\x06\xff\xff\xff\xff\x0f\0".to_vec(),
+        b"\0asm\x01\0\0\0\x80\x80\x80\x80\x80\x80".to_vec(),
+    ];
+    let nested = {
+        // Components in components.
+        let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+        for _ in 0..2000 {
+            bytes = [b"\0asm\x0d\0\x01\0\x04".to_vec(), leb(bytes.len()), bytes].concat();
+        }
+        bytes
+    };
+    for (what, bytes) in [
+        ("huge", vec![0; (64 << 20) + 1]),
+        ("functions", core(1_000_000, &[0, 0x0b])),
+        ("depth", core(1, &deep(200_000))),
+        ("function", core(1, &long(4 << 20))),
+        ("code", core(40, &long(500 << 10))),
+        ("nested", nested),
+    ]
+    .into_iter()
+    .chain(lies.into_iter().map(|bytes| ("lie", bytes)))
+    {
+        let begin = Instant::now();
+        let error = host.load("bomb", &bytes).err();
+        let took = begin.elapsed();
+        println!("{what}: {took:?}: {}", error.expect("refused"));
+        assert!(took < Duration::from_secs(2), "{what}: {took:?}");
+    }
+}
+
+#[test]
+fn a_16_what_is_verified_is_what_is_run_whatever_becomes_of_the_file() {
+    let maker = Maker::new();
+    let folder = folder("swapped");
+    let host = maker.host(&folder);
+    let (good, bad) = (folder.join("good.wasm"), folder.join("bad.wasm"));
+    let sealed = maker.seal(1, needs());
+    fs::write(&good, &sealed).expect("written");
+    fs::write(&bad, guest_bytes()).expect("written");
+    let link = folder.join("module.wasm");
+    let turn = |to: &Path| {
+        let new = folder.join("new");
+        std::os::unix::fs::symlink(to, &new).expect("linked");
+        fs::rename(&new, &link).expect("renamed");
+    };
+    turn(&good);
+    let expected = Digest::of(&sealed).to_string();
+    let (mut loaded, mut refused) = (0, 0);
+    std::thread::scope(|scope| {
+        let turning = scope.spawn(|| {
+            for _ in 0..500 {
+                turn(&bad);
+                turn(&good);
+            }
+        });
+        while !turning.is_finished() {
+            match host.load_file_with(&link, &approved()) {
+                Ok(module) => {
+                    assert_eq!(module.info().sha256, expected);
+                    assert!(module.seal().is_some());
+                    loaded += 1;
+                }
+                Err(Error::Untrusted { code, .. }) => {
+                    assert_eq!(code, "unsealed");
+                    refused += 1;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+    assert!(loaded > 0, "{loaded} loaded, {refused} refused");
+    let module = host.load_file_with(&good, &approved()).expect("loads");
+    fs::remove_file(&good).expect("removed");
+    assert_serves(&start(&module));
+}
+
+#[test]
+fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used() {
+    let maker = Maker::new();
+    let folder = folder("compiled");
+    let host = maker.host(&folder);
+    let sealed = maker.seal(1, needs());
+    run(&host, &sealed);
+    let entry = fs::read_dir(folder.join("cache"))
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "bin"))
+        .expect("an entry");
+    let kept = fs::read(&entry).expect("readable");
+    // What wasmtime itself would load, without the tag of this host.
+    let code = &kept[32..];
+    assert_eq!(&code[..4], b"\x7fELF");
+    let shipped = folder.join("module.cwasm");
+    fs::write(&shipped, code).expect("written");
+    for options in [
+        approved(),
+        LoadOptions {
+            unsealed: true,
+            ..approved()
+        },
+    ] {
+        let error = host.load_file_with(&shipped, &options).err();
+        let error = error.expect("refused").to_string();
+        assert!(error.contains("not WebAssembly"), "{error}");
+    }
+    for poison in [code.to_vec(), [&[0; 32], code].concat()] {
+        fs::write(&entry, poison).expect("written");
+        run(&host, &sealed);
+        assert_eq!(fs::read(&entry).expect("readable").len(), kept.len());
+    }
+}
+
+/// Two hosts' worth of modules: one that is held to this, and one beside it.
+fn held_to(name: &str, capabilities: Capabilities) -> Module {
+    static MAKER: OnceLock<Maker> = OnceLock::new();
+    let maker = MAKER.get_or_init(Maker::new);
+    load(&maker.host(&folder(name)), &maker.seal(1, capabilities)).expect("loads")
+}
+
+#[test]
+fn a_23_an_import_that_is_not_the_worlds_is_refused_though_it_is_signed() {
+    let maker = Maker::new();
+    let host = maker.host(&folder("import"));
+    let component = wat::parse_str(
+        r#"(component
+            (import "wasi:filesystem/types@0.2.3" (instance))
+            (instance $i)
+            (export "watm:transport/endpoint@0.1.0" (instance $i)))"#,
+    );
+    let sealed = maker.seal_bytes(&component.expect("valid text"), 1, needs());
+    let error = load(&host, &sealed).err().expect("refused").to_string();
+    assert!(error.contains("wasi:filesystem/types"), "{error}");
+}
+
+#[test]
+fn a_23_a_module_is_held_to_its_seal() {
+    let neighbour = serve("beside a held one");
+    // A socket that it may not have.
+    let module = held_to("sockets", needs());
+    for builder in [
+        Server::builder(&module).udp("other", LOCALHOST),
+        Server::builder(&module).tcp("listen", LOCALHOST),
+    ] {
+        match builder.start().err() {
+            Some(Error::NotGranted { reason, .. }) => {
+                assert!(reason.contains("it has \"udp listen\""), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    // Nowhere to connect to, whatever the user admits.
+    let reach = watm_runtime::Reach::none().allow("*").expect("a pattern");
+    let server = Server::builder(&module)
+        .udp("listen", LOCALHOST)
+        .reach(reach)
+        .start()
+        .expect("starts");
+    let answer = Client::new(&server).ask("!connect");
+    assert!(answer.contains("AccessDenied"), "{answer}");
+    // No flows beyond its own number, and no ciphers of the host's.
+    let few = Capabilities {
+        flows: 3,
+        host_crypto: false,
+        ..needs()
+    };
+    let server = start(&held_to("flows", few));
+    let answer = Client::new(&server).ask("!flows");
+    assert!(answer.contains('3'), "{answer}");
+    let answer = Client::new(&server).ask("!crypto");
+    assert!(answer.contains("AccessDenied"), "{answer}");
+    // Nothing at all.
+    let nothing = Capabilities {
+        instances: 0,
+        ..needs()
+    };
+    let module = held_to("nothing", nothing);
+    let refused = Server::builder(&module).udp("listen", LOCALHOST).start();
+    assert!(matches!(refused, Err(Error::NotGranted { .. })));
+    assert_serves(&neighbour);
+}
+
+#[test]
+fn a_23_hogs_and_floods_cost_their_own_instance() {
+    let neighbour = serve("beside a hog");
+    for (name, command) in [("hog", "!eat"), ("loop", "!spin"), ("trap", "!trap")] {
+        let module = held_to(name, needs());
+        let server = Server::builder(&module)
+            .udp("listen", LOCALHOST)
+            .limits(small_limits());
+        let server = server.start().expect("starts");
+        Client::new(&server).send(command.as_bytes());
+        assert_serves(&neighbour);
+        wait_restarted(&server, 1);
+        assert_serves(&server);
+    }
+    let server = start(&held_to("flood", needs()));
+    assert_eq!(Client::new(&server).ask("!log"), "logged");
+    assert!(counter(&server, "host.dropped.log_records") > 90_000);
+    assert_serves(&neighbour);
+}
+
+#[test]
+fn a_module_has_no_more_than_its_share_of_a_core() {
+    let hundredth = Capabilities {
+        cpu_permille: 10,
+        ..needs()
+    };
+    let (held, free) = (
+        start(&held_to("share", hundredth)),
+        serve("without a share"),
+    );
+    let used = |server: &Server| {
+        let client = Client::new(server);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2) {
+            // No more than one call of the module takes in.
+            (0..50).for_each(|_| client.send(b"!crypto"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Duration::from_nanos(counter(server, "host.guest_time_ns"))
+    };
+    let (held_used, free_used) = (used(&held), used(&free));
+    println!("{held_used:?} with a share of a hundredth, {free_used:?} without");
+    // What may be used at once, a hundredth of two seconds, and the calls that went beyond it.
+    assert!(held_used < Duration::from_millis(500), "{held_used:?}");
+    assert!(free_used > 2 * held_used, "{free_used:?}");
+    // It waits, and goes on.
+    assert_serves(&held);
+}
