@@ -179,6 +179,40 @@
 //! keeps to its patterns can send what it sees to where they allow. And a host that has lost its
 //! state, whose clock somebody else sets, knows only the [`Policy::floors`] of its own release.
 //!
+//! # What is tried, and where that is tested
+//!
+//! In `runtime/seal/tests/it` unless it says otherwise; `host` is `runtime/tests/it/attacks.rs`.
+//!
+//! | | attack | outcome | tests |
+//! |---|---|---|---|
+//! | 1 | a bit is flipped | `bad-hash`, `bad-signature`, or it does not parse | `damage` |
+//! | 2 | bytes or sections added, cut off, a second or later seal | refused | `damage`, `sealing` |
+//! | 3 | a seal on another body | `bad-hash` | `sealing` |
+//! | 4 | the seal taken off | `unsealed`, unless for development, with a warning | `sealing`, host |
+//! | 5 | module and component exchanged in the header | `bad-hash` | `sealing` |
+//! | 6 | an older release; the state lost | `rollback`, by the state or the floors of the host's release | `attacks`, host |
+//! | 7 | nothing new ever comes | `expired`; a running module warns; notes tell earlier | `attacks`, `notes` |
+//! | 8 | the highest number under a stolen key | the next epoch of the root is above it | `attacks` |
+//! | 9 | modules that do not belong together | `requires`, the set as a whole | `attacks` |
+//! | 10 | another module, role, channel, audience | `wrong-name` | `attacks` |
+//! | 11 | one key of two stolen | `threshold`; the same key counts once | `delegation`, `sealing` |
+//! | 12 | a name or capability that is another's | `delegation` | `delegation` |
+//! | 13 | a revoked key, a root that does not follow | `revoked`, `bad-root` | `roots` |
+//! | 14 | an update that asks for more | `needs-approval`; the old one serves | `attacks`, host |
+//! | 15 | files that are huge, deep, or a compiler's work for hours | refused by size before they are compiled | `parsing`, host |
+//! | 16 | the file changes between verifying and compiling | no effect: one buffer | host |
+//! | 17 | compiled code, a poisoned cache | no module; compiled again | `attacks`, host, `runtime/tests/it/cache.rs` |
+//! | 18 | the clock set back or forward | a warning, never an older state | `clock` |
+//! | 19 | other encodings of keys, signatures, manifests | refused | `ed25519`, `parsing` |
+//! | 20 | a signature that was meant for something else | `bad-signature`: each has its domain | `ed25519`, `notes` |
+//! | 21 | a module made to fail until an older one runs | falls back to what this process ran before, which no floor excluded, and says so | `runtime/tests/it/swap.rs` |
+//! | 22 | the power is cut | the state before or after | `power` |
+//! | 23 | a signed module misbehaves | held to its imports, sockets, patterns and limits; others live | host, `runtime/tests/it/failures.rs` |
+//! | 24 | another build for one user | shown and pinned by SHA-256; else not prevented | `attacks` |
+//! | 25 | an old root or note once more | ignored | `roots`, `notes` |
+//!
+//! What 23 leaves: a module can tell what it sees to where its patterns let it go.
+//!
 //! # Panics
 //!
 //! None that a file can cause.

@@ -88,6 +88,7 @@ impl<R> RoleBuilder<R> {
     /// A component, with the socket that it listens on.
     pub(super) fn listening(self, listener: StdListener) -> Result<Arc<ComponentRunner>, Error> {
         let (module, settings) = self.settled();
+        module.check_granted(&settings.name, [])?;
         settings.limits.check()?;
         ComponentRunner::listening(&module, settings, listener).map(Arc::new)
     }

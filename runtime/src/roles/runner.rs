@@ -79,6 +79,7 @@ pub(crate) fn runner(
     role: Role,
     settings: Settings,
 ) -> Result<Arc<dyn Runner>, Error> {
+    module.check_granted(&settings.name, [])?;
     settings.limits.check()?;
     let refuse = |reason: String| {
         Err(Error::Module {
@@ -86,7 +87,6 @@ pub(crate) fn runner(
             reason,
         })
     };
-    module.check_granted(&settings.name, [])?;
     let info = module.info();
     if info.kind == ModuleKind::Component {
         return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));

@@ -61,13 +61,19 @@ impl Server {
 
 fn watm(arguments: &[&dyn AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_watm"));
-    let runs = ["dial", "listen", "relay", "replay"].map(OsStr::new);
+    // Modules that were built a moment ago have no seal; who brings one says so first.
+    let (switch, arguments) = match arguments {
+        [first, rest @ ..] if first.as_ref() == "--sealed" => (None, rest),
+        [first, ..] => {
+            let runs = ["dial", "listen", "relay", "replay"].map(OsStr::new);
+            let runs = runs.contains(&first.as_ref());
+            (runs.then_some("--unsealed"), arguments)
+        }
+        [] => (None, arguments),
+    };
     command
         .args(arguments.iter().map(|argument| argument.as_ref()))
-        .args(
-            runs.contains(&arguments[0].as_ref())
-                .then_some("--unsealed"),
-        )
+        .args(switch)
         .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

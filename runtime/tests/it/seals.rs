@@ -43,6 +43,11 @@ impl Desk {
         (status, output + &said)
     }
 
+    /// As [`watm`](Desk::watm), without the switch by which a module needs no seal.
+    fn watm_sealed(&self, arguments: &str) -> (Option<i32>, String) {
+        self.watm(&format!("--sealed {arguments}"))
+    }
+
     /// As [`watm`](Desk::watm), which has to end well.
     fn well(&self, arguments: &str) -> String {
         let (status, said) = self.watm(arguments);
@@ -93,7 +98,13 @@ fn root_description(own: &str, keys: &[String]) -> Value {
             "threshold": 2,
             "keys": keys,
             "names": ["demo/*"],
-            "ceiling": {"connect": ["tcp://*:*"], "memory-bytes": 1 << 30, "instances": 100},
+            "ceiling": {
+                "connect": ["tcp://*:*"],
+                "memory-bytes": 1 << 30,
+                "cpu-permille": 1000,
+                "flows": 100,
+                "instances": 100,
+            },
         }],
     })
 }
@@ -107,6 +118,8 @@ fn manifest_description(release: &str) -> Value {
         "capabilities": {
             "connect": ["tcp://*.example.com:443"],
             "memory-bytes": 1 << 20,
+            "cpu-permille": 1000,
+            "flows": 10,
             "instances": 10,
         },
     })
@@ -354,4 +367,49 @@ fn what_is_wrong_is_said_with_the_file_and_the_field() {
     let (status, said) = desk.watm("verify @root.json --root @root --state @state");
     assert_eq!(status, Some(1));
     assert!(said.starts_with("accepted  no, not-wasm: "), "{said}");
+}
+
+#[test]
+fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
+    let desk = Desk::new("approved");
+    let keys = [desk.key("a.key"), desk.key("b.key")];
+    desk.root(&keys);
+    desk.seal("1.1", "--key @a.key --key @b.key", "plain.wasm");
+    desk.well("trust @root --state @state");
+    let dial = "dial @plain.wasm 127.0.0.1:1 --state @state --grants @grants.toml";
+    fs::write(desk.path("grants.toml"), "").expect("written");
+    // There is nobody to ask.
+    let (status, said) = desk.watm_sealed(dial);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("watm trust --approve"), "{said}");
+    // Refused by the network, and no more by its seal.
+    let connects = |said: &(Option<i32>, String)| {
+        assert_eq!(said.0, Some(1), "{}", said.1);
+        assert!(said.1.contains("connection refused"), "{}", said.1);
+    };
+    desk.well("trust --approve @plain.wasm --state @state");
+    let known = desk.json("trust --state @state");
+    assert_eq!(known["modules"][0]["approved"]["instances"], 10);
+    connects(&desk.watm_sealed(dial));
+    desk.well("trust --revoke demo/plain --state @state");
+    let (status, said) = desk.watm("trust --revoke demo/plain --state @state");
+    assert_eq!(status, Some(2), "{said}");
+    assert_eq!(desk.watm_sealed(dial).0, Some(2));
+    // What is written down holds, also where it is less.
+    fs::write(desk.path("grants.toml"), "[\"demo/plain\"]\nflows = 9\n").expect("written");
+    connects(&desk.watm_sealed(dial));
+    fs::write(desk.path("grants.toml"), "[\"demo/plain\"]\nflows = 0\n").expect("written");
+    let (status, said) = desk.watm_sealed(dial);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("its grant allows no flows"), "{said}");
+    fs::write(desk.path("grants.toml"), "[\"demo/plain\"]\nflow = 9\n").expect("written");
+    let (status, said) = desk.watm_sealed(dial);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(
+        said.contains("grants.toml: line 2: unknown field `flow`"),
+        "{said}"
+    );
+    // All of it.
+    desk.well("trust --forget demo/plain --state @state");
+    assert_eq!(desk.json("trust --state @state")["modules"], json!([]));
 }
