@@ -193,7 +193,7 @@
 //! | 6 | an older release; the state lost | `rollback`, by the state or the floors of the host's release | `attacks`, host |
 //! | 7 | nothing new ever comes | `expired`; a running module warns; notes tell earlier | `attacks`, `notes` |
 //! | 8 | the highest number under a stolen key | the next epoch of the root is above it | `attacks` |
-//! | 9 | modules that do not belong together | `requires`, the set as a whole | `attacks` |
+//! | 9 | modules that do not belong together | `requires`, the set as a whole | `set` |
 //! | 10 | another module, role, channel, audience | `wrong-name` | `attacks` |
 //! | 11 | one key of two stolen | `threshold`; the same key counts once | `delegation`, `sealing` |
 //! | 12 | a name or capability that is another's | `delegation` | `delegation` |
