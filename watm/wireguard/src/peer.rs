@@ -1,25 +1,23 @@
 //! One peer: boringtun's state machine, and what it leaves to its caller.
 
 mod handover;
+mod tunnel;
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
+use boringtun::noise::TunnResult;
 use boringtun::noise::errors::WireGuardError;
-use boringtun::noise::rate_limiter::RateLimiter;
-use boringtun::noise::{Tunn, TunnResult};
-use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::{Instant, PeerStatus};
 use watm_netstack::{Origin, PeerId};
 
 use self::handover::Handover;
-use crate::clock::Dates;
-use crate::config::{AllowedIps, Config, PeerConfig};
+pub use self::tunnel::Identity;
+use self::tunnel::Tunnel;
+use crate::config::{AllowedIps, PeerConfig};
 use crate::counters::{Counter, Counters};
 use crate::floor::{Floor, Initiation, initiation};
-use crate::handshake_time::{self, Timestamp};
 use crate::key;
 use crate::outgoing::{Endpoint, Outgoing};
 
@@ -87,59 +85,6 @@ pub struct Received<'b> {
 pub enum Handshake {
     First,
     Another,
-}
-
-/// What all peers share.
-pub struct Identity {
-    private_key: StaticSecret,
-    public_key: PublicKey,
-    /// Sees handshakes that have already passed the one that limits them.
-    limiter: Arc<RateLimiter>,
-    dates: Rc<Dates>,
-}
-
-impl Identity {
-    /// The one of this configuration.
-    pub fn new(config: &Config, dates: Rc<Dates>) -> Rc<Self> {
-        Rc::new(Identity {
-            private_key: config.private_key.clone(),
-            public_key: config.public_key,
-            limiter: Arc::new(RateLimiter::new(&config.public_key, u64::MAX)),
-            dates,
-        })
-    }
-
-    /// When this peer has made an initiation, as it says.
-    fn time(&self, peer: &PublicKey, message: &Initiation) -> Option<Timestamp> {
-        handshake_time::timestamp(&self.private_key, &self.public_key, peer, message)
-    }
-}
-
-/// boringtun's state, made when it is first needed: it begins with two key exchanges,
-/// which for thousands of peers would take seconds at the start.
-struct Tunnel {
-    identity: Rc<Identity>,
-    tunn: Option<Box<Tunn>>,
-}
-
-impl Tunnel {
-    fn get(&mut self, id: PeerId, config: &PeerConfig) -> &mut Tunn {
-        self.tunn.get_or_insert_with(|| {
-            let identity = &self.identity;
-            let make = || {
-                Tunn::new(
-                    identity.private_key.clone(),
-                    config.public_key,
-                    config.preshared_key,
-                    // Kept here, so that it can change while the session stays.
-                    None,
-                    id,
-                    Some(Arc::clone(&identity.limiter)),
-                )
-            };
-            Box::new(identity.dates.tunnel(make))
-        })
-    }
 }
 
 /// See the module's page.

@@ -2,6 +2,7 @@
 
 mod dial;
 mod handover;
+mod mail;
 mod receive;
 mod sink;
 

@@ -6,7 +6,7 @@ use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
 use watm_core::{Host, Level};
 use watm_netstack::PeerId;
 
-use super::handover::Moved;
+use super::mail::Moved;
 use super::sink::{Arrival, Sink};
 use super::{
     CALL_HANDSHAKES, HANDSHAKE_LIMIT, LARGEST, RECEIVE_BYTES, RECEIVE_DATAGRAMS, RECEIVE_ROUNDS,
