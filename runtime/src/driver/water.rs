@@ -13,7 +13,7 @@ use crate::component::{Attempts, Begun};
 use crate::flow::Flow;
 use crate::hub::Hub;
 use crate::net::BoundSocket;
-use crate::roles::{Job, Opened, Runner, Settings, Wire, serve_all};
+use crate::roles::{Job, Opened, Settings, Wire, serve_all};
 use crate::water::WaterRunner;
 use crate::{Destination, Error, ErrorCode, Module, Phase, Reach, Role, Status, Target};
 

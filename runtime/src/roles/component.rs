@@ -1,7 +1,7 @@
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
 use tokio::runtime::Handle;
@@ -9,10 +9,12 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::runner::{Job, Opened, Runner, Settings};
+use super::runner::{Done, Job, Opened, Runner, Settings};
 use crate::component::Addresses;
 use crate::flow::{Flow, FlowPermit, Held};
-use crate::{Destination, Error, ErrorCode, Module, Server, ServerBuilder, StreamFlow};
+use crate::{
+    Destination, Error, ErrorCode, Module, Server, ServerBuilder, StreamFlow, SwapOptions,
+};
 
 /// What a component of a stream transport calls its listener.
 const LISTEN: &str = "listen";
@@ -24,7 +26,8 @@ pub(super) type Gone = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 /// connections but those with a configuration of their own. These have one each.
 pub(super) struct ComponentRunner {
     server: Server,
-    module: Module,
+    /// For instances of one connection.
+    module: Mutex<Module>,
     settings: Settings,
     /// Of an instance for one connection: its place among them.
     _place: Option<FlowPermit>,
@@ -61,7 +64,7 @@ impl ComponentRunner {
             .connector(settings.connector.clone());
         Ok(ComponentRunner {
             server: grant(server).start()?,
-            module: module.clone(),
+            module: Mutex::new(module.clone()),
             settings,
             _place: None,
         })
@@ -103,6 +106,20 @@ impl ComponentRunner {
         }
     }
 
+    fn current(&self) -> Module {
+        self.module
+            .lock()
+            .expect("no panic under this lock")
+            .clone()
+    }
+
+    async fn replace(&self, module: Module) -> Result<(), Error> {
+        let options = SwapOptions::default();
+        self.server.swap_async(&module, options).await?;
+        *self.module.lock().expect("no panic under this lock") = module;
+        Ok(())
+    }
+
     async fn open_in_time(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
         let after = self.settings.limits.handshake_timeout;
         let name = self.settings.name.clone();
@@ -130,7 +147,7 @@ impl ComponentRunner {
             module: self.settings.name.clone(),
             code: ErrorCode::LimitReached,
         })?;
-        let module = self.module.clone();
+        let module = self.current();
         let settings = Settings {
             config: Some(config.to_vec()),
             ..self.settings.clone()
@@ -180,5 +197,9 @@ impl Runner for ComponentRunner {
         job: Job,
     ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
         Box::pin(self.open_in_time(job))
+    }
+
+    fn swap(self: Arc<Self>, module: Module) -> Done {
+        Box::pin(async move { self.replace(module).await })
     }
 }

@@ -38,6 +38,13 @@ impl FixedDialer {
         };
         Connection::of(self.runner.clone().open(job).await?)
     }
+
+    /// Have `module` make the connections from now on. Open ones stay as they are. On every error
+    /// nothing changes: a module of another kind, without this role, or that refuses the
+    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    pub async fn swap(&self, module: &Module) -> Result<(), Error> {
+        self.runner.clone().swap(module.clone()).await
+    }
 }
 
 impl RoleBuilder<FixedDialer> {

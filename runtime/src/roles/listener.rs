@@ -10,7 +10,7 @@ use super::component::ComponentRunner;
 use super::connection::Connection;
 use super::incoming;
 use super::role::Role;
-use super::runner::Job;
+use super::runner::{Job, Runner};
 use crate::{Error, ErrorCode, Module};
 
 /// Accepts connections through a module.
@@ -24,13 +24,9 @@ use crate::{Error, ErrorCode, Module};
 pub struct Listener {
     ready: Mutex<mpsc::Receiver<Connection>>,
     local: SocketAddr,
-    _served: Served,
-}
-
-/// What ends with the listener.
-enum Served {
-    ByTask { _task: incoming::Task },
-    ByComponent { _runner: Arc<ComponentRunner> },
+    runner: Arc<dyn Runner>,
+    /// Accepts in a component's place; ends with the listener.
+    _task: Option<incoming::Task>,
 }
 
 impl Listener {
@@ -48,6 +44,13 @@ impl Listener {
         });
         next.await
             .ok_or_else(|| Error::System("the listener's runtime is shut down".to_owned()))
+    }
+
+    /// Have `module` take the connections that come in from now on. Open ones stay as they are. On every error
+    /// nothing changes: a module of another kind, without this role, or that refuses the
+    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    pub async fn swap(&self, module: &Module) -> Result<(), Error> {
+        self.runner.clone().swap(module.clone()).await
     }
 
     /// Where clients connect to.
@@ -77,8 +80,9 @@ impl RoleBuilder<Listener> {
         let runner = self.runner(Role::Listener)?;
         let (listener, local) = incoming::register(listener)?;
         let (sender, ready) = mpsc::channel(limits.accept_backlog);
+        let by = runner.clone();
         let serve = incoming::serve_all(listener, limits.handshakes, move |wire| {
-            let (runner, sender, name) = (runner.clone(), sender.clone(), name.clone());
+            let (runner, sender, name) = (by.clone(), sender.clone(), name.clone());
             async move {
                 let job = Job {
                     target: None,
@@ -97,9 +101,8 @@ impl RoleBuilder<Listener> {
         Ok(Listener {
             ready: Mutex::new(ready),
             local,
-            _served: Served::ByTask {
-                _task: incoming::Task::spawn(serve),
-            },
+            runner,
+            _task: Some(incoming::Task::spawn(serve)),
         })
     }
 
@@ -126,7 +129,8 @@ impl RoleBuilder<Listener> {
         Ok(Listener {
             ready: Mutex::new(ready),
             local,
-            _served: Served::ByComponent { _runner: runner },
+            runner,
+            _task: None,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Connections through modules, as the types of the standard library and tokio have them:
 //! [`Dialer`], [`FixedDialer`], [`Listener`], [`Relay`].
 //!
-//! Behind them is one trait, [`Runner`], with which all kinds of modules look alike.
+//! Behind them is one trait, [`runner::Runner`], with which all kinds of modules look alike.
 
 mod access;
 mod builder;
@@ -14,6 +14,7 @@ mod incoming;
 mod listener;
 mod reach;
 mod relay;
+mod replaceable;
 mod role;
 mod runner;
 mod target;
@@ -30,5 +31,5 @@ pub use listener::Listener;
 pub use reach::Reach;
 pub use relay::Relay;
 pub use role::Role;
-pub(crate) use runner::{Job, Opened, Runner, Settings};
+pub(crate) use runner::{Job, Opened, Settings};
 pub use target::{Family, Network, Target};

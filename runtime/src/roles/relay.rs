@@ -2,8 +2,8 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 
 use tokio::io::copy_bidirectional;
@@ -16,7 +16,7 @@ use super::component::{ComponentRunner, Gone};
 use super::connect::{WireKind, datagrams};
 use super::incoming;
 use super::role::Role;
-use super::runner::{Job, Opened};
+use super::runner::{Job, Opened, Runner};
 use super::target::{Target, parse_destination};
 use crate::{Error, ErrorCode, Module, StreamFlow};
 
@@ -38,6 +38,8 @@ pub struct Relay {
     /// Of a component: ready when it has freed the port.
     gone: Option<Gone>,
     open: Arc<AtomicUsize>,
+    /// Not held: a component's port goes with the task.
+    runner: Weak<dyn Runner>,
 }
 
 impl Relay {
@@ -49,6 +51,16 @@ impl Relay {
     /// Where clients connect to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Have `module` take the connections that come in from now on. Open ones stay as they are. On every error
+    /// nothing changes: a module of another kind, without this role, or that refuses the
+    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    pub async fn swap(&self, module: &Module) -> Result<(), Error> {
+        let runner = self.runner.upgrade().ok_or_else(|| Error::Closed {
+            module: module.name().to_owned(),
+        })?;
+        runner.swap(module.clone()).await
     }
 
     /// Connections that are open now.
@@ -94,6 +106,7 @@ impl RoleBuilder<Relay> {
         let name: Arc<str> = self.shown_name().into();
         let runner = self.runner(Role::Relay)?;
         let (listener, local) = incoming::register(listener)?;
+        let by = Arc::downgrade(&runner);
         let (closing, close) = watch::channel(());
         let (running, ended) = mpsc::channel::<()>(1);
         let open = Arc::new(AtomicUsize::new(0));
@@ -129,6 +142,7 @@ impl RoleBuilder<Relay> {
             ended,
             gone: None,
             open,
+            runner: by,
         })
     }
 
@@ -137,6 +151,7 @@ impl RoleBuilder<Relay> {
         let access = Arc::new(self.access());
         let runner = self.listening(listener)?;
         let gone = Some(runner.gone());
+        let by: Weak<dyn Runner> = Arc::<ComponentRunner>::downgrade(&runner);
         let local = runner
             .local_addr()
             .ok_or_else(|| Error::System("the listener has no address".to_owned()))?;
@@ -183,6 +198,7 @@ impl RoleBuilder<Relay> {
             ended,
             gone,
             open,
+            runner: by,
         })
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use super::component::ComponentRunner;
 use super::connect::{Connect, Wire};
 use super::reach::Reach;
+use super::replaceable::Replaceable;
 use super::role::Role;
 use super::target::Target;
 use crate::counters::Counters;
@@ -23,7 +24,14 @@ pub(crate) trait Runner: Send + Sync {
         self: Arc<Self>,
         job: Job,
     ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>>;
+
+    /// Have another module make the connections that are opened from now on; the others stay
+    /// as they are. On an error nothing changes.
+    fn swap(self: Arc<Self>, module: Module) -> Done;
 }
+
+/// Ready when something has been done.
+pub(crate) type Done = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// What all connections of a dialer, listener or relay have in common.
 #[derive(Clone)]
@@ -81,25 +89,25 @@ pub(crate) fn runner(
 ) -> Result<Arc<dyn Runner>, Error> {
     module.check_granted(&settings.name, [])?;
     settings.limits.check()?;
-    let refuse = |reason: String| {
-        Err(Error::Module {
-            module: module.name().to_owned(),
-            reason,
-        })
-    };
-    let info = module.info();
-    if info.kind == ModuleKind::Component {
+    if module.info().kind == ModuleKind::Component {
         return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));
     }
-    if !info.roles.contains(&role) {
-        let roles: Vec<String> = info.roles.iter().map(Role::to_string).collect();
-        return refuse(format!(
-            "has not the role of a {role}; it has: {}",
-            roles.join(", ")
-        ));
-    }
+    check_role(module, role)?;
     let runner = WaterRunner::new(module, settings)?;
     // It is compiled and linked, and has the role; its instances come with the connections.
     module.accept()?;
-    Ok(Arc::new(runner))
+    Ok(Arc::new(Replaceable::new(role, runner)))
+}
+
+/// Whether a WATER module has this role.
+pub(super) fn check_role(module: &Module, role: Role) -> Result<(), Error> {
+    let info = module.info();
+    if info.roles.contains(&role) {
+        return Ok(());
+    }
+    let roles: Vec<String> = info.roles.iter().map(Role::to_string).collect();
+    Err(Error::Module {
+        module: module.name().to_owned(),
+        reason: format!("has not the role of a {role}; it has: {}", roles.join(", ")),
+    })
 }

@@ -19,7 +19,7 @@ use crate::engine::Ticking;
 use crate::flow::FlowCount;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::roles::{Access, Job, Opened, Runner, Settings};
+use crate::roles::{Access, Job, Opened, Settings};
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 
 /// Runs a WATER module: an instance a connection.
@@ -59,6 +59,30 @@ impl WaterRunner {
             flows: settings.flows,
             limits: settings.limits,
         })
+    }
+
+    /// The same with another module, for connections to come.
+    pub(crate) fn with_module(&self, module: &Module) -> Result<WaterRunner, Error> {
+        Ok(WaterRunner {
+            _ticking: module.engine().tick()?,
+            module: module.clone(),
+            name: self.name.clone(),
+            limits: self.limits.clone(),
+            config: self.config.clone(),
+            access: self.access.clone(),
+            logger: self.logger.clone(),
+            counters: self.counters.clone(),
+            flows: self.flows.clone(),
+        })
+    }
+
+    /// Make one connection ready. Dropping the future gives up on it; after that it lives by
+    /// itself, in a task of the runtime that this was called in.
+    pub(crate) fn open(
+        self: Arc<Self>,
+        job: Job,
+    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
+        Box::pin(self.open_in_time(job))
     }
 
     async fn open_in_time(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
@@ -262,15 +286,6 @@ impl WaterRunner {
                 reason,
             },
         })
-    }
-}
-
-impl Runner for WaterRunner {
-    fn open(
-        self: Arc<Self>,
-        job: Job,
-    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
-        Box::pin(self.open_in_time(job))
     }
 }
 

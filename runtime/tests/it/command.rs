@@ -511,3 +511,55 @@ fn modules_are_described_for_people_and_for_programs() {
     assert_eq!(status, Some(2));
     assert!(said.contains("not WebAssembly"), "{said}");
 }
+
+#[test]
+fn a_module_follows_its_file_where_that_is_asked_for() {
+    let folder = directory("command-watch");
+    let path = folder.join("followed.wasm");
+    let upstream = backwards();
+    let [first, second] = [b"one", b"two"].map(|mark| {
+        // The same module as another file: with a custom section at its end.
+        let mut bytes = std::fs::read(plain()).expect("there");
+        bytes.extend_from_slice(b"\0\x08\x04mark");
+        bytes.extend_from_slice(mark);
+        bytes
+    });
+    let put = |content: &[u8]| {
+        let fresh = folder.join("fresh");
+        std::fs::write(&fresh, content).expect("written");
+        std::fs::rename(&fresh, &path).expect("renamed");
+    };
+    for arguments in [
+        vec!["relay", "127.0.0.1:0", &upstream],
+        vec!["listen", "127.0.0.1:0", "--forward", &upstream],
+        vec!["dial", &upstream, "--listen", "127.0.0.1:0"],
+    ] {
+        put(&first);
+        let mut all: Vec<&dyn AsRef<OsStr>> = vec![&arguments[0], &path];
+        all.extend(arguments[1..].iter().map(|text| text as &dyn AsRef<OsStr>));
+        all.push(&"--watch");
+        let mut server = Server::start(&all);
+        let mut old = server.connect();
+        old.write_all(b"abc").expect("written");
+        for (content, expected) in [
+            (second.as_slice(), "swapped in "),
+            (b"nonsense", "the module before goes on"),
+            (&first, "swapped in "),
+        ] {
+            put(content);
+            let mut line = String::new();
+            while !line.contains(expected) {
+                line.clear();
+                assert_ne!(
+                    server.stderr.read_line(&mut line).expect("text"),
+                    0,
+                    "it ended"
+                );
+            }
+            assert_eq!(ask(server.connect(), b"xyz"), b"zyx");
+        }
+        assert_eq!(ask(old, b"def"), b"fedcba");
+        let (status, said) = server.stop();
+        assert_eq!(status, Some(0), "{said}");
+    }
+}

@@ -3,6 +3,7 @@
 mod component;
 mod dialer;
 mod listener;
+mod swap;
 
 use std::net::SocketAddr;
 use std::path::Path;

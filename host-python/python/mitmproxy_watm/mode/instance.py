@@ -23,7 +23,7 @@ from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
 from mitmproxy_watm.mode.qr import qr_text
 from mitmproxy_watm.mode.spec import PREFIX
-from mitmproxy_watm.mode.watch import changes
+from mitmproxy_watm.mode.watch import Mark, changes, mark
 from mitmproxy_watm.modules import AnyModule, load_module, names_no_destination, usual_transport
 from mitmproxy_watm.server import Server, start
 
@@ -115,6 +115,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         port = self.mode.listen_port(ctx.options.listen_port)
         assert port is not None  # the mode has a default
         config = build_config(data, Path(ctx.options.confdir).expanduser())
+        path = Path(data.module).expanduser()
+        known = mark(path)
         self.module = module = await load_module(data.module, unsealed=ctx.options.watm_unsealed)
         if data.upstream is None and names_no_destination(module):
             raise ValueError(self._complaint())
@@ -141,7 +143,7 @@ class WatmInstance(ServerInstance[WatmMode]):
                 message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
             raise OSError(e.errno, message, e.filename) from e
         if data.watch:
-            self._watching = asyncio.ensure_future(self._follow(Path(data.module).expanduser()))
+            self._watching = asyncio.ensure_future(self._follow(path, known))
         for client in self.client_configs():
             logger.info("%s", _announcement(client))
 
@@ -160,9 +162,9 @@ class WatmInstance(ServerInstance[WatmMode]):
         logger.info("%s: %s serves as generation %d", self.mode.full_spec, module, generation)
         return True
 
-    async def _follow(self, path: Path) -> None:
+    async def _follow(self, path: Path, known: Mark) -> None:
         """Swap the module whenever its file is another one."""
-        async for _ in changes(path):
+        async for _ in changes(path, known):
             await self.swap(path)
 
     async def _stop(self) -> None:

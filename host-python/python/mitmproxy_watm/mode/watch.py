@@ -10,23 +10,29 @@ INTERVAL = 0.5
 still being written is left alone."""
 
 
-async def changes(path: Path) -> AsyncIterator[None]:
-    """Once for each time that there is another file at `path`, or that it has been written.
+Mark = tuple[int, int, int] | None
+"""By what a file is told from another, or from itself before it was written."""
+
+
+async def changes(path: Path, known: Mark) -> AsyncIterator[None]:
+    """Once for each time that there is another file at `path` than the one with the mark `known`,
+    or that it has been written.
 
     It is told by its size, its number and its time, and not read. A file that goes away is waited
     for.
     """
-    known = seen = await asyncio.to_thread(_mark, path)
+    seen = known
     while True:
         await asyncio.sleep(INTERVAL)
-        now = await asyncio.to_thread(_mark, path)
+        now = await asyncio.to_thread(mark, path)
         if now is not None and now == seen and now != known:
             known = now
             yield
         seen = now
 
 
-def _mark(path: Path) -> tuple[int, int, int] | None:
+def mark(path: Path) -> Mark:
+    """The file's mark, to be taken before it is read. None: there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -2,13 +2,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
-use watm_runtime::{Connection, Destination, Dialer, Error, FixedDialer};
+use watm_runtime::{Connection, Destination, Dialer, Error, FixedDialer, Module};
 
 use crate::failure::Failure;
 use crate::options::{Loaded, ModuleOptions, destination, listening_address};
 use crate::serve::Complaints;
 use crate::stop::{self, Stop};
-use crate::{Outcome, join, serve, standard};
+use crate::{Outcome, join, serve, standard, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     stop::run(|stop| async move {
         match arguments.listen {
             None => for_standard(&way, stop).await,
-            Some(address) => for_clients(way, address, stop).await,
+            Some(address) => for_clients(&loaded, way, address, stop).await,
         }
     })
 }
@@ -61,6 +61,13 @@ impl Way {
             Way::Fixed(dialer) => dialer.dial().await,
         }
     }
+
+    async fn swap(&self, module: &Module) -> Result<(), Error> {
+        match self {
+            Way::To(dialer, _) => dialer.swap(module).await,
+            Way::Fixed(dialer) => dialer.swap(module).await,
+        }
+    }
 }
 
 async fn for_standard(way: &Way, mut stop: Stop) -> Result<(), Failure> {
@@ -71,7 +78,12 @@ async fn for_standard(way: &Way, mut stop: Stop) -> Result<(), Failure> {
     standard::join(connection, &mut stop).await
 }
 
-async fn for_clients(way: Way, address: SocketAddr, mut stop: Stop) -> Result<(), Failure> {
+async fn for_clients(
+    loaded: &Loaded,
+    way: Way,
+    address: SocketAddr,
+    mut stop: Stop,
+) -> Result<(), Failure> {
     let listener = TcpListener::bind(address)
         .await
         .and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -80,13 +92,18 @@ async fn for_clients(way: Way, address: SocketAddr, mut stop: Stop) -> Result<()
     serve::announce(address);
     let listener = Arc::new(listener);
     let way = Arc::new(way);
+    let swapped = way.clone();
     let complaints = Arc::new(Complaints::default());
     let accept = move || {
         let listener = listener.clone();
         async move { Ok(accept(&listener).await) }
     };
     let carry = move |client, stop| carry(client, way.clone(), complaints.clone(), stop);
-    serve::all(accept, carry, &mut stop).await
+    let serving = serve::all(accept, carry, &mut stop);
+    tokio::select! {
+        served = serving => served,
+        () = watch::follow(loaded, async |module| swapped.swap(&module).await) => Ok(()),
+    }
 }
 
 /// A client; none if the system is short of something.

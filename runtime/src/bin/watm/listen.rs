@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
 use crate::serve::Complaints;
 use crate::stop::{self, Stop};
-use crate::{Outcome, join, serve, standard};
+use crate::{Outcome, join, serve, standard, watch};
 
 /// How long the upstream may take to accept: a little more than four unanswered SYNs.
 const CONNECTING: Duration = Duration::from_secs(20);
@@ -43,6 +43,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             return standard::join(accepted, &mut stop).await;
         };
         let listener = Arc::new(listener);
+        let swapped = listener.clone();
         let upstream: Arc<str> = forward.to_string().into();
         let complaints = Arc::new(Complaints::default());
         let accept = move || {
@@ -51,7 +52,11 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         };
         let carry =
             move |accepted, stop| pass_on(accepted, upstream.clone(), complaints.clone(), stop);
-        serve::all(accept, carry, &mut stop).await
+        let serving = serve::all(accept, carry, &mut stop);
+        tokio::select! {
+            served = serving => served,
+            () = watch::follow(&loaded, async |module| swapped.swap(&module).await) => Ok(()),
+        }
     })
 }
 

@@ -10,7 +10,7 @@ use crate::question;
 use crate::sealing::{StateOptions, read_complete_root};
 
 /// Which module a command wants, and whom it believes about it.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct LoadingOptions {
     /// For development: run the module although it has no seal.
     #[arg(long)]

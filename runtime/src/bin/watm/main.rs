@@ -36,6 +36,7 @@ mod system;
 mod trust;
 mod update;
 mod verify;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,7 @@ use watm_runtime::{Destination, Error, Limits, Module, Reach, RoleBuilder};
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::logging;
+use crate::watch::Mark;
 
 /// What every command that runs a module takes.
 #[derive(clap::Args)]
@@ -26,6 +27,10 @@ pub(crate) struct ModuleOptions {
     /// How long one connection may take until it is ready. By default 30.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
+    /// While connections are accepted: load the module again when its file is another one, for
+    /// connections that come after it. One that is not to be had changes nothing.
+    #[arg(long)]
+    watch: bool,
     #[command(flatten)]
     log: logging::Options,
 }
@@ -33,6 +38,11 @@ pub(crate) struct ModuleOptions {
 /// A module that is ready to run, and what it is to run with.
 pub(crate) struct Loaded {
     pub(crate) module: Module,
+    pub(crate) file: PathBuf,
+    /// Of the file that was loaded.
+    pub(crate) mark: Option<Mark>,
+    pub(crate) loading: LoadingOptions,
+    pub(crate) watch: bool,
     config: Option<Vec<u8>>,
     reach: Reach,
     timeout: Option<Duration>,
@@ -47,9 +57,14 @@ impl ModuleOptions {
             .iter()
             .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
         let config = self.config.as_deref().map(read).transpose()?;
+        let mark = Mark::of(&self.file);
         let module = self.loading.load(&self.file, asks)?;
         Ok(Loaded {
             module,
+            file: self.file.clone(),
+            mark,
+            loading: self.loading.clone(),
+            watch: self.watch,
             config,
             reach,
             timeout: self.timeout,

@@ -4,7 +4,7 @@ use watm_runtime::{Destination, Relay};
 
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
-use crate::{Outcome, serve, stop};
+use crate::{Outcome, serve, stop, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -25,7 +25,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             .apply(Relay::builder(&loaded.module))
             .bind(arguments.address, &arguments.destination.to_string())?;
         serve::announce(relay.local_addr());
-        stop.requested().await;
+        tokio::select! {
+            () = stop.requested() => {}
+            () = watch::follow(&loaded, async |module| relay.swap(&module).await) => {}
+        }
         relay.close().await;
         Ok(())
     })

@@ -8,7 +8,7 @@ use super::{invalid, read_complete_root};
 use crate::failure::Failure;
 
 /// What is trusted, and what is known.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct StateOptions {
     /// Where what has been accepted is remembered. By default `watm/trust` in the user's folder
     /// for states.

@@ -1,0 +1,159 @@
+use std::path::Path;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use watm_runtime::{
+    Connection, Dialer, Error, FixedDialer, Listener, Module, Relay, Server, SwapOptions,
+};
+
+use super::{both, echo};
+use crate::support::{LOCALHOST, accept_stream, engine, read, run};
+
+/// A stream transport of `watm/`, in one of its two shapes.
+fn shipped(file: &str) -> Module {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules");
+    let loaded = engine().load_file(folder.join(file));
+    loaded.unwrap_or_else(|error| panic!("{error}; `make modules` builds it"))
+}
+
+/// What the other end gets of these bytes.
+async fn said(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) -> Vec<u8> {
+    stream.write_all(b"abc").await.expect("written");
+    let mut answer = [0; 3];
+    stream.read_exact(&mut answer).await.expect("read");
+    answer.to_vec()
+}
+
+/// In both shapes: what opens connections later opens them by the new module, and those that are
+/// open go on by the old one.
+const SHAPES: [(&str, &str); 2] = [
+    ("plain.watm1.wasm", "reverse.watm1.wasm"),
+    ("plain.wasm", "reverse.wasm"),
+];
+
+#[test]
+fn a_dialer_is_swapped_between_two_dials() {
+    for (before, after) in SHAPES {
+        run(async {
+            let address = echo().await.to_string();
+            let config = format!("remote = \"{address}\"");
+            let dialer = Dialer::builder(&shipped(before)).config(config).build();
+            let dialer = dialer.expect("builds");
+            let mut old = dialer.dial(&address).await.expect("dials");
+            assert_eq!(said(&mut old).await, b"abc");
+            dialer.swap(&shipped(after)).await.expect("swapped");
+            let mut new = dialer.dial(&address).await.expect("dials");
+            // There and back: it takes the other end to see the difference.
+            assert_eq!(said(&mut new).await, b"abc");
+            assert_eq!(said(&mut old).await, b"abc");
+            let other = if before == SHAPES[0].0 {
+                SHAPES[1].1
+            } else {
+                SHAPES[0].1
+            };
+            let error = dialer.swap(&shipped(other)).await.expect_err("refused");
+            assert!(matches!(error, Error::Swap { .. }), "{error}");
+        });
+    }
+}
+
+async fn accepted(listener: &Listener) -> (TcpStream, Connection) {
+    let client = TcpStream::connect(listener.local_addr());
+    let (client, served) = both(client, listener.accept()).await;
+    (client.expect("connects"), served.expect("accepts"))
+}
+
+#[test]
+fn a_listener_s_connections_stay_with_the_module_that_accepted_them() {
+    for (before, after) in SHAPES {
+        run(async {
+            let listener = Listener::builder(&shipped(before))
+                .bind(LOCALHOST)
+                .expect("listens");
+            let mut old = accepted(&listener).await;
+            listener.swap(&shipped(after)).await.expect("swapped");
+            let mut new = accepted(&listener).await;
+            for ((client, served), expected) in [(&mut old, b"abc"), (&mut new, b"cba")] {
+                client.write_all(b"abc").await.expect("written");
+                let mut heard = [0; 3];
+                served.read_exact(&mut heard).await.expect("read");
+                assert_eq!(&heard, expected, "{before}");
+            }
+        });
+    }
+}
+
+#[test]
+fn a_relay_goes_on_by_another_module() {
+    for (before, after) in SHAPES {
+        run(async {
+            let address = echo().await.to_string();
+            let relay = Relay::builder(&shipped(before))
+                .bind(LOCALHOST, &address)
+                .expect("listens");
+            let connect = || TcpStream::connect(relay.local_addr());
+            let mut old = connect().await.expect("connects");
+            assert_eq!(said(&mut old).await, b"abc");
+            relay.swap(&shipped(after)).await.expect("swapped");
+            let mut new = connect().await.expect("connects");
+            assert_eq!(said(&mut new).await, b"abc");
+            assert_eq!(said(&mut old).await, b"abc");
+            relay.close().await;
+        });
+    }
+}
+
+#[test]
+fn a_module_without_the_role_or_that_refuses_the_configuration_changes_nothing() {
+    run(async {
+        let address = echo().await.to_string();
+        let config = format!("remote = \"{address}\"");
+        let allowed = watm_runtime::Reach::none()
+            .allow(&address)
+            .expect("a pattern");
+        let dialer = FixedDialer::builder(&shipped("plain.watm1.wasm"))
+            .config(config)
+            .reach(allowed)
+            .build()
+            .expect("builds");
+        // A WireGuard configuration is another thing.
+        let error = dialer
+            .swap(&shipped("wireguard.watm1.wasm"))
+            .await
+            .expect_err("refused");
+        let error = error.to_string();
+        assert!(
+            error.contains("wireguard.watm1.wasm: configuration refused"),
+            "{error}"
+        );
+        assert!(error.contains("begin with [Interface]"), "{error}");
+        assert_eq!(said(&mut dialer.dial().await.expect("dials")).await, b"abc");
+    });
+}
+
+#[test]
+fn a_server_of_a_water_module_is_swapped_too() {
+    run(async {
+        let server = Server::builder(&shipped("plain.watm1.wasm")).tcp("listen", LOCALHOST);
+        let server = server.start().expect("starts");
+        let address = server.local_addr("listen").expect("granted");
+        let mut old = TcpStream::connect(address).await.expect("connects");
+        let first = accept_stream(&server).await;
+        let reverse = shipped("reverse.watm1.wasm");
+        let swapped = server.swap_async(&reverse, SwapOptions::default()).await;
+        assert_eq!(swapped.expect("swapped"), 1);
+        let mut new = TcpStream::connect(address).await.expect("connects");
+        let second = accept_stream(&server).await;
+        for (client, flow, expected) in [(&mut old, &first, b"abc"), (&mut new, &second, b"cba")] {
+            client.write_all(b"abc").await.expect("written");
+            assert_eq!(read(flow).await.expect("read"), expected);
+        }
+        assert_eq!(server.status_async().await.expect("answered").generation, 1);
+        let component = shipped("plain.wasm");
+        let error = server
+            .swap_async(&component, SwapOptions::default())
+            .await
+            .expect_err("refused");
+        assert!(matches!(error, Error::Swap { .. }), "{error}");
+    });
+}
