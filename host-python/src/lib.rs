@@ -35,7 +35,7 @@ mod _native {
     #[pymodule_export]
     use crate::logs::{set_log_level, take_logs};
     #[pymodule_export]
-    use crate::module::{Module, Seal, load, load_file, load_packaged};
+    use crate::module::{Capabilities, Module, Seal, load, load_file, load_packaged};
     #[pymodule_export]
     use crate::relay::{Relay, relay};
     #[pymodule_export]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use watm_runtime::seal::{Proof, Root, SignedRoot};
+use watm_runtime::seal::{self, Proof, Root, SignedRoot};
 use watm_runtime::{Engine, EngineConfig, Grants, LoadOptions, Trust};
 
 use crate::error::{ModuleError, runtime_error};
@@ -59,6 +59,20 @@ impl Module {
     #[getter]
     fn seal(&self) -> Option<Seal> {
         self.0.seal().map(Seal::from)
+    }
+
+    /// What its seal asks for. None: it has no seal.
+    #[getter]
+    fn asked(&self) -> Option<Capabilities> {
+        let proof = self.0.seal()?;
+        Some((&proof.manifest.capabilities).into())
+    }
+
+    /// The most that it may have: what is asked, cut to what the user granted to its name. None:
+    /// it has no seal, and no such bound.
+    #[getter]
+    fn granted(&self) -> Option<Capabilities> {
+        self.0.may_have().as_ref().map(Capabilities::from)
     }
 
     /// What somebody should look at now: that it has no seal, expires soon or has expired.
@@ -174,6 +188,39 @@ impl From<&Proof> for Seal {
             signers: proof.signers.iter().map(ToString::to_string).collect(),
             root: proof.root.id().to_string(),
             root_version: proof.root.record().version,
+        }
+    }
+}
+
+/// What a module may have at most.
+#[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
+pub struct Capabilities {
+    /// Outer sockets: "udp listen".
+    sockets: Vec<String>,
+    /// Where it may connect to of its own choice, as patterns.
+    connect: Vec<String>,
+    /// Whether it may use the host's ciphers.
+    host_crypto: bool,
+    /// Memory of an instance.
+    memory_bytes: u64,
+    /// Share of one core, in thousandths.
+    cpu_permille: u32,
+    /// Flows open at once.
+    flows: u32,
+    /// Instances at once.
+    instances: u32,
+}
+
+impl From<&seal::Capabilities> for Capabilities {
+    fn from(most: &seal::Capabilities) -> Capabilities {
+        Capabilities {
+            sockets: most.sockets.iter().map(ToString::to_string).collect(),
+            connect: most.connect.iter().map(ToString::to_string).collect(),
+            host_crypto: most.host_crypto,
+            memory_bytes: most.memory_bytes,
+            cpu_permille: most.cpu_permille,
+            flows: most.flows,
+            instances: most.instances,
         }
     }
 }

@@ -36,10 +36,12 @@ async def test_a_module_of_this_package_is_sealed_and_another_has_to_be(tmp_path
     packaged = await mitmproxy_watm.load_module("wireguard")
     assert packaged.seal.name == "watm/wireguard" and packaged.seal.delegation
     assert packaged.warnings == []
+    assert packaged.granted.sockets == packaged.asked.sockets == ["tcp listen", "udp listen"]
     with pytest.raises(mitmproxy_watm.ModuleError, match="wireguard.wasm: not sealed"):
         await mitmproxy_watm.load_module(MODULE)
     assert not [record for record in caplog.records if "seal" in record.message]
     unsealed = await mitmproxy_watm.load_module(MODULE, unsealed=True)
+    assert unsealed.asked is None and unsealed.granted is None
     assert unsealed.seal is None and "not sealed" in unsealed.warnings[0]
     # Its root is for what comes with the package, and for nothing else.
     sealed = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"

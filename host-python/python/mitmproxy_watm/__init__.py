@@ -17,7 +17,7 @@ Modules of the WATER project (v0 and v1) do both, and `start_relay`.
 `mitmproxy_watm.mitmproxy` is a proxy mode, `watm:wireguard`, for mitmproxy.
 """
 
-from mitmproxy_watm._native import ClientConfig, Module, ModuleError, PeerStatus, Seal, Status, __version__
+from mitmproxy_watm._native import Capabilities, ClientConfig, Module, ModuleError, PeerStatus, Seal, Status, __version__
 from mitmproxy_watm.connection import Relay, open_connection, open_fixed_connection, start_relay
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import load_module
@@ -25,6 +25,7 @@ from mitmproxy_watm.server import Server, start_server
 from mitmproxy_watm.stream import Stream
 
 __all__ = [
+    "Capabilities",
     "ClientConfig",
     "Limits",
     "Module",

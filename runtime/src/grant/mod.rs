@@ -2,7 +2,7 @@
 
 mod file;
 
-use watm_seal::{Capabilities, Network};
+use watm_seal::{Capabilities, ConnectPattern, Network, Socket};
 
 use crate::{Error, Limits, Module, ModuleKind, Reach};
 
@@ -64,6 +64,38 @@ impl Granted {
                 false => named.join(", "),
             }
         ))
+    }
+
+    /// All of them as one; `None`: there are none.
+    pub(crate) fn together(&self) -> Option<Capabilities> {
+        let bounds = self.bounds.iter().map(|bound| bound.most.clone());
+        bounds.reduce(|one, other| {
+            let covered = |pattern: &&ConnectPattern, by: &Capabilities| {
+                by.connect.iter().any(|wide| wide.covers(pattern))
+            };
+            let own = one
+                .connect
+                .iter()
+                .filter(|pattern| covered(pattern, &other));
+            let others = other
+                .connect
+                .iter()
+                .filter(|pattern| covered(pattern, &one));
+            let has = |socket: &&Socket| {
+                let mut sockets = other.sockets.iter();
+                sockets
+                    .any(|wide| wide.network == socket.network && wide.label.covers(&socket.label))
+            };
+            Capabilities {
+                sockets: one.sockets.iter().filter(has).cloned().collect(),
+                connect: own.chain(others).cloned().collect(),
+                host_crypto: one.host_crypto && other.host_crypto,
+                memory_bytes: one.memory_bytes.min(other.memory_bytes),
+                cpu_permille: one.cpu_permille.min(other.cpu_permille),
+                flows: one.flows.min(other.flows),
+                instances: one.instances.min(other.instances),
+            }
+        })
     }
 
     /// That a module with so much can run at all, each field by name.
@@ -148,6 +180,12 @@ impl Bound {
 }
 
 impl Module {
+    /// The most that it may have: what its seal asks for, cut to what the user granted to its name.
+    /// Whatever runs it gives it no more than that. `None`: it has no seal, and no such bound.
+    pub fn may_have(&self) -> Option<Capabilities> {
+        self.granted().together()
+    }
+
     /// What it may have.
     pub(crate) fn granted(&self) -> &Granted {
         &self.seal_details().granted
@@ -170,5 +208,49 @@ impl Module {
                 .map_err(refuse)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_module_may_have_is_what_both_allow() {
+        let connect = |texts: &[&str]| {
+            let patterns = texts.iter().map(|text| text.parse().expect("a pattern"));
+            patterns.collect()
+        };
+        let seal = Capabilities {
+            sockets: ["udp listen", "tcp listen"]
+                .map(|text| text.parse().expect("a socket"))
+                .into(),
+            connect: connect(&["tcp://*.example.com:443", "udp://192.0.2.1:53"]),
+            memory_bytes: 100,
+            cpu_permille: 1000,
+            flows: 10,
+            instances: 1,
+            host_crypto: true,
+        };
+        let user = Capabilities {
+            sockets: ["udp *".parse().expect("a socket")].into(),
+            connect: connect(&[
+                "tcp://www.example.com:*",
+                "tcp://a.example.com:443",
+                "udp://*:*",
+            ]),
+            memory_bytes: 50,
+            flows: 20,
+            ..Capabilities::unlimited()
+        };
+        let may = Granted::new(Some(&seal), Some(&user)).together();
+        let expected = Capabilities {
+            sockets: ["udp listen".parse().expect("a socket")].into(),
+            connect: connect(&["tcp://a.example.com:443", "udp://192.0.2.1:53"]),
+            memory_bytes: 50,
+            ..seal
+        };
+        assert_eq!(may, Some(expected));
+        assert_eq!(Granted::default().together(), None);
     }
 }

@@ -146,7 +146,21 @@ def _seal(facts: dict[str, Any]) -> str:
     seal = facts["seal"]
     said = "Not sealed." if seal is None else f"Sealed as {seal['name']} {seal['release']} ({seal['version']})."
     warnings = "".join(f'<p class="bad">{escape(warning)}</p>' for warning in facts["warnings"])
-    return f"<p>{escape(said)}</p>{warnings}"
+    return f"<p>{escape(said)}</p>{warnings}{_grants(facts)}"
+
+
+def _grants(facts: dict[str, Any]) -> str:
+    """What it asks for, may have and uses."""
+    asked, granted, used = facts["asked"], facts["granted"], facts["used"]
+    if asked is None or granted is None:
+        return ""
+
+    def said(value: Any) -> str:
+        return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+
+    used = used | {"sockets": [f"{host} port {port}" for host, port in facts["listen_addrs"]]}
+    rows = ((name.replace("_", " "), said(asked[name]), said(granted[name]), said(used.get(name, ""))) for name in asked)
+    return _table(("May have", "Asked", "Granted", "Used now"), rows)
 
 
 def _peers(peers: list[dict[str, Any]]) -> str:

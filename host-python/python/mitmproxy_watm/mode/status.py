@@ -4,11 +4,15 @@ from typing import Any
 
 from mitmproxy import ctx
 
+from mitmproxy_watm._native import Capabilities
 from mitmproxy_watm.mode.instance import WatmInstance
-
 
 SEAL = ("name", "release", "version", "expires", "delegation", "signers", "root", "root_version")
 """What a status says of a seal."""
+
+
+CAPABILITIES = ("sockets", "connect", "host_crypto", "memory_bytes", "cpu_permille", "flows", "instances")
+"""What a status says of what a module asks for, and may have."""
 
 
 def instances() -> list[WatmInstance]:
@@ -28,7 +32,13 @@ def describe(instance: WatmInstance) -> dict[str, Any]:
         seal = module.seal
         facts["seal"] = None if seal is None else {name: getattr(seal, name) for name in SEAL}
         facts["warnings"] = module.warnings
+        facts |= {"asked": _plain(module.asked), "granted": _plain(module.granted)}
         status = instance.server.status()
+        facts["used"] = {
+            "memory_bytes": status.counters.get("host.memory_bytes", 0),
+            "cpu_seconds": status.counters.get("host.guest_time_ns", 0) / 1e9,
+            "flows": status.flows,
+        }
         facts |= {name: getattr(status, name) for name in ("phase", "reason", "generation", "flows", "counters")}
         facts["swap_error"] = instance.swap_error
         of_each = ("number", "module", "sha256", "flows", "age", "draining")
@@ -36,3 +46,7 @@ def describe(instance: WatmInstance) -> dict[str, Any]:
         names = ("name", "endpoint", "last_handshake", "received_bytes", "sent_bytes")
         facts["peers"] = [{name: getattr(peer, name) for name in names} for peer in status.peers]
     return facts
+
+
+def _plain(capabilities: Capabilities | None) -> dict[str, Any] | None:
+    return None if capabilities is None else {name: getattr(capabilities, name) for name in CAPABILITIES}
