@@ -64,19 +64,31 @@
 //! those that are dialled with a configuration of their own ([`DialOptions`]). Where a module may go is the caller's address, and what a [`Reach`] names. [`Server`] runs
 //! WATER listeners too.
 //!
+//! # Swaps
+//!
+//! [`Server::swap`] puts another module behind the same sockets while flows are open. The module
+//! that serves is a *generation*; those before it *drain*: they keep the flows they have, until
+//! these end or a deadline comes, and take no new ones. The new one starts with the old one's
+//! snapshot, and generations send each other messages that the host does not look into
+//! (`wit/generations.wit`), so that a transport with sessions can hand them on. All generations of a
+//! server run on its one thread, and none knows of another but by these messages. [`Dialer`],
+//! [`FixedDialer`], [`Listener`] and [`Relay`] have a `swap` too.
+//!
 //! # When a module fails
 //!
 //! A module that traps, takes too long or too much memory ([`Limits`]) loses its instance:
 //! its flows are reset, an error is logged, and a new instance starts on the same sockets
 //! with the configuration that was last accepted, after a wait that doubles from 100 ms to
 //! 10 s while it goes on failing. Other servers of the process do not notice. Only the
-//! first start is different: its failure is returned.
+//! first start is different: its failure is returned. A module that was swapped in and fails in
+//! its first second gives way to the one before it at once, and later after three failures without
+//! a healthy minute between them, once, and never to a release that is below a floor by now.
 //!
 //! # Seals
 //!
 //! A module has a seal under a root that the user trusts, or is refused: see [`Trust`], and
 //! [`seal`] for what a seal is. Unsealed modules are for development ([`Trust::allow_unsealed`],
-//! [`LoadOptions::unsealed`]); each is a record of level WARN, and shown in [`Status::seal`].
+//! [`LoadOptions::unsealed`]); each is a record of level WARN, and shown by [`Module::warnings`].
 //! A module that expires while it runs goes on, with a warning in both; it is not loaded again.
 //!
 //! # Recordings

@@ -205,7 +205,7 @@
 //! | 18 | the clock set back or forward | a warning, never an older state | `clock` |
 //! | 19 | other encodings of keys, signatures, manifests | refused | `ed25519`, `parsing` |
 //! | 20 | a signature that was meant for something else | `bad-signature`: each has its domain | `ed25519`, `notes` |
-//! | 21 | a module made to fail until an older one runs | falls back to what this process ran before, which no floor excluded, and says so | `runtime/tests/it/swap.rs` |
+//! | 21 | a module made to fail until an older one runs | falls back to what this process ran before, once, unless that is below a floor by now, and says so | `runtime/tests/it/attacks.rs`, `swap.rs` |
 //! | 22 | the power is cut | the state before or after | `power` |
 //! | 23 | a signed module misbehaves | held to its imports, sockets, patterns and limits; others live | host, `runtime/tests/it/failures.rs` |
 //! | 24 | another build for one user | shown and pinned by SHA-256; else not prevented | `attacks` |

@@ -5,7 +5,7 @@ const FIRST: Duration = Duration::from_millis(100);
 /// The longest: what a person watching would still wait for.
 const LONGEST: Duration = Duration::from_secs(10);
 /// An instance that ran for this long was healthy; a failure after it is the first again.
-const HEALTHY: Duration = Duration::from_secs(60);
+pub(super) const HEALTHY: Duration = Duration::from_secs(60);
 
 /// How long to wait before the next instance.
 pub(super) struct Backoff {

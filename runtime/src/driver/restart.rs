@@ -1,5 +1,6 @@
 use std::time::{Duration, Instant};
 
+use super::backoff::HEALTHY;
 use super::generation::Generation;
 use super::run::{Driver, StartFailure};
 use crate::component::{Grants, Instance, StartError, Trap};
@@ -53,7 +54,7 @@ impl Driver {
             return;
         };
         let failed = self.generations.remove(index);
-        let draining = failed.retired.is_some();
+        let (draining, age) = (failed.retired.is_some(), failed.since.elapsed());
         self.end(failed);
         if self.grants.hub.is_closing() {
             return;
@@ -65,6 +66,9 @@ impl Driver {
         if self.probation.is_some() {
             self.roll_back(&trap.reason);
         } else {
+            if age >= HEALTHY {
+                self.failures = 0;
+            }
             self.failures += 1;
             self.fall_back();
             self.begin_rest(Phase::Restarting);
@@ -147,6 +151,18 @@ impl Driver {
         let Some(before) = self.fallback.take() else {
             return;
         };
+        if let Some(floor) = before.module.seal_details().floor_above() {
+            tracing::error!(
+                target: "watm::server",
+                server = self.name(),
+                "the module {} failed {} times; {}, which served before, is below the floor {floor}, \
+                 and does not",
+                self.module.name(),
+                self.failures,
+                before.module.name(),
+            );
+            return;
+        }
         tracing::error!(
             target: "watm::server",
             server = self.name(),

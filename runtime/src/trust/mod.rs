@@ -250,6 +250,16 @@ impl Seal {
         warnings
     }
 
+    /// The floor that has been raised above this module since it was loaded, if one has.
+    pub(crate) fn floor_above(&self) -> Option<Release> {
+        let manifest = &self.proof.as_ref()?.manifest;
+        // A state that cannot be read now has been read when the module was loaded.
+        let state = self.trust.store.load().unwrap_or_default();
+        let known = state.known(&manifest.name).and_then(|known| known.floor);
+        let own = self.trust.floors.get(&manifest.name).copied();
+        known.max(own).filter(|floor| *floor > manifest.release)
+    }
+
     /// Remember what follows from the module, which has started. Once is enough.
     pub(crate) fn accept(&self) -> Result<(), Error> {
         if let Some(proof) = &self.proof

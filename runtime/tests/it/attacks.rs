@@ -11,11 +11,13 @@ use watm_runtime::seal::{
     Capabilities, Delegation, Digest, Manifest, PrivateKey, Purpose, Release, Root, RootRecord,
     SignedRoot, seal,
 };
-use watm_runtime::{CacheDir, Engine, EngineConfig, Error, LoadOptions, Module, Server, Trust};
+use watm_runtime::{
+    CacheDir, Engine, EngineConfig, Error, LoadOptions, Module, Server, SwapOptions, Trust,
+};
 
 use crate::support::{
-    Client, LOCALHOST, assert_serves, counter, directory, guest_bytes, serve, small_limits,
-    wait_restarted,
+    self, Client, LOCALHOST, assert_serves, counter, directory, guest_bytes, serve, small_limits,
+    wait_restarted, wait_until,
 };
 
 /// Somebody who makes modules.
@@ -58,6 +60,19 @@ impl Maker {
     }
 
     fn seal_bytes(&self, bytes: &[u8], sequence: u64, capabilities: Capabilities) -> Vec<u8> {
+        self.seal_with_floor(bytes, sequence, capabilities, None)
+    }
+
+    /// With the oldest release that is accepted from then on.
+    fn seal_with_floor(
+        &self,
+        bytes: &[u8],
+        sequence: u64,
+        capabilities: Capabilities,
+        floor: Option<u64>,
+    ) -> Vec<u8> {
+        let floor = floor.map(|sequence| Release { epoch: 1, sequence });
+        let floors = floor.map(|floor| ("demo/guest".parse().expect("a name"), floor));
         let manifest = Manifest {
             root: self.root.id(),
             name: "demo/guest".parse().expect("a name"),
@@ -74,7 +89,7 @@ impl Maker {
             min_host: "0.1.0".parse().expect("a version"),
             config_schema: 0,
             capabilities,
-            floors: BTreeMap::new(),
+            floors: floors.into_iter().collect(),
             requires: BTreeMap::new(),
             source_commit: String::new(),
             toolchain: String::new(),
@@ -516,4 +531,39 @@ fn a_module_has_no_more_than_its_share_of_a_core() {
     assert!(free_used > held_used, "{free_used:?}");
     // It waits, and goes on.
     assert_serves(&held);
+}
+
+/// 21: whoever makes a module fail gets the one before it, but never one below a floor.
+#[test]
+fn a_crash_loop_leads_to_nothing_that_a_floor_excludes() {
+    for (floor, expected) in [(None, "old"), (Some(2), "new")] {
+        let folder = directory(&format!("fallback-{expected}"));
+        let maker = Maker::new();
+        let host = maker.host(&folder);
+        let load = |name, bytes: Vec<u8>| host.load_with(name, &bytes, &approved()).expect("loads");
+        let old = load("old", maker.seal(1, needs()));
+        let server = Server::builder(&old)
+            .config("old")
+            .udp("listen", LOCALHOST)
+            .start()
+            .expect("starts");
+        let new = maker.seal_with_floor(guest_bytes(), 2, needs(), floor);
+        let new = load("new", new);
+        let options = SwapOptions {
+            config: Some(b"new".to_vec()),
+            probation: Duration::ZERO,
+            ..SwapOptions::default()
+        };
+        server.swap(&new, options).expect("swapped");
+        let client = Client::new(&server);
+        for failures in 1..=3 {
+            client.send(b"!trap");
+            wait_until("it runs again", || {
+                counter(&server, "host.restarts") == failures
+            });
+        }
+        client.send(b"hello");
+        let flow = support::run(server.accept()).expect("a flow");
+        assert_eq!(flow.info().attributes[0].1, expected);
+    }
 }
