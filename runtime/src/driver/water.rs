@@ -233,16 +233,18 @@ fn make_runner(
     reach: Reach,
     log_level: tracing::Level,
 ) -> Result<Arc<WaterRunner>, Error> {
+    module.check_granted(&hub.name, [])?;
+    let limits = module.granted().limits(module, hub.limits.clone());
     let settings = Settings {
         name: hub.name.clone(),
-        limits: hub.limits.clone(),
         // A server has a configuration, which is empty by default.
         config: (!config.is_empty()).then_some(config),
         reach,
         connector: None,
         log_level,
         counters: hub.counters.clone(),
-        flows: hub.flows.clone(),
+        flows: hub.flows.limited(limits.flows),
+        limits,
     };
     Ok(Arc::new(WaterRunner::new(module, settings)?))
 }

@@ -56,6 +56,14 @@ impl FlowCount {
         }
     }
 
+    /// The same count, with a limit that is no higher than this.
+    pub(crate) fn limited(&self, limit: usize) -> FlowCount {
+        FlowCount {
+            open: self.open.clone(),
+            limit: self.limit.min(limit),
+        }
+    }
+
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }

@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use super::role::Role;
-use super::runner::{Done, Job, Opened, Runner, check_role};
+use super::runner::{Done, Job, Opened, Runner, Settings, check_role};
 use crate::water::WaterRunner;
 use crate::{Error, Module, ModuleKind};
 
@@ -11,15 +11,23 @@ use crate::{Error, Module, ModuleKind};
 /// module that it began with, since it has an instance of its own.
 pub(super) struct Replaceable {
     role: Role,
+    settings: Settings,
     current: Mutex<Arc<WaterRunner>>,
 }
 
 impl Replaceable {
-    pub(super) fn new(role: Role, runner: WaterRunner) -> Replaceable {
-        Replaceable {
+    /// Fails if the module has not this role, or may not have what it needs.
+    pub(super) fn new(
+        module: &Module,
+        role: Role,
+        settings: Settings,
+    ) -> Result<Replaceable, Error> {
+        let runner = make(module, role, &settings)?;
+        Ok(Replaceable {
             role,
+            settings,
             current: Mutex::new(Arc::new(runner)),
-        }
+        })
     }
 
     fn current(&self) -> Arc<WaterRunner> {
@@ -36,8 +44,7 @@ impl Replaceable {
                 reason: "a component, which cannot take the place of a WATER module".to_owned(),
             });
         }
-        check_role(&module, self.role)?;
-        let next = self.current().with_module(&module)?;
+        let next = make(&module, self.role, &self.settings)?;
         next.check_config().await.map_err(|error| match error {
             // Of the new one, whatever the role is called by.
             Error::Config { reason, .. } => Error::Config {
@@ -50,6 +57,19 @@ impl Replaceable {
         *self.current.lock().expect("no panic under this lock") = Arc::new(next);
         Ok(())
     }
+}
+
+/// With what this module may have of the settings.
+fn make(module: &Module, role: Role, settings: &Settings) -> Result<WaterRunner, Error> {
+    check_role(module, role)?;
+    module.check_granted(&settings.name, [])?;
+    let limits = module.granted().limits(module, settings.limits.clone());
+    let settings = Settings {
+        flows: settings.flows.limited(limits.flows),
+        limits,
+        ..settings.clone()
+    };
+    WaterRunner::new(module, settings)
 }
 
 impl Runner for Replaceable {

@@ -13,7 +13,6 @@ use super::role::Role;
 use super::target::Target;
 use crate::counters::Counters;
 use crate::flow::{FlowCount, StreamFlow};
-use crate::water::WaterRunner;
 use crate::{Error, Limits, Module, ModuleKind};
 
 /// What a module is behind a dialer, a listener or a relay, whichever kind of module it is.
@@ -87,16 +86,15 @@ pub(crate) fn runner(
     role: Role,
     settings: Settings,
 ) -> Result<Arc<dyn Runner>, Error> {
-    module.check_granted(&settings.name, [])?;
     settings.limits.check()?;
     if module.info().kind == ModuleKind::Component {
+        module.check_granted(&settings.name, [])?;
         return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));
     }
-    check_role(module, role)?;
-    let runner = WaterRunner::new(module, settings)?;
+    let runner = Replaceable::new(module, role, settings)?;
     // It is compiled and linked, and has the role; its instances come with the connections.
     module.accept()?;
-    Ok(Arc::new(Replaceable::new(role, runner)))
+    Ok(Arc::new(runner))
 }
 
 /// Whether a WATER module has this role.

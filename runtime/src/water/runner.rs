@@ -61,21 +61,6 @@ impl WaterRunner {
         })
     }
 
-    /// The same with another module, for connections to come.
-    pub(crate) fn with_module(&self, module: &Module) -> Result<WaterRunner, Error> {
-        Ok(WaterRunner {
-            _ticking: module.engine().tick()?,
-            module: module.clone(),
-            name: self.name.clone(),
-            limits: self.limits.clone(),
-            config: self.config.clone(),
-            access: self.access.clone(),
-            logger: self.logger.clone(),
-            counters: self.counters.clone(),
-            flows: self.flows.clone(),
-        })
-    }
-
     /// Make one connection ready. Dropping the future gives up on it; after that it lives by
     /// itself, in a task of the runtime that this was called in.
     pub(crate) fn open(

@@ -12,7 +12,8 @@ use watm_runtime::seal::{
     SignedRoot, seal,
 };
 use watm_runtime::{
-    CacheDir, Engine, EngineConfig, Error, LoadOptions, Module, Server, SwapOptions, Trust,
+    CacheDir, Engine, EngineConfig, Error, FixedDialer, LoadOptions, Module, Reach, Server,
+    SwapOptions, Trust,
 };
 
 use crate::support::{
@@ -60,20 +61,15 @@ impl Maker {
     }
 
     fn seal_bytes(&self, bytes: &[u8], sequence: u64, capabilities: Capabilities) -> Vec<u8> {
-        self.seal_with_floor(bytes, sequence, capabilities, None)
+        self.sign(bytes, self.manifest(sequence, capabilities))
     }
 
-    /// With the oldest release that is accepted from then on.
-    fn seal_with_floor(
-        &self,
-        bytes: &[u8],
-        sequence: u64,
-        capabilities: Capabilities,
-        floor: Option<u64>,
-    ) -> Vec<u8> {
-        let floor = floor.map(|sequence| Release { epoch: 1, sequence });
-        let floors = floor.map(|floor| ("demo/guest".parse().expect("a name"), floor));
-        let manifest = Manifest {
+    fn sign(&self, bytes: &[u8], manifest: Manifest) -> Vec<u8> {
+        seal(bytes, manifest, &[], std::slice::from_ref(&self.key)).expect("a module")
+    }
+
+    fn manifest(&self, sequence: u64, capabilities: Capabilities) -> Manifest {
+        Manifest {
             root: self.root.id(),
             name: "demo/guest".parse().expect("a name"),
             world: "watm:transport/module@0.1.0".parse().expect("a world"),
@@ -89,12 +85,11 @@ impl Maker {
             min_host: "0.1.0".parse().expect("a version"),
             config_schema: 0,
             capabilities,
-            floors: floors.into_iter().collect(),
+            floors: BTreeMap::new(),
             requires: BTreeMap::new(),
             source_commit: String::new(),
             toolchain: String::new(),
-        };
-        seal(bytes, manifest, &[], std::slice::from_ref(&self.key)).expect("a module")
+        }
     }
 
     /// A host with its state in this folder.
@@ -547,8 +542,12 @@ fn a_crash_loop_leads_to_nothing_that_a_floor_excludes() {
             .udp("listen", LOCALHOST)
             .start()
             .expect("starts");
-        let new = maker.seal_with_floor(guest_bytes(), 2, needs(), floor);
-        let new = load("new", new);
+        let mut manifest = maker.manifest(2, needs());
+        let floor = floor.map(|sequence| Release { epoch: 1, sequence });
+        manifest
+            .floors
+            .extend(floor.map(|floor| (manifest.name.clone(), floor)));
+        let new = load("new", maker.sign(guest_bytes(), manifest));
         let options = SwapOptions {
             config: Some(b"new".to_vec()),
             probation: Duration::ZERO,
@@ -566,4 +565,43 @@ fn a_crash_loop_leads_to_nothing_that_a_floor_excludes() {
         let flow = support::run(server.accept()).expect("a flow");
         assert_eq!(flow.info().attributes[0].1, expected);
     }
+}
+
+/// 14, 23: a module that is swapped in has what its own seal allows, not what the one before had.
+#[test]
+fn a_swap_hands_nothing_on_that_the_new_seal_does_not_allow() {
+    let folder = directory("narrower");
+    let maker = Maker::new();
+    let host = maker.host(&folder);
+    let bytes = fs::read(crate::command::plain()).expect("there");
+    let load = |sequence, connect: &[&str]| {
+        let patterns = connect.iter().map(|text| text.parse().expect("a pattern"));
+        let capabilities = Capabilities {
+            connect: patterns.collect(),
+            instances: 10,
+            ..needs()
+        };
+        let manifest = Manifest {
+            world: "water-v1".parse().expect("a world"),
+            roles: watm_runtime::seal::ModuleRole::ALL.into(),
+            ..maker.manifest(sequence, capabilities)
+        };
+        host.load_with("plain", &maker.sign(&bytes, manifest), &approved())
+            .expect("loads")
+    };
+    let (wide, narrow) = (load(1, &["tcp://127.0.0.1:*"]), load(2, &[]));
+    support::run(async {
+        let address = crate::water::echo().await.to_string();
+        let dialer = FixedDialer::builder(&wide)
+            .config(address.clone())
+            .reach(Reach::none().allow(&address).expect("a pattern"))
+            .build()
+            .expect("builds");
+        drop(dialer.dial().await.expect("allowed"));
+        dialer.swap(&narrow).await.expect("swapped");
+        let error = dialer.dial().await.expect_err("denied");
+        assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+        dialer.swap(&wide).await.expect("swapped back");
+        drop(dialer.dial().await.expect("allowed"));
+    });
 }
