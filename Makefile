@@ -12,6 +12,10 @@ PROGRAM_web := mitmweb-watm
 PROGRAM_dump := mitmdump-watm
 PROGRAM_console := mitmproxy-watm
 
+# What the tests against other people's programs need.
+PEERS = $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs \
+	test-guest water-programs
+
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
 	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo test-mitmproxy
@@ -20,7 +24,11 @@ run: $(BUILD)/venv/ready
 	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
 
-demo: $(BUILD)/venv/ready $(BUILD)/tools/bin/onetun
+demo: $(BUILD)/venv/ready
+	$(MAKE) --no-print-directory run-demo
+
+.PHONY: run-demo
+run-demo: $(BUILD)/tools/bin/onetun
 	$(BUILD)/venv/bin/python tests/demo --onetun $(BUILD)/tools/bin/onetun
 
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
@@ -36,7 +44,17 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-test: deny test-transports test-runtime test-structure test-conformance test-python test-interop test-water test-update test-readme test-demo cross
+# The last ones are two at a time: tests that wait most of the time, and what uses the time they
+# leave. What a target `run-…` needs has been made before, or one would make it under the other.
+test: deny test-transports test-runtime test-structure test-conformance test-python $(PEERS) $(BUILD)/venv/ready
+	$(MAKE) --no-print-directory -j2 --output-sync=target run-waiting run-busy
+
+.PHONY: run-waiting run-busy
+run-waiting:
+	$(MAKE) --no-print-directory -j1 run-test-interop run-test-water run-test-readme run-demo
+
+run-busy:
+	nice -n 19 $(MAKE) --no-print-directory -j1 run-test-update run-cross
 
 # What a program of ours is made of.
 
@@ -138,18 +156,32 @@ $(BUILD)/venv-%/ready: wheel
 	$(BUILD)/venv-$*/bin/pip install -q $(BUILD)/wheels/*.whl
 	touch $@
 
-test-python: $(PYTHONS:%=test-python-%)
+# All interpreters side by side: their tests wait most of the time.
+test-python: $(PYTHONS:%=$(BUILD)/venv-%/ready) $(BUILD)/wgclient test-programs
+	$(MAKE) --no-print-directory --jobs --output-sync=target $(PYTHONS:%=run-test-python-%)
 
 $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclient test-programs
+	$(MAKE) --no-print-directory run-test-python-$*
+
+.PHONY: $(PYTHONS:%=run-test-python-%)
+$(PYTHONS:%=run-test-python-%): run-test-python-%:
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
-test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs test-guest
+test-interop: $(PEERS)
+	$(MAKE) --no-print-directory run-test-interop
+
+.PHONY: run-test-interop
+run-test-interop:
 	tests/setup/apt.sh curl=curl haproxy=haproxy
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 # WATER modules, in the WATER project's own runtime and in ours.
 .PHONY: test-water bench-water water-programs
 test-water: $(BUILD)/venv-3.13/ready water-programs
+	$(MAKE) --no-print-directory run-test-water
+
+.PHONY: run-test-water
+run-test-water:
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/water
 
 bench-water: $(BUILD)/venv-3.13/ready water-programs
@@ -161,12 +193,20 @@ water-programs: modules $(BUILD)/gowater
 
 # Updates of modules, from a registry and a web server that are not ours.
 .PHONY: test-update
-test-update: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/registry
+test-update: $(BUILD)/venv-3.13/ready
+	$(MAKE) --no-print-directory run-test-update
+
+.PHONY: run-test-update
+run-test-update: $(BUILD)/tools/bin/registry
 	tests/setup/apt.sh openssl=openssl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/update
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	$(MAKE) --no-print-directory run-test-readme
+
+.PHONY: run-test-readme
+run-test-readme:
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
 test-demo: demo
@@ -216,10 +256,13 @@ fuzz:
 CROSS := x86_64-pc-windows-gnu aarch64-unknown-linux-gnu
 CROSS_FLAGS := --profile cross --locked $(CROSS:%=--target %)
 
-.PHONY: cross cross-programs
+.PHONY: cross run-cross cross-programs
+cross: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	$(MAKE) --no-print-directory run-cross
+
 # The variable is what maturin sets: an extension module is not linked to a Python.
-cross: export PYO3_BUILD_EXTENSION_MODULE := 1
-cross: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/wine/bcryptprimitives.dll
+run-cross: export PYO3_BUILD_EXTENSION_MODULE := 1
+run-cross: $(BUILD)/wine/bcryptprimitives.dll
 	cargo build $(CROSS_FLAGS) --workspace --lib --bins --examples
 	cargo test $(CROSS_FLAGS) --workspace --lib --no-run
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/cross
