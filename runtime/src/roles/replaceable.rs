@@ -16,7 +16,7 @@ pub(super) struct Replaceable {
 }
 
 impl Replaceable {
-    /// Fails if the module has not this role, or may not have what it needs.
+    /// Fails if the module has not this role.
     pub(super) fn new(
         module: &Module,
         role: Role,
@@ -44,6 +44,7 @@ impl Replaceable {
                 reason: "a component, which cannot take the place of a WATER module".to_owned(),
             });
         }
+        module.check_granted(&self.settings.name, [])?;
         let next = make(&module, self.role, &self.settings)?;
         next.check_config().await.map_err(|error| match error {
             // Of the new one, whatever the role is called by.
@@ -62,7 +63,6 @@ impl Replaceable {
 /// With what this module may have of the settings.
 fn make(module: &Module, role: Role, settings: &Settings) -> Result<WaterRunner, Error> {
     check_role(module, role)?;
-    module.check_granted(&settings.name, [])?;
     let limits = module.granted().limits(module, settings.limits.clone());
     let settings = Settings {
         flows: settings.flows.limited(limits.flows),

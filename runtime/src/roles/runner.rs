@@ -86,9 +86,9 @@ pub(crate) fn runner(
     role: Role,
     settings: Settings,
 ) -> Result<Arc<dyn Runner>, Error> {
+    module.check_granted(&settings.name, [])?;
     settings.limits.check()?;
     if module.info().kind == ModuleKind::Component {
-        module.check_granted(&settings.name, [])?;
         return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));
     }
     let runner = Replaceable::new(module, role, settings)?;
