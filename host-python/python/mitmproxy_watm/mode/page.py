@@ -89,6 +89,7 @@ def _server(number: int, instance: Any) -> str:
         _seal(facts),
         _peers(facts.get("peers", [])) if instance.is_running else "",
         _generations(facts.get("generations", [])),
+        _grants(facts) if instance.is_running else "",
         "</div>",
     ]
     if instance.is_running:
@@ -146,7 +147,7 @@ def _seal(facts: dict[str, Any]) -> str:
     seal = facts["seal"]
     said = "Not sealed." if seal is None else f"Sealed as {seal['name']} {seal['release']} ({seal['version']})."
     warnings = "".join(f'<p class="bad">{escape(warning)}</p>' for warning in facts["warnings"])
-    return f"<p>{escape(said)}</p>{warnings}{_grants(facts)}"
+    return f"<p>{escape(said)}</p>{warnings}"
 
 
 def _grants(facts: dict[str, Any]) -> str:
