@@ -46,12 +46,12 @@ soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 
 # The last ones are two at a time: tests that wait most of the time, and what uses the time they
 # leave. What a target `run-…` needs has been made before, or one would make it under the other.
-test: deny test-transports test-runtime test-structure test-conformance test-python $(PEERS) $(BUILD)/venv/ready
+test: deny test-transports test-runtime test-structure test-conformance test-python test-water $(PEERS) $(BUILD)/venv/ready
 	$(MAKE) --no-print-directory -j2 --output-sync=target run-waiting run-busy
 
 .PHONY: run-waiting run-busy
 run-waiting:
-	$(MAKE) --no-print-directory -j1 run-test-interop run-test-water run-test-readme run-demo
+	$(MAKE) --no-print-directory -j1 run-test-interop run-test-readme run-demo
 
 run-busy:
 	nice -n 19 $(MAKE) --no-print-directory -j1 run-test-update run-cross
