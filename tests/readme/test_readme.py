@@ -174,7 +174,7 @@ def test_a_bug_is_recorded_and_replayed(tmp_path):
     subprocess.run(inspect, shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=BUILD)
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if "--mode watm" in c or "--set watm" in c])
+@pytest.mark.parametrize("command", [c for c in commands() if "--mode watm" in c or "--set watm=" in c])
 def test_a_mitmproxy_of_ones_own_serves(command, tmp_path):
     port = free_port()
     command = command.replace("watm:wireguard", f"watm:wireguard@{port}").replace("@51820", f"@{port}")
