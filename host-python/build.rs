@@ -6,7 +6,7 @@ use std::path::Path;
 /// Sealed, and the root that they are sealed under.
 const FILES: [&str; 5] = [
     "plain.wasm",
-    "proxy.wasm",
+    "proxy-protocol.wasm",
     "reverse.wasm",
     "root.watm",
     "wireguard.wasm",

@@ -1,12 +1,13 @@
 //! The hosts, each with a place, a state and an updater of its own.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use watm_seal::state::StateFile;
-use watm_seal::{Note, Policy, Root, Sealed, verify};
+use watm_seal::{Digest, Note, Policy, Root, Sealed, verify};
 use watm_update::{Network, Outcome as Done, Place, Report, Source, Terms, Updater};
 
 use crate::publisher::{approved, now};
@@ -109,13 +110,29 @@ impl Fleet {
         }
         self.hosts.sort_by_key(|host| host.number);
         let seconds = began.elapsed().as_secs_f64();
-        let running = count(self.hosts.iter().map(Host::runs))?;
+        let running = self.running()?;
         println!(
             "{what:29} {:48} {:29} {seconds:.1} s",
             list(&counts),
             format!("run {}", list(&running)),
         );
         Ok(())
+    }
+
+    /// The releases in place, and how many hosts have each.
+    fn running(&self) -> Outcome<BTreeMap<String, usize>> {
+        // Most hosts have the same file.
+        let mut known: BTreeMap<Digest, String> = BTreeMap::new();
+        let mut counts = BTreeMap::new();
+        for host in &self.hosts {
+            let file = fs::read(host.place.path())?;
+            let release = match known.entry(Digest::of(&file)) {
+                Entry::Occupied(release) => release.into_mut(),
+                Entry::Vacant(new) => new.insert(release(&file)?),
+            };
+            *counts.entry(release.clone()).or_default() += 1;
+        }
+        Ok(counts)
     }
 
     /// As [`look`](Fleet::look), with another source for all.
@@ -196,16 +213,15 @@ impl Host {
         state.update(|state| state.accept(&verified))?;
         Ok(())
     }
+}
 
-    /// The release in place.
-    fn runs(&self) -> Outcome<String> {
-        let file = fs::read(self.place.path())?;
-        let release = Sealed::parse(&file)?.manifest().release;
-        Ok(match release.sequence {
-            u64::MAX => format!("{}.(2^64-1)", release.epoch),
-            _ => release.to_string(),
-        })
-    }
+/// Which release a file is.
+fn release(file: &[u8]) -> Outcome<String> {
+    let release = Sealed::parse(file)?.manifest().release;
+    Ok(match release.sequence {
+        u64::MAX => format!("{}.(2^64-1)", release.epoch),
+        _ => release.to_string(),
+    })
 }
 
 /// An outcome in a few words, to be counted.
@@ -220,14 +236,6 @@ fn summary(report: &Report) -> String {
         text += &format!(" (warned: {})", warning.code);
     }
     text
-}
-
-fn count(items: impl Iterator<Item = Outcome<String>>) -> Outcome<BTreeMap<String, usize>> {
-    let mut counts = BTreeMap::new();
-    for item in items {
-        *counts.entry(item?).or_default() += 1;
-    }
-    Ok(counts)
 }
 
 fn list(counts: &BTreeMap<String, usize>) -> String {

@@ -272,10 +272,10 @@ fn three_keys() -> Outcome<Vec<PrivateKey>> {
     Ok(keys.collect::<Result<_, _>>()?)
 }
 
-/// A module of 100 KB that differs from release to release, but for 1.4, which is 1.2 again.
+/// A module of 10 KB that differs from release to release, but for 1.4, which is 1.2 again.
 fn body(release: &str) -> Outcome<Vec<u8>> {
     let content = if release == "1.4" { "1.2" } else { release };
-    let filling = content.repeat(100_000 / content.len());
+    let filling = content.repeat(10_000 / content.len());
     Ok(wat::parse_str(format!(
         "(module (@custom \"filling\" \"{filling}\"))"
     ))?)

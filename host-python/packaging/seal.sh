@@ -3,8 +3,9 @@
 #
 # With WATM_RELEASE_KEY, WATM_ROOT and WATM_RELEASE (EPOCH.SEQUENCE), as a release under that root.
 # Otherwise under a root for development whose private keys are made in the folder STATE and stay
-# there. Each NAME.json beside this file says what that module may have. A module that has not
-# changed is not sealed again, since that would change its bytes.
+# there; it is made anew where it does not allow what a module may have, as it does if it is older than
+# one of the capabilities. Each NAME.json beside this file says what that module may have. A module
+# that has not changed is not sealed again, since that would change its bytes.
 set -eu
 umask 022
 
@@ -29,6 +30,7 @@ else
     root=$state/root.watm key=$state/release.key
     release=1.$(date -u +%s)
     if [ ! -f "$root" ]; then
+        fresh=yes
         rm -f "$state/root.key" "$key"
         own=$(public_key "$state/root.key")
         sealing=$(public_key "$key")
@@ -56,6 +58,14 @@ for each in "$@"; do
     sed -e "s/@RELEASE@/$release/" -e "s/@EXPIRES@/$expires/" "$here/$name.json" > "$state/$name.json"
     "$watm" seal "$module" --manifest "$state/$name.json" --root "$root" --key "$key" \
         --output "$packaged/$name.wasm.new" > "$state/$name.txt"
+    if ! "$watm" verify "$packaged/$name.wasm.new" --root "$root" > "$state/$name.txt" 2>&1; then
+        if [ -n "${WATM_RELEASE_KEY:-}" ] || [ -n "${fresh:-}" ]; then
+            cat "$state/$name.txt" >&2
+            exit 1
+        fi
+        rm "$root"
+        exec "$0" "$watm" "$state" "$packaged" "$@"
+    fi
     mv "$packaged/$name.wasm.new" "$packaged/$name.wasm"
     mv "$state/$name.from.new" "$state/$name.from"
 done

@@ -1,18 +1,20 @@
 //! Connections through modules, as an event loop sees them while they are made.
 
 use std::mem;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use tokio::task::{AbortHandle, spawn_blocking};
-use watm_runtime::{Connection, Error};
+use watm_runtime::Error;
 
-use crate::dialers::{self, Way};
+use crate::dialers::{self, Opened, Target, Way};
 use crate::error::runtime_error;
 use crate::flow::Flow;
 use crate::limits::Limits;
 use crate::module::Module;
-use crate::options::{Options, joined};
+use crate::names::resolver;
+use crate::options::{Options, address, read_keys};
 use crate::thread;
 use crate::wake::{Signal, Wake};
 
@@ -27,20 +29,26 @@ pub struct Dial {
 
 enum Outcome {
     Pending,
-    Ready(Box<Result<Connection, Error>>),
+    Ready(Box<Result<Opened, Error>>),
     Taken,
 }
 
-/// Dial `destination` through a module, or, without it, where the module wants to go.
+/// Dial `destination` through a module, or, without it, where the module wants to go. Dials alike
+/// share an instance of a component.
 #[pyfunction]
-#[pyo3(signature = (module, destination, *, config, allow, limits, name, wake))]
+#[pyo3(signature = (module, destination, *, datagrams, config, allow, keys, limits, name, udp, dns, wake))]
+#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn dial(
     module: &Module,
     destination: Option<(String, u16)>,
+    datagrams: bool,
     config: Option<Vec<u8>>,
     allow: Vec<String>,
+    keys: Vec<(String, PathBuf)>,
     limits: Limits,
     name: &str,
+    udp: Option<&str>,
+    dns: Option<Vec<String>>,
     wake: Py<Wake>,
 ) -> PyResult<Dial> {
     let options = Options {
@@ -48,41 +56,57 @@ pub fn dial(
         allow,
         limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
         name: name.to_owned(),
+        udp: address("udp", udp)?,
+        keys: read_keys(&keys).map_err(runtime_error)?,
     };
-    let handle = thread::handle()?;
-    let module = module.0.clone();
-    let ready = wake.get().signal();
-    let outcome = Arc::new(Mutex::new(Outcome::Pending));
-    let (slot, signal) = (outcome.clone(), ready.clone());
-    let task = handle.spawn(async move {
-        let result = connect(module, options, destination).await;
-        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Outcome::Ready(Box::new(result));
-        signal.waker().wake();
-    });
-    Ok(Dial {
-        outcome,
-        ready,
-        task: task.abort_handle(),
-        wake,
+    let target = Target {
+        destination,
+        datagrams,
+        resolver: resolver(dns)?,
+    };
+    let (module, name) = (module.0.clone(), name.to_owned());
+    Dial::start(wake, async move {
+        let fixed = target.destination.is_none();
+        let way = match dialers::find(&module, &options, fixed)? {
+            Some(way) => way,
+            None => spawn_blocking(move || dialers::make(&module, options, fixed))
+                .await
+                .unwrap_or_else(|_| Err(dialers::ended()))?,
+        };
+        way.open(&name, &target).await
     })
 }
 
-async fn connect(
-    module: watm_runtime::Module,
-    options: Options,
-    destination: Option<(String, u16)>,
-) -> Result<Connection, Error> {
-    let fixed = destination.is_none();
-    let way = match dialers::find(&module, &options, fixed)? {
-        Some(way) => way,
-        None => spawn_blocking(move || dialers::make(&module, options, fixed))
-            .await
-            .unwrap_or_else(|_| Err(dialers::ended()))?,
-    };
-    match (way, destination) {
-        (Way::Named(dialer), Some((host, port))) => dialer.dial(&joined(&host, port)).await,
-        (Way::Named(_), None) => Err(Error::Options("no destination".to_owned())),
-        (Way::Fixed(dialer), _) => dialer.dial().await,
+impl Dial {
+    /// Through a module that runs.
+    pub(crate) fn through(
+        way: Way,
+        name: String,
+        target: Target,
+        wake: Py<Wake>,
+    ) -> PyResult<Dial> {
+        Dial::start(wake, async move { way.open(&name, &target).await })
+    }
+
+    fn start(
+        wake: Py<Wake>,
+        opening: impl Future<Output = Result<Opened, Error>> + Send + 'static,
+    ) -> PyResult<Dial> {
+        let handle = thread::handle()?;
+        let ready = wake.get().signal();
+        let outcome = Arc::new(Mutex::new(Outcome::Pending));
+        let (slot, signal) = (outcome.clone(), ready.clone());
+        let task = handle.spawn(async move {
+            let result = opening.await;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Outcome::Ready(Box::new(result));
+            signal.waker().wake();
+        });
+        Ok(Dial {
+            outcome,
+            ready,
+            task: task.abort_handle(),
+            wake,
+        })
     }
 }
 
@@ -99,8 +123,8 @@ impl Dial {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         match mem::replace(&mut *outcome, Outcome::Taken) {
             Outcome::Ready(result) => {
-                let connection = result.map_err(runtime_error)?;
-                Ok(Some(Flow::dialed(connection, self.wake.get())))
+                let opened = result.map_err(runtime_error)?;
+                Ok(Some(Flow::dialed(opened, self.wake.get())))
             }
             pending => {
                 *outcome = pending;

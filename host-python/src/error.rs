@@ -34,6 +34,7 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
         },
         Error::Denied { .. } => os_error("EACCES", &text),
         Error::Handshake { .. } => os_error("ECONNABORTED", &text),
+        Error::NoDatagrams { .. } => os_error("EOPNOTSUPP", &text),
         Error::Refused { code, .. } => os_error(name(&code), &text),
         Error::Timeout { .. } => os_error("ETIMEDOUT", &text),
         Error::Busy { .. } => os_error("EBUSY", &text),

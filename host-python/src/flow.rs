@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use watm_runtime::{Connection, DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
+use watm_runtime::{DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
 
+use crate::dialers::Opened;
 use crate::error::{flow_error, os_error};
 use crate::wake::{Signal, Wake};
 
@@ -60,12 +61,23 @@ impl Flow {
         Flow::of(kind, None, wake)
     }
 
-    pub(crate) fn dialed(connection: Connection, wake: &Wake) -> Self {
-        let ends = Ends {
-            local: connection.local_addr().ok(),
-            remote: connection.peer_addr().ok(),
-        };
-        Flow::of(Kind::Stream(connection.into_flow()), Some(ends), wake)
+    pub(crate) fn dialed(opened: Opened, wake: &Wake) -> Self {
+        match opened {
+            Opened::Stream(connection) => {
+                let ends = Ends {
+                    local: connection.local_addr().ok(),
+                    remote: connection.peer_addr().ok(),
+                };
+                Flow::of(Kind::Stream(connection.into_flow()), Some(ends), wake)
+            }
+            Opened::Datagrams(flow) => {
+                let ends = Ends {
+                    local: None,
+                    remote: None,
+                };
+                Flow::of(Kind::Datagrams(flow), Some(ends), wake)
+            }
+        }
     }
 
     fn of(kind: Kind, ends: Option<Ends>, wake: &Wake) -> Self {

@@ -7,6 +7,7 @@
 //! reads the whole list at once: one wake-up a batch.
 
 mod dial;
+mod dialer;
 mod dialers;
 mod error;
 mod flow;
@@ -14,10 +15,14 @@ mod keys;
 mod limits;
 mod logs;
 mod module;
+mod names;
 mod options;
+mod pattern;
 mod relay;
 mod server;
 mod thread;
+mod updates;
+mod usage;
 mod wake;
 
 use pyo3::prelude::*;
@@ -27,6 +32,8 @@ mod _native {
     #[pymodule_export]
     use crate::dial::{Dial, dial};
     #[pymodule_export]
+    use crate::dialer::Dialer;
+    #[pymodule_export]
     use crate::error::ModuleError;
     #[pymodule_export]
     use crate::flow::Flow;
@@ -35,13 +42,19 @@ mod _native {
     #[pymodule_export]
     use crate::logs::{set_log_level, take_logs};
     #[pymodule_export]
-    use crate::module::{Capabilities, Module, Seal, load, load_file, load_packaged};
+    use crate::module::{Capabilities, Module, Seal, claimed_name, load, load_file, load_packaged};
+    #[pymodule_export]
+    use crate::pattern::Pattern;
     #[pymodule_export]
     use crate::relay::{Relay, relay};
     #[pymodule_export]
     use crate::server::{ClientConfig, Generation, PeerStatus, Server, Status, start};
     #[pymodule_export]
     use crate::thread::finish_connections;
+    #[pymodule_export]
+    use crate::updates::{UpdateStatus, Updates};
+    #[pymodule_export]
+    use crate::usage::{Destination, Used};
     #[pymodule_export]
     use crate::wake::Wake;
 

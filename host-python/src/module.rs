@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use watm_runtime::seal::{self, Proof, Root, SignedRoot};
-use watm_runtime::{Engine, EngineConfig, Grants, LoadOptions, Trust};
+use watm_runtime::{BuiltIn, Engine, EngineConfig, Grants, LoadOptions, Trust};
 
 use crate::error::{ModuleError, runtime_error};
 
@@ -64,15 +64,14 @@ impl Module {
     /// What its seal asks for. None: it has no seal.
     #[getter]
     fn asked(&self) -> Option<Capabilities> {
-        let proof = self.0.seal()?;
-        Some((&proof.manifest.capabilities).into())
+        asked(&self.0)
     }
 
     /// The most that it may have: what is asked, cut to what the user granted to its name. None:
     /// it has no seal, and no such bound.
     #[getter]
     fn granted(&self) -> Option<Capabilities> {
-        self.0.may_have().as_ref().map(Capabilities::from)
+        granted(&self.0)
     }
 
     /// What somebody should look at now: that it has no seal, expires soon or has expired.
@@ -112,6 +111,13 @@ pub fn load(py: Python<'_>, name: &str, data: &[u8], unsealed: bool) -> PyResult
         .map_err(runtime_error)
 }
 
+/// The name that a module's seal claims; None if it has none. Nothing is verified.
+#[pyfunction]
+pub fn claimed_name(data: &[u8]) -> Option<String> {
+    let sealed = seal::Sealed::parse(data).ok()?;
+    Some(sealed.manifest().name.to_string())
+}
+
 /// Compile the module in `data`, which came with this package and is sealed as `watm/NAME` under
 /// the root in `root`.
 #[pyfunction]
@@ -139,13 +145,17 @@ fn options(unsealed: bool) -> LoadOptions {
     }
 }
 
-fn engine() -> Result<Engine, watm_runtime::Error> {
+/// That of the process.
+pub(crate) fn engine() -> Result<Engine, watm_runtime::Error> {
     static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
     let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
     match &*engine {
         Some(engine) => Ok(engine.clone()),
         None => {
-            let trust = Trust::of_user().grants(Grants::of_user()?);
+            let built = BuiltIn::of_release()?;
+            let trust = Trust::of_user()
+                .built_in(built.root, built.floors)
+                .grants(Grants::of_user()?);
             let config = EngineConfig {
                 trust,
                 ..EngineConfig::default()
@@ -192,7 +202,19 @@ impl From<&Proof> for Seal {
     }
 }
 
+/// See [`Module::asked`].
+pub(crate) fn asked(module: &watm_runtime::Module) -> Option<Capabilities> {
+    let proof = module.seal()?;
+    Some((&proof.manifest.capabilities).into())
+}
+
+/// See [`Module::granted`].
+pub(crate) fn granted(module: &watm_runtime::Module) -> Option<Capabilities> {
+    module.may_have().as_ref().map(Capabilities::from)
+}
+
 /// What a module may have at most.
+#[derive(Clone)]
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Capabilities {
     /// Outer sockets: "udp listen".
@@ -201,6 +223,11 @@ pub struct Capabilities {
     connect: Vec<String>,
     /// Whether it may use the host's ciphers.
     host_crypto: bool,
+    /// Whether its flows may go on from their clients' addresses.
+    bind_transparent: bool,
+    host_keys: bool,
+    /// Whether it may give copies of what it carries to a user who wants them.
+    capture: bool,
     /// Memory of an instance.
     memory_bytes: u64,
     /// Share of one core, in thousandths.
@@ -217,6 +244,9 @@ impl From<&seal::Capabilities> for Capabilities {
             sockets: most.sockets.iter().map(ToString::to_string).collect(),
             connect: most.connect.iter().map(ToString::to_string).collect(),
             host_crypto: most.host_crypto,
+            bind_transparent: most.bind_transparent,
+            host_keys: most.host_keys,
+            capture: most.capture,
             memory_bytes: most.memory_bytes,
             cpu_permille: most.cpu_permille,
             flows: most.flows,

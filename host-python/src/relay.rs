@@ -50,6 +50,8 @@ pub fn relay(
         allow,
         limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
         name: name.to_owned(),
+        udp: None,
+        keys: watm_runtime::Keys::new(),
     };
     let handle = thread::handle()?;
     let target = joined(&destination.0, destination.1);

@@ -1,6 +1,6 @@
 //! A server, as an event loop sees it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,7 +14,9 @@ use watm_runtime::{Phase, SwapOptions};
 use crate::error::runtime_error;
 use crate::flow::Flow;
 use crate::limits::Limits;
-use crate::module::Module;
+use crate::module::{Capabilities, Module, asked, granted};
+use crate::options::read_keys;
+use crate::usage::Used;
 use crate::wake::{Signal, Wake};
 
 /// The label under which every module asks for its first socket.
@@ -30,9 +32,27 @@ pub struct Server {
     closed: (Arc<Signal>, Waker),
 }
 
+/// Ports that are tried for two sockets of which each has to have the same.
+const TRIES: usize = 64;
+
+/// The address with a port that both TCP and UDP have to give, where any will do.
+fn one_port(address: SocketAddr) -> SocketAddr {
+    if address.port() != 0 {
+        return address;
+    }
+    let free = |_| {
+        let listener = TcpListener::bind(address).ok()?;
+        let address = listener.local_addr().ok()?;
+        UdpSocket::bind(address).ok().map(|_| address)
+    };
+    let found = (0..TRIES).find_map(free);
+    // Or the one that cannot be had is told by who binds it.
+    found.unwrap_or(address)
+}
+
 /// Start a module: bind its socket, run its `start`. Other Python threads go on meanwhile.
 #[pyfunction]
-#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, limits, record=None))]
+#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record=None))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn start(
     py: Python<'_>,
@@ -45,6 +65,7 @@ pub fn start(
     name: &str,
     ipv6_only: bool,
     host_crypto: bool,
+    keys: Vec<(String, PathBuf)>,
     limits: Limits,
     record: Option<PathBuf>,
 ) -> PyResult<Server> {
@@ -56,13 +77,18 @@ pub fn start(
         .config(config)
         .limits(limits.over(watm_runtime::Limits::default()))
         .host_crypto(host_crypto)
+        .keys(read_keys(&keys).map_err(runtime_error)?)
         .name(name);
     let builder = match transport {
         "udp" => builder.udp(LISTEN, address),
         "tcp" => builder.tcp(LISTEN, address),
+        "both" => {
+            let address = one_port(address);
+            builder.tcp(LISTEN, address).udp(LISTEN, address)
+        }
         _ => {
             return Err(PyValueError::new_err(format!(
-                "transport: {transport:?} is neither \"udp\" nor \"tcp\""
+                "transport: {transport:?} is not one of \"udp\", \"tcp\", \"both\""
             )));
         }
     };
@@ -147,46 +173,7 @@ impl Server {
     /// How the module is doing.
     fn status(&self, py: Python<'_>) -> PyResult<Status> {
         let status = py.detach(|| self.server.status()).map_err(runtime_error)?;
-        let (phase, reason) = match status.phase {
-            Phase::Running => ("running", None),
-            Phase::Restarting => ("restarting", None),
-            Phase::Failed(reason) => ("failed", Some(reason)),
-            Phase::Closed => ("closed", None),
-        };
-        let peers = status.peers.into_iter().map(|peer| {
-            Py::new(
-                py,
-                PeerStatus {
-                    name: peer.name,
-                    endpoint: peer.endpoint,
-                    last_handshake: peer.last_handshake.map(|age| age.as_secs_f64()),
-                    received_bytes: peer.received_bytes,
-                    sent_bytes: peer.sent_bytes,
-                },
-            )
-        });
-        let generations = status.generations.into_iter().map(|known| {
-            Py::new(
-                py,
-                Generation {
-                    number: known.number,
-                    module: known.module,
-                    sha256: known.sha256,
-                    flows: known.flows,
-                    age: known.age.as_secs_f64(),
-                    draining: known.draining.map(|age| age.as_secs_f64()),
-                },
-            )
-        });
-        Ok(Status {
-            phase,
-            reason,
-            generation: status.generation,
-            generations: generations.collect::<PyResult<_>>()?,
-            peers: peers.collect::<PyResult<_>>()?,
-            flows: status.flows,
-            counters: status.counters.into_iter().collect(),
-        })
+        Status::new(py, status)
     }
 
     /// What clients need in order to connect at `host` and `port`. Contains secrets.
@@ -207,17 +194,20 @@ impl Server {
 
     /// Put another module in the place of the one that serves; the number of its generation. On
     /// an error the old one serves as before. Takes as long as `probation`.
-    #[pyo3(signature = (module, *, config, drain, probation))]
+    #[pyo3(signature = (module, *, config, keys, drain, probation))]
     fn swap(
         &self,
         py: Python<'_>,
         module: &Module,
         config: Option<Vec<u8>>,
+        keys: Option<Vec<(String, PathBuf)>>,
         drain: Option<Duration>,
         probation: Duration,
     ) -> PyResult<u32> {
+        let keys = keys.map(|keys| read_keys(&keys)).transpose();
         let options = SwapOptions {
             config,
+            keys: keys.map_err(runtime_error)?,
             drain,
             probation,
         };
@@ -229,6 +219,13 @@ impl Server {
     fn reconfigure(&self, py: Python<'_>, config: Vec<u8>) -> PyResult<()> {
         py.detach(|| self.server.reconfigure(config))
             .map_err(runtime_error)
+    }
+}
+
+impl Server {
+    /// Another handle on it.
+    pub(crate) fn handle(&self) -> watm_runtime::Server {
+        self.server.clone()
     }
 }
 
@@ -252,12 +249,75 @@ pub struct Status {
     /// Those that run: the one that serves, and older ones that finish their flows. Empty for a
     /// WATER module, which has one for each connection.
     generations: Vec<Py<Generation>>,
+    /// The one that serves, or is to serve again. None: the server is closed.
+    module: Option<Py<Module>>,
+    /// What its seal asks for. None: it has no seal.
+    asked: Option<Capabilities>,
+    /// The most that it may have. None: it has no seal, and no such bound.
+    granted: Option<Capabilities>,
+    /// What it has used.
+    used: Py<Used>,
     /// In the order of the configuration.
     peers: Vec<Py<PeerStatus>>,
     /// Flows open now.
     flows: u32,
     /// The module's counters, and the host's, whose names begin with "host.".
     counters: std::collections::BTreeMap<String, u64>,
+}
+
+impl Status {
+    /// As Python has it.
+    pub(crate) fn new(py: Python<'_>, status: watm_runtime::Status) -> PyResult<Status> {
+        let (phase, reason) = match status.phase {
+            Phase::Running => ("running", None),
+            Phase::Restarting => ("restarting", None),
+            Phase::Failed(reason) => ("failed", Some(reason)),
+            Phase::Closed => ("closed", None),
+        };
+        let peers = status.peers.into_iter().map(|peer| {
+            Py::new(
+                py,
+                PeerStatus {
+                    name: peer.name,
+                    endpoint: peer.endpoint,
+                    last_handshake: peer.last_handshake.map(|age| age.as_secs_f64()),
+                    received_bytes: peer.received_bytes,
+                    sent_bytes: peer.sent_bytes,
+                    round_trip: peer.round_trip.map(|time| time.as_secs_f64()),
+                    loss: peer.loss_permille.map(|loss| f64::from(loss) / 1000.0),
+                },
+            )
+        });
+        let generations = status.generations.into_iter().map(|known| {
+            Py::new(
+                py,
+                Generation {
+                    number: known.number,
+                    module: known.module,
+                    sha256: known.sha256,
+                    flows: known.flows,
+                    age: known.age.as_secs_f64(),
+                    draining: known.draining.map(|age| age.as_secs_f64()),
+                },
+            )
+        });
+        Ok(Status {
+            phase,
+            reason,
+            generation: status.generation,
+            generations: generations.collect::<PyResult<_>>()?,
+            asked: status.module.as_ref().and_then(asked),
+            granted: status.module.as_ref().and_then(granted),
+            module: status
+                .module
+                .map(|it| Py::new(py, Module(it)))
+                .transpose()?,
+            used: Py::new(py, Used::new(py, status.used)?)?,
+            peers: peers.collect::<PyResult<_>>()?,
+            flows: status.flows,
+            counters: status.counters.into_iter().collect(),
+        })
+    }
 }
 
 /// One instance of a server's module.
@@ -290,6 +350,10 @@ pub struct PeerStatus {
     received_bytes: u64,
     /// Inner bytes to the peer.
     sent_bytes: u64,
+    /// How long the way to it and back takes, in seconds, by what was seen lately.
+    round_trip: Option<f64>,
+    /// The share of its packets that were lost lately.
+    loss: Option<f64>,
 }
 
 /// What one client needs in order to connect.

@@ -183,6 +183,7 @@ async def test_modes_come_and_go_at_run_time(tmp_path):
         assert peer["last_handshake"] is not None
         assert status[0]["counters"]["host.datagrams_received"] > 0
 
+        assert "name one with its port" in await program.ask(command="watm.unload wireguard")
         assert await program.ask(command=f"watm.unload watm:wireguard@127.0.0.1:{one}") is None
         await program.wait_for(rf"server at 127.0.0.1:{one} stopped")
         assert await program.ask(command=f"watm.unload wireguard@127.0.0.1:{two}") is None

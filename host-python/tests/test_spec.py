@@ -42,6 +42,24 @@ def test_where_connections_go():
     assert complete("x.wasm?to=https://example.com:443") == "watm:x.wasm?to=https://example.com:443"
 
 
+def test_where_newer_modules_come_from():
+    data = parse("wireguard?update=https://example.com/x.wasm&every=15m&mtu=1280")
+    assert (data.updates.source, data.updates.every) == ("https://example.com/x.wasm", 900)
+    assert (data.options, data.watch) == ({"mtu": 1280}, False)
+    data = parse("x.wasm?update=oci://registry.example/a:stable&update_name=team-a/x&update_channel=stable&update_ca=/ca.pem")
+    assert (data.updates.name, data.updates.channel, data.updates.ca) == ("team-a/x", "stable", "/ca.pem")
+    assert not data.updates.plain_http
+    assert parse("x.wasm?update=oci://127.0.0.1:5000/a:stable&update_plain_http=on").updates.plain_http
+    assert (data.updates.every, data.watch) == (3600, False)
+    assert parse("x.wasm").updates is None and parse("x.wasm").watch
+    assert parse("x.wasm?every=often").options == {"every": "often"}
+    digest = "sha256:" + 64 * "0"
+    pinned = f"x.wasm?update=oci://registry.example/a@{digest}"
+    assert complete(pinned) == f"watm:{pinned.replace('@', '%40')}"
+    assert parse(complete(pinned).removeprefix("watm:")).updates.source == f"oci://registry.example/a@{digest}"
+    assert complete(f"{pinned}@51820") == f"watm:{pinned}@51820"
+
+
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
@@ -55,6 +73,14 @@ def test_where_connections_go():
         ("x.wasm?to=example.com:0", "option to"),
         ("x.wasm?to=:80", "option to"),
         ("x.wasm?to=dns://example.com:53", "option to"),
+        ("x.wasm?update=", "option update"),
+        ("x.wasm?update=y.wasm&every=5", "option every"),
+        ("x.wasm?update=y.wasm&every=0s", "option every"),
+        ("x.wasm?update=y.wasm&watch=on", "watch and update"),
+        ("x.wasm?update_name=x", "option update_name"),
+        ("x.wasm?update_plain_http=on", "option update_plain_http"),
+        ("x.wasm?update=oci://r/a:b&update_plain_http=yes", "option update_plain_http"),
+        ("x.wasm?update=y.wasm&update_credentials=/nowhere/secret", "option update_credentials"),
     ],
 )
 def test_errors_name_the_part(data, complaint):

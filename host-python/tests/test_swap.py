@@ -52,7 +52,8 @@ async def test_a_file_that_changes_is_swapped_in_and_a_bad_one_is_not(tmp_path):
 async def test_a_command_swaps_a_module_that_was_named(tmp_path):
     path, port = put(tmp_path / "wireguard-2.wasm", 0), free_port()
     mode = f"wireguard@127.0.0.1:{port}"
-    async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", f"watm:{mode}") as program:
+    with_options = f"watm:wireguard?mtu=1400@127.0.0.1:{port}"
+    async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", with_options) as program:
         await program.wait_for(rf"listening at 127.0.0.1:{port}")
         async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
             await fetch(connection, "/before")
@@ -60,10 +61,10 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
             await program.wait_for("serves as generation 1")
             await fetch(connection, "/still")
             # What comes with the package goes back in, without a switch for development.
-            await program.ask(command=f"watm.swap {mode} wireguard")
+            await program.ask(command=f"watm.swap {with_options} wireguard")
             await program.wait_for("wireguard serves as generation 2")
             await fetch(connection, "/back")
-            await program.ask(command=f"watm.swap {mode} plain")
+            await program.ask(command="watm.swap wireguard plain")
             await program.wait_for("The module was not swapped: .*cannot take the place")
             assert "does not run" in await program.ask(command="watm.swap wireguard@9 wireguard")
 

@@ -1,12 +1,15 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::usage::Usage;
+
 macro_rules! counters {
     ($($field:ident = $name:literal),* $(,)?) => {
         /// What the host counts of one server; never reset, except for gauges.
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $field: Counter,)*
+            pub(crate) usage: Usage,
         }
 
         impl Counters {
@@ -23,6 +26,8 @@ counters! {
     datagrams_sent = "host.datagrams_sent",
     bytes_sent = "host.bytes_sent",
     connections_accepted = "host.connections_accepted",
+    connections_open = "host.connections_open",
+    accept_shortages = "host.accept_shortages",
     flows_opened = "host.flows_opened",
     flows_refused_backlog = "host.flows_refused.backlog",
     flows_refused_limit = "host.flows_refused.limit",

@@ -118,6 +118,13 @@ pub enum Error {
         /// Which of its functions, and what it answered.
         reason: String,
     },
+    /// The module carries streams, and nothing else was asked of it: it is a WATER module, or a
+    /// component of a transport that has no datagrams.
+    #[error("{module}: carries streams, and no datagrams")]
+    NoDatagrams {
+        /// The module's name.
+        module: String,
+    },
     /// The options contradict each other or are out of range.
     #[error("{0}")]
     Options(String),

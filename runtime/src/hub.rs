@@ -3,21 +3,34 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 
+use tokio::sync::Semaphore;
+
+use crate::component::names::MAX_LOOKUPS;
 use crate::counters::Counters;
 use crate::flow::{Flow, FlowCount};
 use crate::ready::register;
-use crate::{ErrorCode, Limits};
+use crate::usage::{Kept, Subject, Used};
+use crate::{Destination, ErrorCode, Limits, Module, Network};
+
+/// Which flows an application takes, by what they carry and where they are to go.
+pub(crate) type Accepting = Arc<dyn Fn(Network, &Destination) -> bool + Send + Sync>;
 
 pub(crate) struct Hub {
     pub(crate) name: String,
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
+    /// For names that are looked up.
+    pub(crate) lookups: Arc<Semaphore>,
+    /// What it uses, noted from its start on.
+    kept: OnceLock<Kept>,
     /// Set once; a running call is stopped at the next tick.
     closing: AtomicBool,
+    /// By default all.
+    accepting: Option<Accepting>,
     state: Mutex<State>,
 }
 
@@ -37,9 +50,54 @@ impl Hub {
             counters: Arc::default(),
             flows: FlowCount::new(limits.flows),
             limits,
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            kept: OnceLock::new(),
             closing: AtomicBool::new(false),
+            accepting: None,
             state: Mutex::default(),
         }
+    }
+
+    /// Which takes these flows alone.
+    pub(crate) fn accepting(self, accepting: Option<Accepting>) -> Hub {
+        Hub { accepting, ..self }
+    }
+
+    /// Whether the application takes a flow to there.
+    pub(crate) fn accepts(&self, network: Network, destination: &Destination) -> bool {
+        let accepting = self.accepting.as_ref();
+        accepting.is_none_or(|accepting| accepting(network, destination))
+    }
+
+    /// Note what this module uses, from now on. The sockets are as in [`Used`].
+    pub(crate) fn begin_keeping(&self, module: &Module, sockets: Vec<String>) {
+        self.kept.get_or_init(|| {
+            let subject = Subject {
+                counters: self.counters.clone(),
+                flows: self.flows.clone(),
+                sockets,
+            };
+            Kept::new(module, subject)
+        });
+    }
+
+    /// What it uses from now on is this module's.
+    pub(crate) fn keep_for(&self, module: &Module) {
+        if let Some(kept) = self.kept.get() {
+            kept.change(module);
+        }
+    }
+
+    /// Write down what it has used.
+    pub(crate) fn keep(&self) {
+        if let Some(kept) = self.kept.get() {
+            kept.write();
+        }
+    }
+
+    /// As of now.
+    pub(crate) fn used(&self) -> Used {
+        self.kept.get().map(|kept| kept.used()).unwrap_or_default()
     }
 
     pub(crate) fn begin_close(&self) {

@@ -91,6 +91,10 @@
 //! [`LoadOptions::unsealed`]); each is a record of level WARN, and shown by [`Module::warnings`].
 //! A module that expires while it runs goes on, with a warning in both; it is not loaded again.
 //!
+//! What a module uses of what it may have is in [`Status::used`], and noted beside the state once a
+//! minute and when it ends, for [`Trust::last_use`] and the command `watm inspect`. With the feature
+//! `update`, [`Updates`] bring newer modules to what runs.
+//!
 //! # Recordings
 //!
 //! [`ServerBuilder::record`] writes all that a module is told to a file, and
@@ -115,6 +119,8 @@
 //! | `host.datagrams_sent`, `host.bytes_sent` | datagrams that the kernel took |
 //! | `host.receive_calls`, `host.send_calls` | system calls for them |
 //! | `host.connections_accepted` | connections on granted listeners |
+//! | `host.connections_open` | those of them that a component has now |
+//! | `host.accept_shortages` | times that none could be accepted, for want of descriptors or memory |
 //! | `host.flows` | flows open now |
 //! | `host.flows_opened` | flows offered to the application |
 //! | `host.flows_refused.backlog`, `.limit` | flows refused because too many wait to be accepted, or are open |
@@ -132,6 +138,7 @@
 //! None that a module, a configuration or the network can cause. A panic is a broken
 //! invariant of this crate; it closes the server it happens in.
 
+mod capture;
 mod component;
 mod counters;
 mod driver;
@@ -140,6 +147,7 @@ mod error;
 mod flow;
 mod grant;
 mod hub;
+mod keys;
 mod limiter;
 mod limits;
 mod log;
@@ -154,25 +162,43 @@ mod server;
 mod share;
 mod trust;
 mod types;
+#[cfg(feature = "update")]
+mod updates;
+mod usage;
 mod water;
 
+pub use capture::Capture;
 pub use engine::{CacheDir, Engine, EngineConfig};
 pub use error::Error;
 pub use flow::{DatagramFlow, Flow, StreamFlow};
 pub use grant::Grants;
+pub use keys::{Keys, Signer};
 pub use limits::Limits;
 pub use module::{Module, ModuleInfo, ModuleKind, inspect, worlds};
-pub use net::Doorbell;
+pub use net::{
+    BindTransparent, Doorbell, TransparentOptions, connect_upstream, connect_upstream_datagrams,
+    share_address,
+};
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
+#[cfg(feature = "socks")]
+pub use roles::DialerWithOptions;
 pub use roles::{
     Connect, Connection, DialOptions, Dialer, Family, FixedDialer, Listener, Network, Reach, Relay,
     Role, RoleBuilder, Target, Wire,
 };
-pub use server::{Server, ServerBuilder, SwapOptions};
-pub use trust::{LoadOptions, Trust};
+pub use server::{Server, ServerBuilder, SwapOptions, swap_all};
+pub use trust::{BuiltIn, LoadOptions, Trust};
 pub use types::{
     ClientConfig, Destination, ErrorCode, FlowInfo, GenerationStatus, PeerStatus, Phase, Status,
 };
+#[cfg(feature = "update")]
+pub use updates::{
+    UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,
+};
+pub use usage::{LastUse, Used, UsedDestination, note_usage};
 #[doc(no_inline)]
 pub use watm_seal as seal;
 pub use watm_seal::private;
+#[cfg(feature = "update")]
+#[doc(no_inline)]
+pub use watm_update as update;

@@ -24,6 +24,7 @@ pub(crate) struct Limiter {
 
 impl Limiter {
     pub(crate) fn new(max_memory: usize, counters: Arc<Counters>) -> Limiter {
+        counters.usage.begins();
         Limiter {
             max_memory,
             memory: 0,
@@ -52,6 +53,7 @@ impl ResourceLimiter for Limiter {
             return Ok(false);
         }
         self.counters.memory_bytes.add((total - self.memory) as u64);
+        self.counters.usage.holds(self.counters.memory_bytes.get());
         self.memory = total;
         Ok(true)
     }
@@ -86,5 +88,6 @@ impl ResourceLimiter for Limiter {
 impl Drop for Limiter {
     fn drop(&mut self) {
         self.counters.memory_bytes.sub(self.memory as u64);
+        self.counters.usage.ends();
     }
 }

@@ -116,7 +116,8 @@ impl Post {
     }
 
     /// Leave a message for `recipient`; what nobody is there for is lost. `false`: there is no
-    /// room, and `cx` is woken when there is.
+    /// room, and `cx` is woken when there is. A sender of many goes on with those for others, and
+    /// sends those for this one again in their order.
     pub(crate) fn send(&self, recipient: u32, letter: Letter, cx: &mut Context<'_>) -> bool {
         let mut boxes = self.lock();
         let Some(mailbox) = boxes.get_mut(&recipient) else {
@@ -205,6 +206,45 @@ mod tests {
         assert_eq!(post.receive(0, 1, 0, noop).0.len(), 1);
         assert_eq!(listed(&list), [9]);
         assert!(post.send(0, letter(b""), &mut cx));
+    }
+
+    #[test]
+    fn a_full_mailbox_is_nobody_else_s_matter() {
+        let post = Post::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        post.open(0);
+        post.open(1);
+        while post.send(0, letter(b"full"), cx) {}
+        // What was refused is to be sent again when there is room, behind nothing of its own.
+        assert!(post.send(1, letter(b"first"), cx));
+        assert!(!post.send(0, letter(b"full"), cx));
+        assert!(post.send(1, letter(b"second"), cx));
+        let (letters, _) = post.receive(1, 10, 100, cx);
+        let contents: Vec<&[u8]> = letters.iter().map(|letter| &*letter.content).collect();
+        assert_eq!(contents, [b"first".as_slice(), b"second"]);
+    }
+
+    #[test]
+    fn a_hundred_generations_leave_one_mailbox() {
+        let post = Post::default();
+        let cx = &mut Context::from_waker(Waker::noop());
+        for generation in 0..=100 {
+            assert!(post.open(generation));
+            post.send(generation, letter(b"hello"), cx);
+            if let Some(before) = generation.checked_sub(1) {
+                post.send(before, letter(b"lost with it"), cx);
+                post.end(before);
+                let (letters, ended) = post.receive(generation, 10, 100, cx);
+                assert_eq!((letters.len(), ended), (1, vec![before]));
+            }
+        }
+        let boxes = post.lock();
+        assert_eq!(boxes.len(), 1);
+        let last = boxes.get(&100).expect("the last one's");
+        assert_eq!(
+            (last.letters.len(), last.bytes, last.ended.len()),
+            (0, 0, 0)
+        );
     }
 
     #[test]

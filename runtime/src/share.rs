@@ -1,12 +1,20 @@
 //! A module's share of a core.
 
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// A bucket of CPU time that fills at a share of one core. What is used beyond it has to be
-/// waited for, so that over time a module has its share and no more.
+/// waited for, so that over time a module has its share and no more. Clones are the same bucket:
+/// instances of one module have it together, and one that is started again finds it as the one
+/// before it left it.
+///
+/// The default is no bound.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Share(Option<Arc<Mutex<Bucket>>>);
+
 #[derive(Debug)]
-pub(crate) struct Share {
-    permille: Option<u32>,
+struct Bucket {
+    permille: u32,
     /// Nanoseconds that are there; below 0, what has been used in advance.
     left: i64,
     filled: Instant,
@@ -16,46 +24,71 @@ pub(crate) struct Share {
 /// for anybody else to notice.
 const BURST: Duration = Duration::from_millis(100);
 
+/// The longest that one call may cost: what waits for the module has given up by then.
+const LONGEST_REST: Duration = Duration::from_secs(60);
+
 impl Share {
-    /// `None`: without a bound.
+    /// So many thousandths of a core. `None`: without a bound.
     pub(crate) fn new(permille: Option<u32>) -> Share {
-        Share {
-            permille,
+        Share(permille.map(|permille| Arc::new(Mutex::new(Bucket::new(permille)))))
+    }
+
+    /// So many nanoseconds have been used, until now.
+    pub(crate) fn spend(&self, spent: u64) {
+        if let Some(mut bucket) = self.bucket() {
+            bucket.fill(Instant::now());
+            bucket.left = bucket.left.saturating_sub_unsigned(spent);
+        }
+    }
+
+    /// When there is something to use again, if there is nothing now.
+    pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
+        self.bucket()?.rests_until(now)
+    }
+
+    /// How much CPU time one call may take: no more than `limit`, and no more than the share gives
+    /// in a minute. What takes longer is stopped there, rather than run and then waited for: at a
+    /// thousandth of a core, a second would cost a rest of a quarter of an hour.
+    pub(crate) fn longest_call(&self, limit: Duration) -> Duration {
+        match self.bucket() {
+            Some(bucket) => limit.min((LONGEST_REST / 1000).saturating_mul(bucket.permille)),
+            None => limit,
+        }
+    }
+
+    fn bucket(&self) -> Option<MutexGuard<'_, Bucket>> {
+        let bucket = self.0.as_ref()?;
+        Some(bucket.lock().expect("no panic under this lock"))
+    }
+}
+
+impl Bucket {
+    fn new(permille: u32) -> Bucket {
+        Bucket {
+            permille: permille.max(1),
             left: BURST.as_nanos() as i64,
             filled: Instant::now(),
         }
     }
 
-    /// So much has been used, until now.
-    pub(crate) fn spend(&mut self, spent: u64) {
-        if self.permille.is_none() {
-            return;
-        }
-        self.fill(Instant::now());
-        self.left = self.left.saturating_sub_unsigned(spent);
-    }
-
-    /// When there is something to use again, if there is nothing now.
-    pub(crate) fn rests_until(&mut self, now: Instant) -> Option<Instant> {
-        let permille = u64::from(self.permille?.max(1));
+    fn rests_until(&mut self, now: Instant) -> Option<Instant> {
         if self.left >= 0 {
             return None;
         }
         self.fill(now);
-        match self.left {
-            0.. => None,
-            left => Some(
-                now + Duration::from_nanos(left.unsigned_abs().saturating_mul(1000) / permille),
-            ),
-        }
+        let missing = match self.left {
+            0.. => return None,
+            left => left.unsigned_abs(),
+        };
+        let rest = missing.saturating_mul(1000) / u64::from(self.permille);
+        Some(now + Duration::from_nanos(rest))
     }
 
     fn fill(&mut self, now: Instant) {
-        let permille = i64::from(self.permille.unwrap_or_default());
         let passed = now.saturating_duration_since(self.filled);
         // More than the burst is not kept, whatever the time.
         let passed = passed.as_nanos().min(1 << 50) as i64;
-        let filled = passed.saturating_mul(permille) / 1000;
+        let filled = passed.saturating_mul(self.permille.into()) / 1000;
         self.left = self
             .left
             .saturating_add(filled)
@@ -70,13 +103,15 @@ mod tests {
 
     #[test]
     fn what_is_used_beyond_the_share_is_waited_for() {
-        let mut share = Share::new(Some(250));
-        let now = share.filled;
-        assert_eq!(share.rests_until(now), None);
-        // The burst, and 100 ms more.
-        share.spend(200_000_000);
-        let until = share.rests_until(share.filled).expect("it has to rest");
-        let rest = until - share.filled;
+        let share = Share::new(Some(250));
+        let begin = Instant::now();
+        assert_eq!(share.rests_until(begin), None);
+        // The burst, and 100 ms more, by two that have it together.
+        share.spend(50_000_000);
+        share.clone().spend(150_000_000);
+        let now = Instant::now();
+        let until = share.rests_until(now).expect("it has to rest");
+        let rest = until - now;
         let expected = Duration::from_millis(390)..=Duration::from_millis(401);
         assert!(expected.contains(&rest), "{rest:?}");
         assert_eq!(share.rests_until(until + Duration::from_micros(1)), None);
@@ -84,8 +119,29 @@ mod tests {
 
     #[test]
     fn without_a_share_there_is_no_rest() {
-        let mut share = Share::new(None);
+        let share = Share::new(None);
         share.spend(u64::MAX);
         assert_eq!(share.rests_until(Instant::now()), None);
+    }
+
+    #[test]
+    fn no_call_costs_a_rest_of_more_than_a_minute() {
+        let second = Duration::from_secs(1);
+        for (permille, expected) in [
+            (0, Duration::from_millis(60)),
+            (1, Duration::from_millis(60)),
+            (10, Duration::from_millis(600)),
+            (17, second),
+            (u32::MAX, second),
+        ] {
+            let share = Share::new(Some(permille));
+            let call = share.longest_call(second);
+            assert_eq!(call, expected, "{permille}");
+            let now = Instant::now();
+            share.spend((BURST + call).as_nanos() as u64);
+            let rest = share.rests_until(now).expect("it has to rest") - now;
+            assert!(rest <= LONGEST_REST, "{permille}: {rest:?}");
+        }
+        assert_eq!(Share::default().longest_call(second), second);
     }
 }

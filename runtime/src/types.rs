@@ -4,7 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use std::{error, fmt, io};
 
-use crate::{Error, Target};
+use crate::{Error, Module, Target, Used};
 
 /// Why an operation on a flow or a socket failed. Names follow `wasi:sockets`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,6 +174,13 @@ pub struct Status {
     /// The generations that run, by number. Empty: a WATER module, which has an instance for
     /// each connection, or none runs.
     pub generations: Vec<GenerationStatus>,
+    /// The module that serves, or is to serve again; `None`: the server is closed.
+    pub module: Option<Module>,
+    /// What it has used.
+    pub used: Used,
+    /// What of it is written to files, in a sentence for each, while a
+    /// [`Capture`](crate::Capture) does that.
+    pub captures: Vec<String>,
     /// The peers, in the order of the module's configuration.
     pub peers: Vec<PeerStatus>,
     /// Flows open now.
@@ -214,6 +221,11 @@ pub struct PeerStatus {
     pub received_bytes: u64,
     /// Inner bytes to the peer.
     pub sent_bytes: u64,
+    /// How long the way to the peer and back takes, as estimated by what the module saw of it
+    /// lately.
+    pub round_trip: Option<Duration>,
+    /// How many of a thousand packets of the peer's were lost lately.
+    pub loss_permille: Option<u16>,
 }
 
 /// What one client needs in order to connect. Contains secrets.

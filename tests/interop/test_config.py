@@ -1,6 +1,7 @@
 """Configurations as people have them, and what clients are given."""
 
 import configparser
+from pathlib import Path
 
 import mitmproxy_watm
 import pytest
@@ -44,6 +45,35 @@ PersistentKeepalive = 25
         async with WgClient.start(**options) as client:
             assert (await client.do("echo", messages=5))["messages"] == 5
             assert (await client.do("echo", to="[fd00::99]:7", messages=5, size=20_000))["messages"] == 5
+
+
+async def test_a_providers_file_is_taken_whole_and_as_wg_quick_strips_it(tmp_path: Path) -> None:
+    file = tmp_path / "wg0.conf"
+    file.write_text(f"""[Interface]
+# Name = a provider's
+PRIVATEKEY = {genkey()}
+Address = 10.2.0.2/32
+Address = fd00::2/128
+DNS = 10.2.0.1, example.org
+MTU = 1380
+Table = 51820
+FwMark = 0xca6c
+PostUp = iptables -I OUTPUT ! -o %i -m mark ! --mark $(wg show %i fwmark) -j REJECT; true
+PostDown = true
+SaveConfig = false
+
+[Peer]
+publickey = {run("wg", "pubkey", stdin=genkey()).strip()}
+PresharedKey = {preshared_key()}
+AllowedIPs = 0.0.0.0/0,::/0
+Endpoint = 192.0.2.1:51820
+PersistentKeepalive = off
+""")
+    file.chmod(0o600)
+    for text in file.read_text(), run("wg-quick", "strip", str(file)):
+        server = await mitmproxy_watm.start_server("wireguard", HOST, 0, config=text)
+        server.close()
+        await server.wait_closed()
 
 
 @pytest.mark.parametrize(

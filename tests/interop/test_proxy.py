@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import pathlib
+import socket
+import struct
 import subprocess
 from collections.abc import AsyncIterator
 
@@ -66,7 +69,7 @@ async def server(config: str) -> AsyncIterator[tuple[int, asyncio.Queue]]:
             await stream.drain()
         stream.close()
 
-    async with await mitmproxy_watm.start_server("proxy", HOST, 0, config=config, handle_tcp_stream=echo) as running:
+    async with await mitmproxy_watm.start_server("proxy-protocol", HOST, 0, config=config, handle_tcp_stream=echo) as running:
         yield running.getsockname()[1], seen
 
 
@@ -135,9 +138,9 @@ async def test_curl_through_mitmdump_is_seen_as_the_client(tmp_path) -> None:
     config = tmp_path / "proxy.conf"
     config.write_text(ANY)
     async with upper() as upstream:
-        mode = f"watm:proxy?config={config}&to=http://{HOST}:{upstream}@{HOST}:0"
+        mode = f"watm:proxy-protocol?config={config}&to=http://{HOST}:{upstream}@{HOST}:0"
         async with start("mitmdump-watm", tmp_path, "--mode", mode) as program:
-            port = int((await program.wait_for(r"proxy server listening at .*:(\d+)")).group(1))
+            port = int((await program.wait_for(r"proxy-protocol server listening at .*:(\d+)")).group(1))
             assert await curl("--haproxy-protocol", f"http://{HOST}:{port}/page") == b"from inside /page"
             async with haproxy(tmp_path, "send-proxy-v2", to=port) as balanced:
                 assert await curl(f"http://{HOST}:{balanced}/other") == b"from inside /other"
@@ -150,3 +153,58 @@ async def curl(*arguments: str) -> bytes:
     command = ["curl", "-sS", *arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=LIMIT, check=True)
     return done.stdout
+
+
+@pytest.mark.parametrize("client", ["192.0.2.7", "2001:db8::7"])
+async def test_streams_go_where_their_clients_went_in_mitmdump(client: str, tmp_path) -> None:
+    """Without the option that says it, to the destination that the header has."""
+    config = tmp_path / "proxy.conf"
+    config.write_text(ANY)
+    family = socket.AF_INET6 if ":" in client else socket.AF_INET
+    host = "::1" if ":" in client else HOST
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.read(100))
+        writer.close()
+
+    async with await asyncio.start_server(echo, host, 0, family=family) as upstream:
+        to = upstream.sockets[0].getsockname()[1]
+        mode = f"watm:proxy-protocol?config={config}@{HOST}:0"
+        async with start("mitmdump-watm", tmp_path, "--mode", mode) as program, asyncio.timeout(LIMIT):
+            port = int((await program.wait_for(r"proxy-protocol server listening at .*:(\d+)")).group(1))
+            reader, writer = await asyncio.open_connection(HOST, port)
+            version = "TCP6" if ":" in client else "TCP4"
+            writer.write(f"PROXY {version} {client} {host} 5555 {to}\r\nquestion".encode())
+            assert await reader.readexactly(8) == b"question"
+            writer.close()
+            flow = await program.flow(flow="tcp", content="question", from_client=True)
+            assert flow["peername"][:2] == [client, 5555]
+            assert flow["server"][:2] == [host, to]
+
+
+def datagram(port: int, payload: bytes) -> bytes:
+    """A client's to this port here, as a proxy passes it on."""
+    ends = ipaddress.ip_address("192.0.2.7").packed + ipaddress.ip_address(HOST).packed
+    return b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c" + ends + struct.pack(">HH", 5555, port) + payload
+
+
+async def test_datagrams_are_their_clients_in_mitmdump(tmp_path) -> None:
+    config = tmp_path / "proxy.conf"
+    config.write_text(ANY)
+    with socket.socket(type=socket.SOCK_DGRAM) as upstream, socket.socket(type=socket.SOCK_DGRAM) as proxy:
+        upstream.bind((HOST, 0))
+        upstream.setblocking(False)
+        proxy.setblocking(False)
+        to = upstream.getsockname()[1]
+        mode = f"watm:proxy-protocol?config={config}@{HOST}:0"
+        async with start("mitmdump-watm", tmp_path, "--mode", mode) as program, asyncio.timeout(LIMIT):
+            port = int((await program.wait_for(r"proxy-protocol server listening at .*:(\d+)")).group(1))
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendto(proxy, datagram(to, b"question"), (HOST, port))
+            asked, peer = await loop.sock_recvfrom(upstream, 100)
+            assert asked == b"question"
+            await loop.sock_sendto(upstream, b"answer", peer)
+            assert await loop.sock_recv(proxy, 100) == b"answer"
+            flow = await program.flow(flow="udp", content="question", from_client=True)
+            assert flow["peername"] == ["192.0.2.7", 5555]
+            assert flow["server"] == [HOST, to]

@@ -1,7 +1,10 @@
 """Every command and every program that the README shows, run as its reader would run it."""
 
+import asyncio
+import base64
 import contextlib
 import http.server
+import json
 import os
 import pathlib
 import re
@@ -15,6 +18,8 @@ from collections.abc import Iterator
 
 import pexpect
 import pytest
+
+import mitmproxy_watm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -304,7 +309,7 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
 
 
 def test_a_balancers_client_is_seen(example_com, tmp_path):
-    [mode] = (c for c in commands() if "watm:proxy" in c)
+    [mode] = (c for c in commands() if "watm:proxy-protocol" in c)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
     (tmp_path / "proxy.conf").write_text('from = "127.0.0.1"')
@@ -314,6 +319,64 @@ def test_a_balancers_client_is_seen(example_com, tmp_path):
         curl = ["curl", "-s", "--haproxy-protocol", "--header", "Host: example.com", f"http://127.0.0.1:{port}/"]
         page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
         assert page.endswith(f"the page of {example_com}")
+        serving.expect(f"GET.*{example_com}")
+
+
+def test_tls_is_ended_and_spoken(example_com, tmp_path):
+    cat, mode, listen, dial = (c for c in commands() if "tls" in c)
+    with contextlib.ExitStack() as stack:
+        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        ports = {name: str(p.getsockname()[1]) for name, p in zip(("8443", "8444", "8081"), probes, strict=True)}
+    new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    new += ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
+    made = ["openssl", "req", "-x509", *new, "-keyout", "key.pem", "-out", "cert.pem"]
+    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run(cat, shell=True, cwd=tmp_path, check=True)
+
+    def here(text: str) -> str:
+        text = text.replace("example.com:443", f"localhost:{ports['8444']}").replace("127.0.0.1:8080", example_com)
+        text = text.replace("/etc/ssl/certs/ca-certificates.crt", f"{tmp_path}/cert.pem")
+        text = text.replace("tls.pem", f"{tmp_path}/tls.pem").replace("example.com:80", example_com)
+        for name, port in ports.items():
+            text = text.replace(name, port)
+        return text
+
+    def fetch(url: str) -> str:
+        curl = ["curl", "-sS", "--cacert", f"{tmp_path}/cert.pem", "--header", "Host: example.com", url]
+        return subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
+
+    with terminal(f"exec {here(mode)}", tmp_path) as serving:
+        serving.expect(rf"server listening at .*{ports['8443']}")
+        assert "the page of" in fetch(f"https://localhost:{ports['8443']}/")
+        serving.expect("GET")
+    with terminal(f"exec {here(listen)}", tmp_path) as listening, terminal(f"exec {here(dial)}", tmp_path) as dialling:
+        listening.expect(f"listening on 127.0.0.1:{ports['8444']}", timeout=BUILD)
+        dialling.expect(f"listening on 127.0.0.1:{ports['8081']}", timeout=BUILD)
+        assert fetch(f"https://localhost:{ports['8444']}/") == "the page of example.com"
+        assert fetch(f"http://127.0.0.1:{ports['8081']}/") == "the page of example.com"
+
+
+def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
+    [mode] = (c for c in commands() if "watm:shadowsocks" in c)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    [config] = (block for block in blocks("json") if "2022-blake3" in block)
+    config = json.loads(config.replace("<16 bytes in base64>", base64.b64encode(bytes(16)).decode()))
+    (tmp_path / "ss.json").write_text(json.dumps(config))
+    mode = mode.replace("ss.json", f"{tmp_path}/ss.json").replace("@8388", f"@127.0.0.1:{port}")
+    client = json.dumps(config | {"server": "127.0.0.1", "server_port": port})
+    host, _, page = example_com.rpartition(":")
+
+    async def fetch() -> bytes:
+        allow = [f"127.0.0.1:{port}"]
+        stream = await mitmproxy_watm.open_connection("shadowsocks", host, int(page), config=client, allow=allow)
+        stream.write(f"GET / HTTP/1.0\r\nHost: {example_com}\r\n\r\n".encode())
+        async with asyncio.timeout(START):
+            return await stream.read()
+
+    with terminal(f"exec {mode}", tmp_path) as serving:
+        serving.expect(rf"ss://2022-blake3-aes-128-gcm:.*server listening at .*{port}")
+        assert asyncio.run(fetch()).decode().endswith(f"the page of {example_com}")
         serving.expect(f"GET.*{example_com}")
 
 
@@ -335,7 +398,7 @@ def test_a_module_is_sealed_trusted_and_verified(tmp_path):
             command = re.sub(rf" {re.escape(name)}\b", f" {tmp_path}/{name}", command)
         return command
 
-    root, manifest = blocks("json")
+    root, manifest, *_ = blocks("json")
     for placeholder, command in (("<root key>", steps[0]), ("<release key>", steps[1])):
         root = root.replace(placeholder, public_key(command))
     (tmp_path / "root.json").write_text(root)
@@ -362,6 +425,6 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
 
 
 def test_no_command_is_left_out():
-    known = ("watm:proxy", "make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "?to=", "--bin watm -- ", "curl")
+    known = ("tls.pem", "watm:proxy-protocol", "watm:shadowsocks", "make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "?to=", "--bin watm -- ", "curl")
     for command in commands():
         assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"

@@ -14,5 +14,8 @@ if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
     exit 1
 fi
 export DEBIAN_FRONTEND=noninteractive
+# One at a time: parts of `make test` run side by side.
+exec 9>/run/lock/watm-apt
+flock 9
 apt-get update -q
 apt-get install -y -q --no-install-recommends "${missing[@]}"

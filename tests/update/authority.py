@@ -1,11 +1,14 @@
 """Who signs modules in these tests, by the commands that a person would use."""
 
+import datetime
 import json
 import pathlib
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WATM = ROOT / "target" / "release" / "watm"
+# Soon enough that no warning says that it is far off.
+EXPIRES = {"expires": (datetime.date.today() + datetime.timedelta(days=300)).isoformat()}
 # Seconds; each command takes milliseconds.
 LIMIT = 60
 
@@ -38,10 +41,10 @@ def module(filling: bytes) -> bytes:
 class Authority:
     """A root with one key, and one key for `wireguard` and its notes."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, folder: pathlib.Path, names: list[str] = ["wireguard"]) -> None:
         self.folder = folder
         public = {name: self._keygen(name) for name in ("root", "release", "notes")}
-        delegation = {"threshold": 1, "names": ["wireguard"]}
+        delegation = {"threshold": 1, "names": names}
         record = {
             "expires": "2100-01-01",
             "threshold": 1,
@@ -62,12 +65,15 @@ class Authority:
 
     def seal(self, release: str, size: int = 1_000_000, **manifest: object) -> bytes:
         """A sealed module of about so many bytes, and a new one for each release."""
-        body, output = self.folder / "body.wasm", self.folder / "sealed.wasm"
         filling = release.encode() * (size // len(release))
-        body.write_bytes(module(filling))
+        return self.seal_body(module(filling), release, **{"world": "water-v1", "roles": ["dialer"]} | manifest)
+
+    def seal_body(self, unsealed: bytes, release: str, **manifest: object) -> bytes:
+        """This module, sealed as `wireguard`."""
+        body, output = self.folder / "body.wasm", self.folder / "sealed.wasm"
+        body.write_bytes(unsealed)
         text = self.folder / "manifest.json"
-        described = {"name": "wireguard", "release": release, "expires": "2099-01-01"}
-        described |= {"world": "water-v1", "roles": ["dialer"]} | manifest
+        described = {"name": "wireguard", "release": release, "expires": "2099-01-01"} | manifest
         text.write_text(json.dumps(described))
         key = self.folder / "release.key"
         done("seal", body, "--manifest", text, "--root", self.root, "--key", key, "--output", output)

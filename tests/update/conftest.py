@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+HERE = pathlib.Path(__file__).resolve().parent
+# With mitmproxy's programs as processes.
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "host-python" / "tests")]
 
 from authority import Authority, Host  # noqa: E402
 from servers import Certificates, registry  # noqa: E402

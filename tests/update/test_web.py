@@ -122,10 +122,15 @@ def test_whenever_it_is_killed_there_is_a_whole_module(
     with web_server(tmp_path) as (url, _):
         for release in releases:
             source.write_bytes(release)
-            for _ in range(4):
+            for moment in ("some", "some", "some", "placed"):
                 command = list(map(str, [WATM, "update", f"{url}/module.wasm", *host.options]))
                 process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                time.sleep(chance.uniform(0, 0.06))
+                if moment == "some":
+                    time.sleep(chance.uniform(0, 0.06))
+                else:
+                    until = time.monotonic() + 10
+                    while not host.place.exists() or host.place.read_bytes() != release:
+                        assert time.monotonic() < until, "it was not placed"
                 process.kill()
                 process.wait(10)
                 found = host.place.read_bytes() if host.place.exists() else None

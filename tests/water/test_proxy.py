@@ -5,7 +5,7 @@ from ends import connected, listening
 from modules import OWN, Module
 from tools import GO, WATM, Tool
 
-PROXY = Module("own-proxy", OWN / "proxy.watm1.wasm", turns=False, destination="", own=True)
+PROXY = Module("own-proxy", OWN / "proxy-protocol.watm1.wasm", turns=False, destination="", own=True)
 SAYS = 'send = "v1"\nsource = "192.0.2.7:5555"\ndestination = "198.51.100.2:443"\n'
 LINE = b"PROXY TCP4 192.0.2.7 198.51.100.2 5555 443\r\n"
 

@@ -203,7 +203,8 @@ async def test_a_component_dials_anywhere_in_the_tunnel(tmp_path) -> None:
             assert await near.exit_code() == 0, near.said()
 
 
-CARRIERS = [module for module in [*own(), *shipped()] if module.name in ("own-reverse", "v1-reverse", "v0-plain-go")]
+# Of those that do not change bytes by where reads end, as the ones that reverse them do.
+CARRIERS = [module for module in [*own(), *shipped()] if module.name in ("own-plain", "v0-plain-go")]
 
 
 @pytest.mark.parametrize("carrier", CARRIERS, ids=str)

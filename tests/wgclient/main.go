@@ -23,15 +23,18 @@ type action interface {
 
 // Every call makes a new action with its defaults.
 var actions = map[string]func() action{
+	"answer":     newAnswer,
 	"bulk-down":  newBulkDown,
 	"bulk-up":    newBulkUp,
 	"connect":    newConnect,
 	"dns":        newDNS,
 	"echo":       newEcho,
+	"forward":    newForward,
 	"halfclose":  newHalfClose,
 	"handshakes": newHandshakes,
 	"http":       newHTTP,
 	"idle":       newIdle,
+	"path":       newPath,
 	"ping":       newPing,
 	"raw":        newRaw,
 	"udp-echo":   newUDPEcho,

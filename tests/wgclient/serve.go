@@ -101,10 +101,10 @@ func (v *server) handle(ctx context.Context, line []byte) {
 
 func (v *server) perform(ctx context.Context, r request, line []byte) (any, error) {
 	var chosen action
-	if create, known := actions[r.Do]; known && r.Do != "idle" {
-		chosen = create()
-	} else if create, known := serveActions[r.Do]; known {
+	if create, known := serveActions[r.Do]; known {
 		chosen = create(v.sockets)
+	} else if create, known := actions[r.Do]; known && r.Do != "idle" {
+		chosen = create()
 	} else {
 		return nil, fmt.Errorf("do: %q is not known", r.Do)
 	}

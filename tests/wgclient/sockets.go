@@ -62,6 +62,7 @@ func (t *socketTable) closeAll() {
 // What only `serve` can do: it concerns the sockets or the tunnel that a
 // process keeps.
 var serveActions = map[string]func(*socketTable) action{
+	"answer":      func(*socketTable) action { return &answerBeside{*newAnswer().(*answer)} },
 	"open":        func(t *socketTable) action { return &openSocket{socketTable: t, Network: "tcp"} },
 	"write":       func(t *socketTable) action { return &writeSocket{socketTable: t} },
 	"read":        func(t *socketTable) action { return &readSocket{socketTable: t, Max: 65536} },

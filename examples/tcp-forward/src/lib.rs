@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use exports::watm::transport::endpoint::{
     ClientConfig, ConfigError, Destination, ErrorCode, Guest, StartOptions, Status, Wakeup,
 };
-use watm::transport::flows::{self, FlowInfo};
+use watm::transport::flows::{self, DatagramFlow, FlowInfo};
 use watm::transport::sockets::{self, ByteStream, Direction, Listener};
 
 const LISTENER: u64 = 0;
@@ -205,6 +205,14 @@ impl Guest for Module {
                 forward.retired = generation != forward.generation;
             }
         });
+    }
+
+    fn dial_datagrams(
+        _: Option<Destination>,
+        _: DatagramFlow,
+        _: u64,
+    ) -> Result<u64, ErrorCode> {
+        Err(ErrorCode::NotSupported)
     }
 
     fn dial(to: Option<Destination>, inner: ByteStream, _: u64) -> Result<u64, ErrorCode> {

@@ -7,7 +7,8 @@ port and calls a handler with a `Stream` for each connection that comes through 
         "wireguard", "127.0.0.1", 51820, config=open("wg0.conf").read(), handle_tcp_stream=echo
     )
 
-`open_connection` is a client: it connects to an address through a module and returns a `Stream`.
+`open_connection` is a client: it connects to an address through a module and returns a `Stream`;
+`open_datagrams` does the same for datagrams, and `start_dialer` runs a module for many of both.
 A module that is not one of this package's own is loaded if the user trusts its seal (`watm trust`),
 or with `unsealed=True`, for development, if it has none.
 
@@ -17,16 +18,32 @@ Modules of the WATER project (v0 and v1) do both, and `start_relay`.
 `mitmproxy_watm.mitmproxy` is a proxy mode, `watm:wireguard`, for mitmproxy.
 """
 
-from mitmproxy_watm._native import Capabilities, ClientConfig, Module, ModuleError, PeerStatus, Seal, Status, __version__
-from mitmproxy_watm.connection import Relay, open_connection, open_fixed_connection, start_relay
+from mitmproxy_watm._native import (
+    Capabilities,
+    ClientConfig,
+    Module,
+    ModuleError,
+    PeerStatus,
+    Seal,
+    Status,
+    UpdateStatus,
+    Used,
+    __version__,
+)
+from mitmproxy_watm.applications import Applications
+from mitmproxy_watm.connection import Relay, open_connection, open_datagrams, open_fixed_connection, start_relay
+from mitmproxy_watm.dialer import Dialer, start_dialer
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import load_module
 from mitmproxy_watm.server import Server, start_server
 from mitmproxy_watm.stream import Stream
+from mitmproxy_watm.updates import Updates, UpdateSource
 
 __all__ = [
+    "Applications",
     "Capabilities",
     "ClientConfig",
+    "Dialer",
     "Limits",
     "Module",
     "ModuleError",
@@ -36,10 +53,16 @@ __all__ = [
     "Server",
     "Status",
     "Stream",
+    "UpdateSource",
+    "UpdateStatus",
+    "Updates",
+    "Used",
     "__version__",
     "load_module",
     "open_connection",
+    "open_datagrams",
     "open_fixed_connection",
+    "start_dialer",
     "start_relay",
     "start_server",
 ]

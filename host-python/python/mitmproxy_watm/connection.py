@@ -3,12 +3,14 @@
 import asyncio
 import atexit
 import datetime
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 from weakref import WeakSet
 
 from mitmproxy_watm import _native
+from mitmproxy_watm._native import Module
 from mitmproxy_watm._logs import set_log_level
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
@@ -19,8 +21,54 @@ from mitmproxy_watm.stream import Origin, Stream
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
 """How long the interpreter's exit waits for connections and relays that are still open."""
 
+ANY_PORT = "[::]:0"
+"""Where a socket of datagrams is bound of which nothing was said."""
+
+AnyStream = TypeVar("AnyStream", bound=Stream)
+
 
 async def open_connection(
+    module: AnyModule,
+    host: str,
+    port: int,
+    *,
+    config: str | bytes | None = None,
+    allow: Iterable[str] = (),
+    keys: Mapping[str, str | os.PathLike[str]] = {},
+    limits: Limits = Limits(),
+    name: str | None = None,
+    unsealed: bool = False,
+    udp: str | bool | None = None,
+    dns: Sequence[str] | None = None,
+) -> Stream:
+    """Connect to `host` and `port` through a module, which has done its handshake then.
+
+    - `module`: see `AnyModule`; a WATER module with the role of a dialer, or a component that dials.
+    - `config`: in the module's own format; None is none, which is not the same as an empty one.
+    - `allow`: where the module may go beyond this address, as patterns: "example.com:443",
+      "*.example.com", "10.0.0.0/8:1-1024", "[2001:db8::1]:53", "*". By default nowhere.
+    - `keys`: private keys in PEM that the module has signed with and does not get: files, by the
+      names that its configuration has for them (of "tls": `host-key`).
+    - `name`: what errors and log records call it.
+    - `unsealed`: for development, use a module that has no seal; see `load_module`.
+    - `udp`: the socket of datagrams that a component is granted, as "address:port"; True is any port
+      of this machine, False none, and None any if the module has a use for one, as WireGuard has.
+    - `dns`: who looks names up: servers, asked through the module, as "address" or "address:port", or
+      `["host"]`, this machine. By default the module is told names; WireGuard can do nothing with them.
+
+    Cancelling the task gives up; a connection that was made lives by itself. All connections of
+    the process share one native thread, except that a component has one of its own for each
+    configuration. Who dials much has a `Dialer` of its own, see `start_dialer`.
+
+    Raises `ConnectionRefusedError` or another `OSError` that names the address and the cause,
+    `ConnectionAbortedError` if the module gave up, `TimeoutError` if it took too long,
+    `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong or a
+    configuration that a component refuses.
+    """
+    return await _dial(module, (host, port), False, config, allow, limits, name, unsealed, udp, dns, keys)
+
+
+async def open_datagrams(
     module: AnyModule,
     host: str,
     port: int,
@@ -30,26 +78,17 @@ async def open_connection(
     limits: Limits = Limits(),
     name: str | None = None,
     unsealed: bool = False,
+    udp: str | bool | None = None,
+    dns: Sequence[str] | None = None,
 ) -> Stream:
-    """Connect to `host` and `port` through a module, which has done its handshake then.
+    """Have a module carry datagrams to `host` and `port`, and the answers back.
 
-    - `module`: see `AnyModule`; a WATER module with the role of a dialer, or a component that dials.
-    - `config`: in the module's own format; None is none, which is not the same as an empty one.
-    - `allow`: where the module may go beyond this address, as patterns: "example.com:443",
-      "*.example.com", "10.0.0.0/8:1-1024", "[2001:db8::1]:53", "*". By default nowhere.
-    - `name`: what errors and log records call it.
-    - `unsealed`: for development, use a module that has no seal; see `load_module`.
-
-    Cancelling the task gives up; a connection that was made lives by itself. All connections of
-    the process share one native thread, except that a component has one of its own for each
-    configuration.
-
-    Raises `ConnectionRefusedError` or another `OSError` that names the address and the cause,
-    `ConnectionAbortedError` if the module gave up, `TimeoutError` if it took too long,
-    `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong or a
-    configuration that a component refuses.
+    As `open_connection`; each `write` of the stream sends one datagram, and each `read` returns one.
+    It is there when the module has taken it on: whether anybody answers it does not tell. Datagrams
+    may be lost on the way. A module that carries streams alone, such as those of WATER, is an
+    `OSError` (EOPNOTSUPP).
     """
-    return await _dial(module, (host, port), config, allow, limits, name, unsealed)
+    return await _dial(module, (host, port), True, config, allow, limits, name, unsealed, udp, dns)
 
 
 async def open_fixed_connection(
@@ -65,7 +104,7 @@ async def open_fixed_connection(
 
     As `open_connection`. What `allow` does not admit is a `PermissionError`.
     """
-    return await _dial(module, None, config, allow, limits, name, unsealed)
+    return await _dial(module, None, False, config, allow, limits, name, unsealed, None, None)
 
 
 async def start_relay(
@@ -89,8 +128,8 @@ async def start_relay(
     """
     loop = asyncio.get_running_loop()
     set_log_level()
-    _check_port(port)
-    _check_port(upstream_port)
+    check_port(port)
+    check_port(upstream_port)
     addresses = await resolve(loop, host, port)
     wake = LoopWake.of(loop)
 
@@ -104,7 +143,7 @@ async def start_relay(
                     address,
                     port,
                     (upstream_host, upstream_port),
-                    config=_content(config),
+                    config=content_of(config),
                     allow=list(allow),
                     limits=limits,
                     name=name or loaded.name,
@@ -176,45 +215,71 @@ class Relay:
 async def _dial(
     module: AnyModule,
     destination: tuple[str, int] | None,
+    datagrams: bool,
     config: str | bytes | None,
     allow: Iterable[str],
     limits: Limits,
     name: str | None,
     unsealed: bool,
+    udp: str | bool | None,
+    dns: Sequence[str] | None,
+    keys: Mapping[str, str | os.PathLike[str]] = {},
 ) -> Stream:
     loop = asyncio.get_running_loop()
     set_log_level()
     if destination is not None:
-        _check_port(destination[1])
+        check_port(destination[1])
     loaded = await load_module(module, unsealed=unsealed)
     wake = LoopWake.of(loop)
     native = _native.dial(
         loaded,
         destination,
-        config=_content(config),
+        datagrams=datagrams,
+        config=content_of(config),
         allow=list(allow),
+        keys=list(keys.items()),
         limits=limits,
         name=name or loaded.name,
+        udp=socket_of(loaded, udp),
+        dns=None if dns is None else list(dns),
         wake=wake.native,
     )
+    return await opened(native, Origin(loop, wake))
+
+
+async def opened(native: _native.Dial, origin: Origin, stream_class: type[AnyStream] = Stream) -> AnyStream:  # type: ignore[assignment]
+    """The stream of a dial that has begun. Cancelled, the dial is given up."""
+    wake = origin.wake
     try:
         while True:
-            waiter = loop.create_future()
+            waiter = origin.loop.create_future()
             wake.waiters[native.key] = waiter
             # Looked at after the waiter is there, so that nothing is missed.
             if (flow := native.result()) is not None:
-                return Stream(flow, Origin(loop, wake))
+                return stream_class(flow, origin)
             await waiter
     finally:
         wake.waiters.pop(native.key, None)
         native.cancel()
 
 
-def _content(config: str | bytes | None) -> bytes | None:
+def socket_of(module: Module, udp: str | bool | None) -> str | None:
+    """Where a component's socket of datagrams is bound, if it is granted one."""
+    if isinstance(udp, str):
+        return udp
+    if udp is None:
+        granted = module.granted
+        udp = "udp" in module.listens_on and (granted is None or "udp listen" in granted.sockets)
+    return ANY_PORT if udp else None
+
+
+def content_of(config: str | bytes | None) -> bytes | None:
+    """A configuration, as the module reads it."""
     return config.encode() if isinstance(config, str) else config
 
 
-def _check_port(port: int) -> None:
+def check_port(port: int) -> None:
+    """Raises `OverflowError` if it is none."""
     if not 0 <= port <= 65535:
         raise OverflowError(f"port must be 0-65535, not {port}")
 

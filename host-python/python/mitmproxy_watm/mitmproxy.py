@@ -12,6 +12,15 @@ mitmproxy's reverse mode. Options that are none of `config`, `keys`, `record`, `
 go to the module: `watm:wireguard?mtu=1280`. In a path, "%" stands for
 an encoded character, so that it is written "%25"; "?" is "%3f".
 
+What mitmproxy connects to, whichever mode a connection comes by, goes through a module too:
+
+    watm_upstream=wireguard?config=wg0.conf   all of it, by a WireGuard client
+    watm_upstream=ss=shadowsocks?config=ss.json
+    watm_route=*.example.com=ss               what is for these hosts
+    watm_route=10.0.0.0/8=direct              past all upstreams
+
+An addon chooses with `use_upstream`, best in the hook `server_connect`; `upstream_of` tells which it was.
+
 Add `Watm()` to the addons of a mitmproxy of your own. `peer` tells who is behind a flow.
 """
 
@@ -19,5 +28,6 @@ from mitmproxy_watm.mode.addon import Watm
 from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import Peer, peer
+from mitmproxy_watm.upstream.choice import upstream_of, use_upstream
 
-__all__ = ["Peer", "Watm", "WatmInstance", "WatmMode", "peer"]
+__all__ = ["Peer", "Watm", "WatmInstance", "WatmMode", "peer", "upstream_of", "use_upstream"]

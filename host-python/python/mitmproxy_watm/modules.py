@@ -6,13 +6,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Literal
 
-from mitmproxy_watm._native import Module, load, load_file, load_packaged
+from mitmproxy_watm._native import Module, claimed_name, load, load_file, load_packaged
 
-PACKAGED = ("plain", "proxy", "reverse", "wireguard")
+PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "tls", "wireguard")
 """The modules that come with this package, by name."""
 
-STREAMS = ("plain", "reverse")
+STREAMS = ("plain", "reverse", "tls")
 """Those of them whose connections say not where they go."""
+
+BOTH = ("proxy-protocol", "shadowsocks")
+"""Those of them that listen on TCP and UDP, on the same port."""
 
 AnyModule = str | os.PathLike[str] | bytes | Module
 """A module as functions take it: one of `PACKAGED`, the path of a `.wasm` file, the bytes of one,
@@ -46,8 +49,21 @@ def read_module(module: AnyModule, *, unsealed: bool = False) -> Module:
     return load_file(Path(module).expanduser(), unsealed=unsealed)
 
 
-def usual_transport(module: Module) -> Literal["udp", "tcp"]:
+def read_name(module: AnyModule) -> str | None:
+    """The name that its seal claims, if it has one. Blocking; nothing is verified."""
+    if isinstance(module, Module):
+        return None if module.seal is None else module.seal.name
+    if isinstance(module, bytes):
+        return claimed_name(module)
+    if module in PACKAGED:
+        return claimed_name((resources.files(__package__) / "modules" / f"{module}.wasm").read_bytes())
+    return claimed_name(Path(module).expanduser().read_bytes())
+
+
+def usual_transport(module: Module) -> Literal["udp", "tcp", "both"]:
     """What it listens on unless it is told otherwise."""
+    if module.name in BOTH:
+        return "both"
     return "tcp" if module.listens_on[:1] == ["tcp"] else "udp"
 
 

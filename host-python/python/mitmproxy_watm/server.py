@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 from weakref import WeakSet
@@ -18,8 +18,9 @@ from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
-from mitmproxy_watm.modules import AnyModule, load_module, read_module, usual_transport
+from mitmproxy_watm.modules import AnyModule, load_module, usual_transport
 from mitmproxy_watm.stream import Origin, Stream
+from mitmproxy_watm.updates import AnyUpdates, Updates, load_with_updates
 
 logger = logging.getLogger(__name__)
 
@@ -46,32 +47,39 @@ async def start_server(
     config: str | bytes = b"",
     handle_tcp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
     handle_udp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
-    transport: Literal["udp", "tcp"] | None = None,
+    transport: Literal["udp", "tcp", "both"] | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
+    keys: Mapping[str, str | os.PathLike[str]] = {},
     ipv6_only: bool = False,
     name: str | None = None,
     record: str | os.PathLike[str] | None = None,
     unsealed: bool = False,
+    updates: AnyUpdates | None = None,
 ) -> "Server":
     """Run a module on a port of this machine.
 
     - `module`: the path of a `.wasm` file, its bytes, what `load_module` returned, or the name of
-      a module that comes with this package: "wireguard", "proxy", "plain", "reverse". A WATER module
-      needs the role of a listener.
+      a module that comes with this package: "wireguard", "shadowsocks", "proxy-protocol", "plain",
+      "reverse". A WATER module needs the role of a listener.
     - `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
     - `config`: in the module's own format.
     - `handle_tcp_stream`, `handle_udp_stream`: called with a `Stream` for each TCP connection
       and each UDP flow (one pair of addresses). A flow without a handler is refused. An
       exception in a handler is logged and resets its flow, no other.
     - `transport`: what the module listens on. By default what it says itself: UDP, or TCP for one
-      that has no use for UDP, as a WATER module has not.
+      that has no use for UDP, as a WATER module has not, or both for shadowsocks.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
+    - `keys`: private keys in PEM that the module has signed with and does not get: files, by the
+      names that its configuration has for them (of "tls": `host-key`).
     - `ipv6_only`: with an IPv6 `host`, leave IPv4 alone.
     - `name`: what log records call the server.
     - `record`: write the module's whole life to this new file, for `watm replay`. It holds all
       payload and every key, is readable by its owner alone, and must not exist yet.
     - `unsealed`: for development, run a module that has no seal; see `load_module`.
+    - `updates`: where newer modules come from while the server runs: a path, a URL, or an
+      `UpdateSource`. The newest that did well is kept, and serves in the place of `module` from the
+      next start on. `server.updates` says what came of it.
 
     Raises `ValueError` for a configuration that the module refuses or a `transport` that it has no
     use for, `ModuleError` for a module that cannot run, and `OSError` for a port that cannot be
@@ -89,10 +97,12 @@ async def start_server(
         transport=transport,
         limits=limits,
         host_crypto=host_crypto,
+        keys=keys,
         ipv6_only=ipv6_only,
         name=name,
         record=record,
         unsealed=unsealed,
+        updates=updates,
     )
 
 
@@ -106,13 +116,15 @@ async def start(
     config: str | bytes,
     handle_tcp_stream: Handler | None,
     handle_udp_stream: Handler | None,
-    transport: Literal["udp", "tcp"] | None = None,
+    transport: Literal["udp", "tcp", "both"] | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
+    keys: Mapping[str, str | os.PathLike[str]] = {},
     ipv6_only: bool = False,
     name: str | None = None,
     record: str | os.PathLike[str] | None = None,
     unsealed: bool = False,
+    updates: AnyUpdates | Updates | None = None,
 ) -> AnyServer:
     """`start_server`, with classes of the caller's."""
     loop = asyncio.get_running_loop()
@@ -123,8 +135,13 @@ async def start(
     wake = LoopWake.of(loop)
     content = config.encode() if isinstance(config, str) else bytes(config)
 
+    followed: Updates | None
+    if isinstance(updates, Updates):
+        followed, loaded = updates, await load_module(module, unsealed=unsealed)
+    else:
+        followed, loaded = await load_with_updates(module, updates, unsealed=unsealed)
+
     def run() -> _native.Server:
-        loaded = read_module(module, unsealed=unsealed)
         error: OSError | None = None
         for address in addresses:
             try:
@@ -138,6 +155,7 @@ async def start(
                     name=name or loaded.name,
                     ipv6_only=ipv6_only,
                     host_crypto=host_crypto,
+                    keys=list(keys.items()),
                     limits=limits,
                     record=record,
                 )
@@ -151,14 +169,24 @@ async def start(
     starting = loop.run_in_executor(None, run)
     try:
         native = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        starting.add_done_callback(_close_unwanted)
+    except BaseException as e:
+        if isinstance(e, asyncio.CancelledError):
+            starting.add_done_callback(_close_unwanted)
+        if followed is not None:
+            followed.close()
         raise
-    return server_class(native, Origin(loop, wake), handle_tcp_stream, handle_udp_stream, stream_class)
+    server = server_class(native, Origin(loop, wake), handle_tcp_stream, handle_udp_stream, stream_class)
+    if followed is not None:
+        followed.follow(native, loaded)
+        server.updates = followed
+    return server
 
 
 class Server:
     """A running module. Shaped like `asyncio.Server`; also an asynchronous context manager."""
+
+    updates: Updates | None = None
+    """Where newer modules come from, and what came of it; None: from nowhere."""
 
     def __init__(
         self,
@@ -200,6 +228,8 @@ class Server:
         if self._origin.closed:
             return
         self._origin.closed = True
+        if self.updates is not None:
+            self.updates.close()
         self._origin.wake.callbacks.pop(self._native.accept_key, None)
         self._native.close()
 
@@ -236,6 +266,7 @@ class Server:
         module: AnyModule,
         *,
         config: str | bytes | None = None,
+        keys: Mapping[str, str | os.PathLike[str]] | None = None,
         drain: float | None = None,
         probation: float = 1.0,
         unsealed: bool = False,
@@ -246,7 +277,7 @@ class Server:
         are neither reset nor stopped; with `drain`, they are reset after so many seconds.
 
         - `module`, `unsealed`: as for `start_server`.
-        - `config`: for the new module; by default the one in force.
+        - `config`, `keys`: for the new module; by default those in force.
         - `probation`: seconds that the new module is watched. If it fails in this time, the old one
           serves again. The call takes as long.
 
@@ -262,6 +293,7 @@ class Server:
             return self._native.swap(
                 loaded,
                 config=content,
+                keys=None if keys is None else list(keys.items()),
                 drain=None if drain is None else datetime.timedelta(seconds=drain),
                 probation=datetime.timedelta(seconds=probation),
             )

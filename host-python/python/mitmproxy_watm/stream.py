@@ -143,7 +143,8 @@ class Stream:
         if self._closed or self._eof:
             return b""
         try:
-            data = self._flow.read(n)
+            # Of datagrams it says nothing.
+            data = self._flow.read(max(n, 0))
         except OSError:
             if self._origin.closed:
                 self._eof = True

@@ -9,6 +9,11 @@ use crate::{NamePattern, Refused};
 /// More than any transport has, and with its longest patterns still well within a seal.
 const MAX_SOCKETS: usize = 16;
 const MAX_CONNECT: usize = 16;
+/// What it may have or not, as bits of one byte.
+const HOST_CRYPTO: u8 = 1;
+const BIND_TRANSPARENT: u8 = 2;
+const HOST_KEYS: u8 = 4;
+const CAPTURE: u8 = 8;
 /// The longest pattern of names.
 pub(crate) const MAX_PATTERN: usize = 65;
 
@@ -21,6 +26,12 @@ pub struct Capabilities {
     pub connect: BTreeSet<ConnectPattern>,
     /// Whether it may use the host's ciphers.
     pub host_crypto: bool,
+    /// Whether its flows may go on from their clients' addresses, which are not this machine's.
+    pub bind_transparent: bool,
+    /// Whether it may sign with private keys that the host keeps.
+    pub host_keys: bool,
+    /// Whether it may give copies of what it carries, and the keys of that, to a user who wants them.
+    pub capture: bool,
     /// Linear memory of an instance.
     pub memory_bytes: u64,
     /// Share of one core, in thousandths.
@@ -52,6 +63,9 @@ impl Capabilities {
             sockets: [Network::Tcp, Network::Udp].map(every).into(),
             connect: ["tcp://*:*", "udp://*:*"].map(anywhere).into(),
             host_crypto: true,
+            bind_transparent: true,
+            host_keys: true,
+            capture: true,
             memory_bytes: u64::MAX,
             cpu_permille: u32::MAX,
             flows: u32::MAX,
@@ -78,6 +92,15 @@ impl Capabilities {
         if self.host_crypto && !ceiling.host_crypto {
             beyond.push("host-crypto".to_owned());
         }
+        if self.bind_transparent && !ceiling.bind_transparent {
+            beyond.push("bind-transparent".to_owned());
+        }
+        if self.host_keys && !ceiling.host_keys {
+            beyond.push("host-keys".to_owned());
+        }
+        if self.capture && !ceiling.capture {
+            beyond.push("capture".to_owned());
+        }
         let mut number = |field: &str, asked: u64, most: u64| {
             if asked > most {
                 beyond.push(format!("{field} {asked} (at most {most})"));
@@ -101,21 +124,25 @@ impl Capabilities {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Capabilities, Refused> {
+        let sockets = reader.list("sockets", MAX_SOCKETS, Socket::read)?;
+        // By their text, which is how they are sorted here.
+        let connect = reader.list("connect", MAX_CONNECT, |reader| {
+            let text = reader.text("connect", PATTERN_LIMIT)?;
+            text.parse::<ConnectPattern>()
+        })?;
+        const FIELDS: &str = "host-crypto, bind-transparent, host-keys, capture";
+        let powers = reader.u8(FIELDS)?;
+        if powers & !(HOST_CRYPTO | BIND_TRANSPARENT | HOST_KEYS | CAPTURE) != 0 {
+            let reason = format!("{powers}; must be the sum of some of 1, 2, 4 and 8, or 0");
+            return Err(malformed(FIELDS, reason));
+        }
         Ok(Capabilities {
-            sockets: reader
-                .list("sockets", MAX_SOCKETS, Socket::read)?
-                .into_iter()
-                .collect(),
-            connect: reader
-                .list("connect", MAX_CONNECT, |reader| {
-                    // By their text, which is how they are sorted here.
-                    reader
-                        .text("connect", PATTERN_LIMIT)?
-                        .parse::<ConnectPattern>()
-                })?
-                .into_iter()
-                .collect(),
-            host_crypto: reader.bool("host-crypto")?,
+            sockets: sockets.into_iter().collect(),
+            connect: connect.into_iter().collect(),
+            host_crypto: powers & HOST_CRYPTO != 0,
+            bind_transparent: powers & BIND_TRANSPARENT != 0,
+            host_keys: powers & HOST_KEYS != 0,
+            capture: powers & CAPTURE != 0,
             memory_bytes: reader.u64("memory-bytes")?,
             cpu_permille: reader.u32("cpu-permille")?,
             flows: reader.u32("flows")?,
@@ -136,8 +163,12 @@ impl Capabilities {
         for pattern in &self.connect {
             writer.record(pattern.as_str().as_bytes());
         }
+        let power = |has: bool, bit: u8| if has { bit } else { 0 };
         writer
-            .u8(self.host_crypto.into())
+            .u8(power(self.host_crypto, HOST_CRYPTO)
+                | power(self.bind_transparent, BIND_TRANSPARENT)
+                | power(self.host_keys, HOST_KEYS)
+                | power(self.capture, CAPTURE))
             .u64(self.memory_bytes)
             .u32(self.cpu_permille)
             .u32(self.flows)

@@ -317,6 +317,7 @@ mod tests {
         for (one, other) in [
             ("tcp://example.com:443", "udp://example.com:443"),
             ("tcp://example.com:443", "tcp://example.com:442-443"),
+            ("tcp://example.com:443", "tcp://example.com:443-444"),
             ("tcp://*.example.com:443", "tcp://example.com:443"),
             ("tcp://*.example.com:443", "tcp://badexample.com:443"),
             ("tcp://192.0.2.0/24:443", "tcp://192.0.3.1:443"),

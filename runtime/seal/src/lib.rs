@@ -127,7 +127,7 @@
 //! |---|---|---|
 //! | sockets | `list` of (`u8`, `text`) | 1 tcp, 2 udp; label, or a pattern as [`NamePattern`] has it; at most 16 |
 //! | connect | `list` of `text` | as [`ConnectPattern`] has them; at most 16 |
-//! | host's ciphers | `u8` | 0 or 1 |
+//! | host's ciphers, clients' addresses as sources | `u8` | the sum: 1 the one, 2 the other |
 //! | memory, in bytes | `u64` | |
 //! | thousandths of a core | `u32` | |
 //! | flows, instances | `u32`, `u32` | |
@@ -181,37 +181,40 @@
 //!
 //! # What is tried, and where that is tested
 //!
-//! In `runtime/seal/tests/it` unless it says otherwise; `host` is `runtime/tests/it/attacks.rs`.
+//! In `runtime/seal/tests/it`; `host` is `runtime/tests/it`. That these tests exist is tested too.
 //!
 //! | | attack | outcome | tests |
 //! |---|---|---|---|
-//! | 1 | a bit is flipped | `bad-hash`, `bad-signature`, or it does not parse | `damage` |
-//! | 2 | bytes or sections added, cut off, a second or later seal | refused | `damage`, `sealing` |
-//! | 3 | a seal on another body | `bad-hash` | `sealing` |
-//! | 4 | the seal taken off | `unsealed`, unless for development, with a warning | `sealing`, host |
-//! | 5 | module and component exchanged in the header | `bad-hash` | `sealing` |
-//! | 6 | an older release; the state lost | `rollback`, by the state or the floors of the host's release | `attacks`, host |
-//! | 7 | nothing new ever comes | `expired`; a running module warns; notes tell earlier | `attacks`, `notes` |
-//! | 8 | the highest number under a stolen key | the next epoch of the root is above it | `attacks` |
-//! | 9 | modules that do not belong together | `requires`, the set as a whole | `set` |
-//! | 10 | another module, role, channel, audience | `wrong-name` | `attacks` |
-//! | 11 | one key of two stolen | `threshold`; the same key counts once | `delegation`, `sealing` |
-//! | 12 | a name or capability that is another's | `delegation` | `delegation` |
-//! | 13 | a revoked key, a root that does not follow | `revoked`, `bad-root` | `roots` |
-//! | 14 | an update that asks for more | `needs-approval`; the old one serves | `attacks`, host |
-//! | 15 | files that are huge, deep, or a compiler's work for hours | refused by size before they are compiled | `parsing`, host |
-//! | 16 | the file changes between verifying and compiling | no effect: one buffer | host |
-//! | 17 | compiled code, a poisoned cache | no module; compiled again | `attacks`, host, `runtime/tests/it/cache.rs` |
-//! | 18 | the clock set back or forward | a warning, never an older state | `clock` |
-//! | 19 | other encodings of keys, signatures, manifests | refused | `ed25519`, `parsing` |
-//! | 20 | a signature that was meant for something else | `bad-signature`: each has its domain | `ed25519`, `notes` |
-//! | 21 | a module made to fail until an older one runs | falls back to what this process ran before, once, unless that is below a floor by now, and says so | `runtime/tests/it/attacks.rs`, `swap.rs` |
-//! | 22 | the power is cut | the state before or after | `power` |
-//! | 23 | a signed module misbehaves | held to its imports, sockets, patterns and limits; others live | host, `runtime/tests/it/failures.rs` |
-//! | 24 | another build for one user | shown and pinned by SHA-256; else not prevented | `attacks` |
-//! | 25 | an old root or note once more | ignored | `roots`, `notes` |
+//! | 1 | a bit is flipped | `bad-hash`, `bad-signature`, or it does not parse | `damage::every_flipped_bit_is_refused` |
+//! | 2 | bytes or sections added, cut off, a second or later seal | refused | `damage::every_truncation_is_refused`, `damage::what_is_appended_is_refused`, `damage::a_seal_anywhere_else_is_refused`, `damage::a_signed_seal_within_the_body_is_refused` |
+//! | 3 | a seal on another body | `bad-hash` | `damage::a_seal_of_another_module_is_refused` |
+//! | 4 | the seal taken off | `unsealed`, unless for development, with a warning | `damage::a_module_without_a_seal_needs_the_switch`, `host::attacks::a_4_a_seal_that_was_taken_off_is_missed` |
+//! | 5 | module and component exchanged in the header | `bad-hash` | `damage::the_header_is_part_of_what_is_signed` |
+//! | 6 | an older release; the state lost | `rollback`, by the state or the floors of the host's release | `attacks::an_older_release_is_refused`, `attacks::the_floors_of_the_host_survive_its_state`, `attacks::a_floor_of_a_module_holds_for_others`, `host::attacks::a_6_an_older_release_is_refused_and_without_its_state_the_host_has_its_floors` |
+//! | 7 | nothing new ever comes | `expired`; a running module warns; notes tell earlier | `attacks::an_expired_module_is_not_loaded`, `clock::a_running_module_warns_before_and_after_it_expires`, `notes::a_note_tells_of_a_release_that_did_not_come` |
+//! | 8 | the highest number under a stolen key | the next epoch of the root is above it | `attacks::a_new_epoch_recovers_from_the_highest_sequence`, `attacks::a_floor_beyond_the_epoch_is_refused` |
+//! | 9 | modules that do not belong together | `requires`, `rollback`: the set as a whole | `set::a_set_is_accepted_or_refused_as_a_whole`, `set::a_floor_or_a_root_of_one_holds_for_those_before_it` |
+//! | 10 | another module, role, channel, audience | `wrong-name` | `attacks::another_module_than_the_one_asked_for_is_refused` |
+//! | 11 | one key of two stolen | `threshold`; the same key counts once | `delegation::a_threshold_counts_distinct_keys`, `delegation::a_repeated_signature_is_refused` |
+//! | 12 | a name or capability that is another's | `delegation` | `delegation::a_team_signs_its_own_names_only`, `delegation::a_ceiling_holds_for_every_capability`, `delegation::a_team_sets_floors_for_its_own_names_only` |
+//! | 13 | a revoked key, a root that does not follow | `revoked`, `bad-root` | `roots::a_rotation_in_the_file_is_followed`, `roots::a_root_that_does_not_follow_is_refused` |
+//! | 14 | an update that asks for more | `needs-approval`; the old one serves | `attacks::more_capabilities_wait_for_approval`, `host::attacks::a_14_what_asks_for_more_waits_for_its_approval_and_the_old_one_serves` |
+//! | 15 | files that are huge, deep, or a compiler's work for hours | refused by size before they are compiled, within two seconds and 32 MiB | `damage::sizes_are_bounded`, `strict::lengths_do_not_wrap`, `host::attacks::bombs::a_15_what_is_too_much_for_the_compiler_is_refused_in_no_time`, `host::attacks::bombs::a_15_what_is_refused_costs_no_memory` |
+//! | 16 | the file changes between verifying and compiling | no effect: one buffer | `damage::the_buffer_is_the_one_that_was_verified`, `host::attacks::a_16_what_is_verified_is_what_is_run_whatever_becomes_of_the_file` |
+//! | 17 | compiled code, a poisoned cache | no module; compiled again | `attacks::a_precompiled_module_is_no_module`, `host::attacks::a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used` |
+//! | 18 | the clock set back or forward | a warning, never an older state | `clock::a_clock_set_back_brings_no_expired_module_back`, `clock::a_clock_once_far_ahead_does_not_brick_the_host` |
+//! | 19 | other encodings of keys, signatures, manifests | refused | `ed25519::keys_of_small_order_are_no_keys`, `ed25519::the_second_half_of_a_signature_is_below_the_order`, `parsing::a_manifest_that_is_read_is_written_the_same`, `strict::signatures_stand_in_one_order` |
+//! | 20 | a signature that was meant for something else | `bad-signature`: each has its domain | `ed25519::a_signature_for_something_else_is_refused`, `ed25519::each_kind_is_signed_for_itself` |
+//! | 21 | a module made to fail until an older one runs | falls back to what this process ran before, once, unless that is below a floor by now, and says so | `attacks::a_downgrade_needs_leave_and_keeps_to_the_floors`, `host::attacks::a_crash_loop_leads_to_nothing_that_a_floor_excludes`, `host::swap::a_crash_loop_ends_with_the_module_that_did_well`, `host::water::probation::strangers_do_not_say_which_module_runs` |
+//! | 22 | the power is cut | the state before or after | `power::a_power_cut_leaves_the_old_state_or_the_new_one` |
+//! | 23 | a signed module misbehaves | held to its imports, sockets, patterns and limits; others live | `host::attacks::a_23_an_import_that_is_not_the_worlds_is_refused_though_it_is_signed`, `host::attacks::a_23_a_module_is_held_to_its_seal`, `host::attacks::a_23_hogs_and_floods_cost_their_own_instance`, `host::attacks::shares::instances_have_their_modules_share_together` |
+//! | 24 | another build for one user | shown and pinned by SHA-256; else not prevented | `attacks::a_pinned_file_is_the_only_one`, `attacks::a_number_stands_for_one_module` |
+//! | 25 | an old root or note once more | ignored | `roots::an_old_root_changes_nothing`, `notes::an_older_note_changes_nothing` |
 //!
-//! What 23 leaves: a module can tell what it sees to where its patterns let it go.
+//! What 7 leaves: who keeps notes back too is noticed when the module expires. What 21 leaves: who
+//! can make every module fail stops a service. What 23 leaves: a module can tell what it sees to
+//! where its patterns let it go, and what it has used of its share of a core in one call is used
+//! before it is known. What 24 leaves: without a pin, two hosts may have been given two modules.
 //!
 //! # Panics
 //!

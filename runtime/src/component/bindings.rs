@@ -17,6 +17,8 @@ wasmtime::component::bindgen!({
         "watm:transport/sockets.listener": crate::component::sockets::Listener,
         "watm:transport/flows.datagram-flow": crate::flow::GuestDatagrams,
         "watm:transport/generations.mailbox": crate::component::generations::Mailbox,
+        "watm:transport/names.lookup": crate::component::names::Lookup,
+        "watm:transport/signing.private-key": crate::component::signing::PrivateKey,
         "watm:transport/crypto.aead-key": crate::component::crypto::AeadKey,
     },
 });

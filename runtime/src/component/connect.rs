@@ -75,7 +75,9 @@ impl Request {
         let Wire { kind, local, peer } = self.access.connect(&self.target, self.own).await?;
         let link = match kind {
             WireKind::Tcp(stream) => Link::Tcp(stream),
-            WireKind::Udp(_) => return Err(self.access.failed(&self.target, datagrams())),
+            WireKind::Udp(_) | WireKind::Datagrams(_) => {
+                return Err(self.access.failed(&self.target, datagrams()));
+            }
             WireKind::Other(stream) => {
                 let info = FlowInfo {
                     source: peer.unwrap_or(UNKNOWN),
@@ -240,7 +242,7 @@ impl Dialled {
 }
 
 /// What the module is told of a connection that cannot be had.
-fn code(error: &Error) -> ErrorCode {
+pub(super) fn code(error: &Error) -> ErrorCode {
     match error {
         Error::Denied { .. } => ErrorCode::AccessDenied,
         Error::Connect { source, .. } if source.kind() == io::ErrorKind::NotFound => {

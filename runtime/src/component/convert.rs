@@ -131,11 +131,13 @@ impl From<flows::FlowInfo> for FlowInfo {
 impl From<endpoint::PeerStatus> for PeerStatus {
     fn from(peer: endpoint::PeerStatus) -> PeerStatus {
         PeerStatus {
-            name: peer.name,
-            endpoint: peer.endpoint,
+            name: shortened(peer.name),
+            endpoint: peer.endpoint.map(shortened),
             last_handshake: peer.last_handshake.map(Duration::from_nanos),
             received_bytes: peer.received_bytes,
             sent_bytes: peer.sent_bytes,
+            round_trip: peer.round_trip.map(Duration::from_nanos),
+            loss_permille: peer.loss_permille.map(|loss| loss.min(1000)),
         }
     }
 }
@@ -158,4 +160,12 @@ pub(super) fn config_error(error: endpoint::ConfigError) -> String {
         endpoint::ConfigError::Field((path, why)) => format!("{path}: {why}"),
         endpoint::ConfigError::Other(text) => text.unwrap_or_else(|| "no reason given".to_owned()),
     }
+}
+
+/// What a module may call a party, in bytes. More is no name.
+const LONGEST_NAME: usize = 256;
+
+fn shortened(mut name: String) -> String {
+    name.truncate(crate::log::cut(&name, LONGEST_NAME).len());
+    name
 }

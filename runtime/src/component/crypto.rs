@@ -74,6 +74,7 @@ impl crypto::HostAeadKey for State {
                 }
                 let key = state.table.push(key)?;
                 state.keys += 1;
+                state.hub.counters.usage.ciphers();
                 Ok(key)
             })
     }

@@ -1,11 +1,11 @@
 use wasmtime::component::Resource;
 
-use super::bindings::watm::transport::flows;
+use super::bindings::watm::transport::{flows, types};
 use super::sockets::ByteStream;
 use super::{Failure, State};
 use crate::flow::{Flow, FlowPermit, GuestDatagrams, datagram_pair, stream_pair};
 use crate::recording::{Digest, Function};
-use crate::{ErrorCode, FlowInfo};
+use crate::{ErrorCode, FlowInfo, Network};
 
 /// Names that come with a flow (the peer, attributes) in bytes, all together. They are kept
 /// for as long as the flow; a TLS server name has 255 at most.
@@ -13,7 +13,10 @@ const MAX_INFO_BYTES: usize = 16 << 10;
 
 impl State {
     /// Whether one more flow may be offered.
-    fn admit(&self, info: &FlowInfo) -> Result<FlowPermit, ErrorCode> {
+    fn admit(&self, network: Network, info: &FlowInfo) -> Result<FlowPermit, ErrorCode> {
+        if !self.hub.accepts(network, &info.destination) {
+            return Err(ErrorCode::AccessDenied);
+        }
         let names = info.attributes.iter().map(|(k, v)| k.len() + v.len() + 48);
         let bytes = names.sum::<usize>() + info.peer.as_ref().map_or(0, String::len);
         if bytes > MAX_INFO_BYTES {
@@ -27,7 +30,7 @@ impl State {
     }
 
     fn offer_stream(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
-        let permit = self.admit(&info)?;
+        let permit = self.admit(Network::Tcp, &info)?;
         let token = self.token(token);
         let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit);
         let handle = self.table.push(ByteStream::Flow(guest))?;
@@ -37,7 +40,7 @@ impl State {
     }
 
     fn offer_datagrams(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
-        let permit = self.admit(&info)?;
+        let permit = self.admit(Network::Udp, &info)?;
         let (guest, flow) = datagram_pair(
             info,
             self.token(token),
@@ -54,6 +57,22 @@ impl State {
 }
 
 impl flows::Host for State {
+    fn accepts(
+        &mut self,
+        kind: flows::Kind,
+        destination: types::Destination,
+    ) -> wasmtime::Result<bool> {
+        self.turn(Function::Accepts, || (&kind, &destination))
+            .take(self, |state| {
+                let network = match kind {
+                    flows::Kind::Bytes => Network::Tcp,
+                    flows::Kind::Datagrams => Network::Udp,
+                };
+                Ok(state.hub.accepts(network, &destination.clone().into()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
     fn open_stream(
         &mut self,
         info: flows::FlowInfo,

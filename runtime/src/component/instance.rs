@@ -6,7 +6,7 @@ use std::time::{Duration, Instant as Clock};
 
 use serde::Serialize;
 use tokio::runtime::Handle;
-use wasmtime::component::{Resource, ResourceTable};
+use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
 use super::State;
@@ -20,8 +20,9 @@ use super::dialling::{Begun, Dial, Dialling};
 use super::log::guest_level;
 use super::sockets::ByteStream;
 use super::tape::Tape;
-use crate::flow::stream_pair;
+use crate::flow::{DatagramFlow, FlowPermit, StreamFlow, datagram_pair, stream_pair};
 use crate::hub::Hub;
+use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::Port;
@@ -30,7 +31,10 @@ use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
 use crate::roles::Access;
 use crate::share::Share;
-use crate::{ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
+use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
+
+/// Parties that a status tells of: as many as a configuration of WireGuard's may have.
+const MOST_PEERS: usize = 32_768;
 
 /// What an instance is given.
 #[derive(Clone)]
@@ -43,7 +47,11 @@ pub(crate) struct Grants {
     /// Where connectors run, unless a dial says otherwise. By default with the module.
     pub(crate) home: Option<Handle>,
     pub(crate) host_crypto: bool,
+    pub(crate) keys: Keys,
+    pub(crate) capture: Option<Capture>,
     pub(crate) log_level: tracing::Level,
+    /// Of a core.
+    pub(crate) share: Share,
     pub(crate) tape: Option<Tape>,
 }
 
@@ -112,9 +120,9 @@ impl Instance {
             ready: Arc::default(),
             wakers: WakeBatch::default(),
             failed: Arc::new(AtomicBool::new(false)),
-            cpu: CpuMeter::new(hub.limits.cpu_per_call),
+            cpu: CpuMeter::new(grants.share.longest_call(hub.limits.cpu_per_call)),
             limiter: Limiter::new(memory_bytes, hub.counters.clone()),
-            share: Share::new(granted.cpu_permille()),
+            share: grants.share.clone(),
             flows: granted.flows(hub.limits.flows),
             logger: Logger::new(
                 &hub.name,
@@ -125,8 +133,11 @@ impl Instance {
             access: grants.access.as_ref().map(|access| access.cut(granted)),
             home: grants.home.clone(),
             dialling: None,
+            awaited: BTreeMap::new(),
             host_crypto: granted.host_crypto(grants.host_crypto),
             keys: 0,
+            private_keys: granted.keys(&grants.keys),
+            capture: granted.capture(grants.capture.as_ref()),
             tape: grants.tape.clone(),
         };
         let mut store = Store::new(prepared.pre.engine(), state);
@@ -159,8 +170,8 @@ impl Instance {
     }
 
     /// Until when it has to rest, because it has used more than its share of a core.
-    pub(crate) fn rests_until(&mut self, now: Clock) -> Option<Clock> {
-        self.store.data_mut().share.rests_until(now)
+    pub(crate) fn rests_until(&self, now: Clock) -> Option<Clock> {
+        self.store.data().share.rests_until(now)
     }
 
     /// Have it accept the configuration, and the `snapshot` of the generation that serves, if
@@ -249,7 +260,51 @@ impl Instance {
 
     /// Have a stream carried to `destination`, or to where the configuration says. The
     /// application's end of it; what fails later resets that.
-    pub(crate) fn dial(&mut self, dial: Dial) -> Result<Result<Begun, Error>, Trap> {
+    pub(crate) fn dial(&mut self, dial: Dial) -> Result<Result<Begun<StreamFlow>, Error>, Trap> {
+        self.begin(
+            dial,
+            |state, info, token, permit| {
+                let (guest, flow) = stream_pair(info, token, &state.hub.limits, permit);
+                let handle = state.table.push(ByteStream::Flow(guest))?;
+                Ok((handle.rep(), flow))
+            },
+            Instance::call_dial,
+        )
+    }
+
+    /// As [`dial`](Instance::dial), of datagrams.
+    pub(crate) fn dial_datagrams(
+        &mut self,
+        dial: Dial,
+    ) -> Result<Result<Begun<DatagramFlow>, Error>, Trap> {
+        self.begin(
+            dial,
+            |state, info, token, permit| {
+                let (counters, failed) = (state.hub.counters.clone(), state.failed.clone());
+                let (guest, flow) =
+                    datagram_pair(info, token, &state.hub.limits, permit, counters, failed);
+                Ok((state.table.push(guest)?.rep(), flow))
+            },
+            Instance::call_dial_datagrams,
+        )
+    }
+
+    /// Begin a dial with what `open` makes: a handle for the module, and the application's end.
+    fn begin<F>(
+        &mut self,
+        dial: Dial,
+        open: impl FnOnce(
+            &mut State,
+            FlowInfo,
+            Arc<Token>,
+            FlowPermit,
+        ) -> Result<(u32, F), ResourceTableError>,
+        call: impl FnOnce(
+            &mut Instance,
+            Option<types::Destination>,
+            u32,
+        ) -> Result<Result<u64, types::ErrorCode>, Trap>,
+    ) -> Result<Result<Begun<F>, Error>, Trap> {
         let state = self.store.data_mut();
         let full = |module: &str| {
             Ok(Err(Error::Refused {
@@ -269,13 +324,12 @@ impl Instance {
             attributes: Vec::new(),
         };
         let token = Token::unnamed(&state.ready);
-        let (guest, flow) = stream_pair(info, token.clone(), &state.hub.limits, permit);
-        let Ok(handle) = state.table.push(ByteStream::Flow(guest)) else {
+        let Ok((handle, flow)) = open(state, info, token.clone(), permit) else {
             return full(&state.hub.name);
         };
-        let (dialling, attempts) = Dialling::new(dial);
+        let (dialling, attempts) = Dialling::new(dial, handle);
         state.dialling = Some(dialling);
-        let answer = self.call_dial(destination.map(destination_to_guest), handle.rep());
+        let answer = call(self, destination.map(destination_to_guest), handle);
         let state = self.store.data_mut();
         let dialling = state.dialling.take();
         Ok(match answer? {
@@ -313,13 +367,37 @@ impl Instance {
         )
     }
 
+    /// `endpoint.dial-datagrams`, as [`call_dial`](Instance::call_dial).
+    pub(crate) fn call_dial_datagrams(
+        &mut self,
+        destination: Option<types::Destination>,
+        handle: u32,
+    ) -> Result<Result<u64, types::ErrorCode>, Trap> {
+        self.call(
+            |now| Call::DialDatagrams {
+                now,
+                destination: destination.clone(),
+                application: handle,
+            },
+            |guest, store, now| {
+                let application = Resource::new_own(handle);
+                guest.call_dial_datagrams(store, destination.as_ref(), application, now)
+            },
+        )
+    }
+
     pub(crate) fn status(&mut self) -> Result<ModuleStatus, Trap> {
         let status = self.call(
             |now| Call::GetStatus { now },
             |guest, store, now| guest.call_get_status(store, now),
         )?;
         Ok(ModuleStatus {
-            peers: status.peers.into_iter().map(PeerStatus::from).collect(),
+            peers: status
+                .peers
+                .into_iter()
+                .take(MOST_PEERS)
+                .map(PeerStatus::from)
+                .collect(),
             flows: status.flows,
             counters: status.counters.into_iter().collect(),
         })

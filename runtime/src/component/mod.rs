@@ -1,6 +1,7 @@
 //! Components for `wit/world.wit`: an instance, and what it imports, a file an interface.
 
 mod bindings;
+mod capture;
 mod carry;
 mod connect;
 mod convert;
@@ -11,6 +12,8 @@ mod flows;
 mod generations;
 mod instance;
 pub(crate) mod log;
+pub(crate) mod names;
+mod signing;
 mod sockets;
 mod tape;
 mod wasi;
@@ -29,17 +32,18 @@ pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::flow::FlowPermit;
 use crate::hub::Hub;
+use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::net::Port;
+use crate::net::{Port, Protocol};
 use crate::post::Post;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
 use crate::share::Share;
-use crate::{ModuleInfo, Network};
+use crate::{Capture, ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
-use dialling::Dialling;
+use dialling::{Answer, Dialling};
 
 /// The types of `wit/`.
 pub(crate) mod wit {
@@ -108,8 +112,8 @@ pub(crate) struct State {
     /// Its number among those behind the same sockets.
     generation: u32,
     post: Arc<Post>,
-    /// The sockets that it has taken, by label.
-    taken: BTreeMap<String, Arc<Token>>,
+    /// The sockets that it has taken, by what they are for and label.
+    taken: BTreeMap<(Protocol, String), Arc<Token>>,
     ready: Arc<ReadyList>,
     wakers: WakeBatch,
     /// Set before an instance that failed is dropped: its flows are reset, not ended.
@@ -127,8 +131,13 @@ pub(crate) struct State {
     home: Option<Handle>,
     /// The `dial` under way.
     dialling: Option<Dialling>,
+    /// Streams that were dialled and that somebody has yet to answer, by their handles.
+    awaited: BTreeMap<u32, Answer>,
     host_crypto: bool,
     keys: usize,
+    private_keys: Keys,
+    /// For who wants copies.
+    capture: Option<Capture>,
     /// A recording that is made or replayed.
     tape: Option<Tape>,
 }

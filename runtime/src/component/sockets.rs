@@ -11,14 +11,14 @@ use super::convert::{
 };
 use super::{Failure, State};
 use crate::flow::GuestStream;
-use crate::net::{Connection, Entry, Port, TcpPort, UdpPort};
+use crate::net::{Connection, DatagramPort, Entry, Port, Protocol, TcpPort};
 use crate::recording::{Digest, Function};
 use crate::{Destination, ErrorCode, Target};
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
     label: String,
-    port: Arc<UdpPort>,
+    port: Arc<DatagramPort>,
     waker: Waker,
 }
 
@@ -44,20 +44,21 @@ impl State {
 
     /// Note that the instance has the socket, once. What wakes it is armed for reading: what
     /// waits already is announced.
-    fn take(&mut self, label: &str, token: u64) -> Result<Waker, Failure> {
-        if self.taken.contains_key(label) {
+    fn take(&mut self, protocol: Protocol, label: &str, token: u64) -> Result<Waker, Failure> {
+        let key = (protocol, label.to_owned());
+        if self.taken.contains_key(&key) {
             return Err(ErrorCode::InvalidState.into());
         }
         let token = self.token(token);
         token.notify();
-        self.taken.insert(label.to_owned(), token.clone());
+        self.taken.insert(key, token.clone());
         Ok(token.into())
     }
 
-    fn port(&self, label: &str) -> Option<&Port> {
+    fn port(&self, protocol: Protocol, label: &str) -> Option<&Port> {
         self.ports
             .iter()
-            .find(|(known, _)| known == label)
+            .find(|(known, port)| known == label && port.protocol() == protocol)
             .map(|(_, port)| port)
     }
 }
@@ -139,7 +140,7 @@ impl sockets::HostDatagramSocket for State {
         self.turn(Function::DatagramSocketDrop, || (socket.rep(),))
             .take(self, |state| {
                 let socket = state.table.delete(socket)?;
-                state.taken.remove(&socket.label);
+                state.taken.remove(&(Protocol::Udp, socket.label));
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -148,11 +149,11 @@ impl sockets::HostDatagramSocket for State {
 
 impl State {
     fn open_datagram_socket(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
-        let Some(Port::Udp(port)) = self.port(label) else {
+        let Some(Port::Udp(port)) = self.port(Protocol::Udp, label) else {
             return Err(ErrorCode::AccessDenied.into());
         };
         let port = port.clone();
-        let waker = self.take(label, token)?;
+        let waker = self.take(Protocol::Udp, label, token)?;
         let label = label.to_owned();
         let socket = DatagramSocket { label, port, waker };
         Ok(self.table.push(socket)?.rep())
@@ -267,6 +268,9 @@ impl sockets::HostByteStream for State {
     ) -> wasmtime::Result<()> {
         self.turn(Function::ByteStreamReset, || (stream.rep(), &reason))
             .take(self, |state| {
+                if let Some(answer) = state.awaited.remove(&stream.rep()) {
+                    answer.tell(Err(reason.clone().into()));
+                }
                 match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut state.wakers),
                     ByteStream::Connection(connection, _) => connection.reset(),
@@ -295,9 +299,38 @@ impl sockets::HostByteStream for State {
             .map_err(Failure::into_trap)
     }
 
+    fn connecting(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
+        self.turn(Function::ByteStreamConnecting, || (stream.rep(),))
+            .take(self, |state| {
+                // Of other streams than the one that is dialled it says nothing.
+                state.table.get(&stream)?;
+                if let Some(dialling) = &mut state.dialling
+                    && dialling.stream == Some(stream.rep())
+                {
+                    let answer = dialling.await_answer(&state.hub.name);
+                    state.awaited.insert(stream.rep(), answer);
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn connected(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
+        self.turn(Function::ByteStreamConnected, || (stream.rep(),))
+            .take(self, |state| {
+                state.table.get(&stream)?;
+                if let Some(answer) = state.awaited.remove(&stream.rep()) {
+                    answer.tell(Ok(()));
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+
     fn drop(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
         self.turn(Function::ByteStreamDrop, || (stream.rep(),))
             .take(self, |state| {
+                state.awaited.remove(&stream.rep());
                 state.table.delete(stream)?;
                 Ok(())
             })
@@ -339,7 +372,7 @@ impl sockets::HostListener for State {
         self.turn(Function::ListenerDrop, || (listener.rep(),))
             .take(self, |state| {
                 let listener = state.table.delete(listener)?;
-                state.taken.remove(&listener.label);
+                state.taken.remove(&(Protocol::Tcp, listener.label));
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -351,7 +384,7 @@ impl State {
         let access = self.access.clone().ok_or(ErrorCode::AccessDenied)?;
         let target = Target::tcp(destination.clone());
         let asked = self.dialling.as_ref().map(|dialling| &dialling.dial);
-        let own = asked.is_some_and(|dial| dial.destination.as_ref() == Some(destination));
+        let own = asked.is_some_and(|dial| dial.is_to(&target));
         let runtime = asked.and_then(|dial| dial.runtime.clone());
         if let Err(refusal) = access.check(&target, own) {
             if let Some(dialling) = &mut self.dialling {
@@ -382,11 +415,11 @@ impl State {
     }
 
     fn open_listener(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
-        let Some(Port::Tcp(port)) = self.port(label) else {
+        let Some(Port::Tcp(port)) = self.port(Protocol::Tcp, label) else {
             return Err(ErrorCode::AccessDenied.into());
         };
         let port = port.clone();
-        let waker = self.take(label, token)?;
+        let waker = self.take(Protocol::Tcp, label, token)?;
         let label = label.to_owned();
         let listener = Listener { label, port, waker };
         Ok(self.table.push(listener)?.rep())

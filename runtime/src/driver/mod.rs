@@ -19,11 +19,14 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::mpsc;
 
 use crate::component::{Begun, Dial, Grants, Tape};
+use crate::flow::{DatagramFlow, StreamFlow};
 use crate::hub::Hub;
-use crate::net::{BoundSocket, Port, TcpPort, UdpPort};
+use crate::keys::Keys;
+use crate::net::{BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
 use crate::roles::{Access, Connect};
-use crate::{ClientConfig, Destination, Error, Module, Reach, Status};
+use crate::share::Share;
+use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;
@@ -42,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) connector: Option<Arc<dyn Connect>>,
     pub(crate) home: Option<Handle>,
     pub(crate) host_crypto: bool,
+    pub(crate) keys: Keys,
+    pub(crate) capture: Option<Capture>,
     pub(crate) log_level: tracing::Level,
     pub(crate) recorder: Option<Recorder>,
 }
@@ -55,12 +60,15 @@ pub(crate) enum Command {
     Status(Reply<Status>),
     ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
     Reconfigure(Vec<u8>, Reply<()>),
-    Dial(Dial, Reply<Begun>),
+    Dial(Dial, Reply<Begun<StreamFlow>>),
+    DialDatagrams(Dial, Reply<Begun<DatagramFlow>>),
     Swap(Swap, Reply<u32>),
+    StopAccepting(Reply<()>),
 }
 
-/// Start the thread, and wait until the module has started.
-pub(crate) fn start(plan: Plan) -> Result<mpsc::Sender<Command>, Error> {
+/// Start the thread, and wait until the module has started. What the thread's executor is reached
+/// by comes along.
+pub(crate) fn start(plan: Plan) -> Result<(mpsc::Sender<Command>, Handle), Error> {
     let (sender, receiver) = mpsc::channel(COMMAND_QUEUE);
     let (started, outcome) = blocking::sync_channel(1);
     thread::Builder::new()
@@ -68,7 +76,7 @@ pub(crate) fn start(plan: Plan) -> Result<mpsc::Sender<Command>, Error> {
         .spawn(move || serve(plan, receiver, &started))
         .map_err(|error| Error::System(format!("cannot start a thread: {error}")))?;
     match outcome.recv() {
-        Ok(Ok(())) => Ok(sender),
+        Ok(Ok(executor)) => Ok((sender, executor)),
         Ok(Err(error)) => Err(error),
         Err(_) => Err(Error::System("the server's thread ended".to_owned())),
     }
@@ -77,12 +85,12 @@ pub(crate) fn start(plan: Plan) -> Result<mpsc::Sender<Command>, Error> {
 fn serve(
     plan: Plan,
     commands: mpsc::Receiver<Command>,
-    started: &blocking::SyncSender<Result<(), Error>>,
+    started: &blocking::SyncSender<Result<Handle, Error>>,
 ) {
     let closed = ClosedOnDrop(plan.hub.clone());
-    let outcome = |result| {
+    let failed = |error| {
         // The builder waits for this, unless its thread is gone.
-        let _ = started.send(result);
+        let _ = started.send(Err(error));
     };
     let runtime = match runtime::Builder::new_current_thread()
         .enable_io()
@@ -91,10 +99,13 @@ fn serve(
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            return outcome(Err(Error::System(format!(
-                "cannot wait for sockets: {error}"
-            ))));
+            return failed(Error::System(format!("cannot wait for sockets: {error}")));
         }
+    };
+    let executor = runtime.handle().clone();
+    let outcome = |result: Result<(), Error>| {
+        // As above.
+        let _ = started.send(result.map(|()| executor.clone()));
     };
     if plan.module.water().is_some() {
         runtime.block_on(async {
@@ -141,8 +152,17 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
     for (label, socket) in plan.sockets {
         let counters = hub.counters.clone();
         let port = match socket {
-            BoundSocket::Udp(socket, local) => {
-                UdpPort::new(socket, local, counters).map(|port| Port::Udp(Arc::new(port)))
+            BoundSocket::Udp(socket, local) => UdpPort::new(socket, local, counters)
+                .map(|port| DatagramPort::Bound(Box::new(port)))
+                .map(|port| Port::Udp(Arc::new(port))),
+            BoundSocket::Carried => {
+                let connector = plan.connector.clone().ok_or_else(|| {
+                    Error::System(format!("socket with label \"{label}\": no connector"))
+                })?;
+                let home = plan.home.clone().unwrap_or_else(Handle::current);
+                let limit = hub.limits.connect_timeout;
+                let port = CarriedPort::new(connector, home, limit, counters);
+                Ok(Port::Udp(Arc::new(DatagramPort::Carried(port))))
             }
             BoundSocket::Tcp(listener, local) => {
                 TcpPort::new(listener, local, counters).map(|port| Port::Tcp(Arc::new(port)))
@@ -157,6 +177,7 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
         reach: plan.reach,
         connector: plan.connector,
         connect_timeout: hub.limits.connect_timeout,
+        counters: hub.counters.clone(),
     };
     let grants = Grants {
         hub,
@@ -165,7 +186,10 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
         access: Some(Arc::new(access)),
         home: plan.home,
         host_crypto: plan.host_crypto,
+        keys: plan.keys,
+        capture: plan.capture,
         log_level: plan.log_level,
+        share: Share::new(plan.module.granted().cpu_permille()),
         tape: plan
             .recorder
             .map(|recorder| Tape::Record(Arc::new(recorder))),
@@ -179,6 +203,7 @@ struct ClosedOnDrop(Arc<Hub>);
 
 impl Drop for ClosedOnDrop {
     fn drop(&mut self) {
+        self.0.keep();
         self.0.set_closed();
     }
 }

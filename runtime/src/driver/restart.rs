@@ -173,7 +173,10 @@ impl Driver {
         );
         self.failures = 0;
         self.module = before.module;
+        self.grants.hub.keep_for(&self.module);
         self.config = before.config;
+        self.grants.share = before.share;
+        self.grants.keys = before.keys;
     }
 }
 

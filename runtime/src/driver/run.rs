@@ -12,6 +12,7 @@ use super::restart::Rest;
 use super::swap::{Predecessor, Probation};
 use super::{Command, Reply};
 use crate::component::{Grants, StartError, Trap};
+use crate::net::Port;
 use crate::{Error, GenerationStatus, Module, Phase, Status};
 
 /// Calls in a row without looking at the sockets, while the application keeps tokens
@@ -169,7 +170,20 @@ impl Driver {
             Command::Dial(dial, reply) => {
                 self.ask(reply, |_, generation| generation.instance.dial(dial));
             }
+            Command::DialDatagrams(dial, reply) => {
+                self.ask(reply, |_, generation| {
+                    generation.instance.dial_datagrams(dial)
+                });
+            }
             Command::Swap(swap, reply) => self.swap(swap, reply),
+            Command::StopAccepting(reply) => {
+                for (_, port) in self.grants.ports.iter() {
+                    if let Port::Tcp(port) = port {
+                        port.stop();
+                    }
+                }
+                reply(Ok(()));
+            }
         }
         self.set_alarm();
     }
@@ -206,6 +220,12 @@ impl Driver {
         }
     }
 
+    fn captures(&self) -> Vec<String> {
+        let granted = self.module.granted();
+        let capture = granted.capture(self.grants.capture.as_ref());
+        capture.map_or_else(Vec::new, |capture| capture.describe())
+    }
+
     fn answer_status(&mut self, reply: Reply<Status>) {
         let mut status = Status {
             phase: self
@@ -214,6 +234,9 @@ impl Driver {
                 .map_or(Phase::Running, |rest| rest.phase.clone()),
             generation: self.grants.post.serving(),
             generations: Vec::new(),
+            module: Some(self.module.clone()),
+            used: self.grants.hub.used(),
+            captures: self.captures(),
             peers: Vec::new(),
             flows: 0,
             counters: self.grants.hub.host_counters(),

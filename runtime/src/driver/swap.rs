@@ -4,6 +4,8 @@
 //! finishes its flows. For its first second the old one is kept whatever it says, and serves
 //! again if the new one fails.
 
+use std::sync::mpsc as blocking;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Reply;
@@ -12,18 +14,26 @@ use super::restart::start;
 use super::run::Driver;
 use crate::component::{Grants, Tape};
 use crate::server::check_use;
-use crate::{Error, Module, Phase, SwapOptions};
+use crate::share::Share;
+use crate::{Error, Keys, Module, Phase, SwapOptions};
+
+/// Between two looks whether a state has been written, which takes some milliseconds.
+const REMEMBERING: Duration = Duration::from_millis(5);
 
 /// What is asked for.
 pub(crate) struct Swap {
     pub(crate) module: Module,
     pub(crate) options: SwapOptions,
+    /// Whether it is remembered that the module has served, or else it does not.
+    pub(crate) remember: bool,
 }
 
 /// A module and its configuration, which did well.
 pub(super) struct Predecessor {
     pub(super) module: Module,
     pub(super) config: Vec<u8>,
+    pub(super) share: Share,
+    pub(super) keys: Keys,
 }
 
 /// The first second of a module that was swapped in.
@@ -33,6 +43,10 @@ pub(super) struct Probation {
     generation: u32,
     before: Predecessor,
     reply: Reply<u32>,
+    /// Whether what follows from the new module is to be remembered when it is over.
+    remember: bool,
+    /// It is being; on a thread of its own, since a disk takes its time.
+    remembering: Option<blocking::Receiver<Result<(), Error>>>,
 }
 
 impl Probation {
@@ -45,6 +59,7 @@ impl Probation {
 impl Driver {
     /// Begin a swap; the answer comes when the new module has passed its probation.
     pub(super) fn swap(&mut self, swap: Swap, reply: Reply<u32>) {
+        let remember = swap.remember;
         match self.replace(swap) {
             Ok((probation, before)) => {
                 self.probation = Some(Probation {
@@ -52,6 +67,8 @@ impl Driver {
                     generation: before.0,
                     before: before.1,
                     reply,
+                    remember,
+                    remembering: None,
                 });
                 self.announce();
                 if probation.is_zero() {
@@ -63,7 +80,9 @@ impl Driver {
     }
 
     fn replace(&mut self, swap: Swap) -> Result<(Duration, (u32, Predecessor)), Error> {
-        let Swap { module, options } = swap;
+        let Swap {
+            module, options, ..
+        } = swap;
         let name = self.name().to_owned();
         let refuse = |reason: String| Error::Swap {
             module: module.name().to_owned(),
@@ -88,6 +107,8 @@ impl Driver {
                  deadline (limits.generations)"
             )));
         }
+        let keys = options.keys.unwrap_or_else(|| self.grants.keys.clone());
+        module.check_keys(&name, &keys)?;
         let Some(old) = self.serving() else {
             return Err(Error::Restarting { module: name });
         };
@@ -107,6 +128,8 @@ impl Driver {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         let grants = Grants {
+            share: Share::new(module.granted().cpu_permille()),
+            keys,
             tape: None,
             ..self.grants.clone()
         };
@@ -134,6 +157,8 @@ impl Driver {
         let before = Predecessor {
             module: std::mem::replace(&mut self.module, module),
             config: std::mem::replace(&mut self.config, config),
+            share: std::mem::replace(&mut self.grants.share, grants.share),
+            keys: std::mem::replace(&mut self.grants.keys, grants.keys),
         };
         Ok((options.probation, (old_number, before)))
     }
@@ -181,11 +206,65 @@ impl Driver {
 
     /// The module that serves failed in its first second.
     pub(super) fn roll_back(&mut self, reason: &str) {
+        self.take_back("failed at once", |failed| Error::Swap {
+            module: failed.name().to_owned(),
+            reason: format!("failed at once, and was taken back: {reason}"),
+        });
+    }
+
+    /// It cannot be remembered that the module serves, which somebody could use to bring back an
+    /// older one. What it has opened meanwhile is reset.
+    fn forget(&mut self, error: Error) {
+        let serving = self.grants.post.serving();
+        if let Some(index) = self.generations.iter().position(|g| g.number == serving) {
+            let generation = self.generations.remove(index);
+            self.end(generation);
+        }
+        self.take_back("cannot be remembered", |_| error);
+    }
+
+    /// Whether it has been remembered that the new module serves; `None`: not yet.
+    fn remembered(&mut self, now: Instant) -> Option<Result<(), Error>> {
+        let probation = self.probation.as_mut()?;
+        if !probation.remember || self.module.is_remembered() {
+            return Some(Ok(()));
+        }
+        let failed = |reason: String| Some(Err(Error::System(reason)));
+        let answer = match &probation.remembering {
+            Some(answer) => answer,
+            None => {
+                let (sender, answer) = blocking::sync_channel(1);
+                let module = self.module.clone();
+                let spawned = thread::Builder::new()
+                    .name("watm-state".to_owned())
+                    // The driver may have ended.
+                    .spawn(move || drop(sender.send(module.accept())));
+                if let Err(error) = spawned {
+                    return failed(format!("cannot start a thread: {error}"));
+                }
+                probation.remembering.insert(answer)
+            }
+        };
+        match answer.try_recv() {
+            Ok(remembered) => Some(remembered),
+            Err(blocking::TryRecvError::Empty) => {
+                probation.until = now + REMEMBERING;
+                None
+            }
+            Err(blocking::TryRecvError::Disconnected) => {
+                failed("a thread that writes the state ended".to_owned())
+            }
+        }
+    }
+
+    fn take_back(&mut self, said: &str, error: impl FnOnce(&Module) -> Error) {
         let Some(probation) = self.probation.take() else {
             return;
         };
         let failed = std::mem::replace(&mut self.module, probation.before.module);
         self.config = probation.before.config;
+        self.grants.share = probation.before.share;
+        self.grants.keys = probation.before.keys;
         let number = probation.generation;
         let old = self.generations.iter_mut().find(|g| g.number == number);
         match old {
@@ -195,7 +274,7 @@ impl Driver {
                 tracing::error!(
                     target: "watm::server",
                     server = self.name(),
-                    "the module {} failed at once; {} serves again",
+                    "the module {} {said}; {} serves again",
                     failed.name(),
                     self.module.name()
                 );
@@ -204,15 +283,16 @@ impl Driver {
             // It failed too.
             None => self.begin_rest(Phase::Restarting),
         }
-        (probation.reply)(Err(Error::Swap {
-            module: failed.name().to_owned(),
-            reason: format!("failed at once, and was taken back: {reason}"),
-        }));
+        (probation.reply)(Err(error(&failed)));
     }
 
     /// End a probation that is over, and generations whose time is.
     pub(super) fn tend_swap(&mut self, now: Instant) {
-        if self.probation.as_ref().is_some_and(|p| p.until <= now)
+        let is_over = self.probation.as_ref().is_some_and(|p| p.until <= now);
+        let remembered = is_over.then(|| self.remembered(now)).flatten();
+        if let Some(Err(error)) = remembered {
+            self.forget(error);
+        } else if let Some(Ok(())) = remembered
             && let Some(probation) = self.probation.take()
         {
             let number = self.grants.post.serving();
@@ -223,6 +303,7 @@ impl Driver {
                 self.module.name(),
                 probation.before.module.name()
             );
+            self.grants.hub.keep_for(&self.module);
             self.fallback = Some(probation.before);
             self.failures = 0;
             (probation.reply)(Ok(number));

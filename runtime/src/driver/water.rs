@@ -2,20 +2,20 @@
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Command, Plan, Reply, Swap};
 use crate::component::{Attempts, Begun};
-use crate::flow::Flow;
+use crate::flow::{Flow, StreamFlow};
 use crate::hub::Hub;
 use crate::net::BoundSocket;
 use crate::roles::{Job, Opened, Settings, Wire, serve_all};
-use crate::water::WaterRunner;
-use crate::{Destination, Error, ErrorCode, Module, Phase, Reach, Role, Status, Target};
+use crate::water::{Slot, WaterRunner};
+use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
 
 /// The label of the one socket that such a module can use.
 const LISTEN: &str = "listen";
@@ -25,8 +25,12 @@ pub(super) struct WaterServer {
     reach: Reach,
     log_level: tracing::Level,
     listener: Option<TcpListener>,
+    /// Whether it is to be closed.
+    ending: watch::Sender<bool>,
     /// Changed by a new module or configuration, for connections that come after it.
-    current: Arc<Mutex<Current>>,
+    current: Arc<Slot<Current>>,
+    /// The number of the next generation.
+    next: u32,
     /// Dials that are on their way.
     dialling: Arc<Semaphore>,
 }
@@ -34,7 +38,6 @@ pub(super) struct WaterServer {
 /// What serves new connections.
 #[derive(Clone)]
 struct Current {
-    /// How many there were before.
     generation: u32,
     module: Module,
     config: Vec<u8>,
@@ -78,26 +81,30 @@ impl WaterServer {
         )?;
         runner.check_config().await?;
         Ok(WaterServer {
-            current: Arc::new(Mutex::new(Current {
+            current: Slot::new(Current {
                 generation: 0,
                 module: plan.module,
                 config: plan.config,
                 runner,
-            })),
+            }),
+            next: 1,
             hub: plan.hub,
             reach: plan.reach,
             log_level: plan.log_level,
             listener,
+            ending: watch::channel(false).0,
             dialling,
         })
     }
 
     /// Until the commands end.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut accepting = self.accept_all();
+        let mut accepting = Some(self.accept_all());
         poll_fn(|cx| {
-            // Never ready.
-            let _ = accepting.as_mut().poll(cx);
+            let accepts = accepting.as_mut().map(|task| task.as_mut().poll(cx));
+            if accepts.is_some_and(|task| task.is_ready()) {
+                accepting = None;
+            }
             loop {
                 match commands.poll_recv(cx) {
                     Poll::Ready(Some(command)) => self.answer(command),
@@ -115,13 +122,18 @@ impl WaterServer {
         };
         let (hub, slot) = (self.hub.clone(), self.current.clone());
         let at_once = hub.limits.handshakes;
-        Box::pin(serve_all(listener, at_once, move |wire| {
+        let mut asked = self.ending.subscribe();
+        let ending = async move {
+            // An error: the server ends altogether.
+            let _ = asked.wait_for(|ending| *ending).await;
+        };
+        Box::pin(serve_all(listener, at_once, ending, move |wire| {
             hub.counters.connections_accepted.add(1);
-            accept(hub.clone(), current(&slot), wire)
+            accept(hub.clone(), slot.current(), wire)
         }))
     }
 
-    fn answer(&self, command: Command) {
+    fn answer(&mut self, command: Command) {
         match command {
             Command::Status(reply) => reply(Ok(self.status())),
             Command::ClientConfigs(_, reply) => reply(Err(Error::Refused {
@@ -129,23 +141,18 @@ impl WaterServer {
                 code: ErrorCode::NotSupported,
             })),
             Command::Reconfigure(config, reply) => {
-                let module = current(&self.current).module;
-                self.replace(
-                    module,
-                    Some(config),
-                    0,
-                    Box::new(|made| reply(made.map(drop))),
-                );
+                self.reconfigure(config, reply);
             }
-            Command::Swap(swap, reply) => {
-                let Swap { module, options } = swap;
-                match self.check_swap(&module) {
-                    Ok(()) => self.replace(module, options.config, 1, reply),
-                    Err(reason) => reply(Err(Error::Swap {
-                        module: module.name().to_owned(),
-                        reason,
-                    })),
-                }
+            Command::Swap(swap, reply) => match self.check_swap(&swap.module) {
+                Ok(()) => self.replace(swap, reply),
+                Err(reason) => reply(Err(Error::Swap {
+                    module: swap.module.name().to_owned(),
+                    reason,
+                })),
+            },
+            Command::StopAccepting(reply) => {
+                self.ending.send_replace(true);
+                reply(Ok(()));
             }
             Command::Dial(asked, reply) => {
                 let Ok(permit) = self.dialling.clone().try_acquire_owned() else {
@@ -153,43 +160,92 @@ impl WaterServer {
                         module: self.hub.name.clone(),
                     }));
                 };
-                let runner = current(&self.current).runner;
+                let runner = self.current.current().runner;
                 tokio::spawn(async move {
                     reply(dial(runner, asked.destination).await);
                     drop(permit);
                 });
             }
+            Command::DialDatagrams(_, reply) => reply(Err(Error::NoDatagrams {
+                module: self.hub.name.clone(),
+            })),
         }
     }
 
-    /// Serve new connections with this module and configuration, or the one in force, once the
-    /// module has accepted it.
-    fn replace(&self, module: Module, config: Option<Vec<u8>>, later: u32, reply: Reply<u32>) {
-        let config = config.unwrap_or_else(|| current(&self.current).config);
-        let made = make_runner(
-            &self.hub,
-            &module,
-            config.clone(),
-            self.reach.clone(),
-            self.log_level,
-        );
-        let slot = self.current.clone();
+    /// Serve new connections with this configuration, once the module has accepted it.
+    fn reconfigure(&self, config: Vec<u8>, reply: Reply<()>) {
+        let Some(change) = self.current.begin() else {
+            return reply(Err(self.busy()));
+        };
+        let before = self.current.current();
+        let made = self.make(&before.module, config, before.generation);
         tokio::spawn(async move {
             let checked = async {
-                let runner = made?;
-                runner.check_config().await?;
-                let mut current = slot.lock().expect("no panic under this lock");
-                let generation = current.generation + later;
-                *current = Current {
-                    generation,
-                    module,
-                    config,
-                    runner,
-                };
+                let next = made?;
+                next.runner.check_config().await?;
+                change.set(next);
+                Ok(())
+            };
+            reply(checked.await);
+        });
+    }
+
+    /// Serve new connections with this module, and this configuration or the one in force, once
+    /// the module has accepted it. The answer comes when the module has passed its probation.
+    fn replace(&mut self, swap: Swap, reply: Reply<u32>) {
+        let Swap {
+            module,
+            options,
+            remember,
+        } = swap;
+        let Some(change) = self.current.begin() else {
+            return reply(Err(self.busy()));
+        };
+        let config = options.config;
+        let config = config.unwrap_or_else(|| self.current.current().config);
+        let generation = self.next;
+        self.next = self.next.wrapping_add(1);
+        let made = self.make(&module, config, generation);
+        let before = Arc::downgrade(&self.current.current().runner);
+        let hub = self.hub.clone();
+        tokio::spawn(async move {
+            let checked = async {
+                let next = made?;
+                next.runner.check_config().await?;
+                let remembered = remember.then_some(&module);
+                let proved = change.prove(next, options.probation, remembered).await;
+                proved.map_err(|(before, why)| before.runner.serves_again(&module, why))?;
+                hub.keep_for(&module);
+                // Without connections it is gone.
+                if let (Some(drain), Some(before)) = (options.drain, before.upgrade()) {
+                    before.end_connections_after(drain);
+                }
                 Ok(generation)
             };
             reply(checked.await);
         });
+    }
+
+    fn make(&self, module: &Module, config: Vec<u8>, generation: u32) -> Result<Current, Error> {
+        let runner = make_runner(
+            &self.hub,
+            module,
+            config.clone(),
+            self.reach.clone(),
+            self.log_level,
+        )?;
+        Ok(Current {
+            generation,
+            module: module.clone(),
+            config,
+            runner,
+        })
+    }
+
+    fn busy(&self) -> Error {
+        Error::Busy {
+            module: self.hub.name.clone(),
+        }
     }
 
     fn check_swap(&self, module: &Module) -> Result<(), String> {
@@ -199,7 +255,7 @@ impl WaterServer {
                 module.info().kind
             ));
         }
-        let before = current(&self.current).module;
+        let before = self.current.current().module;
         let lost = before
             .info()
             .roles
@@ -217,8 +273,11 @@ impl WaterServer {
     fn status(&self) -> Status {
         Status {
             phase: Phase::Running,
-            generation: current(&self.current).generation,
+            generation: self.current.current().generation,
             generations: Vec::new(),
+            module: Some(self.current.current().module),
+            used: self.hub.used(),
+            captures: Vec::new(),
             peers: Vec::new(),
             flows: u32::try_from(self.hub.flows.open()).unwrap_or(u32::MAX),
             counters: self.hub.host_counters(),
@@ -239,8 +298,14 @@ fn make_runner(
         name: hub.name.clone(),
         // A server has a configuration, which is empty by default.
         config: (!config.is_empty()).then_some(config),
+        sockets: Vec::new(),
+        listens: None,
+        drain: None,
         reach,
         connector: None,
+        keys: Keys::new(),
+        capture: None,
+        accepting: None,
         log_level,
         counters: hub.counters.clone(),
         flows: hub.flows.limited(limits.flows),
@@ -249,8 +314,10 @@ fn make_runner(
     Ok(Arc::new(WaterRunner::new(module, settings)?))
 }
 
-fn current(slot: &Mutex<Current>) -> Current {
-    slot.lock().expect("no panic under this lock").clone()
+impl AsRef<WaterRunner> for Current {
+    fn as_ref(&self) -> &WaterRunner {
+        &self.runner
+    }
 }
 
 async fn accept(hub: Arc<Hub>, by: Current, wire: Wire) {
@@ -283,7 +350,10 @@ fn offer(hub: &Hub, generation: u32, opened: Opened) -> Result<Option<Waker>, Er
     Ok(hub.offer(generation, Flow::Stream(flow)))
 }
 
-async fn dial(runner: Arc<WaterRunner>, destination: Option<Destination>) -> Result<Begun, Error> {
+async fn dial(
+    runner: Arc<WaterRunner>,
+    destination: Option<Destination>,
+) -> Result<Begun<StreamFlow>, Error> {
     let job = Job {
         target: destination.map(Target::tcp),
         accepted: None,

@@ -121,6 +121,12 @@ impl Engine {
         Module::load(self, name, bytes, trust, options)
     }
 
+    /// Whose modules are loaded.
+    #[cfg(feature = "update")]
+    pub(crate) fn trust(&self) -> &Trust {
+        &self.inner.trust
+    }
+
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.inner.wasmtime
     }

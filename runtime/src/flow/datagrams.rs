@@ -1,5 +1,7 @@
+use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -19,6 +21,8 @@ const MAX_DATAGRAM: usize = 65_527;
 /// receiving and one for sending: the last poll's.
 pub struct DatagramFlow {
     shared: Arc<Shared>,
+    /// What the flow cannot live without.
+    held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The module's end.
@@ -86,7 +90,7 @@ pub(crate) fn pair(
         shared: shared.clone(),
         failed,
     };
-    (guest, DatagramFlow { shared })
+    (guest, DatagramFlow { shared, held: None })
 }
 
 impl DatagramFlow {
@@ -162,6 +166,22 @@ impl DatagramFlow {
         }
         register(&mut state.writer, cx);
         Poll::Pending
+    }
+
+    /// As [`poll_receive`](DatagramFlow::poll_receive). Dropping the future loses nothing.
+    pub async fn receive(&self) -> Result<Option<Vec<u8>>, ErrorCode> {
+        poll_fn(|cx| self.poll_receive(cx)).await
+    }
+
+    /// As [`poll_writable`](DatagramFlow::poll_writable).
+    pub async fn writable(&self) -> Result<(), ErrorCode> {
+        poll_fn(|cx| self.poll_writable(cx)).await
+    }
+
+    /// Keep `needed` for as long as the flow is.
+    pub(crate) fn holding(mut self, needed: Arc<dyn Any + Send + Sync>) -> DatagramFlow {
+        self.held = Some(needed);
+        self
     }
 
     /// End the flow: what is queued is still delivered to the module, what arrives is

@@ -427,10 +427,11 @@ impl GuestStream {
         }
     }
 
-    /// As `byte-stream.reset`.
+    /// As `byte-stream.reset`. The application reads what was written to it before, and then the
+    /// reason; its writes fail at once.
     pub(crate) fn reset(&self, reason: &ErrorCode, wakers: &mut WakeBatch) {
         let mut state = self.shared.lock();
-        state.fail(reason);
+        state.break_off(reason);
         state.guest_finished = true;
         state.guest_deaf = true;
         state.guest_content = false;
@@ -452,7 +453,7 @@ impl Drop for GuestStream {
         let mut state = self.shared.lock();
         let reset = ErrorCode::ConnectionReset;
         if !state.guest_finished {
-            state.fail(&reset);
+            state.break_off(&reset);
         } else if !state.guest_deaf && !state.guest_saw_end {
             state.write_error.get_or_insert(reset);
         }
@@ -521,6 +522,13 @@ impl State {
     fn hear_no_more(&mut self) {
         self.guest_deaf = true;
         self.guest_content = self.outbound.is_empty() && self.write_error.is_none();
+        self.outbound.clear();
+    }
+
+    /// Fail the application's writes from now on, and its reads after what is queued for it.
+    fn break_off(&mut self, reason: &ErrorCode) {
+        self.end.get_or_insert_with(|| reason.clone());
+        self.write_error.get_or_insert_with(|| reason.clone());
         self.outbound.clear();
     }
 

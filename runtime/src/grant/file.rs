@@ -17,6 +17,9 @@ const MAX_BYTES: u64 = 1 << 20;
 /// sockets = ["udp listen"]
 /// connect = ["192.0.2.1:443", "*.example.com"]
 /// host-crypto = true
+/// bind-transparent = false
+/// host-keys = false
+/// capture = false
 /// memory-mib = 256
 /// cpu-permille = 500
 /// flows = 1000
@@ -36,6 +39,9 @@ struct Entry {
     sockets: Option<Vec<String>>,
     connect: Option<Vec<String>>,
     host_crypto: Option<bool>,
+    bind_transparent: Option<bool>,
+    host_keys: Option<bool>,
+    capture: Option<bool>,
     memory_mib: Option<u32>,
     cpu_permille: Option<u32>,
     flows: Option<u32>,
@@ -116,6 +122,9 @@ impl Entry {
             sockets: self.sockets.map_or(Ok(all.sockets), sockets)?,
             connect: self.connect.map_or(Ok(all.connect), connect)?,
             host_crypto: self.host_crypto.unwrap_or(true),
+            bind_transparent: self.bind_transparent.unwrap_or(true),
+            host_keys: self.host_keys.unwrap_or(true),
+            capture: self.capture.unwrap_or(true),
             memory_bytes: self.memory_mib.map_or(u64::MAX, |mib| u64::from(mib) << 20),
             cpu_permille: self.cpu_permille.unwrap_or(u32::MAX),
             flows: self.flows.unwrap_or(u32::MAX),

@@ -4,7 +4,8 @@ mod file;
 
 use watm_seal::{Capabilities, ConnectPattern, Network, Socket};
 
-use crate::{Error, Limits, Module, ModuleKind, Reach};
+use crate::keys::Keys;
+use crate::{Capture, Error, Limits, Module, ModuleKind, Reach};
 
 pub use file::Grants;
 
@@ -90,6 +91,9 @@ impl Granted {
                 sockets: one.sockets.iter().filter(has).cloned().collect(),
                 connect: own.chain(others).cloned().collect(),
                 host_crypto: one.host_crypto && other.host_crypto,
+                bind_transparent: one.bind_transparent && other.bind_transparent,
+                host_keys: one.host_keys && other.host_keys,
+                capture: one.capture && other.capture,
                 memory_bytes: one.memory_bytes.min(other.memory_bytes),
                 cpu_permille: one.cpu_permille.min(other.cpu_permille),
                 flows: one.flows.min(other.flows),
@@ -124,6 +128,57 @@ impl Granted {
 
     pub(crate) fn host_crypto(&self, asked: bool) -> bool {
         asked && self.bounds.iter().all(|bound| bound.most.host_crypto)
+    }
+
+    /// That it may sign with keys of the host.
+    pub(crate) fn check_host_keys(&self) -> Result<(), String> {
+        match self.bounds.iter().find(|bound| !bound.most.host_keys) {
+            None => Ok(()),
+            Some(bound) => Err(format!(
+                "{} has no host-keys, which signing with keys of the host needs",
+                bound.whose
+            )),
+        }
+    }
+
+    /// Those that it may sign with.
+    pub(crate) fn keys(&self, given: &Keys) -> Keys {
+        match self.check_host_keys() {
+            Ok(()) => given.clone(),
+            Err(_) => Keys::new(),
+        }
+    }
+
+    /// That it may give copies of what it carries to the user.
+    pub(crate) fn check_capture(&self) -> Result<(), String> {
+        match self.bounds.iter().find(|bound| !bound.most.capture) {
+            None => Ok(()),
+            Some(bound) => Err(format!(
+                "{} has no capture, which copies of packets and keys need",
+                bound.whose
+            )),
+        }
+    }
+
+    /// What it may give copies to.
+    pub(crate) fn capture(&self, wanted: Option<&Capture>) -> Option<Capture> {
+        wanted.filter(|_| self.check_capture().is_ok()).cloned()
+    }
+
+    /// That its flows may go on from their clients' addresses.
+    pub(crate) fn check_bind_transparent(&self) -> Result<(), String> {
+        match self
+            .bounds
+            .iter()
+            .find(|bound| !bound.most.bind_transparent)
+        {
+            None => Ok(()),
+            Some(bound) => Err(format!(
+                "{} has no bind-transparent, which clients' addresses as the source of \
+                 connections need",
+                bound.whose
+            )),
+        }
     }
 
     pub(crate) fn memory_bytes(&self, asked: usize) -> usize {
@@ -191,6 +246,51 @@ impl Module {
         &self.seal_details().granted
     }
 
+    /// That it has a use for these keys of the host, and may sign with them.
+    pub(crate) fn check_keys(&self, name: &str, keys: &Keys) -> Result<(), Error> {
+        const SIGNING: &str = "watm:transport/signing@";
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let info = self.info();
+        if !info
+            .imports
+            .iter()
+            .any(|import| import.starts_with(SIGNING))
+        {
+            let what = match info.kind {
+                ModuleKind::Component => "this component",
+                _ => "a WATER module",
+            };
+            return Err(Error::Options(format!(
+                "{name}: {what} asks for no key of the host; {} must be left out",
+                keys.names()
+            )));
+        }
+        let refuse = |reason| Error::NotGranted {
+            module: name.to_owned(),
+            reason,
+        };
+        self.granted().check_host_keys().map_err(refuse)
+    }
+
+    /// That there are copies to be had of what it carries, and that it may give them.
+    pub(crate) fn check_capture(&self, name: &str) -> Result<(), Error> {
+        const CAPTURE: &str = "watm:transport/capture@";
+        let mut imports = self.info().imports.iter();
+        if !imports.any(|import| import.starts_with(CAPTURE)) {
+            return Err(Error::Options(format!(
+                "{name}: this module gives no copies of packets or keys; the capture must be left \
+                 out"
+            )));
+        }
+        let refuse = |reason| Error::NotGranted {
+            module: name.to_owned(),
+            reason,
+        };
+        self.granted().check_capture().map_err(refuse)
+    }
+
     /// That it may be given these sockets, and can run with what it may have.
     pub(crate) fn check_granted(
         &self,
@@ -231,6 +331,9 @@ mod tests {
             flows: 10,
             instances: 1,
             host_crypto: true,
+            bind_transparent: true,
+            host_keys: true,
+            capture: true,
         };
         let user = Capabilities {
             sockets: ["udp *".parse().expect("a socket")].into(),
@@ -241,6 +344,9 @@ mod tests {
             ]),
             memory_bytes: 50,
             flows: 20,
+            bind_transparent: false,
+            host_keys: false,
+            capture: false,
             ..Capabilities::unlimited()
         };
         let may = Granted::new(Some(&seal), Some(&user)).together();
@@ -248,9 +354,26 @@ mod tests {
             sockets: ["udp listen".parse().expect("a socket")].into(),
             connect: connect(&["tcp://a.example.com:443", "udp://192.0.2.1:53"]),
             memory_bytes: 50,
+            bind_transparent: false,
+            host_keys: false,
+            capture: false,
             ..seal
         };
         assert_eq!(may, Some(expected));
+        let refused = Granted::new(Some(&seal), Some(&user)).check_bind_transparent();
+        assert!(
+            refused.is_err_and(|reason| reason.starts_with("its grant has no bind-transparent"))
+        );
+        assert_eq!(
+            Granted::new(Some(&seal), None).check_bind_transparent(),
+            Ok(())
+        );
+        let refused = Granted::new(Some(&seal), Some(&user)).check_host_keys();
+        assert!(refused.is_err_and(|reason| reason.starts_with("its grant has no host-keys")));
+        assert_eq!(Granted::new(Some(&seal), None).check_host_keys(), Ok(()));
+        let refused = Granted::new(Some(&seal), Some(&user)).check_capture();
+        assert!(refused.is_err_and(|reason| reason.starts_with("its grant has no capture")));
+        assert_eq!(Granted::new(Some(&seal), None).check_capture(), Ok(()));
         assert_eq!(Granted::default().together(), None);
     }
 }

@@ -171,7 +171,8 @@ fn check_import(import: &str) -> Result<(), String> {
             return Err(other_version(version));
         }
         return match interface {
-            "types" | "sockets" | "flows" | "generations" | "crypto" | "log" => Ok(()),
+            "types" | "sockets" | "flows" | "generations" | "names" | "crypto" | "signing"
+            | "log" | "capture" => Ok(()),
             _ => Err(format!(
                 "imports {}, which {PACKAGE}@{VERSION} does not have",
                 shown(import)

@@ -6,7 +6,7 @@ mod manifest;
 mod outline;
 mod water;
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use wasmtime::component::Component;
@@ -28,6 +28,12 @@ pub(crate) const MAX_MODULE_BYTES: usize = 64 << 20;
 #[derive(Clone)]
 pub struct Module {
     inner: Arc<Inner>,
+}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Module").field(&self.inner.name).finish()
+    }
 }
 
 struct Inner {
@@ -119,6 +125,17 @@ impl Module {
 
     pub(crate) fn seal_details(&self) -> &Seal {
         &self.inner.seal
+    }
+
+    /// Whether that is so already, or nothing is to be remembered of it.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.inner.seal.is_remembered()
+    }
+
+    /// That [`accept`](Module::accept) would most likely work now: before something is done that
+    /// would have to be undone.
+    pub(crate) fn check_memory(&self) -> Result<(), Error> {
+        self.inner.seal.check_memory()
     }
 
     /// Remember that it was loaded, for it has started: nothing older is loaded from now on. Again:

@@ -3,6 +3,7 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
+use super::carried::NO_ADDRESS;
 use super::options;
 use crate::Error;
 
@@ -24,7 +25,7 @@ pub(crate) struct Grant {
     pub(crate) ipv6_only: bool,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Protocol {
     Udp,
     Tcp,
@@ -34,6 +35,8 @@ pub(crate) enum Protocol {
 pub(crate) enum BoundSocket {
     Udp(UdpSocket, SocketAddr),
     Tcp(TcpListener, SocketAddr),
+    /// Not the system's: a connector's.
+    Carried,
 }
 
 impl BoundSocket {
@@ -44,9 +47,17 @@ impl BoundSocket {
         Ok(BoundSocket::Tcp(listener, address))
     }
 
+    pub(crate) fn protocol(&self) -> Protocol {
+        match self {
+            BoundSocket::Udp(..) | BoundSocket::Carried => Protocol::Udp,
+            BoundSocket::Tcp(..) => Protocol::Tcp,
+        }
+    }
+
     pub(crate) fn local_addr(&self) -> SocketAddr {
         match self {
             BoundSocket::Udp(_, address) | BoundSocket::Tcp(_, address) => *address,
+            BoundSocket::Carried => NO_ADDRESS,
         }
     }
 }
@@ -92,16 +103,21 @@ impl Grant {
 
     fn socket(&self, kind: Type) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(self.address), kind, None)?;
-        if self.address.is_ipv6() {
-            // The unspecified address stands for all of both families, unless told otherwise.
-            socket.set_only_v6(self.ipv6_only || !self.address.ip().is_unspecified())?;
-        }
-        socket.set_nonblocking(true)?;
+        prepare(&socket, self.address, self.ipv6_only)?;
         Ok(socket)
     }
 }
 
-fn advise(error: &io::Error) -> String {
+/// What every socket is told before it is bound to `address`.
+pub(super) fn prepare(socket: &Socket, address: SocketAddr, ipv6_only: bool) -> io::Result<()> {
+    if address.is_ipv6() {
+        // The unspecified address stands for all of both families, unless told otherwise.
+        socket.set_only_v6(ipv6_only || !address.ip().is_unspecified())?;
+    }
+    socket.set_nonblocking(true)
+}
+
+pub(super) fn advise(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "address already in use; pass another port".to_owned(),
         io::ErrorKind::AddrNotAvailable => {

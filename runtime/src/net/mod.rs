@@ -3,23 +3,34 @@
 //! [`private`](crate::private) knows which one it is (`tests/structure` looks).
 
 mod bind;
+mod carried;
+mod datagrams;
 mod doorbell;
 mod options;
 pub(crate) mod outgoing;
+mod share;
 mod tcp;
 mod udp;
+mod upstream;
 
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
+pub(crate) use carried::CarriedPort;
+pub(crate) use datagrams::DatagramPort;
 pub use doorbell::Doorbell;
 pub(crate) use options::readable_bytes;
+pub use share::share_address;
 pub(crate) use tcp::{Connection, TcpPort};
 pub(crate) use udp::{Entry, UdpPort};
+pub use upstream::{
+    BindTransparent, TransparentOptions, connect_upstream, connect_upstream_datagrams,
+};
 
 use std::sync::Arc;
 
-/// The sockets of one server by label.
+/// The sockets of one server. Each has a label, which is another one for each that is for the same
+/// protocol.
 pub(crate) enum Port {
-    Udp(Arc<UdpPort>),
+    Udp(Arc<DatagramPort>),
     Tcp(Arc<TcpPort>),
 }
 

@@ -18,6 +18,20 @@ pub(super) fn reuse_address(_: &Socket) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether several sockets listen on one port, among which the kernel divides the connections.
+pub(super) const CAN_SHARE_PORTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
+
+/// Have other sockets that ask for the same listen on the same port.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn share_port(listener: &Socket) -> io::Result<()> {
+    listener.set_reuse_port(true)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn share_port(_: &Socket) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// The path's MTU is the kernel's to learn, and what does not fit is fragmented here, as
 /// with any other datagram socket. quinn-udp forbids it, because QUIC probes for itself.
 ///
@@ -57,4 +71,51 @@ pub(crate) fn readable_bytes(stream: &tokio::net::TcpStream) -> usize {
 #[cfg(not(unix))]
 pub(crate) fn readable_bytes(_: &tokio::net::TcpStream) -> usize {
     0
+}
+
+/// Whether a socket can be bound to an address that is not this machine's.
+pub(super) const CAN_BIND_TRANSPARENT: bool = cfg!(target_os = "linux");
+
+/// Bind to an address of anybody's, with this mark. With port 0 the kernel chooses one when it
+/// knows where the socket connects to, so that one address has as many for each upstream.
+#[cfg(target_os = "linux")]
+pub(super) fn bind_transparent(
+    socket: &Socket,
+    address: std::net::SocketAddr,
+    mark: Option<u32>,
+) -> io::Result<()> {
+    match address.is_ipv4() {
+        true => socket.set_ip_transparent_v4(true)?,
+        false => socket.set_ip_transparent_v6(true)?,
+    }
+    if let Some(mark) = mark {
+        socket.set_mark(mark)?;
+    }
+    // A client may be back at its port before the kernel has forgotten the last connection.
+    socket.set_reuse_address(true)?;
+    if address.port() == 0 {
+        let on: libc::c_int = 1;
+        // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the value is an
+        // int of the size that is given.
+        // Where it cannot be set, the port is one that nothing else has.
+        let _ = unsafe {
+            libc::setsockopt(
+                std::os::fd::AsRawFd::as_raw_fd(socket),
+                libc::IPPROTO_IP,
+                libc::IP_BIND_ADDRESS_NO_PORT,
+                (&raw const on).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+    }
+    socket.bind(&address.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn bind_transparent(
+    _: &Socket,
+    _: std::net::SocketAddr,
+    _: Option<u32>,
+) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -1,11 +1,16 @@
+use std::cell::RefCell;
+use std::future::Future;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener as StdListener};
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use socket2::SockRef;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Sleep, sleep};
 
 use crate::ErrorCode;
 use crate::counters::Counters;
@@ -14,17 +19,37 @@ use crate::counters::Counters;
 /// aside before it is known how much is there.
 const MAX_READ: usize = 256 << 10;
 
-/// What the first system call of a read asks for; later ones ask for as much as came.
-const FIRST_READ: usize = 16 << 10;
+/// What one system call of a read asks for.
+const PIECE: usize = 64 << 10;
 
 /// Accept errors in a row (a connection that is gone again) before giving up for now.
 const MAX_ACCEPT_ERRORS: usize = 16;
 
+/// How long nothing is accepted after the system was short of descriptors or memory: long enough
+/// for connections to end, and short enough that nobody notices.
+const SHORTAGE: Duration = Duration::from_millis(200);
+
+thread_local! {
+    /// What is read on this thread, before it is known how much it is.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
+}
+
 /// A listening TCP socket. It outlives the instances of the module that use it.
 pub(crate) struct TcpPort {
-    listener: TcpListener,
     local: SocketAddr,
     counters: Arc<Counters>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// `None`: it takes no more connections.
+    listener: Option<TcpListener>,
+    /// It ends with those who wait already.
+    ending: bool,
+    /// After a shortage: until when to wait.
+    pause: Option<Pin<Box<Sleep>>>,
+    /// Of the module's last look.
+    waiting: Option<Waker>,
 }
 
 impl TcpPort {
@@ -35,9 +60,14 @@ impl TcpPort {
         counters: Arc<Counters>,
     ) -> io::Result<TcpPort> {
         Ok(TcpPort {
-            listener: TcpListener::from_std(listener)?,
             local: SocketAddr::new(local.ip().to_canonical(), local.port()),
             counters,
+            state: Mutex::new(State {
+                listener: Some(TcpListener::from_std(listener)?),
+                ending: false,
+                pause: None,
+                waiting: None,
+            }),
         })
     }
 
@@ -45,21 +75,52 @@ impl TcpPort {
         self.local
     }
 
+    /// Take those who wait already, and then nobody any more: the port is free then.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        state.ending = true;
+        let waiting = state.waiting.take();
+        drop(state);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
     /// A connection, or `None` if nobody waits; then `cx` is woken when somebody does.
     pub(crate) fn accept(&self, cx: &mut Context<'_>) -> Result<Option<Connection>, ErrorCode> {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        if let Some(pause) = &mut state.pause {
+            if pause.as_mut().poll(cx).is_pending() {
+                return Ok(None);
+            }
+            state.pause = None;
+        }
+        state.waiting = Some(cx.waker().clone());
         for _ in 0..MAX_ACCEPT_ERRORS {
-            match self.listener.poll_accept(cx) {
-                Poll::Pending => return Ok(None),
+            let Some(listener) = &state.listener else {
+                return Ok(None);
+            };
+            match listener.poll_accept(cx) {
+                Poll::Pending => {
+                    if state.ending {
+                        state.listener = None;
+                    }
+                    return Ok(None);
+                }
                 Poll::Ready(Ok((stream, remote))) => {
                     self.counters.connections_accepted.add(1);
-                    return Ok(Some(Connection::with(stream, remote)));
+                    self.counters.connections_open.add(1);
+                    let counters = Some(self.counters.clone());
+                    return Ok(Some(Connection::with(stream, remote, counters)));
                 }
                 // Of the connection, not of the listener (accept(2)).
                 Poll::Ready(Err(error)) if is_of_connection(&error) => {}
-                // Out of descriptors or memory: the module is told, and may try again.
+                // Out of descriptors or memory.
                 Poll::Ready(Err(error)) => {
-                    tracing::debug!("tcp {}: accept: {error}", self.local);
-                    return Err(ErrorCode::LimitReached);
+                    tracing::debug!(target: "watm::server", "tcp {}: accept: {error}", self.local);
+                    self.counters.accept_shortages.add(1);
+                    let pause = state.pause.insert(Box::pin(sleep(SHORTAGE)));
+                    // Has the waker called when it is over.
+                    let _ = pause.as_mut().poll(cx);
+                    return Ok(None);
                 }
             }
         }
@@ -75,16 +136,20 @@ pub struct Connection {
     read_shut: bool,
     write_shut: bool,
     saw_end: bool,
+    /// What the next read fails with.
+    failed: Option<ErrorCode>,
+    /// Who counts it, if it was accepted.
+    counters: Option<Arc<Counters>>,
 }
 
 impl Connection {
     /// One that was made.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Connection> {
         let remote = stream.peer_addr()?;
-        Ok(Connection::with(stream, remote))
+        Ok(Connection::with(stream, remote, None))
     }
 
-    fn with(stream: TcpStream, remote: SocketAddr) -> Connection {
+    fn with(stream: TcpStream, remote: SocketAddr, counters: Option<Arc<Counters>>) -> Connection {
         // Latency matters more than packets; a module writes in batches.
         let _ = stream.set_nodelay(true);
         Connection {
@@ -93,6 +158,8 @@ impl Connection {
             read_shut: false,
             write_shut: false,
             saw_end: false,
+            failed: None,
+            counters,
         }
     }
 
@@ -105,32 +172,36 @@ impl Connection {
         if self.read_shut || self.saw_end {
             return Ok(None);
         }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        SCRATCH.with_borrow_mut(|scratch| self.read_by(scratch, max, cx))
+    }
+
+    fn read_by(
+        &mut self,
+        scratch: &mut [u8],
+        max: usize,
+        cx: &mut Context<'_>,
+    ) -> Result<Option<Vec<u8>>, ErrorCode> {
         let mut data = Vec::new();
         while data.len() < max {
-            match self.stream.poll_read_ready(cx) {
+            let ask = (max - data.len()).min(scratch.len());
+            let mut piece = ReadBuf::new(&mut scratch[..ask]);
+            // Less than was asked for says that there is no more, which then costs no system call.
+            match Pin::new(&mut self.stream).poll_read(cx, &mut piece) {
                 Poll::Pending => break,
-                Poll::Ready(Err(error)) => return Err((&error).into()),
-                Poll::Ready(Ok(())) => {}
-            }
-            let start = data.len();
-            let ask = (max - start).min(start.clamp(FIRST_READ, MAX_READ / 4));
-            data.resize(start + ask, 0);
-            let result = self.stream.try_read(&mut data[start..]);
-            data.truncate(start + *result.as_ref().unwrap_or(&0));
-            match result {
-                Ok(0) if data.is_empty() => {
+                Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
+                    data.extend_from_slice(piece.filled());
+                }
+                Poll::Ready(Ok(())) if data.is_empty() => {
                     self.saw_end = true;
                     return Ok(None);
                 }
-                Ok(0) => {
-                    // The end comes with the next call, which can be made at once.
-                    cx.waker().wake_by_ref();
-                    break;
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if data.is_empty() => return Err((&error).into()),
-                Err(_) => {
+                Poll::Ready(Err(error)) if data.is_empty() => return Err((&error).into()),
+                Poll::Ready(result) => {
+                    // The end, or the error, comes with the next call, which can be made at once.
+                    self.failed = result.err().map(|error| (&error).into());
                     cx.waker().wake_by_ref();
                     break;
                 }
@@ -205,6 +276,9 @@ impl Drop for Connection {
         let finished = self.write_shut && (self.read_shut || self.saw_end);
         if !finished {
             self.reset();
+        }
+        if let Some(counters) = &self.counters {
+            counters.connections_open.sub(1);
         }
     }
 }

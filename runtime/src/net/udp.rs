@@ -46,10 +46,10 @@ pub(crate) struct UdpPort {
 
 /// A socket wakes one waiter a direction, and more than one generation may want to send.
 #[derive(Default)]
-struct Waiting(Mutex<Vec<Waker>>);
+pub(super) struct Waiting(Mutex<Vec<Waker>>);
 
 impl Waiting {
-    fn add(&self, waker: &Waker) {
+    pub(super) fn add(&self, waker: &Waker) {
         let mut waiting = self.0.lock().expect("no panic under this lock");
         if !waiting.iter().any(|known| known.will_wake(waker)) {
             waiting.push(waker.clone());

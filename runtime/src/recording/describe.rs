@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use super::{Digest, Function};
 use crate::component::wit::crypto::AeadAlgorithm;
 use crate::component::wit::endpoint::{ClientConfig, ConfigError, Status, Wakeup};
-use crate::component::wit::flows::FlowInfo;
+use crate::component::wit::flows::{FlowInfo, Kind};
 use crate::component::wit::generations::MessageInfo;
 use crate::component::wit::log::Level;
 use crate::component::wit::sockets::{DatagramInfo, Direction};
@@ -49,6 +49,17 @@ impl Function {
             Function::MailboxReceive => "generations.mailbox.receive",
             Function::MailboxSend => "generations.mailbox.send",
             Function::MailboxDrop => "generations.mailbox (drop)",
+            Function::LookupStart => "names.lookup.start",
+            Function::LookupAddresses => "names.lookup.addresses",
+            Function::LookupDrop => "names.lookup (drop)",
+            Function::PrivateKeyOpen => "signing.private-key.open",
+            Function::PrivateKeyPublicKey => "signing.private-key.public-key",
+            Function::PrivateKeySchemes => "signing.private-key.schemes",
+            Function::PrivateKeySign => "signing.private-key.sign",
+            Function::PrivateKeyDrop => "signing.private-key (drop)",
+            Function::ByteStreamConnecting => "sockets.byte-stream.connecting",
+            Function::ByteStreamConnected => "sockets.byte-stream.connected",
+            Function::Accepts => "flows.accepts",
         }
     }
 
@@ -75,19 +86,30 @@ impl Function {
             Function::OpenStream | Function::OpenDatagrams => show::<(FlowInfo, u64)>(bytes),
             Function::DatagramFlowSend => show::<(u32, Digest, Vec<u32>)>(bytes),
             Function::Connect => show::<(Destination, u64)>(bytes),
+            Function::Accepts => show::<(Kind, Destination)>(bytes),
             Function::AeadKeyCreate => show::<(AeadAlgorithm, Digest)>(bytes),
             Function::Log => show::<(Level, String, String, u64)>(bytes),
             Function::MailboxOpen => show::<(u64,)>(bytes),
             Function::MailboxSend => show::<(u32, Digest, Vec<MessageInfo>)>(bytes),
+            Function::LookupStart => show::<(String, u16, u64)>(bytes),
+            Function::PrivateKeyOpen => show::<(String,)>(bytes),
+            Function::PrivateKeySign => show::<(u32, u16, Digest)>(bytes),
             Function::RandomBytes => show::<(u64,)>(bytes),
             Function::RandomU64 | Function::WallClock => show::<()>(bytes),
             Function::DatagramSocketLocalAddress
             | Function::DatagramSocketDrop
             | Function::ByteStreamRemoteAddress
             | Function::ByteStreamDrop
+            | Function::ByteStreamConnecting
+            | Function::ByteStreamConnected
             | Function::ListenerLocalAddress
             | Function::ListenerDrop
             | Function::DatagramFlowDrop
+            | Function::LookupAddresses
+            | Function::LookupDrop
+            | Function::PrivateKeyPublicKey
+            | Function::PrivateKeySchemes
+            | Function::PrivateKeyDrop
             | Function::MailboxDrop => show::<(u32,)>(bytes),
         }
     }
@@ -100,7 +122,7 @@ impl Call<'_> {
         let shown = match self {
             Call::Start { .. } | Call::Reconfigure { .. } => show::<Result<(), ConfigError>>(bytes),
             Call::Process { .. } => show::<Wakeup>(bytes),
-            Call::Dial { .. } => show::<Result<u64, ErrorCode>>(bytes),
+            Call::Dial { .. } | Call::DialDatagrams { .. } => show::<Result<u64, ErrorCode>>(bytes),
             // Holds what is known of peers.
             Call::Snapshot { .. } => postcard::from_bytes::<Vec<u8>>(bytes)
                 .ok()

@@ -153,6 +153,12 @@ pub(crate) enum Call<'a> {
         now: u64,
         generation: u32,
     },
+    DialDatagrams {
+        now: u64,
+        destination: Option<Destination>,
+        /// The handle of the application's flow.
+        application: u32,
+    },
 }
 
 impl Call<'_> {
@@ -166,6 +172,7 @@ impl Call<'_> {
             Call::Dial { .. } => "endpoint.dial",
             Call::Snapshot { .. } => "endpoint.snapshot",
             Call::Serving { .. } => "endpoint.serving",
+            Call::DialDatagrams { .. } => "endpoint.dial-datagrams",
         }
     }
 
@@ -178,7 +185,8 @@ impl Call<'_> {
             | Call::GetStatus { now }
             | Call::Snapshot { now }
             | Call::Serving { now, .. }
-            | Call::Dial { now, .. } => Some(*now),
+            | Call::Dial { now, .. }
+            | Call::DialDatagrams { now, .. } => Some(*now),
             Call::ClientConfigs { .. } => None,
         }
     }
@@ -225,6 +233,17 @@ pub(crate) enum Function {
     MailboxReceive,
     MailboxSend,
     MailboxDrop,
+    LookupStart,
+    LookupAddresses,
+    LookupDrop,
+    PrivateKeyOpen,
+    PrivateKeyPublicKey,
+    PrivateKeySchemes,
+    PrivateKeySign,
+    PrivateKeyDrop,
+    ByteStreamConnecting,
+    ByteStreamConnected,
+    Accepts,
 }
 
 /// Stands for bytes that the module hands to the host.

@@ -19,7 +19,8 @@
 //! keys, are there as a [`Digest`].
 //!
 //! The host's ciphers are not in the file: a module that is told the same asks them the
-//! same, and they answer by its key alone. Whether it was granted a key is.
+//! same, and they answer by its key alone. Whether it was granted a key is. Signatures are, and
+//! the keys that they were made with are not.
 //!
 //! A file that ends within a frame was cut short, and is good up to there.
 

@@ -219,17 +219,20 @@ impl Host {
                 now,
                 destination,
                 application,
-            } => {
-                let token = match &self.part.ending {
-                    Ending::Answer(answer) => dialled_token(answer),
-                    _ => None,
-                };
-                Arc::new(Call::Dial {
-                    now: *now,
-                    destination: destination.clone(),
-                    application: self.world.dial(*application, token),
-                })
-            }
+            } => Arc::new(Call::Dial {
+                now: *now,
+                destination: destination.clone(),
+                application: self.world.dial(*application, self.part.dialled()),
+            }),
+            Call::DialDatagrams {
+                now,
+                destination,
+                application,
+            } => Arc::new(Call::DialDatagrams {
+                now: *now,
+                destination: destination.clone(),
+                application: self.world.dial(*application, self.part.dialled()),
+            }),
             _ => call,
         })
     }
@@ -322,6 +325,16 @@ impl Host {
     }
 }
 
+impl Part {
+    /// The token that a call of `dial` or `dial-datagrams` was answered with.
+    fn dialled(&self) -> Option<u64> {
+        match &self.ending {
+            Ending::Answer(answer) => dialled_token(answer),
+            _ => None,
+        }
+    }
+}
+
 /// What `dial` answered, if it was a token.
 fn dialled_token(answer: &[u8]) -> Option<u64> {
     postcard::from_bytes::<Result<u64, ErrorCode>>(answer)
@@ -363,7 +376,7 @@ impl Player for Host {
         };
         let got = || format!("the answer {}", call.describe_answer(&answer));
         self.leaves(got);
-        if matches!(*call, Call::Dial { .. })
+        if matches!(*call, Call::Dial { .. } | Call::DialDatagrams { .. })
             && let Some(token) = dialled_token(&answer)
         {
             self.world.dialled(token);

@@ -19,6 +19,7 @@ mod exact;
 mod fitting;
 mod report;
 mod run;
+mod signing;
 mod world;
 
 use std::path::Path;

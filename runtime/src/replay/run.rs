@@ -9,8 +9,10 @@ use crate::component::wit::log::Level;
 use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
 use crate::engine::Ticking;
 use crate::hub::Hub;
+use crate::keys::Keys;
 use crate::log::printable;
 use crate::recording::{Call, End, Function, Header};
+use crate::share::Share;
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
 
 /// Times the CPU limit of the recording: another machine may be slower, and a call that was
@@ -49,7 +51,10 @@ impl Stage {
             access: None,
             home: None,
             host_crypto: header.host_crypto,
+            keys: Keys::new(),
+            capture: None,
             log_level: tracing_level(header.log_level),
+            share: Share::default(),
             tape: Some(Tape::Replay(player)),
         };
         Ok(Stage {
@@ -102,6 +107,13 @@ impl Stage {
                 ..
             } => instance
                 .call_dial(destination.clone(), *application)
+                .map(drop),
+            Call::DialDatagrams {
+                destination,
+                application,
+                ..
+            } => instance
+                .call_dial_datagrams(destination.clone(), *application)
                 .map(drop),
             Call::ClientConfigs { public } => {
                 instance.client_configs(public.clone().into()).map(drop)

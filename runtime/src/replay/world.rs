@@ -7,7 +7,8 @@ use ring::digest;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::component::wit::flows::{Datagrams, FlowInfo};
+use super::signing::Signing;
+use crate::component::wit::flows::{Datagrams, FlowInfo, Kind};
 use crate::component::wit::generations::{Mail, MessageInfo, Messages};
 use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
 use crate::component::wit::types::{Destination, ErrorCode, IpSocketAddress};
@@ -29,7 +30,9 @@ enum Key {
     Flow(bool, Vec<u8>, u64),
     /// The encoded destination, and which of these.
     Outgoing(Vec<u8>, u64),
-    /// The application's stream of this call of `dial`.
+    /// A name and its port, encoded, and which of these.
+    Lookup(Vec<u8>, u64),
+    /// What the application had carried by this call of `dial` or `dial-datagrams`.
     Dialled(u64),
 }
 
@@ -50,6 +53,8 @@ struct Source {
     ended: bool,
     read_error: Option<ErrorCode>,
     write_error: Option<ErrorCode>,
+    /// The answer of a lookup, and whether it was taken.
+    found: Option<(Vec<IpSocketAddress>, bool)>,
     local: Option<IpSocketAddress>,
     remote: Option<IpSocketAddress>,
 }
@@ -66,7 +71,13 @@ struct Resources {
     /// So too, to where the module connected.
     recorded_outgoing: BTreeMap<Vec<u8>, u64>,
     outgoing: BTreeMap<Vec<u8>, u64>,
+    /// And names that it had looked up.
+    recorded_lookups: BTreeMap<Vec<u8>, u64>,
+    lookups: BTreeMap<Vec<u8>, u64>,
+    /// Which flows the application takes, by what was asked, encoded.
+    accepts: BTreeMap<Vec<u8>, bool>,
     dialled: u64,
+    signing: Signing,
     handles: BTreeMap<u32, Key>,
     own_handles: u32,
 }
@@ -102,7 +113,7 @@ impl World {
         let _ = self.try_learn(function, rest);
     }
 
-    /// A call of `dial` begins, which has the application's stream under `recorded`, and
+    /// A call of `dial` begins, which has the application's stream or flow under `recorded`, and
     /// got that `token` for it. The stream's handle in this run.
     pub(super) fn dial(&mut self, recorded: u32, token: Option<u64>) -> u32 {
         let resources = &mut self.resources;
@@ -178,6 +189,23 @@ impl World {
                 let key = Key::Outgoing(base, *count);
                 self.resources.open(key, token)
             }
+            Function::LookupStart => {
+                let (name, port, token) = read::<(String, u16, u64)>(arguments)?;
+                let base = encoded(&(name, port));
+                let count = self.resources.lookups.entry(base.clone()).or_default();
+                *count += 1;
+                let key = Key::Lookup(base, *count);
+                self.resources.open(key, token)
+            }
+            Function::LookupAddresses => {
+                let (handle,) = read::<(u32,)>(arguments)?;
+                Some(self.resources.source(handle)?.addresses())
+            }
+            Function::PrivateKeyOpen
+            | Function::PrivateKeyPublicKey
+            | Function::PrivateKeySchemes
+            | Function::PrivateKeySign
+            | Function::PrivateKeyDrop => self.resources.signing.answer(function, arguments),
             Function::ListenerAccept => {
                 let (listener, token) = read::<(u32, u64)>(arguments)?;
                 self.resources.accept(listener, token)
@@ -240,6 +268,7 @@ impl World {
             }
             Function::DatagramSocketDrop
             | Function::MailboxDrop
+            | Function::LookupDrop
             | Function::ListenerDrop
             | Function::ByteStreamDrop
             | Function::DatagramFlowDrop => {
@@ -260,8 +289,16 @@ impl World {
                 self.time = self.times.pop_front().unwrap_or(self.time);
                 Some(done(&self.time))
             }
+            Function::Accepts => {
+                let (kind, destination) = read::<(Kind, Destination)>(arguments)?;
+                let said = self.resources.accepts.get(&encoded(&(kind, destination)));
+                // By default an application takes all.
+                Some(done(said.unwrap_or(&true)))
+            }
             Function::ByteStreamShutdown
             | Function::ByteStreamReset
+            | Function::ByteStreamConnecting
+            | Function::ByteStreamConnected
             | Function::AeadKeyCreate
             | Function::Log => Some(done(&())),
         }
@@ -308,6 +345,27 @@ impl World {
                 let key = Key::Outgoing(base, *count);
                 resources.opened(key, token, outcome);
             }
+            Function::LookupStart => {
+                let ((name, port, token), outcome) = split::<(String, u16, u64), u32>(rest)?;
+                let base = encoded(&(name, port));
+                let count = resources.recorded_lookups.entry(base.clone()).or_default();
+                *count += 1;
+                let key = Key::Lookup(base, *count);
+                resources.opened(key, token, outcome);
+            }
+            Function::LookupAddresses => {
+                let ((handle,), outcome) = split::<(u32,), Option<Vec<IpSocketAddress>>>(rest)?;
+                let source = resources.recorded(handle)?;
+                match outcome {
+                    Outcome::Done(Some(found)) => source.found = Some((found, false)),
+                    Outcome::Refused(code) => source.read_error = Some(code),
+                    Outcome::Done(None) | Outcome::Trapped(_) => {}
+                }
+            }
+            Function::PrivateKeyOpen
+            | Function::PrivateKeyPublicKey
+            | Function::PrivateKeySchemes
+            | Function::PrivateKeySign => resources.signing.learn(function, rest)?,
             Function::ListenerAccept => {
                 let ((listener, token), outcome) = split::<(u32, u64), Option<u32>>(rest)?;
                 if let Outcome::Done(Some(handle)) = outcome {
@@ -407,11 +465,21 @@ impl World {
                     self.times.push_back(time);
                 }
             }
+            Function::Accepts => {
+                let (asked, outcome) = split::<(Kind, Destination), bool>(rest)?;
+                if let Outcome::Done(accepted) = outcome {
+                    resources.accepts.insert(encoded(&asked), accepted);
+                }
+            }
             // The host says nothing by these.
             Function::DatagramSocketSend
+            | Function::ByteStreamConnecting
+            | Function::ByteStreamConnected
             | Function::MailboxReceive
             | Function::MailboxSend
             | Function::MailboxDrop
+            | Function::LookupDrop
+            | Function::PrivateKeyDrop
             | Function::DatagramSocketDrop
             | Function::ByteStreamShutdown
             | Function::ByteStreamReset
@@ -449,7 +517,12 @@ impl Resources {
     /// In this run.
     fn open(&mut self, key: Key, token: u64) -> Option<Vec<u8>> {
         let known = self.sources.contains_key(&key);
-        if !known && matches!(key, Key::Socket(_) | Key::Listener(_) | Key::Outgoing(..)) {
+        if !known
+            && matches!(
+                key,
+                Key::Socket(_) | Key::Listener(_) | Key::Outgoing(..) | Key::Lookup(..)
+            )
+        {
             // It was not asked for then, so it is not known to be granted.
             return Some(refused(ErrorCode::AccessDenied));
         }
@@ -509,7 +582,11 @@ impl Resources {
                 }
             }
             // Nobody takes the rest.
-            Key::Connection(..) | Key::Flow(..) | Key::Outgoing(..) | Key::Dialled(_) => {
+            Key::Connection(..)
+            | Key::Flow(..)
+            | Key::Outgoing(..)
+            | Key::Lookup(..)
+            | Key::Dialled(_) => {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.token = None;
                     source.datagrams.clear();
@@ -525,7 +602,9 @@ impl Source {
         if self.token.is_none() {
             return 0;
         }
-        (self.datagrams.len() + self.bytes.len()) as u64 + (self.connections - self.accepted)
+        let answers = matches!(self.found, Some((_, false)));
+        let pieces = self.datagrams.len() + self.bytes.len() + usize::from(answers);
+        pieces as u64 + (self.connections - self.accepted)
     }
 
     fn take_datagram(&mut self, room: usize) -> Option<(Option<DatagramInfo>, Vec<u8>)> {
@@ -590,6 +669,17 @@ impl Source {
         done(&Some(bytes))
     }
 
+    fn addresses(&mut self) -> Vec<u8> {
+        if let Some(code) = &self.read_error {
+            return refused(code.clone());
+        }
+        let found = self.found.as_mut().map(|(found, taken)| {
+            *taken = true;
+            &*found
+        });
+        done(&found)
+    }
+
     fn written(&self, count: u32) -> Vec<u8> {
         match &self.write_error {
             Some(code) => refused(code.clone()),
@@ -605,28 +695,30 @@ fn flow_base(function: Function, info: &FlowInfo) -> (bool, Vec<u8>) {
     (function == Function::OpenStream, ends)
 }
 
-fn encoded(destination: &Destination) -> Vec<u8> {
+pub(super) fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode(destination, &mut bytes);
+    encode(value, &mut bytes);
     bytes
 }
 
-fn read<A: DeserializeOwned>(arguments: &[u8]) -> Option<A> {
+pub(super) fn read<A: DeserializeOwned>(arguments: &[u8]) -> Option<A> {
     postcard::from_bytes(arguments).ok()
 }
 
-fn split<A: DeserializeOwned, T: DeserializeOwned>(rest: &[u8]) -> Option<(A, Outcome<T>)> {
+pub(super) fn split<A: DeserializeOwned, T: DeserializeOwned>(
+    rest: &[u8],
+) -> Option<(A, Outcome<T>)> {
     let (arguments, rest) = postcard::take_from_bytes(rest).ok()?;
     Some((arguments, read(rest)?))
 }
 
-fn done<T: Serialize>(value: &T) -> Vec<u8> {
+pub(super) fn done<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(&Outcome::Done(value), &mut bytes);
     bytes
 }
 
-fn refused(code: ErrorCode) -> Vec<u8> {
+pub(super) fn refused(code: ErrorCode) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode(&Outcome::<()>::Refused(code), &mut bytes);
     bytes

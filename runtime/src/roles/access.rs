@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::connect::{Connect, Wire};
 use super::reach::{Reach, Verdict};
 use super::target::Target;
+use crate::counters::Counters;
 use crate::grant::Granted;
 use crate::log::printable;
 use crate::net::outgoing;
@@ -20,6 +21,8 @@ pub(crate) struct Access {
     pub(crate) connector: Option<Arc<dyn Connect>>,
     /// How long to try.
     pub(crate) connect_timeout: Duration,
+    /// Where it went is noted.
+    pub(crate) counters: Arc<Counters>,
 }
 
 impl Access {
@@ -30,6 +33,7 @@ impl Access {
             reach: granted.reach(self.reach.clone()),
             connector: self.connector.clone(),
             connect_timeout: self.connect_timeout,
+            counters: self.counters.clone(),
         })
     }
 
@@ -37,9 +41,17 @@ impl Access {
     /// `own`: it is where the application wants to go; nobody needs to be asked about that.
     pub(crate) fn check(&self, target: &Target, own: bool) -> Result<(), Error> {
         match self.verdict(target, own) {
-            Verdict::Denied => Err(self.denied(target)),
+            Verdict::Denied => {
+                self.note(target, false);
+                Err(self.denied(target))
+            }
             Verdict::Allowed | Verdict::Resolved => Ok(()),
         }
+    }
+
+    fn note(&self, target: &Target, connected: bool) {
+        let shown = shown(target);
+        self.counters.usage.destinations.note(&shown, connected);
     }
 
     /// Connect, if the module may. `own` as in [`check`](Access::check).
@@ -68,10 +80,12 @@ impl Access {
                 }
             }
         };
-        match timeout(self.connect_timeout, connecting).await {
+        let result = match timeout(self.connect_timeout, connecting).await {
             Ok(result) => result,
             Err(_) => Err(failed(io::ErrorKind::TimedOut.into())),
-        }
+        };
+        self.note(target, result.is_ok());
+        result
     }
 
     /// The error of a connection that cannot be had.

@@ -1,16 +1,18 @@
 use std::marker::PhantomData;
-use std::net::TcpListener as StdListener;
+use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::access::Access;
 use super::component::ComponentRunner;
 use super::connect::Connect;
 use super::reach::Reach;
 use super::role::Role;
-use super::runner::{Runner, Settings, runner};
+use super::runner::{OuterSocket, Runner, Settings, runner};
 use crate::flow::FlowCount;
+use crate::hub::Accepting;
 use crate::log::subscribed_level;
-use crate::{Error, Limits, Module, ModuleKind};
+use crate::{Capture, Error, Keys, Limits, Module, ModuleKind};
 
 /// What a module is used with: as a [`Dialer`](crate::Dialer), a
 /// [`FixedDialer`](crate::FixedDialer), a [`Listener`](crate::Listener) or a
@@ -19,11 +21,17 @@ use crate::{Error, Limits, Module, ModuleKind};
 pub struct RoleBuilder<R> {
     pub(super) module: Module,
     config: Option<Vec<u8>>,
+    sockets: Vec<(String, OuterSocket)>,
+    listens: Option<SocketAddr>,
+    drain: Option<Duration>,
     reach: Reach,
     pub(super) limits: Limits,
     name: Option<String>,
     log_level: Option<tracing::Level>,
     connector: Option<Arc<dyn Connect>>,
+    keys: Keys,
+    capture: Option<Capture>,
+    pub(super) accepting: Option<Accepting>,
     role: PhantomData<fn() -> R>,
 }
 
@@ -32,11 +40,17 @@ impl<R> RoleBuilder<R> {
         RoleBuilder {
             module: module.clone(),
             config: None,
+            sockets: Vec::new(),
+            listens: None,
+            drain: None,
             reach: Reach::none(),
             limits: Limits::for_connections_of(module),
             name: None,
             log_level: None,
             connector: None,
+            keys: Keys::new(),
+            capture: None,
+            accepting: None,
             role: PhantomData,
         }
     }
@@ -45,6 +59,33 @@ impl<R> RoleBuilder<R> {
     /// v1, `pull_config` for one of v0. Default: none, which is not the same as an empty one.
     pub fn config(mut self, config: impl Into<Vec<u8>>) -> Self {
         self.config = Some(config.into());
+        self
+    }
+
+    /// Grant a component a socket of datagrams bound to `address`, as
+    /// [`ServerBuilder::udp`](crate::ServerBuilder::udp) does, which it may send to anywhere by.
+    /// Modules call it `listen`, also those that only dial. An instance for one connection has a
+    /// socket of its own, so that a port other than 0 serves one at a time. Default: none.
+    pub fn udp(mut self, label: &str, address: SocketAddr) -> Self {
+        self.sockets
+            .push((label.to_owned(), OuterSocket::Bound(address)));
+        self
+    }
+
+    /// Grant a component a socket of datagrams that the [`connector`](Self::connector) carries: what
+    /// is sent to an address, and what comes from there, is a flow of its
+    /// ([`Wire::datagrams`](crate::Wire::datagrams)), opened by the first datagram. Nobody else can
+    /// send to it. So a tunnel goes through another one. Default: none.
+    pub fn datagrams(mut self, label: &str) -> Self {
+        self.sockets.push((label.to_owned(), OuterSocket::Carried));
+        self
+    }
+
+    /// How long connections may last that are open when another module takes this one's place; then
+    /// they are reset, as [`SwapOptions::drain`](crate::SwapOptions::drain) has it. Default: as long
+    /// as they do.
+    pub fn drain(mut self, longest: Duration) -> Self {
+        self.drain = Some(longest);
         self
     }
 
@@ -80,6 +121,19 @@ impl<R> RoleBuilder<R> {
         self
     }
 
+    /// Private keys that a component may sign with, as [`ServerBuilder::keys`](crate::ServerBuilder::keys).
+    pub fn keys(mut self, keys: Keys) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Write copies of the packets and the keys of a component's tunnels to files, as
+    /// [`ServerBuilder::capture`](crate::ServerBuilder::capture).
+    pub fn capture(mut self, capture: Option<Capture>) -> Self {
+        self.capture = capture;
+        self
+    }
+
     pub(super) fn runner(self, role: Role) -> Result<Arc<dyn Runner>, Error> {
         let (module, settings) = self.settled();
         runner(&module, role, settings)
@@ -100,7 +154,14 @@ impl<R> RoleBuilder<R> {
             reach: Reach::none(),
             connector: self.connector.clone(),
             connect_timeout: self.limits.connect_timeout,
+            counters: Arc::default(),
         }
+    }
+
+    /// Connections come in here, which is noted of the module.
+    pub(super) fn listening_on(mut self, listener: &StdListener) -> Self {
+        self.listens = listener.local_addr().ok();
+        self
     }
 
     pub(super) fn is_component(&self) -> bool {
@@ -127,8 +188,14 @@ impl<R> RoleBuilder<R> {
         let settings = Settings {
             name: self.shown_name(),
             config: self.config,
+            sockets: self.sockets,
+            listens: self.listens,
+            drain: self.drain,
             reach: self.reach,
             connector: self.connector,
+            keys: self.keys,
+            capture: self.capture,
+            accepting: self.accepting,
             log_level: self.log_level.unwrap_or_else(subscribed_level),
             counters: Arc::default(),
             flows: FlowCount::new(places),

@@ -9,11 +9,12 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::runner::{Done, Job, Opened, Runner, Settings};
+use super::runner::{Done, Job, Opened, Opening, OuterSocket, Runner, Settings};
+use super::target::Target;
 use crate::component::Addresses;
-use crate::flow::{Flow, FlowPermit, Held};
+use crate::flow::{DatagramFlow, Flow, FlowPermit, Held};
 use crate::{
-    Destination, Error, ErrorCode, Module, Server, ServerBuilder, StreamFlow, SwapOptions,
+    Destination, Error, ErrorCode, Module, Server, ServerBuilder, Status, StreamFlow, SwapOptions,
 };
 
 /// What a component of a stream transport calls its listener.
@@ -36,7 +37,12 @@ pub(super) struct ComponentRunner {
 impl ComponentRunner {
     /// Start the component, to dial. Errors are those of a server's start.
     pub(super) fn dialling(module: &Module, settings: Settings) -> Result<ComponentRunner, Error> {
-        ComponentRunner::start(module, settings, |server| server)
+        let accepting = settings.accepting.clone();
+        ComponentRunner::start(module, settings, |server| match accepting {
+            Some(accepting) => server.accepting(move |network, to| accepting(network, to)),
+            // Nobody would hear of them.
+            None => server.accepting(|_, _| false),
+        })
     }
 
     /// Start the component, to listen. Errors are those of a server's start.
@@ -61,7 +67,14 @@ impl ComponentRunner {
             .limits(settings.limits.clone())
             .name(&settings.name)
             .log_level(settings.log_level)
-            .connector(settings.connector.clone());
+            .connector(settings.connector.clone())
+            .keys(settings.keys.clone())
+            .capture(settings.capture.clone());
+        let sockets = settings.sockets.iter();
+        let server = sockets.fold(server, |server, (label, socket)| match socket {
+            OuterSocket::Bound(address) => server.udp(label, *address),
+            OuterSocket::Carried => server.datagrams(label),
+        });
         Ok(ComponentRunner {
             server: grant(server).start()?,
             module: Mutex::new(module.clone()),
@@ -114,30 +127,36 @@ impl ComponentRunner {
     }
 
     async fn replace(&self, module: Module) -> Result<(), Error> {
-        let options = SwapOptions::default();
+        let options = SwapOptions {
+            drain: self.settings.drain,
+            ..SwapOptions::default()
+        };
         self.server.swap_async(&module, options).await?;
         *self.module.lock().expect("no panic under this lock") = module;
         Ok(())
     }
 
-    async fn open_in_time(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+    /// What `dial` comes to, by the instance for this configuration, within the time for it.
+    async fn in_time<T, Dialling>(
+        self: Arc<Self>,
+        config: Option<Arc<[u8]>>,
+        dial: impl FnOnce(Arc<Self>) -> Dialling,
+    ) -> Result<T, Error>
+    where
+        Dialling: Future<Output = Result<T, Error>>,
+    {
         let after = self.settings.limits.handshake_timeout;
-        let name = self.settings.name.clone();
+        let module = self.settings.name.clone();
         let opening = async {
-            match job.config.clone() {
-                None => self.dial(job).await,
-                Some(config) => {
-                    let own = Arc::new(self.with_config(&config).await?);
-                    own.dial(job).await
-                }
-            }
+            let runner = match config {
+                None => self,
+                Some(config) => Arc::new(self.with_config(&config).await?),
+            };
+            dial(runner).await
         };
         match timeout(after, opening).await {
             Ok(result) => result,
-            Err(_) => Err(Error::Timeout {
-                module: name,
-                after,
-            }),
+            Err(_) => Err(Error::Timeout { module, after }),
         }
     }
 
@@ -165,11 +184,21 @@ impl ComponentRunner {
         })
     }
 
-    async fn dial(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
-        let destination = job.target.map(|target| target.destination);
+    async fn dial(self: Arc<Self>, target: Option<Target>) -> Result<Opened, Error> {
+        let destination = target.map(|target| target.destination);
         let begun = self.server.begin_dial(destination).await?;
         let addresses = begun.attempts.first().await?;
         Ok(self.opened(begun.flow, addresses))
+    }
+
+    async fn dial_datagrams(
+        self: Arc<Self>,
+        target: Option<Target>,
+    ) -> Result<DatagramFlow, Error> {
+        let destination = target.map(|target| target.destination);
+        let begun = self.server.begin_dial_datagrams(destination).await?;
+        begun.attempts.first().await?;
+        Ok(begun.flow.holding(self))
     }
 
     fn opened(self: Arc<Self>, flow: StreamFlow, (local, peer): Addresses) -> Opened {
@@ -192,14 +221,23 @@ impl ComponentRunner {
 }
 
 impl Runner for ComponentRunner {
-    fn open(
-        self: Arc<Self>,
-        job: Job,
-    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
-        Box::pin(self.open_in_time(job))
+    fn open(self: Arc<Self>, job: Job) -> Opening<Opened> {
+        Box::pin(self.in_time(job.config, |runner| runner.dial(job.target)))
+    }
+
+    fn open_datagrams(self: Arc<Self>, job: Job) -> Opening<DatagramFlow> {
+        Box::pin(self.in_time(job.config, |runner| runner.dial_datagrams(job.target)))
+    }
+
+    fn accept(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Flow>> + Send>> {
+        Box::pin(async move { self.server.accept().await })
     }
 
     fn swap(self: Arc<Self>, module: Module) -> Done {
         Box::pin(async move { self.replace(module).await })
+    }
+
+    fn status(self: Arc<Self>) -> Opening<Status> {
+        Box::pin(async move { self.server.status_async().await })
     }
 }

@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::target::Target;
+use crate::DatagramFlow;
 
 /// Makes the connections that a module asks for, in the place of the host's own TCP and UDP.
 ///
@@ -19,9 +20,11 @@ use super::target::Target;
 /// does the stream for as long as it lives: it may spawn, sleep and connect there, and ends with
 /// that runtime. For a component it has a task of its own there, since the component's thread is
 /// another; only [`Wire::tcp`] is handed to that thread. A component has no use for
-/// [`Wire::udp`], which is an error.
+/// [`Wire::udp`], which is an error; what it sends from a socket that
+/// [`RoleBuilder::datagrams`](crate::RoleBuilder::datagrams) grants is [`Wire::datagrams`].
 ///
-/// A function or closure is one, too:
+/// A [`Dialer`](crate::Dialer) is one, so that a module can be reached through another, and so is a
+/// function or closure:
 ///
 /// ```
 /// use watm_runtime::{Target, Wire};
@@ -66,6 +69,7 @@ pub struct Wire {
 pub(crate) enum WireKind {
     Tcp(TcpStream),
     Udp(UdpSocket),
+    Datagrams(DatagramFlow),
     Other(Box<dyn Stream>),
 }
 
@@ -91,6 +95,15 @@ impl Wire {
             local: socket.local_addr().ok().map(canonical),
             peer: socket.peer_addr().ok().map(canonical),
             kind: WireKind::Udp(socket),
+        }
+    }
+
+    /// A flow of datagrams, such as [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams) makes.
+    pub fn datagrams(flow: DatagramFlow) -> Wire {
+        Wire {
+            kind: WireKind::Datagrams(flow),
+            local: None,
+            peer: None,
         }
     }
 
@@ -129,7 +142,7 @@ impl fmt::Debug for Wire {
 
 /// The error where a stream was needed.
 pub(crate) fn datagrams() -> io::Error {
-    let reason = "the connector made a socket of datagrams; it has to be a stream";
+    let reason = "the connector carries datagrams there; it has to be a stream";
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 

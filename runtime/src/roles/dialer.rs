@@ -5,8 +5,8 @@ use super::builder::RoleBuilder;
 use super::connection::Connection;
 use super::role::Role;
 use super::runner::{Job, Runner};
-use super::target::{Target, parse_destination};
-use crate::{Error, Module};
+use super::target::{Network, Target, parse_destination};
+use crate::{DatagramFlow, Destination, Error, Flow, Module, Status};
 
 /// Dials through a module, to addresses that the application names. Clones share everything.
 ///
@@ -50,8 +50,9 @@ impl Dialer {
     /// cause: [`Error::Connect`], [`Error::Denied`], [`Error::Handshake`], [`Error::Trap`],
     /// [`Error::Timeout`].
     ///
-    /// A component's connection is ready when it is made. What a handshake comes to later is
-    /// told by the first read.
+    /// A component's connection is ready when it is made, or, where the module can tell, when the
+    /// other end has answered: one that refuses is [`Error::Refused`]. What a handshake comes to
+    /// later is told by the first read.
     pub async fn dial(&self, address: &str) -> Result<Connection, Error> {
         self.dial_with(address, DialOptions::new()).await
     }
@@ -71,15 +72,57 @@ impl Dialer {
         Connection::of(self.runner.clone().open(job).await?)
     }
 
+    /// Have the module carry datagrams to `host:port`, each whole, and the answers back, as
+    /// [`Server::dial_datagrams`](crate::Server::dial_datagrams) says. Within a tokio runtime. The
+    /// flow is ready when the module has taken it on; whether anybody answers it does not tell.
+    /// WATER modules carry none: [`Error::NoDatagrams`].
+    pub async fn dial_datagrams(&self, address: &str) -> Result<DatagramFlow, Error> {
+        let target = Target {
+            network: Network::Udp,
+            ..Target::tcp(parse_destination(address)?)
+        };
+        let job = Job {
+            target: Some(target),
+            accepted: None,
+            config: None,
+        };
+        self.runner.clone().open_datagrams(job).await
+    }
+
+    /// The next flow that somebody at the other end has opened, which
+    /// [`accepting`](RoleBuilder::accepting) admits, as that of a [`Server`](crate::Server). `None`
+    /// once there will be none, which is at once for a WATER module. For one caller at a time; the
+    /// module runs for as long as somebody waits here.
+    pub async fn accept(&self) -> Option<Flow> {
+        self.runner.clone().accept().await
+    }
+
     /// Have `module` make the connections from now on. Open ones stay as they are. On every error
     /// nothing changes: a module of another kind, without this role, or that refuses the
     /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         self.runner.clone().swap(module.clone()).await
     }
+
+    /// How the module is doing, as [`Server::status_async`](crate::Server::status_async) says. A WATER
+    /// module has no generations and no peers.
+    pub async fn status(&self) -> Result<Status, Error> {
+        self.runner.clone().status().await
+    }
 }
 
 impl RoleBuilder<Dialer> {
+    /// Let the other end of a component open flows, those for which this says yes, as
+    /// [`ServerBuilder::accepting`](crate::ServerBuilder::accepting) has it; they come out of
+    /// [`Dialer::accept`]. Default: none, the module refuses all.
+    pub fn accepting(
+        mut self,
+        accepts: impl Fn(Network, &Destination) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.accepting = Some(Arc::new(accepts));
+        self
+    }
+
     /// Fails if the module has not this role, or if a limit is out of range.
     pub fn build(self) -> Result<Dialer, Error> {
         Ok(Dialer {

@@ -6,7 +6,7 @@ use super::connection::Connection;
 use super::dialer::DialOptions;
 use super::role::Role;
 use super::runner::{Job, Runner};
-use crate::{Error, Module};
+use crate::{DatagramFlow, Error, Module, Status};
 
 /// Dials through a module, to an address that the module chooses, and that its
 /// [`Reach`](crate::Reach) must admit. Clones share everything.
@@ -39,11 +39,28 @@ impl FixedDialer {
         Connection::of(self.runner.clone().open(job).await?)
     }
 
+    /// As [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams), to where the module wants
+    /// to go.
+    pub async fn dial_datagrams(&self) -> Result<DatagramFlow, Error> {
+        let job = Job {
+            target: None,
+            accepted: None,
+            config: None,
+        };
+        self.runner.clone().open_datagrams(job).await
+    }
+
     /// Have `module` make the connections from now on. Open ones stay as they are. On every error
     /// nothing changes: a module of another kind, without this role, or that refuses the
     /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         self.runner.clone().swap(module.clone()).await
+    }
+
+    /// How the module is doing, as [`Server::status_async`](crate::Server::status_async) says. A WATER
+    /// module has no generations and no peers.
+    pub async fn status(&self) -> Result<Status, Error> {
+        self.runner.clone().status().await
     }
 }
 

@@ -1,9 +1,11 @@
 //! Connections that come in, each with its handshake, side by side.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -17,7 +19,7 @@ use crate::net::{BoundSocket, Grant, Protocol};
 
 /// How long to wait after the system had no descriptor or memory for a connection: long
 /// enough for others to end.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A task that ends with its owner.
 pub(super) struct Task(JoinHandle<()>);
@@ -44,7 +46,9 @@ pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
     };
     match grant.bind()? {
         BoundSocket::Tcp(listener, _) => Ok(listener),
-        BoundSocket::Udp(..) => Err(Error::System("not a listener".to_owned())),
+        BoundSocket::Udp(..) | BoundSocket::Carried => {
+            Err(Error::System("not a listener".to_owned()))
+        }
     }
 }
 
@@ -69,29 +73,41 @@ pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr
     registered().map_err(|error| Error::System(format!("the listening socket: {error}")))
 }
 
-/// Accept for ever, and serve each connection with `serve`, up to `at_once` together. What
-/// is served ends when this is dropped.
+/// Accept until `ending` is ready, then those who wait already, and serve each connection with
+/// `serve`, up to `at_once` together. Ready when they are served; what is served ends when this is
+/// dropped.
 pub(crate) async fn serve_all<Serving>(
     listener: TcpListener,
     at_once: usize,
+    ending: impl Future<Output = ()>,
     serve: impl Fn(Wire) -> Serving,
 ) where
     Serving: Future<Output = ()> + Send + 'static,
 {
     let room = Arc::new(Semaphore::new(at_once));
+    let mut ending = pin!(ending);
+    let mut ended = false;
     let mut serving = JoinSet::new();
     loop {
         // Never closed.
         let Ok(permit) = room.clone().acquire_owned().await else {
-            return;
+            break;
         };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
+        let accepted = poll_fn(|cx| {
+            ended = ended || ending.as_mut().poll(cx).is_ready();
+            match listener.poll_accept(cx) {
+                Poll::Pending if ended => Poll::Ready(None),
+                accepted => accepted.map(Some),
+            }
+        });
+        let stream = match accepted.await {
+            Some(Ok((stream, _))) => stream,
+            Some(Err(error)) => {
                 tracing::debug!(target: "watm::server", "accept: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
+            None => break,
         };
         // Latency matters more than packets.
         let _ = stream.set_nodelay(true);
@@ -102,4 +118,6 @@ pub(crate) async fn serve_all<Serving>(
             drop(permit);
         });
     }
+    drop(listener);
+    while serving.join_next().await.is_some() {}
 }

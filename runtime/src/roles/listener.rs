@@ -1,5 +1,5 @@
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::{Arc, Mutex};
 
@@ -77,11 +77,11 @@ impl RoleBuilder<Listener> {
         }
         let limits = self.limits.clone();
         let name: Arc<str> = self.shown_name().into();
-        let runner = self.runner(Role::Listener)?;
+        let runner = self.listening_on(&listener).runner(Role::Listener)?;
         let (listener, local) = incoming::register(listener)?;
         let (sender, ready) = mpsc::channel(limits.accept_backlog);
         let by = runner.clone();
-        let serve = incoming::serve_all(listener, limits.handshakes, move |wire| {
+        let serve = incoming::serve_all(listener, limits.handshakes, pending(), move |wire| {
             let (runner, sender, name) = (by.clone(), sender.clone(), name.clone());
             async move {
                 let job = Job {

@@ -12,12 +12,16 @@ mod dialer;
 mod fixed_dialer;
 mod incoming;
 mod listener;
+#[cfg(feature = "socks")]
+mod proxies;
 mod reach;
 mod relay;
 mod replaceable;
+mod resolve;
 mod role;
 mod runner;
 mod target;
+mod through;
 
 pub(crate) use access::Access;
 pub use builder::RoleBuilder;
@@ -28,6 +32,8 @@ pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;
 pub(crate) use incoming::serve_all;
 pub use listener::Listener;
+#[cfg(feature = "socks")]
+pub use proxies::DialerWithOptions;
 pub use reach::Reach;
 pub use relay::Relay;
 pub use role::Role;

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -104,14 +104,14 @@ impl RoleBuilder<Relay> {
         }
         let limits = self.limits.clone();
         let name: Arc<str> = self.shown_name().into();
-        let runner = self.runner(Role::Relay)?;
+        let runner = self.listening_on(&listener).runner(Role::Relay)?;
         let (listener, local) = incoming::register(listener)?;
         let by = Arc::downgrade(&runner);
         let (closing, close) = watch::channel(());
         let (running, ended) = mpsc::channel::<()>(1);
         let open = Arc::new(AtomicUsize::new(0));
         let counted = open.clone();
-        let serve = incoming::serve_all(listener, limits.handshakes, move |wire| {
+        let serve = incoming::serve_all(listener, limits.handshakes, pending(), move |wire| {
             let job = Job {
                 target: Some(target.clone()),
                 accepted: Some(wire),
@@ -221,7 +221,7 @@ async fn pass_on(flow: &mut StreamFlow, target: &Target, access: &Access) -> Res
             copied
         }
         WireKind::Other(mut upstream) => copy_bidirectional(flow, &mut upstream).await,
-        WireKind::Udp(_) => Err(datagrams()),
+        WireKind::Udp(_) | WireKind::Datagrams(_) => Err(datagrams()),
     };
     if copied.is_err() {
         // As above.

@@ -1,18 +1,25 @@
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::role::Role;
-use super::runner::{Done, Job, Opened, Runner, Settings, check_role};
-use crate::water::WaterRunner;
-use crate::{Error, Module, ModuleKind};
+use super::runner::{Done, Job, Opened, Opening, Runner, Settings, check_role};
+use crate::flow::DatagramFlow;
+use crate::usage::{Kept, Subject};
+use crate::water::{Slot, WaterRunner};
+use crate::{Error, Module, ModuleKind, Network, Phase, Status, SwapOptions};
+
+/// What a module's listening socket is called.
+const LISTEN: &str = "listen";
 
 /// A WATER module in one role, until another takes its place. Each connection stays with the
 /// module that it began with, since it has an instance of its own.
 pub(super) struct Replaceable {
     role: Role,
     settings: Settings,
-    current: Mutex<Arc<WaterRunner>>,
+    slot: Arc<Slot<Arc<WaterRunner>>>,
+    /// How many there were before it, and the module that serves.
+    serving: Mutex<(u32, Module)>,
+    kept: Kept,
 }
 
 impl Replaceable {
@@ -23,21 +30,26 @@ impl Replaceable {
         settings: Settings,
     ) -> Result<Replaceable, Error> {
         let runner = make(module, role, &settings)?;
+        let listens = settings.listens;
+        let listens = listens.map(|address| format!("{} {LISTEN} {address}", Network::Tcp));
+        let subject = Subject {
+            counters: settings.counters.clone(),
+            flows: settings.flows.clone(),
+            sockets: listens.into_iter().collect(),
+        };
         Ok(Replaceable {
+            kept: Kept::new(module, subject),
             role,
             settings,
-            current: Mutex::new(Arc::new(runner)),
+            slot: Slot::new(Arc::new(runner)),
+            serving: Mutex::new((0, module.clone())),
         })
     }
 
-    fn current(&self) -> Arc<WaterRunner> {
-        self.current
-            .lock()
-            .expect("no panic under this lock")
-            .clone()
-    }
-
     async fn replace(&self, module: Module) -> Result<(), Error> {
+        let change = self.slot.begin().ok_or_else(|| Error::Busy {
+            module: self.settings.name.clone(),
+        })?;
         if module.info().kind == ModuleKind::Component {
             return Err(Error::Swap {
                 module: module.name().to_owned(),
@@ -54,9 +66,41 @@ impl Replaceable {
             },
             other => other,
         })?;
-        module.accept()?;
-        *self.current.lock().expect("no panic under this lock") = Arc::new(next);
+        let SwapOptions { probation, .. } = SwapOptions::default();
+        module.check_memory()?;
+        let before = self.slot.current();
+        let proved = change.prove(Arc::new(next), probation, Some(&module)).await;
+        proved.map_err(|(before, why)| before.serves_again(&module, why))?;
+        self.kept.change(&module);
+        if let Some(drain) = self.settings.drain {
+            before.end_connections_after(drain);
+        }
+        let mut serving = self.serving();
+        *serving = (serving.0 + 1, module);
         Ok(())
+    }
+
+    fn serving(&self) -> MutexGuard<'_, (u32, Module)> {
+        self.serving.lock().expect("no panic under this lock")
+    }
+
+    fn status(&self) -> Status {
+        let (generation, module) = self.serving().clone();
+        let flows = self.settings.flows.open();
+        let mut counters = BTreeMap::new();
+        self.settings.counters.collect(&mut counters);
+        counters.insert("host.flows".to_owned(), flows as u64);
+        Status {
+            phase: Phase::Running,
+            generation,
+            generations: Vec::new(),
+            module: Some(module),
+            used: self.kept.used(),
+            captures: Vec::new(),
+            peers: Vec::new(),
+            flows: u32::try_from(flows).unwrap_or(u32::MAX),
+            counters,
+        }
     }
 }
 
@@ -73,14 +117,27 @@ fn make(module: &Module, role: Role, settings: &Settings) -> Result<WaterRunner,
 }
 
 impl Runner for Replaceable {
-    fn open(
-        self: Arc<Self>,
-        job: Job,
-    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
-        self.current().open(job)
+    fn open(self: Arc<Self>, job: Job) -> Opening<Opened> {
+        self.slot.current().open(job)
+    }
+
+    fn open_datagrams(self: Arc<Self>, _: Job) -> Opening<DatagramFlow> {
+        let module = self.settings.name.clone();
+        Box::pin(async { Err(Error::NoDatagrams { module }) })
     }
 
     fn swap(self: Arc<Self>, module: Module) -> Done {
-        Box::pin(async move { self.replace(module).await })
+        let name = self.settings.name.clone();
+        // It is taken back in time whether or not somebody waits.
+        let replacing = tokio::spawn(async move { self.replace(module).await });
+        Box::pin(async move {
+            replacing
+                .await
+                .unwrap_or(Err(Error::Closed { module: name }))
+        })
+    }
+
+    fn status(self: Arc<Self>) -> Opening<Status> {
+        Box::pin(async move { Ok(Replaceable::status(&self)) })
     }
 }

@@ -2,6 +2,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -12,25 +13,37 @@ use super::replaceable::Replaceable;
 use super::role::Role;
 use super::target::Target;
 use crate::counters::Counters;
-use crate::flow::{FlowCount, StreamFlow};
-use crate::{Error, Limits, Module, ModuleKind};
+use crate::flow::{DatagramFlow, Flow, FlowCount, StreamFlow};
+use crate::hub::Accepting;
+use crate::{Capture, Error, Keys, Limits, Module, ModuleKind, Status};
 
 /// What a module is behind a dialer, a listener or a relay, whichever kind of module it is.
 pub(crate) trait Runner: Send + Sync {
     /// Make one connection ready. Dropping the future gives up on it; after that it lives by
     /// itself, in a task of the runtime that this was called in.
-    fn open(
-        self: Arc<Self>,
-        job: Job,
-    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>>;
+    fn open(self: Arc<Self>, job: Job) -> Opening<Opened>;
+
+    /// Have datagrams carried to a target.
+    fn open_datagrams(self: Arc<Self>, job: Job) -> Opening<DatagramFlow>;
+
+    /// The next flow that the other end has opened; `None`: there will be none.
+    fn accept(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Flow>> + Send>> {
+        Box::pin(async { None })
+    }
 
     /// Have another module make the connections that are opened from now on; the others stay
     /// as they are. On an error nothing changes.
     fn swap(self: Arc<Self>, module: Module) -> Done;
+
+    /// How the module is doing.
+    fn status(self: Arc<Self>) -> Opening<Status>;
 }
 
+/// Ready when something is open.
+pub(crate) type Opening<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
 /// Ready when something has been done.
-pub(crate) type Done = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
+pub(crate) type Done = Opening<()>;
 
 /// What all connections of a dialer, listener or relay have in common.
 #[derive(Clone)]
@@ -39,11 +52,32 @@ pub(crate) struct Settings {
     pub(crate) name: String,
     pub(crate) limits: Limits,
     pub(crate) config: Option<Vec<u8>>,
+    /// Of datagrams, for a component: each with its label.
+    pub(crate) sockets: Vec<(String, OuterSocket)>,
+    /// Of a WATER module that takes connections: where, for what is noted of it.
+    pub(crate) listens: Option<SocketAddr>,
+    /// How long what is open may last behind another module; `None`: as long as it does.
+    pub(crate) drain: Option<Duration>,
     pub(crate) reach: Reach,
     pub(crate) connector: Option<Arc<dyn Connect>>,
+    /// Of a component.
+    pub(crate) keys: Keys,
+    /// As well.
+    pub(crate) capture: Option<Capture>,
+    /// Of a component's flows, those that the other end may open. `None`: all.
+    pub(crate) accepting: Option<Accepting>,
     pub(crate) log_level: tracing::Level,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
+}
+
+/// A socket of datagrams that a module is granted.
+#[derive(Clone, Copy)]
+pub(crate) enum OuterSocket {
+    /// The system's, bound to this address.
+    Bound(SocketAddr),
+    /// The connector's.
+    Carried,
 }
 
 /// One connection to be made.
@@ -90,6 +124,16 @@ pub(crate) fn runner(
     settings.limits.check()?;
     if module.info().kind == ModuleKind::Component {
         return Ok(Arc::new(ComponentRunner::dialling(module, settings)?));
+    }
+    module.check_keys(&settings.name, &settings.keys)?;
+    if settings.capture.is_some() {
+        module.check_capture(&settings.name)?;
+    }
+    if let Some((label, _)) = settings.sockets.first() {
+        return Err(Error::Options(format!(
+            "{}: a WATER module has no use for a socket of datagrams (label \"{label}\")",
+            settings.name
+        )));
     }
     let runner = Replaceable::new(module, role, settings)?;
     // It is compiled and linked, and has the role; its instances come with the connections.

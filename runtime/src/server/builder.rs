@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use super::{Handle, Server};
 use crate::driver::{self, Plan};
-use crate::hub::Hub;
+use crate::hub::{Accepting, Hub};
+use crate::keys::Keys;
 use crate::log;
 use crate::net::{BoundSocket, Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
 use crate::roles::Connect;
-use crate::{Error, Limits, Module, Network, Reach};
+use crate::{Capture, Destination, Error, Limits, Module, Network, Reach};
 
 /// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
 #[must_use = "nothing happens before `start`"]
@@ -17,11 +18,15 @@ pub struct ServerBuilder {
     module: Module,
     config: Vec<u8>,
     grants: Vec<Grant>,
+    carried: Vec<String>,
     listeners: Vec<(String, TcpListener)>,
     limits: Limits,
     reach: Reach,
     connector: Option<Arc<dyn Connect>>,
+    accepting: Option<Accepting>,
     host_crypto: bool,
+    keys: Keys,
+    capture: Option<Capture>,
     name: Option<String>,
     log_level: Option<tracing::Level>,
     record: Option<PathBuf>,
@@ -33,11 +38,15 @@ impl ServerBuilder {
             module: module.clone(),
             config: Vec::new(),
             grants: Vec::new(),
+            carried: Vec::new(),
             listeners: Vec::new(),
             limits: Limits::default(),
             reach: Reach::none(),
             connector: None,
+            accepting: None,
             host_crypto: true,
+            keys: Keys::new(),
+            capture: None,
             name: None,
             log_level: None,
             record: None,
@@ -51,7 +60,8 @@ impl ServerBuilder {
     }
 
     /// Grant a datagram socket bound to `address`; port 0 lets the system choose, and
-    /// `[::]` takes IPv4 too. Modules call their first socket `listen`.
+    /// `[::]` takes IPv4 too. Modules call their first socket `listen`. A datagram socket and a
+    /// listener may have the same label, two of either may not.
     pub fn udp(self, label: &str, address: SocketAddr) -> Self {
         self.grant(label, Protocol::Udp, address)
     }
@@ -64,6 +74,12 @@ impl ServerBuilder {
     /// Grant a listener that is bound already.
     pub fn tcp_listener(mut self, label: &str, listener: TcpListener) -> Self {
         self.listeners.push((label.to_owned(), listener));
+        self
+    }
+
+    /// Grant a datagram socket whose datagrams the connector carries.
+    pub(crate) fn datagrams(mut self, label: &str) -> Self {
+        self.carried.push(label.to_owned());
         self
     }
 
@@ -95,9 +111,34 @@ impl ServerBuilder {
         self
     }
 
+    /// Take only flows for which this says yes, by what they carry ([`Network::Udp`]: datagrams) and
+    /// where they are to go; the module refuses all others as its protocol has it. Asked on the
+    /// server's thread, so that it must not wait. Default: all.
+    pub fn accepting(
+        mut self,
+        accepts: impl Fn(Network, &Destination) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.accepting = Some(Arc::new(accepts));
+        self
+    }
+
     /// Whether the module may have its ciphers run by the host. Default: yes.
     pub fn host_crypto(mut self, granted: bool) -> Self {
         self.host_crypto = granted;
+        self
+    }
+
+    /// Private keys that the module may sign with, and does not get. Its seal and grant have to
+    /// have `host-keys`. Default: none.
+    pub fn keys(mut self, keys: Keys) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Write copies of the packets and the keys of the module's tunnels to files. Its seal and grant
+    /// have to have `capture`. Default: none.
+    pub fn capture(mut self, capture: Option<Capture>) -> Self {
+        self.capture = capture;
         self
     }
 
@@ -135,22 +176,44 @@ impl ServerBuilder {
     pub fn start(self) -> Result<Server, Error> {
         self.limits.check()?;
         let limits = self.module.granted().limits(&self.module, self.limits);
-        let labels = self.grants.iter().map(|grant| &grant.label);
-        let mut labels: Vec<&String> = labels
-            .chain(self.listeners.iter().map(|(l, _)| l))
+        let labels = self
+            .grants
+            .iter()
+            .map(|grant| (&grant.label, grant.protocol));
+        let mut labels: Vec<(&String, Protocol)> = labels
+            .chain(
+                self.listeners
+                    .iter()
+                    .map(|(label, _)| (label, Protocol::Tcp)),
+            )
+            .chain(self.carried.iter().map(|label| (label, Protocol::Udp)))
             .collect();
         labels.sort();
-        if let Some([label, _]) = labels.array_windows().find(|[one, next]| one == next) {
+        if let Some([(label, _), _]) = labels.array_windows().find(|[one, next]| one == next) {
             return Err(Error::Options(format!(
                 "label \"{label}\" is granted twice"
             )));
         }
         let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
         self.module.check_granted(&name, [])?;
+        self.module.check_keys(&name, &self.keys)?;
+        if self.capture.is_some() {
+            self.module.check_capture(&name)?;
+        }
         let mut sockets = Vec::new();
         for grant in self.grants {
             check_use(&self.module, &name, &grant.label, grant.protocol)?;
             sockets.push((grant.label.clone(), grant.bind()?));
+        }
+        for label in self.carried {
+            check_use(&self.module, &name, &label, Protocol::Udp)?;
+            if self.connector.is_none() {
+                return Err(Error::Options(format!(
+                    "{name}: no connector carries the datagrams of socket \"{label}\"; \
+                     it must have one, or be bound to an address"
+                )));
+            }
+            sockets.push((label, BoundSocket::Carried));
         }
         for (label, listener) in self.listeners {
             check_use(&self.module, &name, &label, Protocol::Tcp)?;
@@ -159,15 +222,15 @@ impl ServerBuilder {
             })?;
             sockets.push((label, socket));
         }
-        let addresses: Vec<(String, SocketAddr)> = sockets
+        let addresses: Vec<(String, Protocol, SocketAddr)> = sockets
             .iter()
-            .map(|(label, socket)| (label.clone(), socket.local_addr()))
+            .map(|(label, socket)| (label.clone(), socket.protocol(), socket.local_addr()))
             .collect();
         let log_level = self.log_level.unwrap_or_else(log::subscribed_level);
         let recorder = match &self.record {
             None => None,
             Some(path) => {
-                let granted = addresses.iter().map(|(label, address)| Socket {
+                let granted = addresses.iter().map(|(label, _, address)| Socket {
                     label: label.clone(),
                     address: *address,
                 });
@@ -179,9 +242,20 @@ impl ServerBuilder {
                 Some(Recorder::create(path, &header, limits.record_bytes)?)
             }
         };
-        let hub = Arc::new(Hub::new(name, limits));
+        if let Some(capture) = &self.capture {
+            capture.begin(&name)?;
+        }
+        let used = addresses.iter().map(|(label, protocol, address)| {
+            let network = match protocol {
+                Protocol::Udp => Network::Udp,
+                Protocol::Tcp => Network::Tcp,
+            };
+            format!("{network} {label} {address}")
+        });
+        let used = used.collect();
+        let hub = Arc::new(Hub::new(name, limits).accepting(self.accepting));
         let module = self.module.clone();
-        let commands = driver::start(Plan {
+        let (commands, executor) = driver::start(Plan {
             hub: hub.clone(),
             module: self.module,
             config: self.config,
@@ -190,6 +264,8 @@ impl ServerBuilder {
             connector: self.connector,
             home: tokio::runtime::Handle::try_current().ok(),
             host_crypto: self.host_crypto,
+            keys: self.keys,
+            capture: self.capture,
             log_level,
             recorder,
         })?;
@@ -198,9 +274,11 @@ impl ServerBuilder {
                 hub,
                 addresses,
                 commands: Mutex::new(Some(commands)),
+                executor,
             }),
         };
         module.accept()?;
+        server.handle.hub.begin_keeping(&module, used);
         Ok(server)
     }
 

@@ -13,13 +13,14 @@ use tokio::sync::mpsc;
 
 pub use builder::ServerBuilder;
 pub(crate) use builder::check_use;
-pub use swap::SwapOptions;
+pub use swap::{SwapOptions, swap_all};
 
 use crate::component::{Begun, Dial};
 use crate::driver::Command;
-use crate::flow::{Flow, StreamFlow};
+use crate::flow::{DatagramFlow, Flow, StreamFlow};
 use crate::hub::Hub;
-use crate::{ClientConfig, Destination, Error, Module, Phase, Status};
+use crate::net::Protocol;
+use crate::{ClientConfig, Destination, Error, ErrorCode, Module, Network, Phase, Status};
 
 /// A module at work: its sockets, its instance, its flows. Clones are handles on the same
 /// server; dropping the last one closes it.
@@ -30,8 +31,9 @@ pub struct Server {
 
 struct Handle {
     hub: Arc<Hub>,
-    addresses: Vec<(String, SocketAddr)>,
+    addresses: Vec<(String, Protocol, SocketAddr)>,
     commands: Mutex<Option<mpsc::Sender<Command>>>,
+    executor: tokio::runtime::Handle,
 }
 
 impl Server {
@@ -40,12 +42,25 @@ impl Server {
         ServerBuilder::new(module)
     }
 
-    /// The address that the socket granted under `label` is bound to.
+    /// The address that the socket granted under `label` is bound to; the first one's, if there
+    /// are a datagram socket and a listener.
     pub fn local_addr(&self, label: &str) -> Option<SocketAddr> {
         let mut addresses = self.handle.addresses.iter();
         addresses
-            .find(|(known, _)| known == label)
-            .map(|(_, address)| *address)
+            .find(|(known, ..)| known == label)
+            .map(|(.., address)| *address)
+    }
+
+    /// As [`local_addr`](Server::local_addr), of the datagram socket or of the listener.
+    pub fn local_addr_of(&self, network: Network, label: &str) -> Option<SocketAddr> {
+        let protocol = match network {
+            Network::Udp => Protocol::Udp,
+            Network::Tcp => Protocol::Tcp,
+        };
+        let mut addresses = self.handle.addresses.iter();
+        addresses
+            .find(|(known, of, _)| known == label && *of == protocol)
+            .map(|(.., address)| *address)
     }
 
     /// The next flow; `None` once the server is closed. Changes when the module opens a
@@ -99,14 +114,54 @@ impl Server {
     pub(crate) async fn begin_dial(
         &self,
         destination: Option<Destination>,
-    ) -> Result<Begun, Error> {
-        let dial = Dial {
-            destination,
-            runtime: tokio::runtime::Handle::try_current().ok(),
-        };
+    ) -> Result<Begun<StreamFlow>, Error> {
+        let dial = dial(Network::Tcp, destination);
         self.handle
             .ask_async(|reply| Command::Dial(dial, reply))
             .await
+    }
+
+    /// As [`dial`](Server::dial), of datagrams: have the module carry them to `destination`,
+    /// each whole, and the answers back. The flow ends when the module finds it idle, or can
+    /// carry nothing any more. Fails with [`Error::NoDatagrams`] if the module carries streams
+    /// alone.
+    pub async fn dial_datagrams(
+        &self,
+        destination: Option<Destination>,
+    ) -> Result<DatagramFlow, Error> {
+        Ok(self.begin_dial_datagrams(destination).await?.flow)
+    }
+
+    /// As [`begin_dial`](Server::begin_dial), of datagrams.
+    pub(crate) async fn begin_dial_datagrams(
+        &self,
+        destination: Option<Destination>,
+    ) -> Result<Begun<DatagramFlow>, Error> {
+        let dial = dial(Network::Udp, destination);
+        let begun = self
+            .handle
+            .ask_async(|reply| Command::DialDatagrams(dial, reply))
+            .await;
+        begun.map_err(|error| match error {
+            Error::Refused {
+                module,
+                code: ErrorCode::NotSupported,
+            } => Error::NoDatagrams { module },
+            other => other,
+        })
+    }
+
+    /// Accept no more connections: those that the kernel has for the server already are the last.
+    /// Then the port is free; what is open goes on, and so do datagrams.
+    pub async fn stop_accepting(&self) -> Result<(), Error> {
+        self.handle.ask_async(Command::StopAccepting).await
+    }
+
+    /// Run `task` on the server's own thread, between two calls of the module: what it reads from
+    /// and writes to flows and sockets of its own then changes no thread. It has tokio's sockets and
+    /// timers, must not block, and is dropped when the server is closed.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.handle.executor.spawn(task);
     }
 
     /// Begin to close: every flow is reset, the sockets are released. Idempotent and
@@ -139,6 +194,9 @@ impl Server {
                 generation: u32::try_from(self.handle.hub.counters.restarts.get())
                     .unwrap_or(u32::MAX),
                 generations: Vec::new(),
+                module: None,
+                used: self.handle.hub.used(),
+                captures: Vec::new(),
                 peers: Vec::new(),
                 flows: 0,
                 counters: self.handle.hub.host_counters(),
@@ -162,6 +220,15 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// For the connector, what runs now is where the application is.
+fn dial(network: Network, destination: Option<Destination>) -> Dial {
+    Dial {
+        network,
+        destination,
+        runtime: tokio::runtime::Handle::try_current().ok(),
     }
 }
 

@@ -1,6 +1,7 @@
 use std::sync::mpsc as blocking;
 use std::time::Duration;
 
+use tokio::sync::mpsc::Sender;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::oneshot;
 
@@ -43,29 +44,36 @@ impl Handle {
         }
     }
 
+    /// As [`ask`](Handle::ask), without blocking; where many ask at once, they wait for each other.
     pub(super) async fn ask_async<T: Send + 'static>(
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Error> {
         let (sender, receiver) = oneshot::channel();
-        self.send(command(Box::new(move |answer| {
+        let command = command(Box::new(move |answer| {
             // As above.
             let _ = sender.send(answer);
-        })))?;
+        }));
+        let sent = self.sender()?.send(command).await;
+        sent.map_err(|_| self.closed())?;
         receiver.await.unwrap_or_else(|_| Err(self.closed()))
     }
 
     fn send(&self, command: Command) -> Result<(), Error> {
+        self.sender()?
+            .try_send(command)
+            .map_err(|error| match error {
+                TrySendError::Closed(_) => self.closed(),
+                TrySendError::Full(_) => Error::Busy {
+                    module: self.hub.name.clone(),
+                },
+            })
+    }
+
+    /// While the server is not closed. Not to be kept: with the last one it closes.
+    fn sender(&self) -> Result<Sender<Command>, Error> {
         let commands = self.commands.lock().expect("no panic under this lock");
-        let Some(sender) = commands.as_ref() else {
-            return Err(self.closed());
-        };
-        sender.try_send(command).map_err(|error| match error {
-            TrySendError::Closed(_) => self.closed(),
-            TrySendError::Full(_) => Error::Busy {
-                module: self.hub.name.clone(),
-            },
-        })
+        commands.clone().ok_or_else(|| self.closed())
     }
 
     fn closed(&self) -> Error {

@@ -1,14 +1,18 @@
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::Server;
 use crate::driver::{Command, Swap};
-use crate::{Error, Module};
+use crate::{Error, Keys, Module};
 
 /// How one module takes the place of another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwapOptions {
     /// The configuration of the new module. Default: the one in force.
     pub config: Option<Vec<u8>>,
+    /// The private keys that it may sign with. Default: those in force.
+    pub keys: Option<Keys>,
     /// How long the old module may take to finish its flows; then they are reset. Default: as
     /// long as they last.
     pub drain: Option<Duration>,
@@ -21,6 +25,7 @@ impl Default for SwapOptions {
     fn default() -> SwapOptions {
         SwapOptions {
             config: None,
+            keys: None,
             drain: None,
             probation: Duration::from_secs(1),
         }
@@ -39,35 +44,95 @@ impl Server {
     /// On every error the old module serves as before: [`Error::Swap`] if the new one is of
     /// another kind, fails at once, or there are [`Limits::generations`](crate::Limits) already;
     /// [`Error::Config`] if it refuses the configuration or what it was told;
-    /// [`Error::Trap`] if it does not start; [`Error::Busy`] while another swap is under way. A
+    /// [`Error::Trap`] if it does not start; [`Error::State`] if it cannot be remembered that it
+    /// serves; [`Error::Busy`] while another swap is under way. A
     /// module that fails later is started again, and after three failures the one before it
     /// serves again.
     ///
     /// A recording ends with the first swap.
     pub fn swap(&self, module: &Module, options: SwapOptions) -> Result<u32, Error> {
+        module.check_memory()?;
         let patience = options.probation;
         let swap = Swap {
             module: module.clone(),
             options,
+            remember: true,
         };
-        let generation = self
-            .handle
-            .ask_for(patience, |reply| Command::Swap(swap, reply))?;
-        module.accept()?;
-        Ok(generation)
+        self.handle
+            .ask_for(patience, |reply| Command::Swap(swap, reply))
     }
 
     /// As [`swap`](Server::swap), without blocking.
     pub async fn swap_async(&self, module: &Module, options: SwapOptions) -> Result<u32, Error> {
-        let swap = Swap {
-            module: module.clone(),
-            options,
-        };
-        let generation = self
-            .handle
-            .ask_async(|reply| Command::Swap(swap, reply))
-            .await?;
-        module.accept()?;
-        Ok(generation)
+        module.check_memory()?;
+        self.replace(module.clone(), options, true).await
     }
+
+    async fn replace(
+        &self,
+        module: Module,
+        options: SwapOptions,
+        remember: bool,
+    ) -> Result<u32, Error> {
+        let swap = Swap {
+            module,
+            options,
+            remember,
+        };
+        self.handle
+            .ask_async(|reply| Command::Swap(swap, reply))
+            .await
+    }
+}
+
+/// Put `module` in the place of the one that serves, in all of `servers` at once or in none of them:
+/// when one refuses it, those that have taken it go back to `before`, with its configuration and
+/// keys. The error is the first one's. Within a tokio runtime; otherwise as [`Server::swap`].
+pub async fn swap_all(
+    servers: &[Server],
+    module: &Module,
+    options: SwapOptions,
+    before: (&Module, &[u8], &Keys),
+) -> Result<(), Error> {
+    module.check_memory()?;
+    let swaps = servers.iter().map(|server| {
+        let (server, module, options) = (server.clone(), module.clone(), options.clone());
+        async move {
+            let swapped = server.replace(module, options, false).await;
+            (server, swapped)
+        }
+    });
+    let mut taken = Vec::new();
+    let mut refused = None;
+    for (server, swapped) in swaps.collect::<JoinSet<_>>().join_all().await {
+        match swapped {
+            Ok(_) => taken.push(server),
+            Err(error) => drop(refused.get_or_insert(error)),
+        }
+    }
+    let error = match refused {
+        Some(error) => error,
+        None => match module.accept() {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        },
+    };
+    let (module, config, keys) = before;
+    let back = SwapOptions {
+        config: Some(config.to_vec()),
+        keys: Some(keys.clone()),
+        probation: Duration::ZERO,
+        ..options
+    };
+    for server in taken {
+        if let Err(error) = server.replace(module.clone(), back.clone(), false).await {
+            tracing::error!(
+                target: "watm::server",
+                server = server.handle.hub.name.as_str(),
+                "the module {} does not serve again: {error}",
+                module.name()
+            );
+        }
+    }
+    Err(error)
 }

@@ -1,7 +1,10 @@
 //! Whom a host believes about modules, and what it remembers of them.
 
+mod built_in;
 mod load;
 mod store;
+#[cfg(feature = "update")]
+mod update;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -10,16 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use watm_seal::{
-    Approval, Digest, Name, Policy, Proof, Refused, Release, Root, Sealed, Warning, check_running,
-    verify,
+    Approval, Capabilities, Digest, Name, Policy, Proof, Refused, Release, Root, Sealed, State,
+    Warning, check_running, verify,
 };
 
+pub use built_in::BuiltIn;
 pub use load::LoadOptions;
 pub(crate) use watch::watch;
 
 use crate::grant::Granted;
 use crate::module::worlds;
-use crate::{Error, Grants};
+use crate::{Error, Grants, LastUse};
 use store::Store;
 
 /// Whose modules an engine loads, and where it remembers what it has loaded.
@@ -87,6 +91,24 @@ impl Trust {
         self
     }
 
+    /// What modules of this name used when one ran last on this machine; `None`: none has, or what
+    /// was noted of it cannot be read.
+    pub fn last_use(&self, name: &Name) -> Option<LastUse> {
+        LastUse::read(&self.store.path()?, name).ok()?
+    }
+
+    /// What the module in these bytes may have if it is loaded: what its seal asks for, cut to what
+    /// the user granted to its name; `None`: it has no seal, and there is no such bound. Fails as a
+    /// load of it would; nothing is compiled or remembered. `module` stands for it in errors.
+    pub fn would_grant(
+        &self,
+        module: &str,
+        bytes: &[u8],
+        options: &LoadOptions,
+    ) -> Result<Option<Capabilities>, Error> {
+        Ok(self.verify(module, bytes, options)?.granted.together())
+    }
+
     /// The state's file in the user's folder for states; `None` if the user has no such folder.
     pub fn user_state() -> Option<PathBuf> {
         store::user_path()
@@ -138,12 +160,7 @@ impl Trust {
         if granted.is_some() && policy.approval == Approval::Recorded {
             policy.approval = Approval::Elsewhere;
         }
-        let root = match (state.root(), &self.root) {
-            (Some(known), Some(own)) if known.id() == own.id() => Some(own),
-            (Some(known), _) => Some(known),
-            (None, own) => own.as_ref(),
-        };
-        let Some(root) = root else {
+        let Some(root) = self.root(&state) else {
             // What has a seal needs a root to be judged by; what has none does not.
             return match sealed {
                 Err(Refused::Unsealed) if policy.allow_unsealed => {
@@ -179,6 +196,16 @@ impl Trust {
             trust: self.clone(),
             accepted: AtomicBool::new(false),
         })
+    }
+
+    /// The root that counts: the program's own, unless the user trusts another. What the state
+    /// has of a newer version is used in its place.
+    fn root<'a>(&'a self, state: &'a State) -> Option<&'a Root> {
+        match (state.root(), &self.root) {
+            (Some(known), Some(own)) if known.id() == own.id() => Some(own),
+            (Some(known), _) => Some(known),
+            (None, own) => own.as_ref(),
+        }
     }
 
     /// Whether the switch for development is on.
@@ -258,6 +285,24 @@ impl Seal {
         let known = state.known(&manifest.name).and_then(|known| known.floor);
         let own = self.trust.floors.get(&manifest.name).copied();
         known.max(own).filter(|floor| *floor > manifest.release)
+    }
+
+    /// The state that what is known of it is beside; `None`: the user has no folder for states.
+    pub(crate) fn state_path(&self) -> Option<PathBuf> {
+        self.trust.store.path()
+    }
+
+    /// Whether there is nothing to be remembered, or it is already.
+    pub(crate) fn is_remembered(&self) -> bool {
+        self.proof.is_none() || self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Whether what follows from the module could be remembered now.
+    pub(crate) fn check_memory(&self) -> Result<(), Error> {
+        match self.is_remembered() {
+            true => Ok(()),
+            false => self.trust.store.check_writable(),
+        }
     }
 
     /// Remember what follows from the module, which has started. Once is enough.

@@ -1,11 +1,14 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
-use watm_seal::state::{StateError, StateFile};
+use watm_seal::state::{Files, StateError, StateFile, System, beside};
 use watm_seal::{Proof, State, private};
 
 use crate::Error;
+
+/// A state of some ten modules.
+const PROBE_BYTES: usize = 16 << 10;
 
 /// Where a state is kept.
 #[derive(Debug, Clone)]
@@ -52,7 +55,34 @@ impl Store {
             .map_err(broken)
     }
 
-    fn file(&self) -> Result<Option<StateFile>, Error> {
+    /// The state's, or the user's for one that is in memory only.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Store::File(path) => Some(path.clone()),
+            Store::User | Store::Memory(_) => user_path(),
+        }
+    }
+
+    /// That something can be remembered now, as far as that is known without doing it.
+    pub(super) fn check_writable(&self) -> Result<(), Error> {
+        let Some(file) = self.file()? else {
+            return Ok(());
+        };
+        let probe = beside(file.path(), &format!(".probe-{}", std::process::id()));
+        let written = private::create_directory(file.path().parent().unwrap_or(Path::new(".")))
+            // Left by a process of this number that was killed.
+            .and_then(|()| System.remove(&probe))
+            .and_then(|()| System.create(&probe, &[0; PROBE_BYTES]));
+        let removed = System.remove(&probe);
+        written.and(removed).map_err(|source| {
+            broken(StateError::File {
+                path: file.path().to_owned(),
+                source,
+            })
+        })
+    }
+
+    pub(super) fn file(&self) -> Result<Option<StateFile>, Error> {
         match self {
             Store::File(path) => Ok(Some(StateFile::new(path))),
             Store::User => user_path().map(StateFile::new).map(Some).ok_or_else(|| {

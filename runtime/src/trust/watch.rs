@@ -1,27 +1,33 @@
 //! Looks at the modules that are loaded from time to time, for those that expire while they run.
 
-use std::sync::{Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
+
+use watm_seal::Warning;
 
 use super::{Seal, now};
 
 /// Seals are valid for weeks and months; an hour is soon enough to say that one is not any more.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// A seal, and how many of its warnings have been said.
-type Watched = (String, Weak<Seal>, Vec<&'static str>);
+/// A seal, and which of its warnings have been said.
+struct Watched {
+    module: String,
+    seal: Weak<Seal>,
+    said: Vec<&'static str>,
+}
 
 static WATCHED: OnceLock<Mutex<Vec<Watched>>> = OnceLock::new();
 
 /// Log the warnings that there are now, and each that comes up while the module is loaded.
-pub(crate) fn watch(module: &str, seal: &std::sync::Arc<Seal>) {
-    let mut watched = (
-        module.to_owned(),
-        std::sync::Arc::downgrade(seal),
-        Vec::new(),
-    );
-    look(&mut watched, now());
+pub(crate) fn watch(module: &str, seal: &Arc<Seal>) {
+    let mut watched = Watched {
+        module: module.to_owned(),
+        seal: Arc::downgrade(seal),
+        said: Vec::new(),
+    };
+    watched.look(now());
     if seal.proof.is_none() {
         return;
     }
@@ -33,7 +39,7 @@ pub(crate) fn watch(module: &str, seal: &std::sync::Arc<Seal>) {
         Mutex::default()
     });
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-    list.retain(|(_, seal, _)| seal.strong_count() > 0);
+    list.retain(Watched::is_loaded);
     list.push(watched);
 }
 
@@ -41,22 +47,143 @@ fn go_round() {
     loop {
         thread::sleep(INTERVAL);
         if let Some(list) = WATCHED.get() {
-            let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
-            list.retain_mut(|watched| look(watched, now()));
+            look_at_all(
+                &mut list.lock().unwrap_or_else(PoisonError::into_inner),
+                now(),
+            );
         }
     }
 }
 
-/// Say what has not been said. Whether the module is still there.
-fn look((module, seal, said): &mut Watched, now: u64) -> bool {
-    let Some(seal) = seal.upgrade() else {
-        return false;
-    };
-    for warning in seal.warnings(now) {
-        if !said.contains(&warning.code()) {
-            said.push(warning.code());
-            tracing::warn!(target: "watm::trust", module = &**module, "{module}: {warning}");
+/// At this time. Those that are not loaded any more are forgotten.
+fn look_at_all(list: &mut Vec<Watched>, now: u64) {
+    list.retain(Watched::is_loaded);
+    for watched in list {
+        watched.look(now);
+    }
+}
+
+impl Watched {
+    fn is_loaded(&self) -> bool {
+        self.seal.strong_count() > 0
+    }
+
+    /// Log what has not been said.
+    fn look(&mut self, now: u64) {
+        for warning in self.news(now) {
+            tracing::warn!(
+                target: "watm::trust",
+                module = &*self.module,
+                "{}: {warning}",
+                self.module
+            );
         }
     }
-    true
+
+    /// What there is to say at this time that has not been said.
+    fn news(&mut self, now: u64) -> Vec<Warning> {
+        let Some(seal) = self.seal.upgrade() else {
+            return Vec::new();
+        };
+        let mut warnings = seal.warnings(now);
+        warnings.retain(|warning| !self.said.contains(&warning.code()));
+        self.said.extend(warnings.iter().map(Warning::code));
+        warnings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use watm_seal::{
+        Capabilities, DAY, Delegation, Digest, Manifest, ModuleRole, PrivateKey, Purpose, Root,
+        RootRecord, SignedRoot, World, seal,
+    };
+
+    use super::*;
+    use crate::{LoadOptions, Trust};
+
+    /// A module that expires in so many days.
+    fn expiring(days: u64) -> Arc<Seal> {
+        let key = PrivateKey::from_seed(&[7; 32]);
+        let record = RootRecord {
+            version: 1,
+            first: None,
+            epoch: 1,
+            expires: now() + 1000 * DAY,
+            threshold: 1,
+            keys: [key.public()].into(),
+            delegations: vec![Delegation {
+                name: "release".parse().expect("a name"),
+                purpose: Purpose::Seal,
+                threshold: 1,
+                keys: [key.public()].into(),
+                names: ["*".parse().expect("a pattern")].into(),
+                ceiling: Capabilities::unlimited(),
+            }],
+            revoked: [].into(),
+        };
+        let signed = SignedRoot::new(record).and_then(|root| root.sign(&key));
+        let root = Root::trust(signed.expect("a possible record")).expect("signed");
+        let manifest = Manifest {
+            root: root.id(),
+            name: "wireguard".parse().expect("a name"),
+            world: World::WaterV1,
+            roles: [ModuleRole::Dialer].into(),
+            release: "1.1".parse().expect("a release"),
+            version: "0.1.0".to_owned(),
+            body_length: 0,
+            body_sha256: Digest::of(b""),
+            not_before: now() - DAY,
+            expires: now() + days * DAY,
+            channel: "stable".parse().expect("a name"),
+            audience: None,
+            min_host: "0.1.0".parse().expect("a version"),
+            config_schema: 1,
+            capabilities: Capabilities::default(),
+            floors: [].into(),
+            requires: [].into(),
+            source_commit: String::new(),
+            toolchain: String::new(),
+        };
+        let sealed = seal(b"\0asm\x01\0\0\0", manifest, &[], &[key]).expect("can be sealed");
+        let verified = Trust::packaged(root).verify("m.wasm", &sealed, &LoadOptions::default());
+        Arc::new(verified.expect("good"))
+    }
+
+    fn watched(seal: &Arc<Seal>) -> Watched {
+        Watched {
+            module: "m.wasm".to_owned(),
+            seal: Arc::downgrade(seal),
+            said: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_module_that_runs_until_it_expires_is_warned_of_once_before_and_once_then() {
+        let seal = expiring(30);
+        let mut watched = watched(&seal);
+        let mut said = Vec::new();
+        for hour in 0..24 * 40 {
+            for warning in watched.news(now() + hour * 60 * 60) {
+                said.push((hour / 24, warning.code()));
+            }
+        }
+        assert_eq!(said, [(16, "expires-soon"), (30, "expired")]);
+    }
+
+    #[test]
+    fn each_module_is_looked_at_and_what_is_gone_is_forgotten() {
+        let (long, short) = (expiring(300), expiring(3));
+        let mut list = vec![watched(&long), watched(&short), watched(&short)];
+        look_at_all(&mut list, now());
+        let said: Vec<_> = list.iter().map(|watched| watched.said.clone()).collect();
+        assert_eq!(said, [vec![], vec!["expires-soon"], vec!["expires-soon"]]);
+        drop(short);
+        look_at_all(&mut list, now() + 400 * DAY);
+        assert_eq!(list.len(), 1);
+        assert_eq!(list[0].said, ["expired"]);
+        drop(long);
+        look_at_all(&mut list, now());
+        assert!(list.is_empty());
+    }
 }

@@ -2,11 +2,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
+use tokio::time::{Sleep, sleep_until};
 use wasmtime::UpdateDeadline;
+
+use crate::counters::Counters;
+use crate::share::Share;
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
 /// bytes, and has it share its thread meanwhile.
@@ -15,10 +19,16 @@ use wasmtime::UpdateDeadline;
 /// guest yields, and from then on its time is counted. So what a guest does for less than
 /// two ticks costs nothing, and an idle guest is not made to yield when it wakes.
 ///
+/// All its time is taken from the module's share of a core. While there is nothing of that, the
+/// guest is not resumed. A turn is two ticks at most, so that is what a share can be in arrears
+/// with, for each thread that guests of the module run on: 20 s of rest at a thousandth of a core.
+///
 /// Clones are the same meter: the guest's task is outside of what the ticks can reach.
 #[derive(Clone)]
 pub(super) struct CpuMeter {
     limit: Duration,
+    share: Share,
+    counters: Arc<Counters>,
     shared: Arc<Shared>,
 }
 
@@ -38,9 +48,12 @@ struct Count {
 }
 
 impl CpuMeter {
-    pub(super) fn new(limit: Duration) -> CpuMeter {
+    /// What guests use is counted.
+    pub(super) fn new(limit: Duration, share: Share, counters: Arc<Counters>) -> CpuMeter {
         CpuMeter {
             limit,
+            share,
+            counters,
             shared: Arc::default(),
         }
     }
@@ -78,11 +91,12 @@ impl CpuMeter {
         self.count().overrun.then_some(self.limit)
     }
 
-    /// A call of the guest, with its time counted.
+    /// A call of the guest, with its time counted, and taken from its share.
     pub(super) fn metered<F: Future>(&self, call: F) -> Metered<F> {
         Metered {
             meter: self.clone(),
             call: Box::pin(call),
+            rest: None,
         }
     }
 
@@ -94,17 +108,34 @@ impl CpuMeter {
 pub(super) struct Metered<F> {
     meter: CpuMeter,
     call: Pin<Box<F>>,
+    /// Until there is something of the share.
+    rest: Option<Pin<Box<Sleep>>>,
 }
 
 impl<F: Future> Future for Metered<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        // The guest may have been moved to another thread, whose clock is another.
-        if self.meter.shared.ticked.load(Ordering::Relaxed) {
-            self.meter.count().since = Some(thread_time());
+        let this = &mut *self;
+        let mut now = Instant::now();
+        while let Some(until) = this.meter.share.rests_until(now) {
+            let rest = this
+                .rest
+                .get_or_insert_with(|| Box::pin(sleep_until(until.into())));
+            rest.as_mut().reset(until.into());
+            ready!(rest.as_mut().poll(cx));
+            now = Instant::now();
         }
-        self.call.as_mut().poll(cx)
+        // The guest may have been moved to another thread, whose clock is another.
+        if this.meter.shared.ticked.load(Ordering::Relaxed) {
+            this.meter.count().since = Some(thread_time());
+        }
+        let polled = this.call.as_mut().poll(cx);
+        // 584 years.
+        let spent = now.elapsed().as_nanos() as u64;
+        this.meter.counters.guest_time_ns.add(spent);
+        this.meter.share.spend(spent);
+        polled
     }
 }
 

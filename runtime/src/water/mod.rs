@@ -22,6 +22,11 @@
 //! 6. When the application closes the connection, the module gets to read what was written,
 //!    then a byte on the control pipe, then it is dropped. Each of the two waits is bounded by
 //!    [`Limits::close_grace`](crate::Limits::close_grace).
+//!
+//! A module that takes another's place is on probation: when an instance of it traps, or fails in
+//! a way that its connections do not explain, it is taken back, and new connections are the
+//! former module's. That a listener or a relay refuses what somebody sends it does not count:
+//! strangers would say which module runs.
 
 mod abi;
 mod cpu;
@@ -35,6 +40,7 @@ mod output;
 mod outside;
 mod preview1;
 mod runner;
+mod slot;
 mod state;
 mod worker;
 
@@ -44,6 +50,7 @@ pub(crate) use abi::{Abi, Version};
 pub(crate) use env::MODULE as ENV;
 pub(crate) use preview1::{FUNCTIONS as PREVIEW1_FUNCTIONS, MODULE as PREVIEW1};
 pub(crate) use runner::WaterRunner;
+pub(crate) use slot::Slot;
 
 use state::State;
 

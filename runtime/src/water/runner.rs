@@ -1,17 +1,19 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use super::Prepared;
 use super::cpu::CpuMeter;
 use super::end::{Caller, Control};
 use super::fds::{Descriptor, Resource};
-use super::instance::Instance;
+use super::instance::{Instance, Stop};
 use super::output::{Output, Stream};
 use super::outside::Outside;
+use super::slot::Unproven;
 use super::state::State;
 use super::worker::{Closing, Worker};
 use crate::counters::Counters;
@@ -20,6 +22,7 @@ use crate::flow::FlowCount;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::roles::{Access, Job, Opened, Settings};
+use crate::share::Share;
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 
 /// Runs a WATER module: an instance a connection.
@@ -32,6 +35,12 @@ pub(crate) struct WaterRunner {
     logger: Arc<Mutex<Logger>>,
     counters: Arc<Counters>,
     flows: FlowCount,
+    /// What all its instances have together.
+    share: Share,
+    /// Why an instance failed that had no reason to but itself; the first one.
+    fault: watch::Sender<Option<String>>,
+    /// Whether its connections have had their time.
+    over: watch::Sender<bool>,
     _ticking: Ticking,
 }
 
@@ -51,12 +60,16 @@ impl WaterRunner {
                 reach: module.granted().reach(settings.reach),
                 connector: settings.connector,
                 connect_timeout: settings.limits.connect_timeout,
+                counters: settings.counters.clone(),
             }),
             name: settings.name.into(),
             config: settings.config.map(Into::into),
             logger: Arc::new(Mutex::new(logger)),
             counters: settings.counters,
             flows: settings.flows,
+            share: Share::new(module.granted().cpu_permille()),
+            fault: watch::Sender::new(None),
+            over: watch::Sender::new(false),
             limits: settings.limits,
         })
     }
@@ -80,6 +93,74 @@ impl WaterRunner {
                 after,
             }),
         }
+    }
+
+    /// Why an instance has failed that had no reason to but itself, or does within this time.
+    pub(crate) async fn fault_within(&self, time: Duration) -> Option<String> {
+        let mut fault = self.fault.subscribe();
+        let found = timeout(time, fault.wait_for(Option::is_some)).await;
+        found.ok()?.ok()?.clone()
+    }
+
+    /// Reset the connections that are open.
+    pub(crate) fn end_connections(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Reset the connections that are open after this time, unless there are none before.
+    pub(crate) fn end_connections_after(self: &Arc<Self>, time: Duration) {
+        // Its connections hold it, and nobody else does for long.
+        let runner = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(time).await;
+            if let Some(runner) = runner.upgrade() {
+                runner.end_connections();
+            }
+        });
+    }
+
+    /// Returns when its connections are to be reset.
+    pub(super) async fn connections_end(&self) {
+        let mut over = self.over.subscribe();
+        // An error: nobody is left to say it, and `self` would have to be gone for that.
+        let _ = over.wait_for(|over| *over).await;
+    }
+
+    /// What is said and answered when `failed` was taken back, and this serves again.
+    pub(crate) fn serves_again(&self, failed: &Module, why: Unproven) -> Error {
+        let failed = failed.name();
+        let (said, error) = match why {
+            Unproven::Failed(reason) => (
+                "failed at once",
+                Error::Swap {
+                    module: failed.to_owned(),
+                    reason: format!("failed at once, and was taken back: {reason}"),
+                },
+            ),
+            Unproven::Forgotten(error) => ("cannot be remembered", error),
+        };
+        tracing::error!(
+            target: "watm::server",
+            server = &*self.name,
+            "the module {failed} {said}; {} serves again",
+            self.module.name()
+        );
+        error
+    }
+
+    /// An instance has failed, and has no reason to but itself.
+    pub(super) fn is_at_fault(&self, reason: &str) {
+        self.fault.send_if_modified(|known| {
+            let first = known.is_none();
+            known.get_or_insert_with(|| reason.to_owned());
+            first
+        });
+    }
+
+    /// A call of the handshake has not returned.
+    fn stopped(&self, stop: Stop) -> Error {
+        self.is_at_fault(&stop.reason());
+        stop.into_error(&self.name)
     }
 
     /// Steps 1 and 2 of [`super`], for nothing but the module's opinion of its configuration.
@@ -124,7 +205,7 @@ impl WaterRunner {
         let state = self.state(outside, config, prepared);
         let mut instance = Instance::new(prepared, state)
             .await
-            .map_err(|stop| stop.into_error(&self.name))?;
+            .map_err(|stop| self.stopped(stop))?;
         self.call(&mut instance, prepared.abi.init, ()).await?;
 
         let (caller, flow) = match role {
@@ -188,12 +269,10 @@ impl WaterRunner {
             closing,
             grace: self.limits.close_grace,
             name: self.name.clone(),
+            runner: self.clone(),
         };
-        let runner = self.clone();
         tokio::spawn(async move {
             worker.run().await;
-            // The epoch advances for as long as a guest runs.
-            drop(runner);
             drop(done);
         });
         Ok(Opened {
@@ -218,7 +297,11 @@ impl WaterRunner {
             Output::new(self.logger.clone()),
             outside,
             config,
-            CpuMeter::new(self.limits.cpu_per_call),
+            CpuMeter::new(
+                self.limits.cpu_per_call,
+                self.share.clone(),
+                self.counters.clone(),
+            ),
             Limiter::new(self.limits.memory_bytes, self.counters.clone()),
         );
         let standard = [
@@ -261,15 +344,20 @@ impl WaterRunner {
             },
             Err(stop) => match instance.state().outside.take_failure() {
                 Some(error) => return Err(error),
-                None => return Err(stop.into_error(&self.name)),
+                None => return Err(self.stopped(stop)),
             },
         };
-        Err(match instance.state().outside.take_failure() {
-            Some(error) => error,
-            None => Error::Handshake {
-                module: self.name.to_string(),
-                reason,
-            },
+        let state = instance.state();
+        if let Some(error) = state.outside.take_failure() {
+            return Err(error);
+        }
+        // What somebody sends who connects to it may be refused.
+        if !state.outside.accepts() && !state.has_lost() {
+            self.is_at_fault(&reason);
+        }
+        Err(Error::Handshake {
+            module: self.name.to_string(),
+            reason,
         })
     }
 }

@@ -70,6 +70,11 @@ impl State {
         self.cpu.reset();
     }
 
+    /// Whether a stream of the guest's has ended or broken.
+    pub(super) fn has_lost(&self) -> bool {
+        self.saw_end || self.broken.is_some()
+    }
+
     /// The guest does wait, in place of asking in a circle.
     pub(super) fn idles_no_more(&mut self) {
         self.idle_answers = 0;

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use super::end::{Caller, Control};
 use super::errno::Errno;
 use super::instance::{Instance, Stop};
+use super::runner::WaterRunner;
 use crate::ErrorCode;
 
 /// Tells that the application wants no more.
@@ -26,12 +27,20 @@ pub(super) struct Worker {
     pub(super) grace: Duration,
     /// What the connection is called in logs.
     pub(super) name: Arc<str>,
+    /// Hears of the module's faults. With it the epoch advances.
+    pub(super) runner: Arc<WaterRunner>,
 }
 
 impl Worker {
     /// Until the connection has ended, one way or another.
     pub(super) async fn run(mut self) {
-        let ended = self.serve().await;
+        let Some(ended) = self.serve_in_time().await else {
+            if let Some(caller) = &self.caller {
+                let reason = "the module was replaced, and the time to drain is over";
+                caller.finish(Some(ErrorCode::Other(reason.to_owned())));
+            }
+            return;
+        };
         let reason = match ended {
             Some(result) => self.conclude(result),
             None => {
@@ -55,6 +64,20 @@ impl Worker {
             caller.finish(reason.map(ErrorCode::Other));
         }
         self.flush().await;
+    }
+
+    /// What [`serve`](Self::serve) returns; `None` if the connections' time is over before.
+    async fn serve_in_time(&mut self) -> Option<Option<Result<i32, Stop>>> {
+        let runner = self.runner.clone();
+        let mut over = std::pin::pin!(runner.connections_end());
+        let mut served = std::pin::pin!(self.serve());
+        poll_fn(|cx| {
+            if let Poll::Ready(ended) = served.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            over.as_mut().poll(cx).map(|()| None)
+        })
+        .await
     }
 
     /// The worker's result; `None` if it had to be stopped.
@@ -94,7 +117,15 @@ impl Worker {
         let result = match result {
             Ok(result) => result,
             Err(Stop::Exit(0)) => 0,
-            Err(stop) => return Some(stop.reason()),
+            Err(stop) => {
+                let reason = stop.reason();
+                // How the runtimes of some languages end when a connection has.
+                let regular = matches!(stop, Stop::Exit(_)) && (told || state.has_lost());
+                if !regular {
+                    self.runner.is_at_fault(&reason);
+                }
+                return Some(reason);
+            }
         };
         let errno = Errno::of_result(result)?;
         // How modules say that they were told to end, or have seen the end of a stream.
@@ -102,10 +133,14 @@ impl Worker {
         if regular && (told || state.saw_end) {
             return None;
         }
-        Some(match state.broken.take() {
-            Some(error) => format!("{} ({})", ErrorCode::from(&error), errno.name()),
-            None => format!("the module gave up with {result} ({})", errno.name()),
-        })
+        if let Some(error) = state.broken.take() {
+            return Some(format!("{} ({})", ErrorCode::from(&error), errno.name()));
+        }
+        let reason = format!("the module gave up with {result} ({})", errno.name());
+        if !told && !state.saw_end && !state.outside.accepts() {
+            self.runner.is_at_fault(&reason);
+        }
+        Some(reason)
     }
 
     /// Have the streams pass on what the guest wrote, for as long as a guest would get to end.

@@ -1,12 +1,14 @@
 //! Streams that a module carries for the application, with TCP at the other end.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 
-use watm_runtime::{Destination, Error, ErrorCode, Mode, Recording, Server, StreamFlow};
+use watm_runtime::{
+    DatagramFlow, Destination, Dialer, Error, ErrorCode, Mode, Recording, Server, StreamFlow,
+};
 
 use crate::support::{
-    Client, LOCALHOST, PATIENCE, counter, directory, drained, read, run, serve, tcp_forward,
+    Client, LOCALHOST, PATIENCE, counter, directory, drained, guest, read, run, serve, tcp_forward,
     wait_until,
 };
 
@@ -138,6 +140,108 @@ fn a_module_goes_where_its_caller_wants_and_nowhere_else() {
     );
     let error = run(dialer().dial(None)).expect_err("refused");
     assert!(error.to_string().ends_with("invalid argument"), "{error}");
+}
+
+/// Answers each datagram with the same in reverse.
+fn mirror() -> (Destination, std::thread::JoinHandle<()>) {
+    let socket = UdpSocket::bind(LOCALHOST).expect("a port");
+    let address = socket.local_addr().expect("bound");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let answer = std::thread::spawn(move || {
+        let mut buffer = [0; 2048];
+        loop {
+            let (len, from) = socket.recv_from(&mut buffer).expect("a question");
+            if len == 0 {
+                return;
+            }
+            buffer[..len].reverse();
+            socket.send_to(&buffer[..len], from).expect("sent");
+        }
+    });
+    (Destination::Address(address), answer)
+}
+
+async fn asks(flow: &DatagramFlow, question: &[u8]) -> Vec<u8> {
+    assert_eq!(flow.send(question), Ok(true));
+    let answer = tokio::time::timeout(PATIENCE, flow.receive()).await;
+    answer.expect("in time").expect("alive").expect("an answer")
+}
+
+#[test]
+fn datagrams_go_there_and_back_each_whole() {
+    let server = serve("dials datagrams");
+    let (destination, thread) = mirror();
+    let flow = run(server.dial_datagrams(Some(destination.clone()))).expect("dialled");
+    assert_eq!(flow.info().destination, destination);
+    run(async {
+        assert_eq!(asks(&flow, b"question").await, b"noitseuq");
+        assert_eq!(asks(&flow, &[7; 1400]).await, [7; 1400]);
+    });
+    assert_eq!(flow.send(b""), Ok(true));
+    thread.join().expect("no panic");
+    drop(flow);
+    wait_until("the flow is forgotten", || {
+        counter(&server, "host.flows") == 0
+    });
+    let error = run(server.dial_datagrams(None)).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        "dials datagrams: carries streams, and no datagrams"
+    );
+}
+
+#[test]
+fn a_dialer_carries_datagrams_and_lives_as_long_as_they_do() {
+    let guest = guest();
+    let (destination, thread) = mirror();
+    let tokio = tokio::runtime::Runtime::new().expect("a runtime");
+    tokio.block_on(async {
+        let dialer = Dialer::builder(&guest).udp("listen", LOCALHOST);
+        let dialer = dialer.build().expect("a dialer");
+        let to = destination.to_string();
+        let flow = dialer.dial_datagrams(&to).await.expect("dialled");
+        drop(dialer);
+        assert_eq!(asks(&flow, b"question").await, b"noitseuq");
+        assert_eq!(flow.send(b""), Ok(true));
+        thread.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_module_without_datagrams_says_so() {
+    let error = run(dialer().dial_datagrams(Some("127.0.0.1:9".parse().expect("an address"))));
+    let error = error.expect_err("refused").to_string();
+    assert!(
+        error.ends_with("carries streams, and no datagrams"),
+        "{error}"
+    );
+}
+
+#[test]
+fn datagrams_that_were_dialled_run_again_from_a_recording() {
+    let path = directory("dialled-datagrams").join("life.watm");
+    let server = Server::builder(&guest())
+        .udp("listen", LOCALHOST)
+        .record(&path)
+        .start()
+        .expect("starts");
+    let (destination, thread) = mirror();
+    let flow = run(server.dial_datagrams(Some(destination))).expect("dialled");
+    run(async { assert_eq!(asks(&flow, b"question").await, b"noitseuq") });
+    assert_eq!(flow.send(b""), Ok(true));
+    thread.join().expect("no panic");
+    drop(flow);
+    wait_until("the flow is forgotten", || {
+        counter(&server, "host.flows") == 0
+    });
+    server.close();
+    run(server.wait_closed());
+    for mode in [Mode::Exact, Mode::Fitting] {
+        let recording = Recording::open(&path).expect("a recording");
+        let report = recording.replay(&guest(), mode).expect("replayed");
+        assert_eq!(report.difference, None, "{mode:?}");
+        assert!(report.calls > 3);
+    }
 }
 
 #[test]

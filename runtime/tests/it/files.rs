@@ -228,14 +228,12 @@ fn files_that_cannot_be_read_are_named() {
     let missing = directory.join("missing.wasm");
     let message = engine()
         .load_file(&missing)
-        .err()
-        .expect("refused")
+        .expect_err("refused")
         .to_string();
     assert!(message.contains("missing.wasm"), "{message}");
     let message = engine()
         .load_file(&directory)
-        .err()
-        .expect("refused")
+        .expect_err("refused")
         .to_string();
     assert!(message.contains("is a directory"), "{message}");
     let file = directory.join("guest.wasm");

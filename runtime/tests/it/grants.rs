@@ -1,6 +1,6 @@
 use std::net::{SocketAddr, UdpSocket};
 
-use watm_runtime::{Error, Limits, Phase, Server};
+use watm_runtime::{Error, Limits, Network, Phase, Server};
 
 use crate::support::{
     Client, LOCALHOST, assert_serves, builder, guest, run, serve, tcp_forward, wait_until,
@@ -57,6 +57,25 @@ fn only_granted_labels_of_the_right_kind_open_and_once() {
         answer,
         format!("{taken} {denied} {denied} {denied} {denied} None")
     );
+}
+
+#[test]
+fn a_datagram_socket_and_a_listener_may_have_the_same_label() {
+    let server = builder("both")
+        .tcp("listen", LOCALHOST)
+        .start()
+        .expect("starts");
+    let answer = Client::new(&server).ask("!open");
+    let denied = "Some(ErrorCode::AccessDenied)";
+    let taken = "Some(ErrorCode::InvalidState)";
+    assert_eq!(
+        answer,
+        format!("{taken} None {denied} {denied} {denied} {denied}")
+    );
+    let udp = server.local_addr_of(Network::Udp, "listen");
+    assert_eq!(udp, server.local_addr("listen"));
+    assert_ne!(udp, server.local_addr_of(Network::Tcp, "listen"));
+    assert_eq!(server.local_addr_of(Network::Tcp, "other"), None);
 }
 
 #[test]
@@ -145,6 +164,12 @@ fn status_has_the_modules_peers_and_both_kinds_of_counters() {
         status.peers[0].last_handshake,
         Some(std::time::Duration::from_millis(1500))
     );
+    assert_eq!(
+        status.peers[0].round_trip,
+        Some(std::time::Duration::from_millis(40))
+    );
+    // No more than all of them, whatever a module says.
+    assert_eq!(status.peers[0].loss_permille, Some(1000));
     assert!(status.counters["received"] >= 1);
     assert!(status.counters["host.datagrams_received"] >= 1);
     assert!(status.counters["host.datagrams_sent"] >= 1);

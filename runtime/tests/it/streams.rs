@@ -1,7 +1,9 @@
 //! Stream flows, with TCP at the other end of the module.
 
+use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use watm_runtime::{Destination, ErrorCode, Limits, Server, StreamFlow};
@@ -109,6 +111,31 @@ fn dropping_a_flow_closes_it() {
     let mut all = Vec::new();
     client.read_to_end(&mut all).expect("a regular end");
     assert_eq!(all, b"bye");
+}
+
+#[test]
+fn what_came_before_a_reset_is_read_first() {
+    let server = serve();
+    let (mut client, flow) = pair(&server);
+    client.write_all(&[7; 5000]).expect("sent");
+    let mut come = run(poll_fn(|cx| flow.poll_read_some(cx, 1))).expect("there");
+    // The module has the rest too, in one piece or a few.
+    std::thread::sleep(Duration::from_millis(50));
+    let socket = socket2::Socket::from(client);
+    socket.set_linger(Some(Duration::ZERO)).expect("set");
+    drop(socket);
+    wait_until("the flow is dead", || flow.queue_write(b"x").is_err());
+    let ended = loop {
+        match run(read(&flow)) {
+            Ok(data) => come.extend(data),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(come, [7; 5000]);
+    assert_eq!(ended, ErrorCode::ConnectionReset);
+    // Again and again, and an abort changes nothing of that.
+    flow.abort(ErrorCode::AccessDenied);
+    assert_eq!(run(read(&flow)), Err(ErrorCode::ConnectionReset));
 }
 
 #[test]

@@ -287,19 +287,26 @@ fn a_hundred_swaps_leave_nothing_behind() {
         numbers(&server).len() == 2
     });
     let (memory, descriptors) = (counter(&server, "host.memory_bytes"), open_files());
+    let running = threads();
     (0..100).for_each(|_| swap());
     wait_until("the last one before has ended", || {
         numbers(&server).len() == 2
     });
     assert_eq!(counter(&server, "host.memory_bytes"), memory);
-    // Other tests have files too, but not a hundred more than before.
+    // Other tests have files and threads too, but not a hundred more than before.
     assert!(open_files() < descriptors + 50);
+    assert!(threads() < running + 50);
     assert_eq!(counter(&server, "host.flows"), 1);
 }
 
 /// Descriptors of this process, where the system lists them.
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// Its threads.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
 #[test]

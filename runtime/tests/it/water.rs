@@ -3,6 +3,7 @@
 mod component;
 mod dialer;
 mod listener;
+mod probation;
 mod swap;
 
 use std::net::SocketAddr;

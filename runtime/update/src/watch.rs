@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+use watm_seal::Release;
 
 use crate::outcome::{Outcome, Report};
 use crate::schedule::Schedule;
@@ -8,6 +9,7 @@ use crate::updater::Updater;
 
 /// How often a module that waits for an approval is looked at: the user has just given it.
 const PENDING: Duration = Duration::from_secs(5);
+
 /// Checks a source again and again, for a host that runs.
 ///
 /// ```no_run
@@ -63,6 +65,20 @@ impl Watch {
                 return report;
             }
         }
+    }
+
+    /// Have the next check within this time, if it was not to be before.
+    pub fn check_within(&mut self, time: Duration) {
+        self.due = self.due.min(Instant::now() + time);
+    }
+
+    /// As [`Updater::approve`].
+    pub async fn approve(&mut self, release: Release) -> Report {
+        let report = self.updater.approve(release).await;
+        if let Outcome::Updated { .. } = report.outcome {
+            self.pending = false;
+        }
+        report
     }
 
     /// What is checked.

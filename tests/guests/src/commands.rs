@@ -4,6 +4,7 @@ use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
 use crate::watm::transport::flows::{self, DatagramFlow, Datagrams};
 use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
+use crate::watm::transport::names::Lookup;
 use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
 use crate::watm::transport::types::{Destination, IpAddress, IpSocketAddress};
 use crate::{Forward, Mood, entry, raw};
@@ -14,6 +15,7 @@ pub struct Kept {
     pub streams: Vec<ByteStream>,
     datagrams: Vec<DatagramFlow>,
     keys: Vec<AeadKey>,
+    lookups: Vec<Lookup>,
 }
 
 /// Obey; the answer goes back to who sent the command.
@@ -58,8 +60,26 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         "seal" => seal(),
         other => match other.split_once(' ') {
             Some(("tell", message)) => tell(forward, message),
+            Some(("lookup", host)) => look_up(forward, host),
             _ => format!("no such command: {other}"),
         },
+    }
+}
+
+/// `name port`, and the answer to that, as often as it is asked for. Nothing: of the one before.
+fn look_up(forward: &mut Forward, host: &str) -> String {
+    if let Some((name, port)) = host.split_once(' ') {
+        let Ok(port) = port.parse() else {
+            return "look up what?".to_owned();
+        };
+        match Lookup::start(name, port, 9) {
+            Ok(lookup) => forward.kept.lookups.push(lookup),
+            Err(code) => return format!("{code:?}"),
+        }
+    }
+    match forward.kept.lookups.last() {
+        Some(lookup) => format!("{:?}", lookup.addresses()),
+        None => "nothing was looked up".to_owned(),
     }
 }
 

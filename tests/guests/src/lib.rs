@@ -205,6 +205,17 @@ impl Forward {
         Some(token)
     }
 
+    fn dial(&mut self, remote: IpSocketAddress, flow: DatagramFlow) -> Result<u64, ErrorCode> {
+        let name = format!("{remote:?}");
+        if self.tokens.contains_key(&name) {
+            return Err(ErrorCode::InvalidState);
+        }
+        self.last += 1;
+        self.tokens.insert(name, self.last);
+        self.flows.insert(self.last, (remote, flow));
+        Ok(self.last)
+    }
+
     /// What the application is told of a flow from this remote.
     pub fn info(&self, remote: IpSocketAddress) -> FlowInfo {
         let local = self.socket().local_address();
@@ -331,6 +342,21 @@ impl Guest for Module {
         })
     }
 
+    /// From the socket, as the flow of that remote.
+    fn dial_datagrams(
+        to: Option<Destination>,
+        application: DatagramFlow,
+        _: u64,
+    ) -> Result<u64, ErrorCode> {
+        FORWARD.with_borrow_mut(|forward| {
+            let forward = forward.as_mut().expect("started");
+            match (to, &forward.socket) {
+                (Some(Destination::Address(remote)), Some(_)) => forward.dial(remote, application),
+                _ => Err(ErrorCode::NotSupported),
+            }
+        })
+    }
+
     fn get_status(_: u64) -> Status {
         FORWARD.with_borrow(|forward| {
             let forward = forward.as_ref().expect("started");
@@ -341,6 +367,8 @@ impl Guest for Module {
                     last_handshake: Some(1_500_000_000),
                     received_bytes: forward.received,
                     sent_bytes: 0,
+                    round_trip: Some(40_000_000),
+                    loss_permille: Some(60_000),
                 }],
                 flows: forward.flows.len() as u32,
                 counters: vec![("received".to_owned(), forward.received)],

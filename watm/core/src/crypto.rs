@@ -6,8 +6,19 @@
 
 use std::cell::RefCell;
 
-/// A ChaCha20-Poly1305 key (RFC 8439) held by the host.
-pub trait AeadKey {
+/// Ciphers that a host may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// RFC 8439, with a key of 32 bytes.
+    Chacha20Poly1305,
+    /// AES-GCM (RFC 5116), with a key of 16 bytes.
+    Aes128Gcm,
+    /// AES-GCM (RFC 5116), with a key of 32 bytes.
+    Aes256Gcm,
+}
+
+/// A key held by the host.
+pub trait AeadKey: Send + Sync {
     /// Encrypt `in_out` in place and return the tag.
     fn seal(&self, nonce: &[u8; 12], associated_data: &[u8], in_out: &mut [u8]) -> [u8; 16];
 
@@ -16,8 +27,9 @@ pub trait AeadKey {
     fn open(&self, nonce: &[u8; 12], associated_data: &[u8], in_out: &mut [u8]) -> bool;
 }
 
-/// Hands a 32-byte key to the host; `None` if the host does not grant the service.
-pub type Provider = fn(&[u8; 32]) -> Option<Box<dyn AeadKey>>;
+/// Hands a key to the host; `None` if the host does not grant the service, or has not this
+/// cipher.
+pub type Provider = fn(Algorithm, &[u8]) -> Option<Box<dyn AeadKey>>;
 
 thread_local! {
     static PROVIDER: RefCell<Option<Provider>> = const { RefCell::new(None) };
@@ -28,7 +40,7 @@ pub fn set_provider(provider: Option<Provider>) {
     PROVIDER.with(|slot| *slot.borrow_mut() = provider);
 }
 
-/// Hand a ChaCha20-Poly1305 key to the host. `None`: use a library.
-pub fn host_key(key: &[u8; 32]) -> Option<Box<dyn AeadKey>> {
-    PROVIDER.with(|slot| *slot.borrow())?(key)
+/// Hand a key to the host. `None`: use a library.
+pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
+    PROVIDER.with(|slot| *slot.borrow())?(algorithm, key)
 }

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::{error, fmt};
 
-use crate::{Destination, Instant};
+use crate::{Destination, Instant, Lookup};
 
 /// A name that the transport gives to a resource. The host repeats it in
 /// [`Transport::process`](crate::Transport::process) when that resource can make progress.
@@ -224,6 +224,23 @@ pub trait ByteStream {
 
     /// The address of the other end, where it has one.
     fn remote_address(&self) -> Option<SocketAddr>;
+
+    /// Of a stream that was dialled, before [`Transport::dial`](crate::Transport::dial) returns:
+    /// the application waits until [`connected`](Self::connected), or for the reset that says why
+    /// not. Does nothing where nobody waits.
+    fn connecting(&mut self) {}
+
+    /// After [`connecting`](Self::connecting): somebody has answered.
+    fn connected(&mut self) {}
+}
+
+/// What a flow carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlowKind {
+    /// A stream of bytes.
+    Bytes,
+    /// Datagrams.
+    Datagrams,
 }
 
 /// A flow of datagrams to the application. Dropping it ends the flow.
@@ -329,6 +346,25 @@ pub trait Host {
         _token: Token,
     ) -> Result<Box<dyn ByteStream>, ErrorCode> {
         Err(ErrorCode::NotSupported)
+    }
+
+    /// Begin to look up a host that datagrams are to be sent to, at this port. The token is listed
+    /// once there is an answer. Fails with [`ErrorCode::AccessDenied`] if the host does not allow
+    /// that, with [`ErrorCode::LimitReached`] if too many are under way, and with
+    /// [`ErrorCode::NotSupported`] where no names are looked up.
+    fn lookup(
+        &mut self,
+        _name: &str,
+        _port: u16,
+        _token: Token,
+    ) -> Result<Box<dyn Lookup>, ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
+
+    /// Whether the application takes flows to this destination at all: what it does not take is
+    /// refused before anything is exchanged. By default it takes all.
+    fn accepts(&mut self, _kind: FlowKind, _destination: &Destination) -> bool {
+        true
     }
 
     /// Offer a stream flow to the application: what is written is what it reads. Fails

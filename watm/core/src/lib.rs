@@ -25,16 +25,21 @@
 //! the far sender slows down.
 
 mod address;
+pub mod capture;
 pub mod crypto;
 mod host;
+mod names;
+pub mod signing;
 mod time;
 mod transport;
 
 pub use address::{Destination, NotADestination};
 pub use host::{
     ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Direction, Ecn,
-    ErrorCode, FlowInfo, Host, Level, Listener, Mail, Mailbox, MessageInfo, Messages, Token,
+    ErrorCode, FlowInfo, FlowKind, Host, Level, Listener, Mail, Mailbox, MessageInfo, Messages,
+    Token,
 };
+pub use names::Lookup;
 pub use time::Instant;
 pub use transport::{
     ClientConfig, ConfigError, PeerStatus, StartOptions, Status, Transport, Wakeup,

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use std::{error, fmt};
 
-use crate::{ByteStream, Destination, ErrorCode, Host, Instant, Level, Token};
+use crate::{ByteStream, DatagramFlow, Destination, ErrorCode, Host, Instant, Level, Token};
 
 /// Why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +52,23 @@ pub enum Wakeup {
     Finished,
 }
 
+impl Wakeup {
+    /// Of a transport of two parts: whichever part's is earlier. It is finished when both are.
+    pub fn or_earlier(self, other: Wakeup) -> Wakeup {
+        match (self, other) {
+            (Wakeup::Again, _) | (_, Wakeup::Again) => Wakeup::Again,
+            (Wakeup::At(one), Wakeup::At(other)) => Wakeup::At(one.min(other)),
+            (Wakeup::At(due), _) | (_, Wakeup::At(due)) => Wakeup::At(due),
+            (Wakeup::Finished, Wakeup::Finished) => Wakeup::Finished,
+            (Wakeup::OnReady | Wakeup::Finished, Wakeup::OnReady | Wakeup::Finished) => {
+                Wakeup::OnReady
+            }
+        }
+    }
+}
+
 /// One remote party the transport knows by name.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerStatus {
     /// The name that [`FlowInfo::peer`](crate::FlowInfo::peer) carries.
     pub name: String,
@@ -65,6 +80,10 @@ pub struct PeerStatus {
     pub received_bytes: u64,
     /// Inner bytes to the peer.
     pub sent_bytes: u64,
+    /// How long the way to the peer and back takes, by what was seen of it lately.
+    pub round_trip: Option<Duration>,
+    /// How many of a thousand packets of the peer's were lost lately.
+    pub loss_permille: Option<u16>,
 }
 
 /// How a transport is doing.
@@ -113,6 +132,22 @@ pub trait Transport: Sized {
         &mut self,
         _destination: Option<&Destination>,
         _application: Box<dyn ByteStream>,
+        _host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        Err(ErrorCode::NotSupported)
+    }
+
+    /// Carry datagrams of the application's to `destination`, or to where the configuration says
+    /// if that is `None`, and the answers back. Returns the token that the transport chose for
+    /// `application`, which is armed for reading. The flow is dropped when it has been idle for
+    /// too long, or when nothing can be carried any more.
+    ///
+    /// Fails with [`ErrorCode::NotSupported`] if the transport carries no datagrams, or only
+    /// takes connections on.
+    fn dial_datagrams(
+        &mut self,
+        _destination: Option<&Destination>,
+        _application: Box<dyn DatagramFlow>,
         _host: &mut dyn Host,
     ) -> Result<Token, ErrorCode> {
         Err(ErrorCode::NotSupported)

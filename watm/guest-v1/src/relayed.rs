@@ -1,12 +1,14 @@
 //! A stream transport: bytes from one descriptor to the other, through a codec.
 
+use std::time::Duration;
+
 use wasip1::Errno;
-use watm_core::ConfigError;
-use watm_stream::{Codec, Needs, Progress, Ready, Relay, StreamTransport};
+use watm_core::{ConfigError, Instant};
+use watm_stream::{Codec, Limits, Needs, Progress, Ready, Relay, StreamTransport};
 
 use crate::carrier::{Carrier, Connect, Linger, Session, errno, refused};
 use crate::descriptor::{Descriptor, negative};
-use crate::{config, env};
+use crate::{config, env, poll};
 
 /// A [`StreamTransport`] in a module.
 pub struct Relayed<T>(T);
@@ -15,7 +17,11 @@ impl<T: StreamTransport> Carrier for Relayed<T> {
     type Session = Relaying<T::Codec>;
 
     fn configure(config: &[u8]) -> Result<Self, ConfigError> {
-        T::configure(config).map(Relayed)
+        let transport = T::configure(config)?;
+        for warning in transport.warnings() {
+            eprintln!("{}: {warning}", config::PATH);
+        }
+        Ok(Relayed(transport))
     }
 
     fn dial(
@@ -24,18 +30,39 @@ impl<T: StreamTransport> Carrier for Relayed<T> {
         application: Descriptor,
     ) -> Result<Relaying<T::Codec>, (i32, Descriptor)> {
         match self.connect(connect) {
-            Ok((codec, network)) => Ok(Relaying::new(codec, network, application)),
+            // The host limits how long it may take to connect.
+            Ok((codec, network)) => Ok(self.relaying(codec, network, application, None)),
             Err(number) => Err((number, application)),
         }
     }
 
     fn accept(&mut self, application: Descriptor) -> Result<Relaying<T::Codec>, i32> {
         let codec = self.0.accept(None).map_err(refused)?;
-        Ok(Relaying::new(codec, env::accept()?, application))
+        let handshake = Some(self.0.limits().handshake);
+        Ok(self.relaying(codec, env::accept()?, application, handshake))
     }
 }
 
 impl<T: StreamTransport> Relayed<T> {
+    fn relaying(
+        &self,
+        codec: T::Codec,
+        network: Descriptor,
+        application: Descriptor,
+        handshake: Option<Duration>,
+    ) -> Relaying<T::Codec> {
+        let now = Instant(poll::now());
+        Relaying {
+            relay: Relay::new(codec),
+            network,
+            application,
+            limits: self.0.limits(),
+            handshake,
+            since: now,
+            active: now,
+        }
+    }
+
     fn connect(&self, connect: Connect) -> Result<(T::Codec, Descriptor), i32> {
         let remote = match connect {
             Connect::Caller => None,
@@ -58,20 +85,36 @@ pub struct Relaying<C> {
     relay: Relay<C>,
     network: Descriptor,
     application: Descriptor,
+    limits: Limits,
+    /// How long a handshake may take.
+    handshake: Option<Duration>,
+    since: Instant,
+    /// When something could be read or written last.
+    active: Instant,
 }
 
 impl<C: Codec> Relaying<C> {
-    fn new(codec: C, network: Descriptor, application: Descriptor) -> Self {
-        Relaying {
-            relay: Relay::new(codec),
-            network,
-            application,
+    /// When its time is over, if nothing happens before.
+    fn over(&self) -> Option<Instant> {
+        if !self.relay.established() {
+            return self.handshake.map(|handshake| self.since + handshake);
         }
+        let idle = self.limits.idle.map(|idle| self.active + idle);
+        let lifetime = self.limits.lifetime.map(|lifetime| self.since + lifetime);
+        idle.into_iter().chain(lifetime).min()
     }
 }
 
 impl<C: Codec> Session for Relaying<C> {
     fn run(&mut self, ready: Ready) -> Result<Progress, Errno> {
+        let now = Instant(poll::now());
+        if ready != Ready::default() {
+            self.active = now;
+        }
+        if self.over().is_some_and(|over| over <= now) {
+            self.hang_up();
+            return Err(wasip1::ERRNO_TIMEDOUT);
+        }
         self.relay
             .run(ready, &mut self.network, &mut self.application)
             .map_err(|reason| {
@@ -85,7 +128,7 @@ impl<C: Codec> Session for Relaying<C> {
     }
 
     fn deadline(&self) -> Option<u64> {
-        None
+        self.over().map(|over| over.0)
     }
 
     fn streams(&self) -> (&Descriptor, &Descriptor) {

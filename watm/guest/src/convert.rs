@@ -229,6 +229,8 @@ fn from_peer_status(peer: PeerStatus) -> wit_endpoint::PeerStatus {
         last_handshake: peer.last_handshake.map(nanoseconds),
         received_bytes: peer.received_bytes,
         sent_bytes: peer.sent_bytes,
+        round_trip: peer.round_trip.map(nanoseconds),
+        loss_permille: peer.loss_permille,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use watm_core::crypto::AeadKey;
+use watm_core::crypto::{AeadKey, Algorithm};
 
 use crate::bindings::watm::transport::crypto as wit;
 use crate::convert::to_error;
@@ -11,13 +11,17 @@ thread_local! {
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Hand a ChaCha20-Poly1305 key to the host. A host that does not do this at all is
-/// asked once.
-pub fn host_key(key: &[u8; 32]) -> Option<Box<dyn AeadKey>> {
+/// Hand a key to the host. A host that does not do this at all is asked once.
+pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
     if REFUSED.get() {
         return None;
     }
-    match wit::AeadKey::create(wit::AeadAlgorithm::Chacha20Poly1305, key) {
+    let algorithm = match algorithm {
+        Algorithm::Chacha20Poly1305 => wit::AeadAlgorithm::Chacha20Poly1305,
+        Algorithm::Aes128Gcm => wit::AeadAlgorithm::Aes128Gcm,
+        Algorithm::Aes256Gcm => wit::AeadAlgorithm::Aes256Gcm,
+    };
+    match wit::AeadKey::create(algorithm, key) {
         Ok(key) => Some(Box::new(HostKey(key))),
         Err(wit::ErrorCodeResult::AccessDenied | wit::ErrorCodeResult::NotSupported) => {
             REFUSED.set(true);

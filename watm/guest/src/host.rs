@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use watm_core::{
     ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Destination, Direction,
-    ErrorCode, FlowInfo, Host, Instant, Level, Listener, Mail, Mailbox, MessageInfo, Messages,
-    Token,
+    ErrorCode, FlowInfo, FlowKind, Host, Instant, Level, Listener, Lookup, Mail, Mailbox,
+    MessageInfo, Messages, Token,
 };
 
 use crate::bindings::watm::transport::{flows, generations, log, sockets};
@@ -48,6 +48,23 @@ impl Host for Imports {
         Ok(stream(connected))
     }
 
+    fn lookup(
+        &mut self,
+        name: &str,
+        port: u16,
+        token: Token,
+    ) -> Result<Box<dyn Lookup>, ErrorCode> {
+        crate::names::lookup(name, port, token)
+    }
+
+    fn accepts(&mut self, kind: FlowKind, destination: &Destination) -> bool {
+        let kind = match kind {
+            FlowKind::Bytes => flows::Kind::Bytes,
+            FlowKind::Datagrams => flows::Kind::Datagrams,
+        };
+        flows::accepts(kind, from_destination(destination))
+    }
+
     fn open_stream(
         &mut self,
         info: &FlowInfo,
@@ -63,7 +80,7 @@ impl Host for Imports {
         token: Token,
     ) -> Result<Box<dyn DatagramFlow>, ErrorCode> {
         let flow = with_info(info, |info| flows::open_datagrams(info, token)).map_err(to_error)?;
-        Ok(Box::new(Flow(flow)))
+        Ok(datagrams(flow))
     }
 
     fn mailbox(&mut self, token: Token) -> Result<Box<dyn Mailbox>, ErrorCode> {
@@ -159,6 +176,19 @@ impl ByteStream for Stream {
     fn remote_address(&self) -> Option<SocketAddr> {
         self.0.remote_address().map(to_socket_address)
     }
+
+    fn connecting(&mut self) {
+        self.0.connecting();
+    }
+
+    fn connected(&mut self) {
+        self.0.connected();
+    }
+}
+
+/// A flow of datagrams by its handle.
+pub fn datagrams(handle: flows::DatagramFlow) -> Box<dyn DatagramFlow> {
+    Box::new(Flow(handle))
 }
 
 struct Flow(flows::DatagramFlow);

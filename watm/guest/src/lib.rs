@@ -6,11 +6,16 @@
 //! [`Transport`](watm_core::Transport), the imports are the [`Host`](watm_core::Host)
 //! that it is handed. No other guest crate knows the WIT.
 
+#[doc(hidden)]
+pub mod capture;
 mod convert;
 mod crypto;
 mod host;
+mod names;
 #[doc(hidden)]
 pub mod shell;
+#[doc(hidden)]
+pub mod signing;
 
 #[allow(missing_docs, reason = "generated; the documentation is in wit/")]
 #[doc(hidden)]
@@ -25,10 +30,11 @@ pub mod bindings {
 }
 
 /// Make the crate a module whose transport is `$transport`, a type that implements
-/// [`Transport`](watm_core::Transport). Once a crate, at its top level.
+/// [`Transport`](watm_core::Transport). Once a crate, at its top level. With `signing` after it the
+/// transport can ask for [keys of the host](watm_core::signing).
 #[macro_export]
 macro_rules! export {
-    ($transport:ty) => {
+    ($transport:ty $(, $service:ident)*) => {
         const _: () = {
             use $crate::bindings::exports::watm::transport::endpoint;
 
@@ -44,6 +50,7 @@ macro_rules! export {
                     options: endpoint::StartOptions,
                     now: u64,
                 ) -> Result<(), endpoint::ConfigError> {
+                    $($crate::$service::provide();)*
                     SHELL.with(|shell| shell.start(options, now))
                 }
 
@@ -69,6 +76,14 @@ macro_rules! export {
                     now: u64,
                 ) -> Result<u64, endpoint::ErrorCodeResult> {
                     SHELL.with(|shell| shell.dial(destination, application, now))
+                }
+
+                fn dial_datagrams(
+                    destination: Option<endpoint::DestinationResult>,
+                    application: endpoint::DatagramFlow,
+                    now: u64,
+                ) -> Result<u64, endpoint::ErrorCodeResult> {
+                    SHELL.with(|shell| shell.dial_datagrams(destination, application, now))
                 }
 
                 fn get_status(now: u64) -> endpoint::Status {

@@ -112,6 +112,24 @@ impl<T: Transport> Shell<T> {
         .map_err(error_result)
     }
 
+    /// `endpoint.dial-datagrams`.
+    pub fn dial_datagrams(
+        &self,
+        destination: Option<wit::DestinationResult>,
+        application: wit::DatagramFlow,
+        now: u64,
+    ) -> Result<u64, wit::ErrorCodeResult> {
+        match self.0.borrow_mut().as_mut() {
+            Some(running) => running.transport.dial_datagrams(
+                destination.map(to_destination).as_ref(),
+                host::datagrams(application),
+                &mut imports(now, running.log_level),
+            ),
+            None => Err(ErrorCode::InvalidState),
+        }
+        .map_err(error_result)
+    }
+
     /// `endpoint.get-status`.
     pub fn status(&self, now: u64) -> wit::Status {
         let running = self.0.borrow();

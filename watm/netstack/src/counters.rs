@@ -57,6 +57,8 @@ counters! {
     udp_malformed,
     /// UDP flows offered to the application.
     udp_opened,
+    /// UDP flows that the application opened.
+    udp_dialled,
     /// Datagrams dropped because the application took no more flows.
     udp_refused,
     /// UDP flows ended by idleness.
@@ -67,13 +69,15 @@ counters! {
     udp_dropped,
     /// Datagrams of the application too large for IP.
     udp_too_large,
+    /// ICMP errors that a TCP flow has heeded.
+    icmp_heeded,
     /// ICMP messages that are wrong.
     icmp_malformed,
     /// Echo requests answered.
     icmp_echoed,
     /// ICMP messages of other kinds, ignored.
     icmp_ignored,
-    /// ICMP errors sent for protocols that are not carried.
+    /// ICMP errors sent for protocols that are not carried, and ports that nobody is at.
     icmp_errors_sent,
     /// ICMP errors not sent, to bound the rate.
     icmp_errors_withheld,

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use smoltcp::wire::{Icmpv4Packet, Icmpv6Packet, IpProtocol, checksum};
-use watm_core::Instant;
 
 use crate::counters::Counters;
 use crate::hash::Keyed;
+use crate::io::Io;
 use crate::ip::{self, Packet, Sender};
 use crate::limit::Limiter;
 use crate::{PacketSink, PeerId};
@@ -21,6 +21,15 @@ const ERRORS_PER_SECOND: u32 = 10;
 const QUOTE_V4: usize = 576 - ip::V4_HEADER - 8;
 /// ICMPv6 errors fill the smallest MTU of IPv6 (RFC 4443 section 2.4 c).
 const QUOTE_V6: usize = 1280 - ip::V6_HEADER - 8;
+
+/// What a packet is to, and is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Missing {
+    /// The protocol is not carried.
+    Protocol,
+    /// Nobody takes datagrams there.
+    Port,
+}
 
 /// Answers echo requests and says what is not carried.
 #[derive(Debug)]
@@ -71,28 +80,34 @@ impl Icmp {
         counters.icmp_echoed += 1;
     }
 
-    /// Tell a peer that the protocol of this packet is not carried.
+    /// Tell a peer that this is not there, to which its packet is.
     pub(crate) fn refuse(
         &mut self,
         peer: PeerId,
         packet: &Packet<'_>,
-        now: Instant,
+        missing: Missing,
         sender: &mut Sender,
-        sink: &mut dyn PacketSink,
+        io: &mut Io<'_>,
         counters: &mut Counters,
     ) {
-        if !self.errors.permits(peer, now) {
+        if !self.errors.permits(peer, io.now) {
             counters.icmp_errors_withheld += 1;
             return;
         }
-        // Destination unreachable, protocol unreachable; or parameter problem, unrecognized
+        // Destination unreachable; of a protocol in IPv6 it is a parameter problem, unrecognized
         // next header, and where it stands.
-        let (protocol, kind, code, field, quote) = match packet.source {
-            IpAddr::V4(_) => (ip::ICMP, 3, 2, 0, QUOTE_V4),
-            IpAddr::V6(_) => (ip::ICMPV6, 4, 1, packet.protocol_at as u32, QUOTE_V6),
+        let (kind, code, field) = match (packet.source, missing) {
+            (IpAddr::V4(_), Missing::Protocol) => (3, 2, 0),
+            (IpAddr::V4(_), Missing::Port) => (3, 3, 0),
+            (IpAddr::V6(_), Missing::Protocol) => (4, 1, packet.protocol_at as u32),
+            (IpAddr::V6(_), Missing::Port) => (1, 4, 0),
+        };
+        let (protocol, quote) = match packet.source {
+            IpAddr::V4(_) => (ip::ICMP, QUOTE_V4),
+            IpAddr::V6(_) => (ip::ICMPV6, QUOTE_V6),
         };
         let addresses = (packet.destination, packet.source);
-        sender.send(peer, sink, addresses, protocol, |out| {
+        sender.send(peer, io.sink, addresses, protocol, |out| {
             let start = out.len();
             out.extend_from_slice(&[kind, code, 0, 0]);
             out.extend_from_slice(&field.to_be_bytes());
@@ -103,7 +118,8 @@ impl Icmp {
     }
 }
 
-fn is_sound(packet: &Packet<'_>) -> bool {
+/// Whether its checksum is right.
+pub(crate) fn is_sound(packet: &Packet<'_>) -> bool {
     match (packet.source, packet.destination) {
         (IpAddr::V4(_), _) => {
             Icmpv4Packet::new_checked(packet.payload).is_ok_and(|message| message.verify_checksum())

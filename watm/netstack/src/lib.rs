@@ -3,7 +3,7 @@
 //! Inner IP packets go in; what they carry is offered to the application as flows through
 //! [`Host`], for any destination address and port. What the application answers comes out
 //! as IP packets for the peer that opened the flow. With [`Netstack::connect`] the application
-//! opens TCP flows itself.
+//! opens TCP flows itself, and with [`Netstack::connect_datagrams`] those of UDP.
 //!
 //! # The run loop
 //!
@@ -19,9 +19,11 @@ mod counters;
 mod elsewhere;
 mod hash;
 mod icmp;
+mod icmp_error;
 mod io;
 mod ip;
 mod limit;
+mod port;
 mod table;
 mod tcp;
 mod timer;
@@ -34,17 +36,17 @@ use std::rc::Rc;
 pub use config::Config;
 pub use elsewhere::FlowKey;
 pub use table::Protocol;
-use watm_core::{ByteStream, ErrorCode, Host, Instant, Token};
+use watm_core::{ByteStream, DatagramFlow, ErrorCode, Host, Instant, Token};
 
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
-use crate::icmp::Icmp;
+use crate::icmp::{Icmp, Missing};
 use crate::io::Io;
 use crate::ip::{Fault, Outcome, Packet, Reassembly, Sender};
 use crate::table::FlowId;
 use crate::tcp::Tcp;
-use crate::udp::Udp;
+use crate::udp::{Taken, Udp};
 
 /// A peer's number, chosen by the owner of the stack and never reused for another peer
 /// while the stack has flows of the first.
@@ -159,6 +161,13 @@ impl Netstack {
         }
     }
 
+    /// Give up the connections to a peer that [`connect`](Self::connect) has begun, at this time
+    /// or before, and that were not answered yet: their streams are reset for this reason. How
+    /// many there were.
+    pub fn fail_connecting(&mut self, peer: PeerId, begun: Instant, reason: &ErrorCode) -> usize {
+        self.tcp.fail_connecting(peer, begun, reason)
+    }
+
     /// Open a TCP connection to the peer, for a stream of the application's: from an address of
     /// ours, to one behind the peer. Returns the stream's token. That nobody answers within a
     /// minute, or somebody refuses, is what the stream is reset with.
@@ -176,13 +185,7 @@ impl Netstack {
         application: Box<dyn ByteStream>,
         now: Instant,
     ) -> Result<Token, ErrorCode> {
-        let sound = source.is_ipv4() == destination.is_ipv4()
-            && destination.port() != 0
-            && ip::is_host(source)
-            && ip::is_host(destination.ip());
-        if !sound {
-            return Err(ErrorCode::InvalidArgument);
-        }
+        check_ends(source, destination)?;
         let peer = origin.peer;
         let share = self.tcp.len_of(peer) < self.config.max_tcp_of_a_peer();
         let full = self.tcp.len() + self.udp.len() >= self.config.max_flows;
@@ -195,6 +198,30 @@ impl Netstack {
             .free_port(peer, source, destination, &self.elsewhere)
             .ok_or(ErrorCode::LimitReached)?;
         self.tcp.connect(key, application, now, &mut self.counters)
+    }
+
+    /// As [`connect`](Self::connect), of datagrams: whoever answers from `destination` is heard,
+    /// until the flow has been idle for [`Config::udp_idle_timeout`]. Datagrams that do not fit an
+    /// IP packet are dropped and counted.
+    pub fn connect_datagrams(
+        &mut self,
+        origin: &Origin,
+        source: IpAddr,
+        destination: SocketAddr,
+        application: Box<dyn DatagramFlow>,
+        now: Instant,
+    ) -> Result<Token, ErrorCode> {
+        check_ends(source, destination)?;
+        let full = self.tcp.len() + self.udp.len() >= self.config.max_flows;
+        if full && !self.udp.evict(&mut self.counters) {
+            self.counters.udp_refused += 1;
+            return Err(ErrorCode::LimitReached);
+        }
+        let key = self
+            .udp
+            .free_port(origin.peer, source, destination, &self.elsewhere)
+            .ok_or(ErrorCode::LimitReached)?;
+        Ok(self.udp.connect(key, application, now, &mut self.counters))
     }
 
     /// Whether the stack chose this token. Its tokens, and no others, have the top bit set.
@@ -337,23 +364,50 @@ impl Netstack {
             (ip::UDP, _) => {
                 let room = self.tcp.len() + self.udp.len() < self.config.max_flows;
                 let (udp, first) = (&mut self.udp, Admission { room, elsewhere });
-                if udp.handle(origin, packet, first, io, counters) {
-                    return;
+                let mut taken = udp.handle(origin, packet, first, io, counters);
+                if taken == Taken::NoRoom && udp.evict(counters) {
+                    let room = true;
+                    let second = Admission { room, elsewhere };
+                    taken = udp.handle(origin, packet, second, io, counters);
                 }
-                let room = udp.evict(counters);
-                let second = Admission { room, elsewhere };
-                if !room || !udp.handle(origin, packet, second, io, counters) {
-                    counters.udp_refused += 1;
+                match taken {
+                    Taken::Done => return,
+                    Taken::NoRoom => {}
+                    Taken::Unwanted => {
+                        let (icmp, missing) = (&mut self.icmp, Missing::Port);
+                        icmp.refuse(peer, packet, missing, sender, io, counters);
+                    }
                 }
+                counters.udp_refused += 1;
             }
             (ip::NOTHING, IpAddr::V6(_)) => counters.ip_empty += 1,
             _ if io.sink.decline(peer, packet.whole, None) => {}
             (ip::ICMP, IpAddr::V4(_)) | (ip::ICMPV6, IpAddr::V6(_)) => {
+                if icmp::is_sound(packet)
+                    && let Some(told) = icmp_error::of_segment(peer, packet)
+                    && self.tcp.learn(told)
+                {
+                    counters.icmp_heeded += 1;
+                    return;
+                }
                 self.icmp.handle(peer, packet, sender, io.sink, counters);
             }
-            _ => self
-                .icmp
-                .refuse(peer, packet, io.now, sender, io.sink, counters),
+            _ => {
+                let (icmp, missing) = (&mut self.icmp, Missing::Protocol);
+                icmp.refuse(peer, packet, missing, sender, io, counters);
+            }
         }
+    }
+}
+
+/// Whether a flow can be between them.
+fn check_ends(source: IpAddr, destination: SocketAddr) -> Result<(), ErrorCode> {
+    let sound = source.is_ipv4() == destination.is_ipv4()
+        && destination.port() != 0
+        && ip::is_host(source)
+        && ip::is_host(destination.ip());
+    match sound {
+        true => Ok(()),
+        false => Err(ErrorCode::InvalidArgument),
     }
 }

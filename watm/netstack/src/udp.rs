@@ -1,20 +1,20 @@
 //! UDP (RFC 768): a flow for each peer and 4-tuple, until it is idle for too long.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
 use smoltcp::wire::{UDP_HEADER_LEN, UdpPacket};
-use watm_core::{DatagramFlow, Datagrams, FlowInfo, Instant};
+use watm_core::{DatagramFlow, Datagrams, FlowInfo, FlowKind, Instant, Token};
 
 use crate::counters::Counters;
-use crate::elsewhere::Admission;
+use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
 use crate::timer::{Alarm, Timers};
-use crate::{Origin, PeerId};
+use crate::{Origin, PeerId, port};
 
 /// Datagrams for the application are handed over together, at most so many and so many
 /// bytes: what one batch of the outer socket can carry.
@@ -25,9 +25,24 @@ const BUDGET: usize = 256;
 /// Buffers for batches that are kept: as many flows rarely share one batch.
 const SPARE: usize = 32;
 
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It is seen to.
+    Done,
+    /// It would open a flow that there is no room for.
+    NoRoom,
+    /// Nobody takes datagrams where it is to go.
+    Unwanted,
+}
+
 /// The UDP half of the stack.
 pub(crate) struct Udp {
     flows: Table<Flow>,
+    /// Chooses ports.
+    hash: Keyed,
+    /// Flows that were opened from here.
+    dialled: u64,
     timers: Timers,
     idle_timeout: Duration,
     /// Flows with something to do in the next flush, each at most once.
@@ -39,7 +54,8 @@ pub(crate) struct Udp {
 
 struct Flow {
     flow: Box<dyn DatagramFlow>,
-    info: Rc<FlowInfo>,
+    /// What the application was told, unless it dialled the flow: such a one is not offered anew.
+    info: Option<Rc<FlowInfo>>,
     /// For the application, since the last flush.
     pending: Datagrams,
     /// When the last datagram passed, either way.
@@ -53,7 +69,9 @@ struct Flow {
 impl Udp {
     pub(crate) fn new(idle_timeout: Duration, hash: Keyed) -> Self {
         Udp {
-            flows: Table::new(hash),
+            flows: Table::new(hash.clone()),
+            hash,
+            dialled: 0,
             timers: Timers::default(),
             idle_timeout,
             dirty: Vec::new(),
@@ -83,8 +101,8 @@ impl Udp {
         }
     }
 
-    /// Take a packet. False if it would open a flow and there is no room for one: the caller
-    /// may make room and try again.
+    /// Take a packet. If there is no room for the flow that it would open, the caller may make
+    /// some and try again.
     pub(crate) fn handle(
         &mut self,
         origin: &Origin,
@@ -92,10 +110,10 @@ impl Udp {
         admission: Admission<'_>,
         io: &mut Io<'_>,
         counters: &mut Counters,
-    ) -> bool {
+    ) -> Taken {
         let Some(datagram) = parse(packet) else {
             counters.udp_malformed += 1;
-            return true;
+            return Taken::Done;
         };
         let key = Key {
             peer: origin.peer,
@@ -108,16 +126,22 @@ impl Udp {
                 .elsewhere
                 .takes(Protocol::Udp, &key, packet, io.sink) =>
             {
-                return true;
+                return Taken::Done;
             }
-            None if !admission.room => return false,
+            None if !io
+                .host
+                .accepts(FlowKind::Datagrams, &key.destination.into()) =>
+            {
+                return Taken::Unwanted;
+            }
+            None if !admission.room => return Taken::NoRoom,
             None => {
                 let info = Rc::new(flow_info(origin, &key));
                 match self.open(key, info, io, counters) {
                     Some(id) => id,
                     None => {
                         counters.udp_refused += 1;
-                        return true;
+                        return Taken::Done;
                     }
                 }
             }
@@ -140,7 +164,34 @@ impl Udp {
         } else {
             counters.udp_dropped += 1;
         }
-        true
+        Taken::Done
+    }
+
+    /// Carry a flow of the application's, which nobody has yet.
+    pub(crate) fn connect(
+        &mut self,
+        key: Key,
+        application: Box<dyn DatagramFlow>,
+        now: Instant,
+        counters: &mut Counters,
+    ) -> Token {
+        let token = self.flows.next_id().token(Protocol::Udp);
+        self.insert(key, application, None, now);
+        self.dialled += 1;
+        counters.udp_dialled += 1;
+        token
+    }
+
+    /// A flow of ours that is not there.
+    pub(crate) fn free_port(
+        &self,
+        peer: PeerId,
+        source: IpAddr,
+        destination: SocketAddr,
+        elsewhere: &Elsewhere,
+    ) -> Option<Key> {
+        port::candidates(&self.hash, self.dialled, peer, source, destination)
+            .find(|key| self.flows.find(key).is_none() && !elsewhere.has(Protocol::Udp, key))
     }
 
     /// The application can take or has more.
@@ -223,7 +274,17 @@ impl Udp {
     ) -> Option<FlowId> {
         let token = self.flows.next_id().token(Protocol::Udp);
         let flow = io.host.open_datagrams(&info, token).ok()?;
-        let now = io.now;
+        counters.udp_opened += 1;
+        Some(self.insert(key, flow, Some(info), io.now))
+    }
+
+    fn insert(
+        &mut self,
+        key: Key,
+        flow: Box<dyn DatagramFlow>,
+        info: Option<Rc<FlowInfo>>,
+        now: Instant,
+    ) -> FlowId {
         let id = self.flows.insert(
             key,
             Flow {
@@ -237,12 +298,11 @@ impl Udp {
                 dirty: false,
             },
         );
-        counters.udp_opened += 1;
         let deadline = now + self.idle_timeout;
         if let Some(flow) = self.flows.get_mut(id) {
             self.timers.schedule(id, &mut flow.alarm, deadline);
         }
-        Some(id)
+        id
     }
 
     fn touch(&mut self, id: FlowId) {
@@ -268,7 +328,8 @@ impl Udp {
         if accepted.is_err()
             && let Some((key, flow)) = self.remove(id)
             && self.accepting
-            && let Some(id) = self.open(key, flow.info, io, counters)
+            && let Some(info) = flow.info
+            && let Some(id) = self.open(key, info, io, counters)
             && let Some(flow) = self.flows.get_mut(id)
         {
             accepted = flow.flow.send(&pending);

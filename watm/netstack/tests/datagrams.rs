@@ -5,7 +5,6 @@ mod support;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use smoltcp::wire::checksum;
 use support::packets::{self, read_ip, read_udp};
 use support::{Bench, Random};
 use watm_core::{Destination, ErrorCode};
@@ -62,6 +61,52 @@ fn join(fragments: &[Vec<u8>], mtu: usize) -> (u8, Vec<u8>) {
         data.extend_from_slice(payload);
     }
     (protocol.unwrap().0, data)
+}
+
+#[test]
+fn datagrams_of_ours_are_answered_by_whom_they_were_for_alone() {
+    for (_, destination) in families() {
+        let mut bench = Bench::new(Config::default());
+        let flow = bench.dial_datagrams(1, destination).unwrap();
+        flow.write(b"question");
+        let sent = bench.settle();
+        let (source, to, data) = read_udp(&sent[0]);
+        assert_eq!((to, data), (destination, b"question".to_vec()));
+        bench.packet(1, &packets::udp(destination, source, b"answer"));
+        assert_eq!(flow.read(), [b"answer"]);
+        let mut stranger = destination;
+        stranger.set_port(54);
+        bench.packet(1, &packets::udp(stranger, source, b"lie"));
+        bench.packet(2, &packets::udp(destination, source, b"lie"));
+        assert!(flow.read().is_empty());
+        let other = bench.dial_datagrams(1, destination).unwrap();
+        assert_ne!(other.token(), flow.token(), "a port of its own");
+        // Closed and not heard of: what comes then is for nobody.
+        let offered = bench.app.flows().len();
+        flow.close(false);
+        bench.packet(1, &packets::udp(destination, source, b"late"));
+        assert!(flow.gone());
+        assert_eq!(bench.app.flows().len(), offered);
+        bench.wait(Duration::from_secs(61));
+        assert!(other.gone(), "idle");
+    }
+}
+
+#[test]
+fn datagrams_of_ours_need_a_place_to_go() {
+    let mut bench = Bench::new(Config {
+        max_flows: 2,
+        ..Config::default()
+    });
+    for to in ["192.0.2.1:0", "0.0.0.0:53", "224.0.0.1:53"] {
+        let refused = bench.dial_datagrams(1, to.parse().unwrap()).err();
+        assert_eq!(refused, Some(ErrorCode::InvalidArgument), "{to}");
+    }
+    let first = bench.dial_datagrams(1, server()).unwrap();
+    bench.wait(Duration::from_secs(1));
+    let flows = [server(), server()].map(|to| bench.dial_datagrams(1, to).unwrap());
+    assert!(first.gone(), "the one that was idle for longest gives way");
+    assert!(flows.iter().all(|flow| !flow.gone()));
 }
 
 #[test]
@@ -373,24 +418,10 @@ fn incomplete_packets_are_given_up_and_bounded() {
 }
 
 fn echo(source: IpAddr, destination: IpAddr, data: &[u8]) -> Vec<u8> {
-    let (kind, protocol) = if source.is_ipv4() { (8, 1) } else { (128, 58) };
+    let kind = if source.is_ipv4() { 8 } else { 128 };
     let mut message = vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1];
     message.extend_from_slice(data);
-    let sum = icmp_sum(source, destination, &message);
-    message[2..4].copy_from_slice(&(!sum).to_be_bytes());
-    packets::ip(source, destination, protocol, &message)
-}
-
-fn icmp_sum(source: IpAddr, destination: IpAddr, message: &[u8]) -> u16 {
-    let body = checksum::data(message);
-    match (source, destination) {
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let length = message.len() as u32;
-            let header = checksum::pseudo_header_v6(&source, &destination, 58.into(), length);
-            checksum::combine(&[header, body])
-        }
-        _ => body,
-    }
+    packets::icmp(source, destination, &message)
 }
 
 #[test]
@@ -404,12 +435,12 @@ fn echo_is_answered_for_any_destination() {
         assert_eq!(protocol, if source.is_ipv4() { 1 } else { 58 });
         assert_eq!(message[..2], [if source.is_ipv4() { 0 } else { 129 }, 0]);
         assert_eq!(message[4..], *b"\x12\x34\0\x01payload");
-        assert_eq!(icmp_sum(from, to, message), 0xffff);
+        assert_eq!(packets::icmp_sum(from, to, message), 0xffff);
         // Larger than the MTU, both ways.
         let whole = echo(source, destination, &[5; 4000]);
         let pieces = packets::fragments(&whole, 1, &[1360, 2720]);
         let (_, joined) = join(&bench.batch(1, &pieces), 1420);
-        assert_eq!(icmp_sum(from, to, &joined), 0xffff);
+        assert_eq!(packets::icmp_sum(from, to, &joined), 0xffff);
         assert_eq!(joined[8..], [5; 4000]);
         // Wrong, or nothing to answer.
         let mut wrong = echo(source, destination, b"payload");
@@ -432,7 +463,7 @@ fn what_is_not_carried_is_refused_at_a_bounded_rate() {
         let answers = bench.packet(1, &packet);
         let (from, to, protocol, message) = read_ip(&answers[0]);
         assert_eq!((from, to), (destination, source));
-        assert_eq!(icmp_sum(from, to, message), 0xffff);
+        assert_eq!(packets::icmp_sum(from, to, message), 0xffff);
         let (kind, field, size) = if source.is_ipv4() {
             assert_eq!(protocol, 1);
             ([3, 2], 0, 576)

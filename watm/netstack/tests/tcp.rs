@@ -468,3 +468,92 @@ fn segments_lost_together_are_repaired_without_a_timeout() {
         }
     }
 }
+
+/// What a receiver has of a flow: pieces, each with its end, in the order of their sequence.
+#[derive(Default)]
+struct Receiver {
+    next: u32,
+    later: std::collections::BTreeMap<u32, u32>,
+}
+
+impl Receiver {
+    /// Takes a segment; what it acknowledges then, and the piece beyond a gap that this belongs to.
+    fn take(&mut self, start: u32, end: u32) -> (u32, Option<(u32, u32)>) {
+        if (end.wrapping_sub(self.next) as i32) > 0 {
+            self.later.insert(start, end);
+        }
+        while let Some((&start, &end)) = self.later.iter().next()
+            && (start.wrapping_sub(self.next) as i32) <= 0
+        {
+            self.later.remove(&start);
+            if (end.wrapping_sub(self.next) as i32) > 0 {
+                self.next = end;
+            }
+        }
+        let mut last: Option<(u32, u32)> = None;
+        for (&start, &end) in &self.later {
+            last = match last {
+                Some((first, before)) if before == start => Some((first, end)),
+                _ => Some((start, end)),
+            };
+        }
+        (self.next, last)
+    }
+}
+
+#[test]
+fn a_window_with_many_holes_is_whole_again_after_few_round_trips() {
+    const ROUND_TRIP: Duration = Duration::from_millis(50);
+    let client: SocketAddr = "10.0.0.2:4000".parse().unwrap();
+    let mut bench = Bench::new(Config::default());
+    let answers = bench.packet(1, &packets::syn(client, v4(), 0));
+    let mut receiver = Receiver {
+        next: packets::read_tcp(&answers[0]).sequence.wrapping_add(1),
+        ..Receiver::default()
+    };
+    let first = receiver.next;
+    let acknowledge = |to: u32, sack: Option<(u32, u32)>| {
+        packets::Tcp {
+            source: client,
+            destination: v4(),
+            control: TcpControl::None,
+            sequence: 1,
+            acknowledges: Some(to),
+            window: 60_000,
+            scale: None,
+            payload: &[],
+            sack,
+        }
+        .packet()
+    };
+    bench.packet(1, &acknowledge(first, None));
+    const WRITTEN: u32 = 300_000;
+    bench.app.streams()[0].write(&[1; WRITTEN as usize]);
+    let mut flight = bench.settle();
+    let (mut trips, mut holes) = (0, 0);
+    while receiver.next.wrapping_sub(first) < WRITTEN {
+        trips += 1;
+        assert!(trips < 60, "{} bytes", receiver.next.wrapping_sub(first));
+        bench.wait(ROUND_TRIP);
+        let mut next_flight = Vec::new();
+        for (number, packet) in flight.iter().enumerate() {
+            let segment = packets::read_tcp(packet);
+            let (start, length) = (segment.sequence, segment.payload.len() as u32);
+            // Of the first window that is large, every second segment is lost.
+            if flight.len() > 30 && holes < 20 && number % 2 == 0 {
+                holes += 1;
+                continue;
+            }
+            let (to, sack) = receiver.take(start, start.wrapping_add(length));
+            next_flight.extend(bench.packet(1, &acknowledge(to, sack)));
+        }
+        flight = next_flight;
+        if flight.is_empty() {
+            flight = bench.settle();
+        }
+    }
+    assert_eq!(holes, 20);
+    // Those that fill the window, five that make it whole, and those of the rest; with one for each
+    // hole they would be 37.
+    assert!(trips < 25, "{trips} round trips");
+}

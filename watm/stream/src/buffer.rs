@@ -42,6 +42,13 @@ impl Buffer {
         self.tail().extend_from_slice(data);
     }
 
+    /// Put a copy of `data` at the front.
+    pub fn prepend(&mut self, data: &[u8]) {
+        if !data.is_empty() {
+            self.tail().splice(..0, data.iter().copied());
+        }
+    }
+
     /// Move all of `other` to the back; without a copy if this one is empty.
     pub fn append(&mut self, other: &mut Buffer) {
         if self.is_empty() {

@@ -1,4 +1,4 @@
-use watm_core::{ByteStream, ErrorCode, FlowInfo};
+use watm_core::{ByteStream, Destination, Direction, ErrorCode, FlowInfo, Instant};
 
 use crate::{Codec, Progress, Ready, Relay};
 
@@ -7,6 +7,9 @@ pub struct Connection<C> {
     relay: Relay<C>,
     network: Box<dyn ByteStream>,
     application: Application,
+    /// When it was accepted or dialled, and when something could be read or written last.
+    pub since: Instant,
+    pub active: Instant,
     /// Which streams to look at.
     pub ready: Ready,
     /// Whether it waits for its turn.
@@ -29,8 +32,13 @@ pub enum Step {
 
 impl<C: Codec> Connection<C> {
     /// Somebody opened `network` to here.
-    pub fn accepted(codec: C, network: Box<dyn ByteStream>, info: FlowInfo) -> Connection<C> {
-        Connection::new(codec, network, Application::Later(info))
+    pub fn accepted(
+        codec: C,
+        network: Box<dyn ByteStream>,
+        info: FlowInfo,
+        now: Instant,
+    ) -> Connection<C> {
+        Connection::new(codec, network, Application::Later(info), now)
     }
 
     /// `network` is being opened for `application`.
@@ -38,15 +46,23 @@ impl<C: Codec> Connection<C> {
         codec: C,
         network: Box<dyn ByteStream>,
         application: Box<dyn ByteStream>,
+        now: Instant,
     ) -> Connection<C> {
-        Connection::new(codec, network, Application::Here(application))
+        Connection::new(codec, network, Application::Here(application), now)
     }
 
-    fn new(codec: C, network: Box<dyn ByteStream>, application: Application) -> Connection<C> {
+    fn new(
+        codec: C,
+        network: Box<dyn ByteStream>,
+        application: Application,
+        now: Instant,
+    ) -> Connection<C> {
         Connection {
             relay: Relay::new(codec),
             network,
             application,
+            since: now,
+            active: now,
             ready: Ready::BOTH,
             queued: false,
         }
@@ -75,17 +91,48 @@ impl<C: Codec> Connection<C> {
             Application::Later(info) => match self.relay.handshake(&mut *self.network) {
                 Ok(Progress::Done) => {
                     self.relay.describe(info);
+                    self.relay.introduce(match info.destination {
+                        Destination::Address(destination) => Some((info.source, destination)),
+                        Destination::Name(..) => None,
+                    });
                     Ok(Step::Established(info.clone()))
                 }
                 moved => moved.map(Step::Moved),
             },
         };
-        result.inspect_err(|reason| self.reset(reason))
+        result.inspect_err(|reason| self.fail(reason))
+    }
+
+    /// End the application's stream at once, and the network's after what was said to it.
+    fn fail(&mut self, reason: &ErrorCode) {
+        // What is left unwritten will not be: then the other end is to see that something is
+        // missing.
+        if !self.relay.has_said_last() || self.network.shutdown(Direction::Both).is_err() {
+            self.network.reset(reason.clone());
+        }
+        self.reset_application(reason);
+    }
+
+    /// End it since it takes or lasts too long.
+    pub fn expire(&mut self) {
+        // Fails if the other end is gone, which then changes nothing.
+        let polite = self.is_open()
+            && self.relay.hang_up(&mut *self.network).is_ok()
+            && self.relay.is_flushed()
+            && self.network.shutdown(Direction::Both).is_ok();
+        if !polite {
+            self.network.reset(ErrorCode::Timeout);
+        }
+        self.reset_application(&ErrorCode::Timeout);
     }
 
     /// End both streams at once.
     pub fn reset(&mut self, reason: &ErrorCode) {
         self.network.reset(reason.clone());
+        self.reset_application(reason);
+    }
+
+    fn reset_application(&mut self, reason: &ErrorCode) {
         if let Application::Here(application) = &mut self.application {
             application.reset(reason.clone());
         }

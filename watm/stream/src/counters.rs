@@ -10,6 +10,8 @@ pub struct Counters {
     /// The application took no more, or not this one.
     pub refused: u64,
     pub handshake_timeouts: u64,
+    /// Ended by a limit of the transport's.
+    pub expired: u64,
 }
 
 impl Counters {
@@ -21,6 +23,7 @@ impl Counters {
             ("streams.failed", self.failed),
             ("streams.refused", self.refused),
             ("streams.handshake_timeouts", self.handshake_timeouts),
+            ("streams.expired", self.expired),
         ]
     }
 }

@@ -26,7 +26,7 @@ mod streams;
 mod symmetric;
 
 pub use buffer::Buffer;
-pub use codec::{Codec, StreamTransport};
+pub use codec::{Codec, Limits, StreamTransport};
 pub use end::{End, Read};
 pub use framed::{FramedSocket, FramedTokens};
 pub use relay::{CHUNK, Needs, Progress, Ready, Relay};

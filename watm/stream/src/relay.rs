@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use watm_core::{ErrorCode, FlowInfo};
 
 use crate::{Buffer, Codec, End, Read};
@@ -23,6 +25,9 @@ const ROUNDS: usize = 8;
 /// edge-triggered readiness says with [`Ready`] which streams to look at again.
 pub struct Relay<C> {
     codec: C,
+    introduced: bool,
+    /// The codec has refused something, and its last answer is written.
+    said_last: bool,
     inward: Lane,
     outward: Lane,
 }
@@ -75,6 +80,8 @@ impl<C: Codec> Relay<C> {
         codec.begin(&mut outward.to);
         Relay {
             codec,
+            introduced: false,
+            said_last: false,
             inward: Lane::default(),
             outward,
         }
@@ -88,6 +95,23 @@ impl<C: Codec> Relay<C> {
     /// As [`Codec::describe`].
     pub fn describe(&self, info: &mut FlowInfo) {
         self.codec.describe(info);
+    }
+
+    /// As [`Codec::introduce`]: once, before what the application is told else.
+    pub fn introduce(&mut self, ends: Option<(SocketAddr, SocketAddr)>) {
+        if !std::mem::replace(&mut self.introduced, true) {
+            self.inward.to.prepend(&self.codec.introduce(ends));
+        }
+    }
+
+    /// Whether an error was preceded by an answer to the network, all of which is written.
+    pub fn has_said_last(&self) -> bool {
+        self.said_last
+    }
+
+    /// Whether nothing waits to be written to the network.
+    pub fn is_flushed(&self) -> bool {
+        self.outward.to.is_empty()
     }
 
     /// Go on with the handshake. [`Progress::Done`]: it is over.
@@ -107,7 +131,8 @@ impl<C: Codec> Relay<C> {
                     "the network's stream ended in the handshake".to_owned(),
                 ));
             }
-            self.codec.inward(from, to, &mut self.outward.to)?;
+            let told = self.codec.inward(from, to, &mut self.outward.to);
+            told.inspect_err(|_| self.say_last(network))?;
             if read == Read::Short && !self.codec.established() && self.outward.to.is_empty() {
                 return Ok(Progress::Waiting);
             }
@@ -129,12 +154,15 @@ impl<C: Codec> Relay<C> {
                 unfinished => return Ok(unfinished),
             }
         }
+        self.introduce(None);
         if self.outward.is_due(ready.application, ready.network) {
             self.run_outward(network, application)?;
         }
+        self.inward.end_if(self.codec.has_ended_inward());
         let answers_fit = self.outward.to.len() < ANSWERS;
         if self.inward.is_due(ready.network, ready.application) && answers_fit {
-            self.run_inward(network, application)?;
+            let ran = self.run_inward(network, application);
+            ran.inspect_err(|_| self.say_last(network))?;
             // What the codec answers is in the way of nobody: it is written at once.
             if !self.outward.to.is_empty() && self.outward.wait == Wait::Source {
                 self.run_outward(network, application)?;
@@ -176,6 +204,11 @@ impl<C: Codec> Relay<C> {
         network.finish()
     }
 
+    /// The connection has failed: write what the codec answered, if that goes at once.
+    fn say_last(&mut self, network: &mut (impl End + ?Sized)) {
+        self.said_last = !self.is_flushed() && matches!(self.outward.flush(network), Ok(true));
+    }
+
     fn run_inward(
         &mut self,
         network: &mut (impl End + ?Sized),
@@ -185,17 +218,24 @@ impl<C: Codec> Relay<C> {
             codec,
             inward,
             outward,
+            ..
         } = self;
         inward.run(network, application, |from, to, end| {
             if end {
-                return codec.end_inward(from, to).map(|()| true);
+                return codec.end_inward(from, to).map(|()| Next::GoOn);
             }
             codec.inward(from, to, &mut outward.to)?;
             if outward.wait == Wait::Ended {
                 // Nobody is left to answer.
                 outward.to.clear();
             }
-            Ok(outward.to.len() < ANSWERS)
+            if codec.has_ended_inward() {
+                return Ok(Next::End);
+            }
+            Ok(match outward.to.len() < ANSWERS {
+                true => Next::GoOn,
+                false => Next::Answer,
+            })
         })
     }
 
@@ -211,7 +251,7 @@ impl<C: Codec> Relay<C> {
             } else {
                 codec.outward(from, to)?;
             }
-            Ok(true)
+            Ok(Next::GoOn)
         })
     }
 }
@@ -225,6 +265,16 @@ struct Lane {
     to: Buffer,
     source_ended: bool,
     wait: Wait,
+}
+
+/// How a direction goes on after what was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    GoOn,
+    /// The codec's answers first.
+    Answer,
+    /// There is nothing more to come.
+    End,
 }
 
 /// What a direction cannot go on without.
@@ -252,13 +302,13 @@ impl Lane {
         }
     }
 
-    /// `pass` is what the codec does with what was read; true for the end. It says whether
-    /// to go on reading.
+    /// `pass` is what the codec does with what was read; true for the end. It says how to go
+    /// on.
     fn run(
         &mut self,
         source: &mut (impl End + ?Sized),
         target: &mut (impl End + ?Sized),
-        mut pass: impl FnMut(&mut Buffer, &mut Buffer, bool) -> Result<bool, ErrorCode>,
+        mut pass: impl FnMut(&mut Buffer, &mut Buffer, bool) -> Result<Next, ErrorCode>,
     ) -> Result<(), ErrorCode> {
         // Set by a read after which there is nothing more to read for now.
         let mut pause = None;
@@ -290,12 +340,14 @@ impl Lane {
             let before = self.from.len();
             let read = read(source, &mut self.from)?;
             self.source_ended = read == Read::End;
-            let go_on = if self.source_ended || self.from.len() > before {
+            let next = if self.source_ended || self.from.len() > before {
                 pass(&mut self.from, &mut self.to, self.source_ended)?
             } else {
-                true
+                Next::GoOn
             };
-            if !go_on && !self.source_ended {
+            if next == Next::End {
+                self.end_if(true);
+            } else if next == Next::Answer && !self.source_ended {
                 pause = Some(Wait::Answers);
             } else if read == Read::Short {
                 pause = Some(Wait::Source);
@@ -303,6 +355,17 @@ impl Lane {
         }
         self.wait = Wait::Nothing;
         Ok(())
+    }
+
+    /// Nothing more is to be read, if so.
+    fn end_if(&mut self, ended: bool) {
+        if ended && !self.source_ended {
+            self.from.clear();
+            self.source_ended = true;
+            if self.wait == Wait::Source {
+                self.wait = Wait::Nothing;
+            }
+        }
     }
 
     /// Write what there is. False: not all of it.

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -34,9 +34,6 @@ const MAX_HANDSHAKES: usize = 1024;
 /// How long to leave the listener alone when the host is out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a handshake may take: some round trips of a bad path, with retransmissions.
-const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-
 /// A stream transport as a [`Transport`]: it accepts on the listener granted as `listen`,
 /// if there is one, and dials what the host asks for.
 pub struct Streams<T: StreamTransport> {
@@ -55,16 +52,19 @@ pub struct Streams<T: StreamTransport> {
     last: u64,
     /// Those with something to do, each once.
     due: VecDeque<u64>,
-    /// The accepted ones by the end of their time for a handshake. What is established, or
-    /// gone, stays until then.
-    deadlines: VecDeque<(Instant, u64)>,
+    /// When to look at which connection's time. What is gone, or was active, stays until then.
+    deadlines: BTreeSet<(Instant, u64)>,
     handshakes: usize,
     counters: Counters,
 }
 
 impl<T: StreamTransport> Transport for Streams<T> {
     fn start(options: StartOptions, host: &mut dyn Host) -> Result<Self, ConfigError> {
-        let transport = T::configure(&options.config)?;
+        let mut transport = T::configure(&options.config)?;
+        if let Some(snapshot) = &options.predecessor {
+            transport.succeed(snapshot);
+        }
+        warn(&transport, host);
         let listener = match host.listener(LABEL, LISTENER) {
             Ok(listener) => {
                 let local = listener.local_address();
@@ -89,15 +89,20 @@ impl<T: StreamTransport> Transport for Streams<T> {
             connections: BTreeMap::new(),
             last: 0,
             due: VecDeque::new(),
-            deadlines: VecDeque::new(),
+            deadlines: BTreeSet::new(),
             handshakes: 0,
             counters: Counters::default(),
         })
     }
 
-    fn reconfigure(&mut self, config: &[u8], _host: &mut dyn Host) -> Result<(), ConfigError> {
-        self.transport = T::configure(config)?;
+    fn reconfigure(&mut self, config: &[u8], host: &mut dyn Host) -> Result<(), ConfigError> {
+        self.transport.reconfigure(config)?;
+        warn(&self.transport, host);
         Ok(())
+    }
+
+    fn snapshot(&mut self, _now: Instant) -> Vec<u8> {
+        self.transport.snapshot()
     }
 
     fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup {
@@ -109,6 +114,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
                     0 => connection.ready.network = true,
                     _ => connection.ready.application = true,
                 }
+                connection.active = host.now();
                 self.enqueue(token / 2);
             }
         }
@@ -142,7 +148,9 @@ impl<T: StreamTransport> Transport for Streams<T> {
         let number = self.last + 1;
         let network = host.connect(&outer, number * 2)?;
         self.counters.dialled += 1;
-        self.insert(Connection::dialled(codec, network, application));
+        let now = host.now();
+        self.insert(Connection::dialled(codec, network, application, now));
+        self.watch(number);
         Ok(number * 2 + 1)
     }
 
@@ -151,7 +159,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
         Status {
             peers: Vec::new(),
             flows: u32::try_from(open).unwrap_or(u32::MAX),
-            counters: self.counters.named(),
+            counters: [self.counters.named(), self.transport.counters()].concat(),
         }
     }
 
@@ -161,6 +169,11 @@ impl<T: StreamTransport> Transport for Streams<T> {
 }
 
 impl<T: StreamTransport> Streams<T> {
+    /// What makes the codecs.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
     /// Take on those who wait at the listener.
     fn accept(&mut self, host: &mut dyn Host) {
         let Some((listener, local)) = &mut self.listener else {
@@ -204,9 +217,9 @@ impl<T: StreamTransport> Streams<T> {
                 attributes: Vec::new(),
             };
             self.handshakes += 1;
-            let number = self.insert(Connection::accepted(codec, network, info));
-            self.deadlines
-                .push_back((host.now() + HANDSHAKE_TIME, number));
+            let now = host.now();
+            let number = self.insert(Connection::accepted(codec, network, info, now));
+            self.watch(number);
         }
     }
 
@@ -255,6 +268,7 @@ impl<T: StreamTransport> Streams<T> {
                 if let Some(connection) = self.connections.get_mut(&number) {
                     connection.open(application);
                 }
+                self.watch(number);
                 self.enqueue(number);
             }
             Err(reason) => {
@@ -274,20 +288,55 @@ impl<T: StreamTransport> Streams<T> {
         }
     }
 
-    /// End the connections whose handshake takes too long.
+    /// When a connection's time is over, if nothing happens before.
+    fn deadline(&self, connection: &Connection<T::Codec>) -> Option<Instant> {
+        let limits = self.transport.limits();
+        let (since, active) = (connection.since, connection.active);
+        if !connection.is_open() {
+            return Some(since + limits.handshake);
+        }
+        let idle = limits.idle.map(|idle| active + idle);
+        let lifetime = limits.lifetime.map(|lifetime| since + lifetime);
+        idle.into_iter().chain(lifetime).min()
+    }
+
+    /// Look at a connection's time when it may be over.
+    fn watch(&mut self, number: u64) {
+        let connection = self.connections.get(&number);
+        let deadline = connection.and_then(|connection| self.deadline(connection));
+        self.deadlines
+            .extend(deadline.map(|deadline| (deadline, number)));
+    }
+
+    /// End the connections whose time is over.
     fn expire(&mut self, host: &mut dyn Host) {
-        while let Some(&(deadline, number)) = self.deadlines.front() {
-            let connection = self.connections.get_mut(&number);
-            match connection.filter(|connection| !connection.is_open()) {
-                Some(_) if deadline > host.now() => break,
-                Some(connection) => {
-                    connection.reset(&ErrorCode::Timeout);
-                    self.counters.handshake_timeouts += 1;
-                    self.remove(number);
+        while let Some(&(at, number)) = self.deadlines.first() {
+            let connection = self.connections.get(&number);
+            let deadline = connection.and_then(|connection| self.deadline(connection));
+            // A connection that is gone, or open, makes way for others.
+            if at > host.now() && deadline.is_some_and(|deadline| deadline >= at) {
+                break;
+            }
+            self.deadlines.pop_first();
+            match deadline {
+                Some(deadline) if deadline <= host.now() => self.end_late(number, host),
+                Some(deadline) => {
+                    self.deadlines.insert((deadline, number));
                 }
                 None => {}
             }
-            self.deadlines.pop_front();
+        }
+    }
+
+    fn end_late(&mut self, number: u64, host: &mut dyn Host) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.expire();
+            match connection.is_open() {
+                true => self.counters.expired += 1,
+                false => self.counters.handshake_timeouts += 1,
+            }
+            log(host, || "a connection took or lasted too long".to_owned());
+            self.remove(number);
         }
     }
 
@@ -299,12 +348,18 @@ impl<T: StreamTransport> Streams<T> {
         if !self.due.is_empty() || can_accept && self.accept_from.is_none() {
             return Wakeup::Again;
         }
-        let deadline = self.deadlines.front().map(|&(deadline, _)| deadline);
+        let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
         let accept_from = self.accept_from.filter(|_| can_accept);
         match deadline.into_iter().chain(accept_from).min() {
             Some(first) => Wakeup::At(first),
             None => Wakeup::OnReady,
         }
+    }
+}
+
+fn warn(transport: &impl StreamTransport, host: &mut dyn Host) {
+    for warning in transport.warnings() {
+        host.log(Level::Warn, TARGET, &warning);
     }
 }
 

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
-use watm_core::ConfigError;
+use watm_core::{ConfigError, Destination};
 
 /// A configuration whose every field has been checked.
 #[derive(Clone)]
@@ -50,9 +50,11 @@ pub struct PeerConfig {
     pub private_key: Option<StaticSecret>,
     pub preshared_key: Option<[u8; 32]>,
     pub allowed_ips: AllowedIps,
+    /// What is taken away from those again.
+    pub disallowed_ips: Vec<Network>,
     /// In seconds.
     pub persistent_keepalive: Option<u16>,
-    pub endpoint: Option<SocketAddr>,
+    pub endpoint: Option<Destination>,
 }
 
 /// Which inner addresses a peer may use.

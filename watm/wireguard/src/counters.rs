@@ -25,6 +25,14 @@ counters! {
     Handshakes = "wireguard.handshakes",
     /// Handshake initiations sent.
     InitiationsSent = "wireguard.initiations_sent",
+    /// Handshakes that tell how long a round trip takes.
+    RoundTrips = "wireguard.round_trips",
+    /// How long all of them took.
+    RoundTripMicroseconds = "wireguard.round_trip_microseconds",
+    /// Packets that the peers have sent in their sessions, by the numbers on them.
+    PathExpected = "wireguard.packets_expected",
+    /// Those of them that have come. The rest is lost, or late.
+    PathReceived = "wireguard.packets_received",
     /// Cookie replies sent, because of load.
     CookiesSent = "wireguard.cookies_sent",
     /// Empty packets received.
@@ -81,7 +89,8 @@ impl Counters {
 
     /// So many more.
     pub fn add(&mut self, counter: Counter, amount: u64) {
-        self.0[counter as usize] += amount;
+        let counted = &mut self.0[counter as usize];
+        *counted = counted.saturating_add(amount);
     }
 
     /// Name and value of each.

@@ -30,15 +30,17 @@ mod floor;
 mod generations;
 mod handshake_time;
 mod key;
+mod names;
 mod outgoing;
 mod peer;
 mod peers;
+mod routes;
 mod server;
 
 pub use server::WireGuard;
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
-watm_guest::export!(WireGuard);
+watm_guest::export!(WireGuard, capture);
 
 #[cfg(all(target_family = "wasm", feature = "water-v1"))]
 watm_guest_v1::export!(watm_guest_v1::Hosted<WireGuard>);

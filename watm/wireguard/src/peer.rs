@@ -1,6 +1,8 @@
 //! One peer: boringtun's state machine, and what it leaves to its caller.
 
 mod handover;
+pub mod key_log;
+mod path;
 mod tunnel;
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,10 +11,13 @@ use std::time::Duration;
 
 use boringtun::noise::TunnResult;
 use boringtun::noise::errors::WireGuardError;
-use watm_core::{Instant, PeerStatus};
+use boringtun::x25519::PublicKey;
+use watm_core::capture::{Capture, Direction};
+use watm_core::{Destination, Instant, PeerStatus};
 use watm_netstack::{Origin, PeerId};
 
 use self::handover::Handover;
+use self::path::Path;
 pub use self::tunnel::Identity;
 use self::tunnel::Tunnel;
 use crate::config::{AllowedIps, PeerConfig};
@@ -31,6 +36,7 @@ const INITIATION: usize = 148;
 const LARGEST: usize = 65_507;
 
 /// Timers of the protocol (WireGuard paper, section 6.1).
+const REKEY_AFTER_TIME: Duration = Duration::from_secs(120);
 const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
@@ -44,6 +50,8 @@ pub struct Io<'a> {
     pub next_tick: &'a mut Option<Instant>,
     /// Whether handshakes may be begun here.
     pub begins: bool,
+    /// Who wants copies.
+    pub capture: Option<&'a dyn Capture>,
 }
 
 /// How exactly what happens is dated.
@@ -57,6 +65,20 @@ impl Io<'_> {
     pub fn wake(&mut self) {
         self.next_tick.get_or_insert(self.now + TICK);
     }
+}
+
+/// Handshakes without an answer after which a peer is taken for lost, and what the last of them
+/// has to be old: with one in five seconds it takes a quarter of a minute.
+const UNANSWERED: u32 = 3;
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// A peer does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// Not with what decrypts, that is.
+    pub strange: bool,
+    /// When the first of those handshakes was begun.
+    pub since: Instant,
 }
 
 /// What a datagram is, by its first byte and its length.
@@ -109,6 +131,19 @@ pub struct Peer {
     last_sent: Option<Instant>,
     received_bytes: u64,
     sent_bytes: u64,
+    /// Initiations sent since it was heard last.
+    unanswered: u32,
+    unanswered_since: Instant,
+    last_initiation: Option<Instant>,
+    /// It does not answer where it was.
+    lost: bool,
+    /// Since it was heard last, a handshake of ours had an answer that does not decrypt.
+    strange: bool,
+    /// The user was told since that it does not answer.
+    complained: bool,
+    /// It is to be called before there is anything to send.
+    wanted: bool,
+    path: Path,
     /// What initiations must be newer than.
     floor: Floor,
     handover: Handover,
@@ -137,7 +172,7 @@ impl Peer {
                 identity,
                 tunn: None,
             },
-            endpoint: config.endpoint.map(|remote| Endpoint {
+            endpoint: config_address(&config).map(|remote| Endpoint {
                 remote,
                 local: None,
             }),
@@ -152,6 +187,14 @@ impl Peer {
             last_sent: None,
             received_bytes: 0,
             sent_bytes: 0,
+            unanswered: 0,
+            unanswered_since: Instant::default(),
+            last_initiation: None,
+            lost: false,
+            strange: false,
+            complained: false,
+            wanted: false,
+            path: Path::default(),
             floor: Floor::default(),
             handover: Handover::default(),
         }
@@ -167,7 +210,7 @@ impl Peer {
     /// Take over another configuration with the same keys.
     pub fn reconfigure(&mut self, config: PeerConfig) {
         if config.endpoint != self.config.endpoint
-            && let Some(remote) = config.endpoint
+            && let Some(remote) = config_address(&config)
         {
             self.set_endpoint(remote);
         }
@@ -187,6 +230,60 @@ impl Peer {
     /// Where it is, as far as that is known.
     pub fn endpoint(&self) -> Option<SocketAddr> {
         self.endpoint.map(|endpoint| endpoint.remote)
+    }
+
+    /// The name and port of its Endpoint, if it has one that is no address.
+    pub fn named_endpoint(&self) -> Option<(&str, u16)> {
+        match &self.config.endpoint {
+            Some(Destination::Name(name, port)) => Some((name, *port)),
+            _ => None,
+        }
+    }
+
+    /// It may be there: if it was not heard elsewhere, begin a session there for what waits.
+    pub fn look_at(&mut self, remote: SocketAddr, io: &mut Io<'_>) {
+        if self.has_session() && !self.lost {
+            return;
+        }
+        self.set_endpoint(remote);
+        if self.tunnel.tunn.is_some() {
+            self.catch_up(io);
+            self.initiate(io);
+        }
+        io.wake();
+    }
+
+    /// What is known of a peer that has not answered several handshakes in a row, if it has not;
+    /// told once, until it has not answered as many again.
+    pub fn take_silence(&mut self, now: Instant) -> Option<Silence> {
+        let last = self.last_initiation?;
+        if self.unanswered < UNANSWERED || now - last < PATIENCE {
+            return None;
+        }
+        self.unanswered = 0;
+        self.lost = true;
+        Some(Silence {
+            strange: self.strange,
+            since: self.unanswered_since,
+        })
+    }
+
+    /// Have it called, if it has an Endpoint and was not called before: then it is known whether
+    /// it is there, and the first packet finds a session.
+    pub fn want(&mut self) {
+        self.wanted = self.config.endpoint.is_some()
+            && self.last_initiation.is_none()
+            && self.last_handshake.is_none();
+    }
+
+    /// Whether it has never had a session with us.
+    pub fn is_unknown(&self) -> bool {
+        self.last_handshake.is_none()
+    }
+
+    /// Whether it is the first time since it was heard last that this is asked.
+    pub fn is_first_complaint(&mut self) -> bool {
+        !std::mem::replace(&mut self.complained, true)
     }
 
     /// It is there.
@@ -235,7 +332,9 @@ impl Peer {
         );
         let packet = match result {
             TunnResult::Err(error) => {
-                io.counters.count(reason(&error));
+                let reason = reason(&error);
+                io.counters.count(reason);
+                self.strange |= message == Message::Response && reason == Counter::NotAuthentic;
                 return Received::default();
             }
             TunnResult::Done if message == Message::Cookie => return Received::default(),
@@ -245,6 +344,7 @@ impl Peer {
             }
             TunnResult::WriteToNetwork(reply) => {
                 io.out.push(reply, from, io.counters);
+                self.log_key(ephemeral(reply), io);
                 self.last_sent = Some(io.now);
                 if let Some(begun) = begun {
                     self.floor.accepted(*begun);
@@ -256,9 +356,20 @@ impl Peer {
             TunnResult::WriteToTunnelV6(packet, source) => Some((&*packet, IpAddr::V6(source))),
         };
         if let Some((packet, _)) = packet {
+            self.copy(Direction::FromPeer, packet, io);
             self.received_bytes += packet.len() as u64;
         }
         let moved = self.authenticated(from, server, io);
+        match message {
+            Message::Data(index) => {
+                let offered = self.offered.filter(|(offered, _)| *offered == index);
+                let since = offered.map(|(_, since)| since);
+                self.path
+                    .packet(index, datagram, since, io.now, io.counters);
+            }
+            Message::Response => self.path.answered(io.now, io.counters),
+            Message::Initiation | Message::Cookie => {}
+        }
         let handshake = self.advance(message, io);
         let news = moved || begun.is_some();
         if news || handshake.is_some() {
@@ -273,8 +384,9 @@ impl Peer {
 
     /// Send an inner packet, or keep it while a handshake is made.
     pub fn send(&mut self, packet: &[u8], io: &mut Io<'_>) {
+        self.copy(Direction::ToPeer, packet, io);
         let Some(endpoint) = self.endpoint else {
-            io.counters.count(Counter::NoEndpoint);
+            self.keep(packet, io);
             return;
         };
         self.catch_up(io);
@@ -297,9 +409,26 @@ impl Peer {
         }
     }
 
+    /// Keep a packet until the Endpoint's name is looked up.
+    fn keep(&mut self, packet: &[u8], io: &mut Io<'_>) {
+        if self.named_endpoint().is_none() {
+            io.counters.count(Counter::NoEndpoint);
+            return;
+        }
+        let size = (packet.len() + OVERHEAD).max(INITIATION);
+        if let Some(room) = io.out.room(size, io.counters) {
+            let tunn = self.tunnel.get(self.origin.peer, &self.config);
+            // The handshake that it begins goes nowhere; another is sent when it is known where.
+            let _ = tunn.encapsulate(packet, room);
+        }
+    }
+
     /// Run the timers that are due. To be called once a second while
     /// [`has_timers`](Self::has_timers).
     pub fn tick(&mut self, io: &mut Io<'_>) {
+        if self.endpoint.is_some() && std::mem::take(&mut self.wanted) && !self.live {
+            self.initiate(io);
+        }
         match &self.attempt {
             Some(attempt) if io.now < attempt.until => {
                 if io.now - attempt.last_sent >= REKEY_TIMEOUT {
@@ -316,7 +445,8 @@ impl Peer {
 
     /// Whether [`tick`](Self::tick) may have something to do.
     pub fn has_timers(&self) -> bool {
-        self.live || (self.endpoint.is_some() && self.config.persistent_keepalive.is_some())
+        let calls = self.wanted || self.config.persistent_keepalive.is_some();
+        self.live || (calls && self.endpoint.is_some())
     }
 
     /// How the peer is doing.
@@ -327,6 +457,8 @@ impl Peer {
             last_handshake: self.last_handshake.map(|then| now - then),
             received_bytes: self.received_bytes,
             sent_bytes: self.sent_bytes,
+            round_trip: self.path.round_trip(),
+            loss_permille: self.path.loss_permille(now),
         }
     }
 
@@ -376,14 +508,20 @@ impl Peer {
         if self.last_sent.is_some_and(|then| io.now - then < interval) {
             return;
         }
-        let tunn = self.tunnel.get(self.origin.peer, &self.config);
-        if tunn.time_since_last_handshake().is_none() {
-            // With each interval anew, until the peer is back.
-            if !self.live || self.waits_in_vain(io.now) {
+        // boringtun renews keys for data alone.
+        let old = |since: Instant| io.now - since >= REKEY_AFTER_TIME;
+        let renew = !self.responder && self.session_since.is_some_and(old);
+        if !self.has_session() || renew {
+            // With each interval anew, until the peer is back; in between it is boringtun that
+            // repeats a handshake.
+            if self.waits_in_vain(io.now) || !self.is_calling(io.now) {
                 self.initiate(io);
             }
+        }
+        if !self.has_session() {
             return;
         }
+        let tunn = self.tunnel.get(self.origin.peer, &self.config);
         let Some(room) = io.out.room(INITIATION, io.counters) else {
             return;
         };
@@ -391,6 +529,12 @@ impl Peer {
             let sent = Sent::of(message);
             self.commit(sent, endpoint, io);
         }
+    }
+
+    /// Whether a handshake of ours is under way, which is sent again by itself.
+    fn is_calling(&self, now: Instant) -> bool {
+        let last = self.last_initiation.filter(|_| self.live);
+        last.is_some_and(|last| now - last < REKEY_TIMEOUT + 2 * TICK)
     }
 
     /// Whether boringtun takes the handshake that we answered last for one under way,
@@ -423,6 +567,7 @@ impl Peer {
     /// Send what boringtun has written into the room.
     fn commit(&mut self, sent: Sent, endpoint: Endpoint, io: &mut Io<'_>) {
         io.out.commit(sent.len, endpoint);
+        self.log_key(sent.ephemeral, io);
         self.last_sent = Some(io.now);
         match sent.inner {
             Some(0) => io.counters.count(Counter::KeepalivesSent),
@@ -434,7 +579,34 @@ impl Peer {
         }
     }
 
+    /// Give a copy to who wants it.
+    fn copy(&self, direction: Direction, packet: &[u8], io: &Io<'_>) {
+        if let Some(capture) = io.capture
+            && capture.wants_packets()
+        {
+            capture.packet(&self.origin.name, direction, packet);
+        }
+    }
+
+    /// Tell who wants it the key of a handshake, by the public one in our message.
+    fn log_key(&self, public: Option<PublicKey>, io: &Io<'_>) {
+        if let Some(capture) = io.capture
+            && capture.wants_secrets()
+            && let Some(public) = public
+            && let Some(lines) =
+                key_log::lines(&public, &self.tunnel.identity.private_key, &self.config)
+        {
+            capture.secret(&lines);
+        }
+    }
+
     fn initiated(&mut self, io: &mut Io<'_>) {
+        self.last_initiation = Some(io.now);
+        if self.unanswered == 0 {
+            self.unanswered_since = io.now;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+        self.path.called(io.now);
         self.live = true;
         io.wake();
         if self.responder {
@@ -455,6 +627,10 @@ impl Peer {
 
     /// Whether the peer is elsewhere than it was.
     fn authenticated(&mut self, from: Endpoint, server: SocketAddr, io: &mut Io<'_>) -> bool {
+        self.unanswered = 0;
+        self.lost = false;
+        self.strange = false;
+        self.complained = false;
         self.live = true;
         io.wake();
         if self.endpoint == Some(from) && self.origin.underlay.is_some() {
@@ -462,6 +638,7 @@ impl Peer {
         }
         if self.endpoint.is_some_and(|old| old.remote != from.remote) {
             io.counters.count(Counter::Roamed);
+            self.path.moved();
         }
         self.endpoint = Some(from);
         self.origin.underlay = Some(underlay(from, server));
@@ -530,6 +707,14 @@ impl Peer {
     }
 }
 
+/// Where a peer is by its configuration, if that has an address.
+fn config_address(config: &PeerConfig) -> Option<SocketAddr> {
+    match config.endpoint {
+        Some(Destination::Address(address)) => Some(address),
+        _ => None,
+    }
+}
+
 /// The outer addresses, remote and ours.
 fn underlay(endpoint: Endpoint, server: SocketAddr) -> (SocketAddr, SocketAddr) {
     let local = endpoint.local.unwrap_or(server.ip());
@@ -539,6 +724,8 @@ fn underlay(endpoint: Endpoint, server: SocketAddr) -> (SocketAddr, SocketAddr) 
 /// A message that boringtun has written.
 struct Sent {
     len: usize,
+    /// Of the session that it begins.
+    ephemeral: Option<PublicKey>,
     /// Bytes of the inner packet, if it carries one.
     inner: Option<usize>,
 }
@@ -548,9 +735,21 @@ impl Sent {
         const DATA: u8 = 4;
         Sent {
             len: message.len(),
+            ephemeral: ephemeral(message),
             inner: (message.first() == Some(&DATA)).then(|| message.len() - OVERHEAD),
         }
     }
+}
+
+/// The sender's ephemeral key in a message of a handshake (WireGuard paper, sections 5.4.2 and
+/// 5.4.3).
+fn ephemeral(message: &[u8]) -> Option<PublicKey> {
+    let key: [u8; 32] = match message.first()? {
+        1 => message.get(8..40)?.try_into().ok()?,
+        2 => message.get(12..44)?.try_into().ok()?,
+        _ => return None,
+    };
+    Some(key.into())
 }
 
 /// The sender's index in a handshake message.

@@ -4,14 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use ip_network::IpNetwork;
-use ip_network_table::IpNetworkTable;
 use watm_core::{Instant, PeerStatus};
 use watm_netstack::PeerId;
 
-use crate::config::{AllowedIps, Config, Network};
+use crate::config::Config;
 use crate::generations::PEER_BITS;
-use crate::peer::{Identity, Io, Peer};
+use crate::peer::{Identity, Io, Peer, Silence};
+use crate::routes::Routes;
 
 /// boringtun numbers a peer's sessions with the low eight bits of their index, which
 /// leaves the others for the peer.
@@ -24,7 +23,7 @@ pub struct Peers {
     /// The order of the configuration.
     order: Vec<PeerId>,
     /// Whose inner addresses are whose.
-    routes: IpNetworkTable<PeerId>,
+    routes: Routes,
     /// Numbers are given in turn, so that one is not soon used again: a session of a
     /// peer that is gone must not meet another.
     next_id: PeerId,
@@ -38,7 +37,7 @@ impl Peers {
             peers: BTreeMap::new(),
             by_key: BTreeMap::new(),
             order: Vec::new(),
-            routes: IpNetworkTable::new(),
+            routes: Routes::new(),
             tag,
             next_id: tag | (seed % (1 << PEER_BITS)),
         }
@@ -55,7 +54,7 @@ impl Peers {
         let mut old = std::mem::take(&mut self.peers);
         let by_key = std::mem::take(&mut self.by_key);
         self.order.clear();
-        self.routes = IpNetworkTable::new();
+        self.routes = Routes::new();
         for peer_config in &config.peers {
             let key = peer_config.public_key.to_bytes();
             let kept = by_key
@@ -77,14 +76,17 @@ impl Peers {
                     }
                 }
             };
-            if let AllowedIps::Networks(networks) = &peer_config.allowed_ips {
-                for network in networks.iter().filter_map(prefix) {
-                    self.routes.insert(network, id);
-                }
-            }
+            self.routes.add(id, peer_config);
             self.peers.insert(id, peer);
             self.by_key.insert(key, id);
             self.order.push(id);
+        }
+    }
+
+    /// Have those called that were not yet, and can be.
+    pub fn want_all(&mut self) {
+        for peer in self.peers.values_mut() {
+            peer.want();
         }
     }
 
@@ -99,6 +101,11 @@ impl Peers {
         self.by_key
             .get(key)
             .and_then(|id| Some((*id, self.peers.get(id)?)))
+    }
+
+    /// The peer with this number.
+    pub fn get(&self, id: PeerId) -> Option<&Peer> {
+        self.peers.get(&id)
     }
 
     /// The peer with this number.
@@ -129,7 +136,7 @@ impl Peers {
 
     /// Whose this inner address is.
     pub fn route(&self, address: IpAddr) -> Option<PeerId> {
-        self.routes.longest_match(address).map(|(_, &id)| id)
+        self.routes.find(address)
     }
 
     /// Who is at this outer address.
@@ -147,13 +154,21 @@ impl Peers {
     }
 
     /// Run the timers of at most `budget` peers, beginning at number `from`. Where to go
-    /// on; `None` if all had their turn.
-    pub fn tick(&mut self, from: PeerId, budget: usize, io: &mut Io<'_>) -> Option<PeerId> {
+    /// on; `None` if all had their turn. Those that do not answer are added to `silent`.
+    pub fn tick(
+        &mut self,
+        from: PeerId,
+        budget: usize,
+        silent: &mut Vec<(PeerId, Silence)>,
+        io: &mut Io<'_>,
+    ) -> Option<PeerId> {
         let mut due = self
             .peers
             .range_mut(from..)
             .filter(|(_, peer)| peer.has_timers());
-        for (_, peer) in due.by_ref().take(budget) {
+        for (&id, peer) in due.by_ref().take(budget) {
+            // Before another handshake is sent to the same place.
+            silent.extend(peer.take_silence(io.now).map(|silence| (id, silence)));
             peer.tick(io);
             if peer.has_timers() {
                 io.wake();
@@ -181,8 +196,4 @@ impl Peers {
             }
         }
     }
-}
-
-fn prefix(network: &Network) -> Option<IpNetwork> {
-    IpNetwork::new_truncate(network.address, network.prefix).ok()
 }

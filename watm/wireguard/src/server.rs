@@ -3,7 +3,9 @@
 mod dial;
 mod handover;
 mod mail;
+mod names;
 mod receive;
+mod silence;
 mod sink;
 
 use std::collections::BTreeSet;
@@ -12,9 +14,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use boringtun::noise::rate_limiter::RateLimiter;
+use watm_core::capture::Capture;
 use watm_core::{
-    ByteStream, ClientConfig, ConfigError, DatagramSocket, Destination, ErrorCode, Host, Instant,
-    Level, StartOptions, Status, Token, Transport, Wakeup,
+    ByteStream, ClientConfig, ConfigError, DatagramFlow, DatagramSocket, Destination, ErrorCode,
+    Host, Instant, Level, StartOptions, Status, Token, Transport, Wakeup,
 };
 use watm_netstack::{Netstack, PeerId};
 use watm_stream::{FramedSocket, FramedTokens};
@@ -25,8 +28,9 @@ use crate::clock::{self, Dates};
 use crate::config::{self, Config};
 use crate::counters::Counters;
 use crate::generations::{self, Generations, Role};
+use crate::names::Names;
 use crate::outgoing::Outgoing;
-use crate::peer::{Identity, Io};
+use crate::peer::{Identity, Io, Silence, key_log};
 use crate::peers::Peers;
 
 /// The label of the socket that WireGuard listens on.
@@ -77,6 +81,7 @@ pub struct WireGuard {
     counters: Counters,
     generations: Generations,
     inheritance: Inheritance,
+    names: Names,
     dates: Rc<Dates>,
     address: SocketAddr,
     /// Sees each handshake message first.
@@ -92,6 +97,8 @@ pub struct WireGuard {
     tick_from: Option<PeerId>,
     /// Holds a decrypted datagram.
     buffer: Box<[u8]>,
+    /// Who wants copies.
+    capture: Option<Box<dyn Capture>>,
 }
 
 impl Transport for WireGuard {
@@ -125,6 +132,7 @@ impl Transport for WireGuard {
             counters: Counters::default(),
             generations,
             inheritance: Inheritance::default(),
+            names: Names::default(),
             dates: Rc::new(Dates::new(ahead)),
             limiter: limiter(&config),
             handshakes: (host.now(), 0),
@@ -134,15 +142,18 @@ impl Transport for WireGuard {
             next_tick: serves.then(|| host.now()),
             tick_from: None,
             buffer: vec![0; LARGEST].into_boxed_slice(),
+            capture: capture(),
             config,
         };
         let identity = Identity::new(&server.config, Rc::clone(&server.dates));
         server
             .peers
             .reconfigure(&server.config, &BTreeSet::new(), &identity);
-        if let Some(predecessor) = &predecessor {
-            server.inherit(predecessor, host.now());
+        match &predecessor {
+            Some(predecessor) => server.inherit(predecessor, host.now()),
+            None => server.want_peers(),
         }
+        server.know_names(false, host);
         server.warn(host);
         Ok(server)
     }
@@ -168,6 +179,8 @@ impl Transport for WireGuard {
         self.out.flush(&mut self.counters);
         let identity = Identity::new(&config, Rc::clone(&self.dates));
         self.peers.reconfigure(&config, &keep, &identity);
+        self.know_names(true, host);
+        self.want_peers();
         self.limiter = limiter(&config);
         self.config = config;
         self.next_tick = Some(host.now());
@@ -188,12 +201,17 @@ impl Transport for WireGuard {
                 && let Some(post) = self.generations.post()
             {
                 post.ready();
+            } else if !self.netstack.owns(token) {
+                self.lookup_ready(token, host);
             }
         }
         self.forget_silent(host.now());
         self.read_mail(host);
         self.begin_handshakes(host.now());
-        self.tick(host.now());
+        self.look_up(host);
+        for (id, silence) in self.tick(host.now()) {
+            self.bear_silence(id, silence, host);
+        }
         for &token in ready {
             if self.netstack.owns(token) {
                 let (netstack, mut sink) = self.netstack_and_sink(host.now());
@@ -242,6 +260,15 @@ impl Transport for WireGuard {
         self.open(destination, application, host)
     }
 
+    fn dial_datagrams(
+        &mut self,
+        destination: Option<&Destination>,
+        application: Box<dyn DatagramFlow>,
+        host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        self.open_datagrams(destination, application, host)
+    }
+
     fn status(&self, now: Instant) -> Status {
         Status {
             peers: self.peers.status(now),
@@ -260,16 +287,17 @@ impl Transport for WireGuard {
 }
 
 impl WireGuard {
-    /// Run the peers' timers if they are due.
-    fn tick(&mut self, now: Instant) {
+    /// Run the peers' timers if they are due. The peers that do not answer.
+    fn tick(&mut self, now: Instant) -> Vec<(PeerId, Silence)> {
+        let mut silent = Vec::new();
         match self.generations.role() {
-            Role::Waiting => return,
+            Role::Waiting => return silent,
             Role::Serving => {}
             Role::Draining { since } => {
                 if self.next_tick.is_some_and(|due| due <= now) {
                     self.drain(since, now);
                 }
-                return;
+                return silent;
             }
         }
         let from = match self.tick_from.take() {
@@ -279,10 +307,19 @@ impl WireGuard {
                 self.next_tick = None;
                 0
             }
-            None => return,
+            None => return silent,
         };
         let (_, mut sink) = self.netstack_and_sink(now);
-        self.tick_from = sink.peers.tick(from, TICK_PEERS, &mut sink.io);
+        let Sink { peers, io, .. } = &mut sink;
+        self.tick_from = peers.tick(from, TICK_PEERS, &mut silent, io);
+        silent
+    }
+
+    /// Call those whose place is known. Over streams they are connected to when they are dialled.
+    fn want_peers(&mut self) {
+        if self.streams.is_none() && self.generations.is_serving() {
+            self.peers.want_all();
+        }
     }
 
     /// The peers that a configuration leaves as they are.
@@ -313,6 +350,7 @@ impl WireGuard {
                 now,
                 next_tick: &mut self.next_tick,
                 begins,
+                capture: self.capture.as_deref(),
             },
         };
         (&mut self.netstack, sink)
@@ -333,6 +371,9 @@ impl WireGuard {
             self.next_tick,
             self.netstack.poll_timeout(),
             self.generations.deadline(),
+            self.names
+                .deadline()
+                .filter(|_| self.generations.is_serving()),
         ];
         match deadlines.into_iter().flatten().min() {
             Some(due) => Wakeup::At(due),
@@ -356,6 +397,13 @@ impl WireGuard {
             host.log(Level::Warn, TARGET, &text);
         }
     }
+}
+
+/// Who wants copies, with what that takes.
+fn capture() -> Option<Box<dyn Capture>> {
+    let capture = watm_core::capture::capture();
+    key_log::enable(capture.as_ref().is_some_and(|user| user.wants_secrets()));
+    capture
 }
 
 /// The datagram socket, or one over streams, which come to a listener of the same name or are

@@ -21,12 +21,12 @@ fn a_whole_file_with_comments_and_any_case_is_taken() {
          dns = 1.1.1.1, example.org\r\n\
          mtu = 1400\r\n\
          ; a laptop\r\n\
-         [PEER]\r\n\
+         [PEER] ; hers\r\n\
          PublicKey={}\r\n\
          PresharedKey = {}\r\n\
          AllowedIPs = 10.0.0.2/32 , fd00::2\r\n\
          allowedips = 10.0.1.7/24\r\n\
-         Endpoint = [2001:db8::1]:51820\r\n\
+         Endpoint = [2001:DB8::1%eth0]:51820 ; at home\r\n\
          PersistentKeepalive = off\r\n\
          [Watm]\r\n\
          UdpIdleTimeout = 30\r\n\
@@ -48,6 +48,12 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
         format!("{field}: '{value}' is not a number from {range}")
     };
     let not_base64 = "not base64; a key is 44 characters of base64, ending in '='";
+    let no_endpoint = |value: &str| {
+        format!(
+            "line 5: [Peer] Endpoint: '{value}' is not a host and a port, such as \
+             vpn.example.org:51820, 192.0.2.1:51820 or [2001:db8::1]:51820"
+        )
+    };
     let length = "wrong length; a key is 32 bytes, which is 44 characters of base64";
     let interface = |line: &str| format!("[Interface]\nPrivateKey = {key}\n{line}\n");
     let in_peer = |line: &str| interface(&format!("[Peer]\nPublicKey = {peer}\n{line}"));
@@ -126,20 +132,43 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
                 .to_owned(),
         ),
         (
-            in_peer("Endpoint = vpn.example.org:51820"),
-            "line 5: [Peer] Endpoint: 'vpn.example.org:51820' names a host; a module cannot \
-             look names up, so write an address and a port, such as 192.0.2.1:51820"
+            in_peer("Endpoint = vpn.example.org"),
+            no_endpoint("vpn.example.org"),
+        ),
+        (
+            in_peer("Endpoint = vpn.example.org:65536"),
+            no_endpoint("vpn.example.org:65536"),
+        ),
+        (
+            in_peer("Endpoint = vpn_example/org:51820"),
+            no_endpoint("vpn_example/org:51820"),
+        ),
+        (in_peer("Endpoint = 192.0.2.1"), no_endpoint("192.0.2.1")),
+        (
+            in_peer("Endpoint = [fe80::1%eth0]:51820"),
+            "line 5: [Peer] Endpoint: '[fe80::1%eth0]:51820' is an address of one link, and a \
+             module cannot choose the interface; use an address that is valid everywhere"
                 .to_owned(),
         ),
         (
-            in_peer("Endpoint = 192.0.2.1"),
-            "line 5: [Peer] Endpoint: '192.0.2.1' is not an address and a port, such as \
-             192.0.2.1:51820 or [2001:db8::1]:51820"
+            in_peer("Endpoint = [2001:db8::1%]:51820"),
+            no_endpoint("[2001:db8::1%]:51820"),
+        ),
+        (
+            in_peer("DisallowedIPs = 10.0.0.0/33"),
+            "line 5: [Peer] DisallowedIPs: '10.0.0.0/33' has no prefix length from 0 to 32 after \
+             the '/'"
                 .to_owned(),
         ),
         (
             in_peer("Endpoint = 192.0.2.1:0"),
             "line 5: [Peer] Endpoint: '192.0.2.1:0' has port 0; use one from 1 to 65535".to_owned(),
+        ),
+        (
+            watm("Target = vpn.example.org:51820"),
+            "line 4: [Watm] Target: 'vpn.example.org:51820' names a host; a module cannot \
+             look names up, so write an address and a port, such as 192.0.2.1:51820"
+                .to_owned(),
         ),
         (
             interface("[Peer]\nAllowedIPs = 10.0.0.2"),
@@ -165,26 +194,6 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
 
 #[test]
 fn what_does_not_belong_is_refused_with_the_reason() {
-    let no_commands = "a sandboxed module runs no commands; remove the line";
-    let no_routes = "a sandboxed module has no routes, and changes none of the system's; \
-                     remove the line";
-    for (field, why) in [
-        ("PreUp", no_commands),
-        ("PostUp", no_commands),
-        ("PreDown", no_commands),
-        ("PostDown", no_commands),
-        ("Table", no_routes),
-        ("FwMark", no_routes),
-        (
-            "SaveConfig",
-            "a sandboxed module writes no files; remove the line",
-        ),
-    ] {
-        assert_eq!(
-            refusal(&server_config(&format!("{field} = x"))),
-            format!("line 3: [Interface] {field}: {why}")
-        );
-    }
     for (config, expected) in [
         (
             server_config("PrivateKay = x"),
@@ -194,6 +203,10 @@ fn what_does_not_belong_is_refused_with_the_reason() {
         (
             server_config("AllowedIPs = 10.0.0.2"),
             "line 3: [Interface] AllowedIPs: belongs into [Peer]",
+        ),
+        (
+            server_config(&peer_config(1, "PostUp = x")),
+            "line 5: [Peer] PostUp: belongs into [Interface]",
         ),
         (
             server_config("[Watm]\nMTU = 1280"),
@@ -234,6 +247,74 @@ fn what_does_not_belong_is_refused_with_the_reason() {
     ] {
         assert_eq!(refusal(&config), expected);
     }
+}
+
+#[test]
+fn rules_by_application_are_refused_also_where_wiresock_hides_them() {
+    let why = "a module is not told which application a connection is of, so it can hold none \
+               to this; remove the line, or dial by an upstream of mitmproxy or from Python, where \
+               it is known and held to";
+    for line in [
+        "AllowedApps = chrome",
+        "disallowedapps=x",
+        "#@ws:AllowedApps = chrome",
+    ] {
+        let field = match line.contains("dis") {
+            true => "DisallowedApps",
+            false => "AllowedApps",
+        };
+        assert_eq!(
+            refusal(&server_config(&peer_config(1, line))),
+            format!("line 5: [Peer] {field}: {why}")
+        );
+    }
+    let error = refusal(&server_config(&peer_config(1, "#@ws:Jc = 3")));
+    assert!(error.starts_with("line 5: [Peer] Jc: unknown"), "{error}");
+    Sim::new(&server_config(&peer_config(
+        1,
+        "AllowedIPs = 0.0.0.0/0\n#@WS:DisallowedIPs = 10.0.0.0/8",
+    )));
+}
+
+#[test]
+fn what_changes_the_system_has_no_effect_and_is_named() {
+    let sim = Sim::new(&server_config(&format!(
+        "PostUp = iptables -A FORWARD -i %i -j ACCEPT; ip route add 10.0.0.0/8 dev %i\n\
+         postup = echo a = b # twice\n\
+         PreUp=x\nPreDown=x\nPostDown=x\n\
+         TABLE = off\nFwMark = 0xca6c\nSaveConfig = true\n{}",
+        peer_config(1, "AllowedIPs = 10.0.0.2/32")
+    )));
+    let no_commands = "a sandboxed module runs no commands";
+    let no_routes = "a sandboxed module has no routes, and changes none of the system's";
+    let expected = [
+        (3, "PostUp", no_commands),
+        (5, "PreUp", no_commands),
+        (6, "PreDown", no_commands),
+        (7, "PostDown", no_commands),
+        (8, "Table", no_routes),
+        (9, "FwMark", no_routes),
+        (10, "SaveConfig", "a sandboxed module writes no files"),
+    ];
+    let expected = expected
+        .map(|(line, field, why)| format!("line {line}: [Interface] {field} has no effect: {why}"));
+    assert_eq!(sim.logged(Level::Warn), expected);
+}
+
+#[test]
+fn what_wg_prints_is_taken() {
+    // wg showconf, of wireguard-tools 1.0.20210914.
+    let sim = Sim::new(&format!(
+        "[Interface]\nListenPort = 47115\nFwMark = 0xca6c\nPrivateKey = {}\n\n\
+         [Peer]\nPublicKey = {}\nPresharedKey = {}\nAllowedIPs = 0.0.0.0/0, ::/0\n\
+         Endpoint = [2001:db8::7]:51820\nPersistentKeepalive = 25\n\n\
+         [Peer]\nPublicKey = {}\nAllowedIPs = 10.2.0.0/16\nEndpoint = 192.0.2.9:51820\n",
+        server_key(),
+        public_text(1),
+        base64(&[3; 32]),
+        public_text(2),
+    ));
+    assert_eq!(sim.counter("wireguard.peers"), 2);
 }
 
 #[test]

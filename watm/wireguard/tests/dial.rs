@@ -67,6 +67,34 @@ fn bytes_pass_both_ways_with_the_ends_of_streams() {
 }
 
 #[test]
+fn datagrams_pass_both_ways_each_whole() {
+    for outer in BOTH {
+        for (to, destination) in [
+            (None, "10.9.8.7:80"),
+            (Some("10.1.1.1:53"), "10.1.1.1:53"),
+            (Some("[fd00:9::7]:53"), "[fd00:9::7]:53"),
+        ] {
+            let mut pair = pair(outer);
+            let near = pair.dial_datagrams(to).unwrap();
+            let questions = [1, 1300, 4000].map(|len| Random(1).bytes(len));
+            questions.iter().for_each(|question| near.write(question));
+            pair.run_for(SECOND);
+            let far = pair.server.host.app.flows()[0].clone();
+            assert_eq!(far.info().destination.to_string(), destination);
+            assert_eq!(far.info().peer, Some(public_text(CLIENT_KEY)));
+            let heard = far.read();
+            assert!(heard == questions);
+            heard.iter().for_each(|question| far.write(question));
+            pair.run_for(SECOND);
+            assert!(near.read() == questions);
+        }
+    }
+    let error = pair(Outer::Datagrams).dial_datagrams(Some("example.com:53"));
+    let error = error.err().expect("a name").to_string();
+    assert!(error.contains("use an address"), "{error}");
+}
+
+#[test]
 fn many_connections_share_one_tunnel() {
     for outer in BOTH {
         let mut pair = pair(outer);

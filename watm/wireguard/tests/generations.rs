@@ -246,6 +246,12 @@ fn over_streams_who_is_connected_stays_and_who_connects_again_moves() {
     old.exchange(&mut line, 10_000);
     line.run_for(10 * MINUTE);
     old.exchange(&mut line, 10_000);
+    // Its new flows are the new generation's all the same, at once and after many sessions.
+    let mut between = Talk::open(&mut line, 0, "10.9.8.7:79");
+    assert_eq!(between.generation, 1);
+    between.exchange(&mut line, 50_000);
+    line.run_for(10 * MINUTE);
+    between.exchange(&mut line, 50_000);
     assert_eq!(line.counter(1, "wireguard.handshakes"), 0);
     // Another connection is the new generation's.
     let home = line.clients[0].address;
@@ -258,11 +264,40 @@ fn over_streams_who_is_connected_stays_and_who_connects_again_moves() {
     line.run_for(Duration::from_secs(1));
     let mut new = Talk::open(&mut line, 0, "10.9.8.7:81");
     assert_eq!(new.generation, 1);
-    new.exchange(&mut line, 10_000);
-    old.exchange(&mut line, 10_000);
+    for talk in [&mut new, &mut between, &mut old] {
+        talk.exchange(&mut line, 10_000);
+    }
     old.close(&mut line);
     line.run_for(MINUTE);
     assert!(!line.lives(0));
+    between.exchange(&mut line, 10_000);
+}
+
+#[test]
+fn over_streams_one_connection_has_flows_of_every_generation() {
+    let mut line = Line::over_streams(&one_peer());
+    line.add_client(Client::new(1).with_stack(1420));
+    let mut talks = vec![Talk::open(&mut line, 0, "10.9.8.7:80")];
+    for generation in 1..=3 {
+        line.swap(&one_peer()).unwrap();
+        let talk = Talk::open(&mut line, 0, &format!("10.9.8.7:{}", 80 + generation));
+        assert_eq!(talk.generation, generation);
+        talks.push(talk);
+        // Each answer goes back by the one that has the connection.
+        for talk in &mut talks {
+            talk.exchange(&mut line, 20_000);
+        }
+        line.send(0, &udp(2, 1000 + generation as u16, b"hello"));
+        line.settle();
+        assert_eq!(line.newest().host.app.flows().len(), 1);
+    }
+    // It is the first one's to the end, also when that has no flow any more.
+    talks.remove(0).close(&mut line);
+    line.run_for(MINUTE);
+    assert!(line.lives(0));
+    for talk in &mut talks {
+        talk.exchange(&mut line, 20_000);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any
 
 from mitmproxy import command, ctx, exceptions, optmanager
@@ -15,9 +15,13 @@ from mitmproxy.tcp import TCPFlow
 from mitmproxy.udp import UDPFlow
 
 from mitmproxy_watm.mode import page
+from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.peers import annotate
 from mitmproxy_watm.mode.spec import PREFIX, complete
 from mitmproxy_watm.mode.status import describe, instances
+from mitmproxy_watm.updates import Updates
+from mitmproxy_watm.upstream.addon import Upstreams
+from mitmproxy_watm.upstream.status import describe as describe_upstream
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +32,10 @@ class Watm:
     def __init__(self) -> None:
         self._late = False
         self._ours: list[str] = []
-        self._swaps: set[asyncio.Future[bool]] = set()
+        self._work: set[asyncio.Future[object]] = set()
+        self.upstreams = Upstreams()
+        # As mitmproxy has it: an addon of this one.
+        self.addons = [self.upstreams]
 
     # Hooks of mitmproxy's.
 
@@ -99,27 +106,62 @@ class Watm:
 
     @command.command("watm.unload")
     def unload_spec(self, spec: str) -> None:
-        """Stop a server that runs a transport module, named as it was loaded."""
-        if found := _same(spec, ctx.options.watm):
-            self._update([other for other in ctx.options.watm if other != found])
-        elif found := _same(spec, _watm_modes()):
-            ctx.options.update(mode=[mode for mode in ctx.options.mode if mode != found])
-        else:
+        """Stop a server that runs a transport module, named as it was loaded, or by MODULE[@[host:]port]."""
+        found = _named(spec, _watm_modes())
+        if found is None:
             raise exceptions.CommandError(f"{spec} is not loaded; loaded: {', '.join(_watm_modes()) or 'none'}")
+        if ours := _same(found, ctx.options.watm):
+            self._update([other for other in ctx.options.watm if other != ours])
+        else:
+            ctx.options.update(mode=[mode for mode in ctx.options.mode if mode != found])
 
     @command.command("watm.swap")
     def swap(self, spec: str, module: str) -> None:
         """Put another module (a name, or PATH.wasm) in the place of a running one, flows and all."""
-        found = next((instance for instance in instances() if _same(instance.mode.full_spec, [spec])), None)
-        if found is None or not found.is_running:
-            raise exceptions.CommandError(f"{spec} does not run; loaded: {', '.join(_watm_modes()) or 'none'}")
-        self._swaps.add(task := asyncio.ensure_future(found.swap(module)))
-        task.add_done_callback(self._swaps.discard)
+        self._keep((self.upstreams.find(spec) or self._running(spec)).swap(module))
+
+    @command.command("watm.update")
+    def ask_for_update(self, spec: str) -> None:
+        """Look now for a newer module, where the server has an option update."""
+        self._updates_of(spec).check()
+
+    @command.command("watm.approve")
+    def approve(self, spec: str, release: str) -> None:
+        """Approve what a release asks for that came by an update and waits; see watm.status."""
+        updates = self._updates_of(spec)
+        if updates.status.waiting != release:
+            raise exceptions.CommandError(f"no release {release} waits; waiting: {updates.status.waiting or 'none'}")
+        self._keep(self._approve(updates, release))
 
     @command.command("watm.status")
     def status(self) -> str:
-        """How the servers that run transport modules are doing, as JSON."""
-        return json.dumps([describe(instance) for instance in instances()], indent=4)
+        """How the servers and upstreams that run transport modules are doing, as JSON."""
+        upstreams = [describe_upstream(upstream) for upstream in self.upstreams.upstreams.values()]
+        return json.dumps([*(describe(instance) for instance in instances()), *upstreams], indent=4)
+
+    def _running(self, spec: str) -> WatmInstance:
+        among = {instance.mode.full_spec: instance for instance in instances() if instance.is_running}
+        found = _named(spec, list(among))
+        if found is None:
+            raise exceptions.CommandError(f"{spec} does not run; loaded: {', '.join(_watm_modes()) or 'none'}")
+        return among[found]
+
+    def _updates_of(self, spec: str) -> Updates:
+        upstream = self.upstreams.find(spec)
+        running = self._running(spec).server if upstream is None else upstream.dialer
+        if running is None or running.updates is None:
+            raise exceptions.CommandError(f"{spec} has no option update, such as ?update=https://example.com/x.wasm")
+        return running.updates
+
+    async def _approve(self, updates: Updates, release: str) -> None:
+        try:
+            await updates.approve(release)
+        except (OSError, ValueError) as e:
+            logger.error("%s", e)
+
+    def _keep(self, work: Coroutine[Any, Any, object]) -> None:
+        self._work.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(self._work.discard)
 
     def _update(self, specs: list[str]) -> None:
         try:
@@ -145,3 +187,21 @@ def _watm_modes() -> list[str]:
 def _same(spec: str, among: Sequence[str]) -> str | None:
     """The one that means the same as `spec`."""
     return next((other for other in among if complete(other) == complete(spec)), None)
+
+
+def _named(spec: str, among: Sequence[str]) -> str | None:
+    """The one that `spec` means, which may leave out options and the port where they tell nothing apart."""
+    if found := _same(spec, among):
+        return found
+    wanted = complete(spec)
+    shorter = {complete(other): other for other in among if wanted in _short(complete(other))}
+    if len(shorter) > 1:
+        raise exceptions.CommandError(f"{spec} may be any of {', '.join(shorter.values())}; name one with its port")
+    return next(iter(shorter.values()), None)
+
+
+def _short(spec: str) -> tuple[str, str]:
+    """MODULE@[host:]port, and MODULE."""
+    rest, at, listen = spec.rpartition("@") if "@" in spec else (spec, "", "")
+    module = rest.partition("?")[0]
+    return module + at + listen, module

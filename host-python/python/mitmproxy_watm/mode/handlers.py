@@ -10,6 +10,7 @@ from mitmproxy.tools.web import app
 from mitmproxy_watm.mode import page
 from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.status import instances
+from mitmproxy_watm.upstream.status import upstreams
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ class Swap(_Handler):
         for instance in instances():
             if instance.mode.full_spec == wanted["spec"] and instance.is_running:
                 self.write({"swapped": await instance.swap(wanted["module"]), "error": instance.swap_error})
+                return
+        for upstream in upstreams():
+            if upstream.spec.name == wanted["spec"] and upstream.dialer is not None:
+                self.write({"swapped": await upstream.swap(wanted["module"]), "error": upstream.swap_error})
                 return
         raise app.APIError(404, f"{wanted['spec']} does not run")
 

@@ -26,6 +26,7 @@ from mitmproxy_watm.mode.spec import PREFIX
 from mitmproxy_watm.mode.watch import Mark, changes, mark
 from mitmproxy_watm.modules import AnyModule, load_module, names_no_destination, usual_transport
 from mitmproxy_watm.server import Server, start
+from mitmproxy_watm.updates import load_with_updates
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +118,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         config = build_config(data, Path(ctx.options.confdir).expanduser())
         path = Path(data.module).expanduser()
         known = mark(path)
-        self.module = module = await load_module(data.module, unsealed=ctx.options.watm_unsealed)
+        followed, module = await load_with_updates(data.module, data.updates, unsealed=ctx.options.watm_unsealed)
+        self.module = module
         if data.upstream is None and names_no_destination(module):
             raise ValueError(self._complaint())
         self.mode.transport_protocol = transport = data.transport or usual_transport(module)
@@ -133,7 +135,9 @@ class WatmInstance(ServerInstance[WatmMode]):
                 handle_udp_stream=self._handle,
                 transport=transport,
                 name=self.mode.full_spec,
+                keys=data.host_keys,
                 record=data.record,
+                updates=followed,
             )
         except OSError as e:
             if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):

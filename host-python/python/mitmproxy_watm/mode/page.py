@@ -1,6 +1,7 @@
 """The page at /watm in mitmweb: each server's state, its peers, and what its clients need."""
 
 import logging
+import time
 from collections.abc import Iterable
 from html import escape
 from importlib import resources
@@ -12,7 +13,10 @@ from mitmproxy import ctx
 
 from mitmproxy_watm._native import ClientConfig
 from mitmproxy_watm.mode.qr import qr_svg
-from mitmproxy_watm.mode.status import describe, instances
+from mitmproxy_watm.mode.status import CAPABILITIES, describe, instances
+from mitmproxy_watm.upstream.status import describe as describe_upstream
+from mitmproxy_watm.upstream.status import upstreams
+from mitmproxy_watm.upstream.upstream import Upstream
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +54,13 @@ def render(token: str) -> str:
 
 def render_servers() -> str:
     """The part of the page that changes."""
-    sections = [_server(number, instance) for number, instance in enumerate(instances())]
-    return "\n".join(sections) or "<p>No transport module is loaded. Load one with the command <code>watm.load</code>.</p>"
+    servers = instances()
+    sections = [_server(number, instance) for number, instance in enumerate(servers)]
+    sections += [_upstream(number, upstream) for number, upstream in enumerate(upstreams(), start=len(servers))]
+    return "\n".join(sections) or (
+        "<p>No transport module is loaded. Load one with the command <code>watm.load</code>, or, to connect to servers "
+        "through it, with <code>watm.upstream.load</code>.</p>"
+    )
 
 
 def asset(name: str) -> str:
@@ -87,6 +96,7 @@ def _server(number: int, instance: Any) -> str:
         f'<div data-live="state-{number}">',
         _state(facts),
         _seal(facts),
+        _updates(facts),
         _peers(facts.get("peers", [])) if instance.is_running else "",
         _generations(facts.get("generations", [])),
         _grants(facts) if instance.is_running else "",
@@ -94,26 +104,55 @@ def _server(number: int, instance: Any) -> str:
     ]
     if instance.is_running:
         parts += [
-            f'<details data-keep="counters-{number}"><summary>Counters</summary><div data-live="counters-{number}">',
-            _table(("Counter", "Value"), ((name, str(value)) for name, value in sorted(facts["counters"].items()))),
-            "</div></details>",
+            _counters(number, facts),
             _swap(number, facts["spec"]),
             *(_client(number, index, config) for index, config in enumerate(instance.client_configs())),
         ]
     return "\n".join([*parts, "</section>"])
 
 
+def _upstream(number: int, upstream: Upstream) -> str:
+    facts = describe_upstream(upstream)
+    heading = f"server-{number}"
+    name = escape(facts["upstream"])
+    parts = [
+        # Its options may name files, and its name is what commands take.
+        f'<section aria-labelledby="{heading}" data-spec="{name}">',
+        f'<h2 id="{heading}">Upstream {name}</h2>',
+        f'<div data-live="state-{number}">',
+        f"<p><code>{escape(facts['spec'])}</code></p>",
+        _state(facts),
+        _seal(facts),
+        _updates(facts),
+        _peers(facts.get("peers", [])) if facts["running"] else "",
+        _generations(facts.get("generations", [])),
+        _grants(facts) if facts["running"] else "",
+        "</div>",
+    ]
+    if facts["running"]:
+        parts += [_counters(number, facts), _swap(number, facts["upstream"])]
+    return "\n".join([*parts, "</section>"])
+
+
+def _counters(number: int, facts: dict[str, Any]) -> str:
+    rows = ((name, str(value)) for name, value in sorted(facts["counters"].items()))
+    return (
+        f'<details data-keep="counters-{number}"><summary>Counters</summary><div data-live="counters-{number}">'
+        f"{_table(('Counter', 'Value'), rows)}</div></details>"
+    )
+
+
 def _state(facts: dict[str, Any]) -> str:
     if not facts["running"]:
         return f'<p class="bad">Not running. {escape(facts["error"] or "")}</p>'
-    where = " and ".join(f"{host} port {port}" for host, port in facts["listen_addrs"])
+    where = " and ".join(f"{host} port {port}" for host, port in facts.get("listen_addrs", ()))
     state = facts["phase"] + (f": {facts['reason']}" if facts["reason"] else "")
     kind = "good" if facts["phase"] == "running" else "bad"
     count = facts["counters"].get("host.restarts")
     restarts = f", restarted {count} times" if count else ""
     refused = f'<p class="bad">{escape(facts["swap_error"])}</p>' if facts["swap_error"] else ""
     return (
-        f'<p><span class="{kind}">{escape(state)}</span> on {escape(where)}, '
+        f'<p><span class="{kind}">{escape(state)}</span>{" on " if where else ""}{escape(where)}, '
         f"{facts['flows']} open flows{restarts}</p>{refused}"
     )
 
@@ -150,18 +189,45 @@ def _seal(facts: dict[str, Any]) -> str:
     return f"<p>{escape(said)}</p>{warnings}"
 
 
+def _updates(facts: dict[str, Any]) -> str:
+    """Where newer modules come from, and what came of it."""
+    updates = facts.get("updates")
+    if updates is None:
+        return ""
+    looked = "not looked at yet" if updates["checked"] is None else f"looked at {_age(time.time() - updates['checked'])}"
+    serves = f", {updates['name']} {updates['release']} from there serves" if updates["release"] else ""
+    parts = [f"<p>Updates: {escape(updates['source'])}, every {_span(updates['every'])}, {looked}{escape(serves)}.</p>"]
+    if updates["waiting"]:
+        asks = f"Release {updates['waiting']} asks for more, and waits: {', '.join(updates['more'])}."
+        command = f"watm.approve {facts['spec']} {updates['waiting']}"
+        parts.append(f'<p class="bad">{escape(asks)} <code>{escape(command)}</code> approves it.</p>')
+    said = ([updates["error"]] if updates["error"] else []) + updates["warnings"]
+    return "".join(parts + [f'<p class="bad">{escape(text)}</p>' for text in said])
+
+
 def _grants(facts: dict[str, Any]) -> str:
     """What it asks for, may have and uses."""
-    asked, granted, used = facts["asked"], facts["granted"], facts["used"]
-    if asked is None or granted is None:
-        return ""
+    used = facts["used"]
+
+    def most(what: dict[str, Any] | None, name: str) -> str:
+        return "not sealed" if what is None else said(what[name])
 
     def said(value: Any) -> str:
         return ", ".join(value) or "none" if isinstance(value, list) else str(value)
 
-    used = used | {"sockets": [f"{host} port {port}" for host, port in facts["listen_addrs"]]}
-    rows = ((name.replace("_", " "), said(asked[name]), said(granted[name]), said(used.get(name, ""))) for name in asked)
-    return _table(("May have", "Asked", "Granted", "Used now"), rows)
+    now = used | {"connect": [_destination(known) for known in used["destinations"]]}
+    now["memory_bytes"] = f"{_size(used['memory_bytes'])}, at most {_size(used['memory_peak_bytes'])}"
+    now["flows"] = f"{used['flows']}, {used['flows_opened']} in all"
+    rows = (
+        (name.replace("_", " "), most(facts["asked"], name), most(facts["granted"], name), said(now.get(name, "")))
+        for name in CAPABILITIES
+    )
+    return _table(("May have", "Asked", "Granted", "Used"), rows)
+
+
+def _destination(known: dict[str, Any]) -> str:
+    failed = f", {known['failures']} failed" if known["failures"] else ""
+    return f"{known['target']} ({known['connections']}{failed})"
 
 
 def _peers(peers: list[dict[str, Any]]) -> str:
@@ -174,10 +240,12 @@ def _peers(peers: list[dict[str, Any]]) -> str:
             "never" if peer["last_handshake"] is None else _age(peer["last_handshake"]),
             _size(peer["received_bytes"]),
             _size(peer["sent_bytes"]),
+            "" if peer["round_trip"] is None else f"{peer['round_trip'] * 1000:.0f} ms",
+            "" if peer["loss"] is None else f"{peer['loss'] * 100:.1f} %",
         )
         for peer in peers
     )
-    return _table(("Peer", "Endpoint", "Last handshake", "Received", "Sent"), rows)
+    return _table(("Peer", "Endpoint", "Last handshake", "Received", "Sent", "Round trip", "Lost"), rows)
 
 
 def _client(number: int, index: int, config: ClientConfig) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
-from mitmproxy_watm.modules import PACKAGED, STREAMS
+from mitmproxy_watm.modules import BOTH, PACKAGED, STREAMS
+from mitmproxy_watm.updates import UpdateSource
 
 PREFIX = "watm:"
 
@@ -37,14 +38,18 @@ class Data:
     """A file in the module's own format."""
     keys: Path | None = None
     """A key file in the place of mitmproxy's `wireguard.conf`."""
+    host_keys: dict[str, Path] = field(default_factory=dict)
+    """Private keys that the module has signed with, by name."""
     record: Path | None = None
     """A new file for the module's whole life, with all payload and keys."""
     upstream: Upstream | None = None
     """Where all connections go."""
-    transport: Literal["udp", "tcp"] | None = None
+    transport: Literal["udp", "tcp", "both"] | None = None
     """What the module listens on; None is what it says itself."""
     watch: bool = False
     """Whether the module is swapped when its file is another one."""
+    updates: UpdateSource | None = None
+    """Where newer modules come from."""
     options: dict[str, Any] = field(default_factory=dict)
     """What else the configuration has to say, by name."""
 
@@ -61,6 +66,22 @@ class Data:
 
 def parse(data: str) -> Data:
     """Take `data` apart. Percent-encoding is undone. Raises ValueError."""
+    module, named = take_apart(data)
+    files = ("config", "keys", "record")
+    config, keys, record = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in files)
+    if config and keys:
+        raise ValueError("options config and keys: give one of them; a configuration has its own keys")
+    host_keys = _host_keys(named.pop("host_keys", None))
+    upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
+    transport = _transport(named.pop("transport", None), module, upstream)
+    updates = take_updates(named)
+    watch = take_watch(named.pop("watch", None), module, updates)
+    options = {name: literal(value) for name, value in named.items()}
+    return Data(module, config, keys, host_keys, record, upstream, transport, watch, updates, options)
+
+
+def take_apart(data: str) -> tuple[str, dict[str, str]]:
+    """The module, and the options by name. Percent-encoding is undone. Raises ValueError."""
     head, _, query = data.partition("?")
     module = unquote(head)
     if module not in PACKAGED and not module.endswith(".wasm"):
@@ -73,15 +94,7 @@ def parse(data: str) -> Data:
         if name in named:
             raise ValueError(f"option {name!r}: given twice")
         named[unquote(name)] = unquote(value)
-    files = ("config", "keys", "record")
-    config, keys, record = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in files)
-    if config and keys:
-        raise ValueError("options config and keys: give one of them; a configuration has its own keys")
-    upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
-    transport = _transport(named.pop("transport", None), module, upstream)
-    watch = _watch(named.pop("watch", None), module)
-    options = {name: _literal(value) for name, value in named.items()}
-    return Data(module, config, keys, record, upstream, transport, watch, options)
+    return module, named
 
 
 def complete(spec: str) -> str:
@@ -96,25 +109,82 @@ def complete(spec: str) -> str:
     return PREFIX + data
 
 
-def _transport(option: str | None, module: str, upstream: Upstream | None) -> Literal["udp", "tcp"] | None:
+_TRANSPORTS: dict[str, Literal["udp", "tcp", "both"]] = {"udp": "udp", "tcp": "tcp", "both": "both"}
+
+
+def _transport(option: str | None, module: str, upstream: Upstream | None) -> Literal["udp", "tcp", "both"] | None:
     """As far as it is known before the module is loaded."""
-    if option not in ("udp", "tcp", None):
-        raise ValueError(f"option transport: {option!r} is neither udp nor tcp")
-    if option is None and (upstream is not None or module in STREAMS):
+    if option is not None:
+        if option not in _TRANSPORTS:
+            raise ValueError(f"option transport: {option!r} is neither udp nor tcp nor both")
+        return _TRANSPORTS[option]
+    if upstream is not None or module in STREAMS:
         return "tcp"
-    if option is None and module not in PACKAGED:
+    if module not in PACKAGED:
         return None
-    return "tcp" if option == "tcp" else "udp"
+    return "both" if module in BOTH else "udp"
 
 
-def _watch(option: str | None, module: str) -> bool:
+def _host_keys(option: str | None) -> dict[str, Path]:
+    keys: dict[str, Path] = {}
+    for item in option.split(",") if option is not None else []:
+        name, _, path = item.partition("=")
+        if not name or not path or name in keys:
+            raise ValueError(f"option host_keys: {item!r}; must be NAME=FILE, several with a comma between them")
+        keys[name] = Path(path).expanduser()
+    return keys
+
+
+def take_watch(option: str | None, module: str, updates: UpdateSource | None) -> bool:
+    """What the option `watch` comes to: by default whatever is a file is watched."""
     if option not in ("on", "off", None):
         raise ValueError(f"option watch: {option!r} is neither on nor off")
+    if updates is not None:
+        if option == "on":
+            raise ValueError("options watch and update: give one of them; both swap the module")
+        return False
     if module in PACKAGED:
         if option == "on":
             raise ValueError(f"option watch: {module} comes with this package, and changes with it alone")
         return False
     return option != "off"
+
+
+_UPDATE_OPTIONS = ("name", "channel", "note", "ca", "credentials")
+"""Options of updates that are files or texts, each `update_...`."""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def take_updates(named: dict[str, str]) -> UpdateSource | None:
+    """What the options `update` and `update_...` say, which are taken out."""
+    own: dict[str, Any] = {name: named.pop(f"update_{name}") for name in _UPDATE_OPTIONS if f"update_{name}" in named}
+    plain_http = named.pop("update_plain_http", None)
+    source = named.pop("update", None)
+    if source is None:
+        if plain_http is not None:
+            raise ValueError("option update_plain_http: goes with the option update, which is missing")
+        if own:
+            raise ValueError(f"option update_{next(iter(own))}: goes with the option update, which is missing")
+        return None
+    if not source:
+        raise ValueError("option update: must be a path, or begin with http://, https:// or oci://")
+    if (path := own.pop("credentials", None)) is not None:
+        try:
+            own["credentials"] = Path(path).expanduser().read_text()
+        except OSError as e:
+            raise ValueError(f"option update_credentials: {e}") from None
+    if plain_http not in ("on", "off", None):
+        raise ValueError(f"option update_plain_http: {plain_http!r} is neither on nor off")
+    every = _every(named.pop("every", "1h"))
+    return UpdateSource(source=source, every=every, plain_http=plain_http == "on", **own)
+
+
+def _every(text: str) -> float:
+    number, unit = text[:-1], _UNITS.get(text[-1:])
+    if unit is None or not number.isascii() or not number.isdigit() or int(number) == 0:
+        raise ValueError(f"option every: {text!r}; must be a number above 0 with s, m, h or d, such as 15m")
+    return int(number) * unit
 
 
 def _upstream(to: str) -> Upstream:
@@ -129,7 +199,7 @@ def _upstream(to: str) -> Upstream:
     return Upstream((host, int(port)), f"reverse:{to}" if separator else None)
 
 
-def _literal(value: str) -> Any:
+def literal(value: str) -> Any:
     """A number or a boolean where it reads as one; a list or an object; otherwise the text."""
     try:
         return json.loads(value)

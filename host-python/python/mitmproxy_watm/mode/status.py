@@ -1,18 +1,51 @@
 """How the servers of the mode are doing."""
 
+from pathlib import Path
 from typing import Any
 
 from mitmproxy import ctx
 
-from mitmproxy_watm._native import Capabilities
+from mitmproxy_watm._native import Capabilities, Module, Status
 from mitmproxy_watm.mode.instance import WatmInstance
+from mitmproxy_watm.updates import Updates
 
 SEAL = ("name", "release", "version", "expires", "delegation", "signers", "root", "root_version")
 """What a status says of a seal."""
 
 
-CAPABILITIES = ("sockets", "connect", "host_crypto", "memory_bytes", "cpu_permille", "flows", "instances")
+CAPABILITIES = (
+    "sockets",
+    "connect",
+    "host_crypto",
+    "bind_transparent",
+    "host_keys",
+    "capture",
+    "memory_bytes",
+    "cpu_permille",
+    "flows",
+    "instances",
+)
 """What a status says of what a module asks for, and may have."""
+
+
+USED = (
+    "sockets",
+    "host_crypto",
+    "host_keys",
+    "memory_bytes",
+    "memory_peak_bytes",
+    "cpu_permille",
+    "flows",
+    "flows_opened",
+    "instances",
+)
+"""What a status says of what it has used, besides where it connected to."""
+
+PEER = ("name", "endpoint", "last_handshake", "received_bytes", "sent_bytes", "round_trip", "loss")
+"""What a status says of somebody the module knows by name."""
+
+UPDATES = ("source", "every", "checked", "name", "release", "waiting", "more", "file", "error", "code", "warnings")
+"""What a status says of where newer modules come from."""
 
 
 def instances() -> list[WatmInstance]:
@@ -28,24 +61,36 @@ def describe(instance: WatmInstance) -> dict[str, Any]:
         "error": str(instance.last_exception) if instance.last_exception else None,
         "listen_addrs": instance.listen_addrs,
     }
-    if instance.server is not None and (module := instance.module) is not None:
-        seal = module.seal
-        facts["seal"] = None if seal is None else {name: getattr(seal, name) for name in SEAL}
-        facts["warnings"] = module.warnings
-        facts |= {"asked": _plain(module.asked), "granted": _plain(module.granted)}
+    if instance.server is not None:
         status = instance.server.status()
-        facts["used"] = {
-            "memory_bytes": status.counters.get("host.memory_bytes", 0),
-            "cpu_seconds": status.counters.get("host.guest_time_ns", 0) / 1e9,
-            "flows": status.flows,
-        }
-        facts |= {name: getattr(status, name) for name in ("phase", "reason", "generation", "flows", "counters")}
+        facts |= facts_of(status, status.module or instance.module, instance.server.updates)
         facts["swap_error"] = instance.swap_error
-        of_each = ("number", "module", "sha256", "flows", "age", "draining")
-        facts["generations"] = [{name: getattr(known, name) for name in of_each} for known in status.generations]
-        names = ("name", "endpoint", "last_handshake", "received_bytes", "sent_bytes")
-        facts["peers"] = [{name: getattr(peer, name) for name in names} for peer in status.peers]
     return facts
+
+
+def facts_of(status: Status, module: Module | None, updates: Updates | None) -> dict[str, Any]:
+    """The state of a module that runs."""
+    seal = None if module is None else module.seal
+    facts: dict[str, Any] = {"seal": None if seal is None else {name: getattr(seal, name) for name in SEAL}}
+    facts["warnings"] = [] if module is None else module.warnings
+    facts |= {"asked": _plain(status.asked), "granted": _plain(status.granted), "used": _used(status)}
+    facts |= {name: getattr(status, name) for name in ("phase", "reason", "generation", "flows", "counters")}
+    facts["updates"] = None if updates is None else {name: _text(getattr(updates.status, name)) for name in UPDATES}
+    of_each = ("number", "module", "sha256", "flows", "age", "draining")
+    facts["generations"] = [{name: getattr(known, name) for name in of_each} for known in status.generations]
+    facts["peers"] = [{name: getattr(peer, name) for name in PEER} for peer in status.peers]
+    return facts
+
+
+def _used(status: Status) -> dict[str, Any]:
+    used: dict[str, Any] = {name: getattr(status.used, name) for name in USED}
+    of_each = ("target", "connections", "failures")
+    used["destinations"] = [{name: getattr(known, name) for name in of_each} for known in status.used.destinations]
+    return used | {"cpu_seconds": status.counters.get("host.guest_time_ns", 0) / 1e9}
+
+
+def _text(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
 
 
 def _plain(capabilities: Capabilities | None) -> dict[str, Any] | None:

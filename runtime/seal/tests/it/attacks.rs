@@ -294,6 +294,12 @@ fn more_capabilities_wait_for_approval() {
         let after = accepted(&state, &file);
         assert_eq!(judge(&file, &after, &recorded), "accepted");
     }
+    // A release that asks for less takes nothing of that back.
+    let mut narrowed = state.clone();
+    let verified = verify(&less, &root(), &state, &recorded, NOW).expect("less");
+    narrowed.accept(&verified);
+    let same = update("1.7", |_| ());
+    assert_eq!(judge(&same, &narrowed, &recorded), "accepted");
     // Nothing is approved before the first time.
     let first = judge(&sealed(manifest()), &State::default(), &recorded);
     assert_eq!(first, "needs-approval");

@@ -1,6 +1,5 @@
 //! Whatever is not the file that was signed is refused.
 
-use ed25519_dalek::Signer;
 use watm_seal::{Digest, Manifest, Policy, Refused, Sealed, SignedRoot, State, seal, verify};
 
 use crate::support::*;
@@ -110,20 +109,7 @@ fn a_signed_seal_within_the_body_is_refused() {
         ..plain_manifest()
     };
     let manifest = manifest.encode().expect("within its bounds");
-    let message = [b"watm/seal/v1\0", manifest.as_slice()].concat();
-    let signature = ed25519_dalek::SigningKey::from_bytes(&[21; 32]).sign(&message);
-    let length = (manifest.len() as u16).to_le_bytes();
-    let content = [
-        b"\x09watm.seal\x01\x01\0\0".as_slice(),
-        &length,
-        &manifest,
-        &[1],
-        key(21).public().as_bytes(),
-        &signature.to_bytes(),
-    ]
-    .concat();
-    let length = [content.len() as u8 | 0x80, (content.len() >> 7) as u8];
-    let file = [&inner[..8], b"\0", &length, &content, &inner[8..]].concat();
+    let file = by_hand(&inner, &[0], &manifest, &[21]);
     let sealed = Sealed::parse(&file).expect("has a seal");
     assert_eq!(sealed.body(), inner);
     assert_eq!(sealed.signers().expect("are good"), [key(21).public()]);

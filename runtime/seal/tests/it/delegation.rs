@@ -57,12 +57,15 @@ fn a_team_signs_its_own_names_only() {
 /// Attack 12: more than the team may give away.
 #[test]
 fn a_ceiling_holds_for_every_capability() {
-    let more: [fn(&mut Capabilities); 7] = [
+    let more: [fn(&mut Capabilities); 10] = [
         |asked| asked.memory_bytes = (1 << 20) + 1,
         |asked| asked.cpu_permille = 101,
         |asked| asked.flows = 11,
         |asked| asked.instances = 2,
         |asked| asked.host_crypto = true,
+        |asked| asked.bind_transparent = true,
+        |asked| asked.host_keys = true,
+        |asked| asked.capture = true,
         |asked| asked.sockets = manifest().capabilities.sockets,
         |asked| asked.connect = manifest().capabilities.connect,
     ];
@@ -100,4 +103,8 @@ fn patterns_of_names_have_what_begins_like_them() {
         assert!(pattern(wrong).is_err(), "{wrong:?}");
     }
     assert!("a*".parse::<watm_seal::Name>().is_err());
+    let long = "a".repeat(65);
+    assert!(long.parse::<watm_seal::Name>().is_err());
+    assert!(long.parse::<NamePattern>().is_err());
+    assert!(long[..64].parse::<watm_seal::Name>().is_ok());
 }

@@ -13,4 +13,6 @@ mod power;
 mod roots;
 mod sealing;
 mod set;
+mod strict;
 mod support;
+mod table;

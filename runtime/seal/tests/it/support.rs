@@ -147,6 +147,9 @@ pub fn manifest() -> Manifest {
             .into(),
             connect: ["tcp://a.example.com:443".parse().expect("a pattern")].into(),
             host_crypto: true,
+            bind_transparent: false,
+            host_keys: false,
+            capture: false,
             memory_bytes: 64 << 20,
             cpu_permille: 1000,
             flows: 1000,
@@ -175,6 +178,37 @@ pub fn sealed_by(manifest: Manifest, signers: &[u8]) -> Vec<u8> {
 
 pub fn sealed(manifest: Manifest) -> Vec<u8> {
     sealed_by(manifest, &[11, 12])
+}
+
+/// A file with this body, chain (as it is written), manifest and signatures over it, put together
+/// without a check.
+pub fn by_hand(body: &[u8], chain: &[u8], manifest: &[u8], signers: &[u8]) -> Vec<u8> {
+    use ed25519_dalek::{Signer, SigningKey};
+
+    let record = |bytes: &[u8]| [&(bytes.len() as u16).to_le_bytes(), bytes].concat();
+    let message = [b"watm/seal/v1\0", manifest].concat();
+    let mut signatures: Vec<Vec<u8>> = signers
+        .iter()
+        .map(|number| {
+            let signature = SigningKey::from_bytes(&[*number; 32]).sign(&message);
+            [key(*number).public().as_bytes(), &signature.to_bytes()[..]].concat()
+        })
+        .collect();
+    signatures.sort_unstable();
+    let content = [
+        b"\x09watm.seal\x01".to_vec(),
+        record(chain),
+        record(manifest),
+        vec![signers.len() as u8],
+        signatures.concat(),
+    ]
+    .concat();
+    assert!(
+        (128..1 << 14).contains(&content.len()),
+        "two bytes of length"
+    );
+    let length = [content.len() as u8 | 0x80, (content.len() >> 7) as u8];
+    [&body[..8], b"\0", &length, &content, &body[8..]].concat()
 }
 
 /// The user has said yes to what the module asks for.

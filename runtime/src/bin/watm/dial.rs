@@ -1,40 +1,128 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use tokio::net::{TcpListener, TcpStream};
-use watm_runtime::{Connection, Destination, Dialer, Error, FixedDialer, Module};
+use tokio::net::TcpStream;
+use watm_runtime::{Connection, Destination, Dialer, Error, FixedDialer, Module, RoleBuilder};
+use watm_socks::Resolver;
 
 use crate::failure::Failure;
 use crate::options::{Loaded, ModuleOptions, destination, listening_address};
+use crate::proxies::ProxyOptions;
 use crate::serve::Complaints;
 use crate::stop::{self, Stop};
-use crate::{Outcome, join, serve, standard, watch};
+use crate::through::{Through, ThroughOptions};
+use crate::{Outcome, join, serve, standard, tcp, through, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Where to; not with --fixed.
-    #[arg(value_name = "HOST:PORT", value_parser = destination, required_unless_present = "fixed")]
+    /// Where to; not with --fixed, nor with proxies and forwarded ports.
+    #[arg(
+        value_name = "HOST:PORT",
+        value_parser = destination,
+        required_unless_present_any = ["fixed", "ProxyOptions"],
+        conflicts_with_all = ["fixed", "ProxyOptions"]
+    )]
     destination: Option<Destination>,
     /// Have the module choose the address, which --allow must admit.
-    #[arg(long, conflicts_with = "destination")]
+    #[arg(long, conflicts_with = "ProxyOptions")]
     fixed: bool,
     /// Carry connections to this local address, each by a dial of its own, in the place of
     /// standard input and output.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening_address)]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_parser = listening_address,
+        conflicts_with = "ProxyOptions"
+    )]
     listen: Option<SocketAddr>,
+    /// Grant a component a socket for datagrams, as WireGuard wants it, bound to this address;
+    /// alone: to a port that the system chooses, or, with --through, by that module. Without it
+    /// WireGuard goes by TCP.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        value_parser = listening_address,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "[::]:0"
+    )]
+    udp: Option<SocketAddr>,
+    #[command(flatten)]
+    through: ThroughOptions,
+    #[command(flatten)]
+    proxies: ProxyOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
-    let loaded = arguments.module.load(arguments.listen.is_some())?;
-    let way = Way::new(&loaded, arguments.destination)?;
+    let (listen, proxied) = (arguments.listen, arguments.proxies.any());
+    let proxies = arguments.proxies.check(Resolver::Dialer)?;
+    let loaded = arguments.module.load(listen.is_some() || proxied)?;
+    let through =
+        arguments
+            .through
+            .open(&loaded.loading, &loaded.reach, listen.is_some() || proxied)?;
+    let outer = Outer::new(arguments.udp, through)?;
+    if proxied {
+        let dialer = outer
+            .grant(loaded.apply(Dialer::builder(&loaded.module)))
+            .build()?;
+        return stop::run(|stop| async move {
+            tokio::select! {
+                served = proxies.serve(dialer.clone(), &stop) => served,
+                () = watch::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
+            }
+        });
+    }
+    let way = Way::new(&loaded, arguments.destination, &outer)?;
     stop::run(|stop| async move {
-        match arguments.listen {
+        match listen {
             None => for_standard(&way, stop).await,
             Some(address) => for_clients(&loaded, way, address, stop).await,
         }
     })
+}
+
+/// Carry the connections of another program to `destination`, from this address, until the program
+/// is asked to end.
+pub(crate) fn for_program(
+    loaded: Loaded,
+    destination: Destination,
+    address: SocketAddr,
+) -> Result<Outcome, Failure> {
+    let way = Way::new(&loaded, Some(destination), &Outer::default())?;
+    stop::run(|stop| async move { for_clients(&loaded, way, address, stop).await })
+}
+
+/// What the module has of the network, beside the connections that it makes itself.
+#[derive(Default)]
+struct Outer {
+    /// A socket for datagrams, if one is granted.
+    udp: Option<SocketAddr>,
+    through: Option<Through>,
+}
+
+impl Outer {
+    fn new(udp: Option<SocketAddr>, through: Option<Through>) -> Result<Outer, Failure> {
+        match udp {
+            Some(address) if through.is_some() && address != through::ANYWHERE => {
+                Err(Failure::unusable(format!(
+                    "--udp={address}: with --through no socket of this machine is used; \
+                     must be --udp alone"
+                )))
+            }
+            udp => Ok(Outer { udp, through }),
+        }
+    }
+
+    fn grant<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
+        match (&self.through, self.udp) {
+            (Some(through), udp) => through.carry(builder, udp.is_some()),
+            (None, Some(address)) => builder.udp(through::LABEL, address),
+            (None, None) => builder,
+        }
+    }
 }
 
 /// How a connection is made.
@@ -44,14 +132,18 @@ enum Way {
 }
 
 impl Way {
-    fn new(loaded: &Loaded, destination: Option<Destination>) -> Result<Way, Error> {
+    fn new(loaded: &Loaded, destination: Option<Destination>, outer: &Outer) -> Result<Way, Error> {
         let module = &loaded.module;
         Ok(match destination {
             Some(destination) => Way::To(
-                loaded.apply(Dialer::builder(module)).build()?,
+                outer.grant(loaded.apply(Dialer::builder(module))).build()?,
                 destination.to_string(),
             ),
-            None => Way::Fixed(loaded.apply(FixedDialer::builder(module)).build()?),
+            None => Way::Fixed(
+                outer
+                    .grant(loaded.apply(FixedDialer::builder(module)))
+                    .build()?,
+            ),
         })
     }
 
@@ -84,11 +176,7 @@ async fn for_clients(
     address: SocketAddr,
     mut stop: Stop,
 ) -> Result<(), Failure> {
-    let listener = TcpListener::bind(address)
-        .await
-        .and_then(|listener| Ok((listener.local_addr()?, listener)));
-    let (address, listener) =
-        listener.map_err(|error| Failure::failed(format!("{address}: {error}")))?;
+    let (address, listener) = tcp::bind(address).await?;
     serve::announce(address);
     let listener = Arc::new(listener);
     let way = Arc::new(way);
@@ -96,28 +184,13 @@ async fn for_clients(
     let complaints = Arc::new(Complaints::default());
     let accept = move || {
         let listener = listener.clone();
-        async move { Ok(accept(&listener).await) }
+        async move { Ok(tcp::accept(&listener).await) }
     };
     let carry = move |client, stop| carry(client, way.clone(), complaints.clone(), stop);
     let serving = serve::all(accept, carry, &mut stop);
     tokio::select! {
         served = serving => served,
         () = watch::follow(loaded, async |module| swapped.swap(&module).await) => Ok(()),
-    }
-}
-
-/// A client; none if the system is short of something.
-async fn accept(listener: &TcpListener) -> Option<TcpStream> {
-    match listener.accept().await {
-        Ok((client, _)) => {
-            // Latency matters more than packets.
-            let _ = client.set_nodelay(true);
-            Some(client)
-        }
-        Err(error) => {
-            tracing::debug!(target: "watm", "accept: {error}");
-            None
-        }
     }
 }
 

@@ -19,6 +19,14 @@ impl Failure {
         }
     }
 
+    /// The same, of this.
+    pub(crate) fn about(self, what: &str) -> Failure {
+        Failure {
+            reason: format!("{what}: {}", self.reason),
+            ..self
+        }
+    }
+
     /// Nothing was tried.
     pub(crate) fn unusable(reason: impl fmt::Display) -> Failure {
         Failure {

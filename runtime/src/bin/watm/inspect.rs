@@ -1,3 +1,4 @@
+mod grants;
 mod requests;
 
 use std::path::PathBuf;
@@ -8,14 +9,18 @@ use watm_seal::Sealed;
 
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::loading::LoadingOptions;
 use crate::options::read;
 
+use grants::Grants;
 use requests::{Request, initial_memory, requests};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// A .wasm file.
     module: PathBuf,
+    #[command(flatten)]
+    loading: LoadingOptions,
     /// For programs.
     #[arg(long)]
     json: bool,
@@ -38,6 +43,8 @@ struct Shown<'a> {
     sha256: &'a str,
     /// What its seal says that it is, true or not.
     sealed: Option<String>,
+    #[serde(flatten)]
+    grants: Grants,
     /// Why it does not run here.
     problems: &'a [String],
 }
@@ -62,6 +69,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         size: info.size,
         sha256: &info.sha256,
         sealed: claim(&bytes),
+        grants: Grants::of(&arguments.module, &bytes, &arguments.loading)?,
         problems: &info.problems,
     };
     if arguments.json {
@@ -106,6 +114,7 @@ fn print_plain(shown: &Shown<'_>) {
     for request in &shown.requests {
         println!("asks      {}", request.words());
     }
+    shown.grants.print();
     println!("memory    {} KiB to start with", shown.memory >> 10);
     for import in shown.imports {
         println!("imports   {import}");

@@ -1,16 +1,21 @@
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
-use watm_runtime::{Connection, Destination, ErrorCode, Listener};
+use watm_runtime::{
+    BindTransparent, Connection, Destination, ErrorCode, Listener, connect_upstream,
+};
 
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
 use crate::serve::Complaints;
+use crate::serving::{Front, Place, Upstream};
 use crate::stop::{self, Stop};
-use crate::{Outcome, join, serve, standard, watch};
+use crate::transparent::TransparentArguments;
+use crate::{Outcome, join, serve, serving, standard, watch};
 
 /// How long the upstream may take to accept: a little more than four unanswered SYNs.
 const CONNECTING: Duration = Duration::from_secs(20);
@@ -19,21 +24,68 @@ const CONNECTING: Duration = Duration::from_secs(20);
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Where clients of the transport connect to; port 0 lets the system choose.
-    #[arg(value_name = "ADDRESS:PORT", value_parser = listening_address)]
-    address: SocketAddr,
-    /// Pass what the module decodes on to this address, by TCP. Without it the first
-    /// connection is for standard input and output, and there is no other.
+    /// Where clients of the transport connect to, or with udp:// before it where they send datagrams
+    /// to; port 0 lets the system choose. With --forward there may be several.
+    #[arg(value_name = "ADDRESS:PORT", value_parser = place, required = true)]
+    addresses: Vec<Place>,
+    /// Pass what the module decodes on to this address: streams by TCP, and, where datagrams come in,
+    /// datagrams by UDP. Without it the first connection is for standard input and output, and there
+    /// is no other.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     forward: Option<Destination>,
+    /// Pass on to this address, by TCP, what the module would not have in the application: flows
+    /// with the attribute `decoy`. Without it they are refused.
+    #[arg(long, value_name = "HOST:PORT", value_parser = destination, requires = "forward")]
+    decoy: Option<Destination>,
+    #[command(flatten)]
+    transparent: TransparentArguments,
+}
+
+/// Where connections are passed on to.
+struct Upstreams {
+    application: Destination,
+    decoy: Option<Destination>,
+    /// Whether their clients' addresses go with them.
+    transparent: Option<BindTransparent>,
+}
+
+impl Upstreams {
+    /// For this connection.
+    fn of(&self, accepted: &Connection) -> Option<&Destination> {
+        let attributes = &accepted.info().attributes;
+        match attributes.iter().any(|(name, _)| name == "decoy") {
+            true => self.decoy.as_ref(),
+            false => Some(&self.application),
+        }
+    }
+
+    async fn connect(&self, to: &Destination, accepted: &Connection) -> io::Result<TcpStream> {
+        let addresses: Vec<SocketAddr> = match to {
+            Destination::Address(address) => vec![*address],
+            Destination::Name(name, port) => lookup_host((name.as_str(), *port)).await?.collect(),
+        };
+        let source = self.transparent.as_ref();
+        let source = source.map(|transparent| (transparent, accepted.info().source));
+        connect_upstream(&addresses, source).await
+    }
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
+    let address = match (&*arguments.addresses, &arguments.forward) {
+        ([place], _) if let Some(address) = place.for_connections() => address,
+        (_, Some(forward)) => return forward_all(&arguments, forward.clone()),
+        _ => {
+            return Err(Failure::unusable(
+                "without --forward there must be one address, for connections",
+            ));
+        }
+    };
     let loaded = arguments.module.load(arguments.forward.is_some())?;
+    let transparent = arguments.transparent.granted(&loaded.module)?;
     stop::run(|mut stop| async move {
         let listener = loaded
             .apply(Listener::builder(&loaded.module))
-            .bind(arguments.address)?;
+            .bind(address)?;
         serve::announce(listener.local_addr());
         let Some(forward) = arguments.forward else {
             let accepted = tokio::select! {
@@ -44,14 +96,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         };
         let listener = Arc::new(listener);
         let swapped = listener.clone();
-        let upstream: Arc<str> = forward.to_string().into();
+        let upstreams = Arc::new(Upstreams {
+            application: forward,
+            decoy: arguments.decoy,
+            transparent,
+        });
         let complaints = Arc::new(Complaints::default());
         let accept = move || {
             let listener = listener.clone();
             async move { Ok(Some(listener.accept().await?)) }
         };
         let carry =
-            move |accepted, stop| pass_on(accepted, upstream.clone(), complaints.clone(), stop);
+            move |accepted, stop| pass_on(accepted, upstreams.clone(), complaints.clone(), stop);
         let serving = serve::all(accept, carry, &mut stop);
         tokio::select! {
             served = serving => served,
@@ -60,21 +116,53 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     })
 }
 
+/// As `watm serve` does it, which knows datagrams and several addresses.
+fn forward_all(arguments: &Arguments, forward: Destination) -> Result<Outcome, Failure> {
+    let connections = |place: &Place| match place.for_connections() {
+        Some(address) => Place::tcp(address),
+        None => *place,
+    };
+    serving::in_front(
+        &arguments.module,
+        Front {
+            listen: arguments.addresses.iter().map(connections).collect(),
+            upstream: Upstream::Tcp(forward),
+            decoy: arguments.decoy.clone().map(Upstream::Tcp),
+            transparent: arguments.transparent.options(),
+        },
+    )
+}
+
+/// As of `watm serve`; a name is resolved.
+fn place(text: &str) -> Result<Place, String> {
+    let (by, rest) = match text.split_once("://") {
+        Some((by, rest)) => (Some(by), rest),
+        None => (None, text),
+    };
+    let address = listening_address(rest)?.to_string();
+    match by {
+        Some(by) => format!("{by}://{address}").parse(),
+        None => address.parse(),
+    }
+}
+
 async fn pass_on(
     accepted: Connection,
-    upstream: Arc<str>,
+    upstreams: Arc<Upstreams>,
     complaints: Arc<Complaints>,
     mut stop: Stop,
 ) {
+    let Some(upstream) = upstreams.of(&accepted) else {
+        accepted.abort(ErrorCode::AccessDenied);
+        return accepted.close().await;
+    };
     let connected = tokio::select! {
-        connected = timeout(CONNECTING, TcpStream::connect(&*upstream)) => connected,
+        connected = timeout(CONNECTING, upstreams.connect(upstream, &accepted)) => connected,
         () = stop.requested() => return accepted.close().await,
     };
     let failure = match connected {
         Ok(Ok(upstream)) => {
             complaints.works();
-            // Latency matters more than packets.
-            let _ = upstream.set_nodelay(true);
             if let Err(reason) = join::with_tcp(accepted, upstream, &mut stop).await {
                 tracing::debug!(target: "watm", "a connection failed: {reason}");
             }

@@ -1,13 +1,13 @@
-use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use watm_runtime::{Engine, EngineConfig, Error, Grants, LoadOptions, Module};
-use watm_seal::{Digest, Name, Release};
+use watm_runtime::{BuiltIn, Engine, EngineConfig, Error, Grants, LoadOptions, Module, Trust};
+use watm_seal::{Digest, Name, Release, Root, Sealed};
 
 use crate::failure::Failure;
+use crate::options::read;
 use crate::question;
-use crate::sealing::{StateOptions, read_complete_root};
+use crate::sealing::{StateOptions, invalid, read_complete_root};
 
 /// Which module a command wants, and whom it believes about it.
 #[derive(Clone, clap::Args)]
@@ -42,6 +42,18 @@ pub(crate) struct LoadingOptions {
 }
 
 impl LoadingOptions {
+    /// The same for a module beside the one that they are about: who is believed, but not which
+    /// module it is.
+    pub(crate) fn for_another(&self) -> LoadingOptions {
+        LoadingOptions {
+            name: None,
+            channel: None,
+            pins: Vec::new(),
+            allow_downgrade: None,
+            ..self.clone()
+        }
+    }
+
     /// As for a module that can do nothing: it needs no approval.
     pub(crate) fn load_for_replay(&self, path: &Path) -> Result<Module, Failure> {
         Ok(self.load_as(path, true, None)?)
@@ -62,22 +74,78 @@ impl LoadingOptions {
         Ok(loaded?)
     }
 
-    /// `only`: it has to be the file with this SHA-256.
-    fn load_as(&self, path: &Path, approve: bool, only: Option<Digest>) -> Result<Module, Fault> {
+    /// What updates of the module in this file have to be: of its name too, if it says one.
+    pub(crate) fn for_updates(&self, path: &Path) -> Result<LoadOptions, Failure> {
+        let options = self.options(false, None);
+        if options.name.is_some() {
+            return Ok(options);
+        }
+        let bytes = read(path)?;
+        let sealed = Sealed::parse(&bytes).ok();
+        Ok(LoadOptions {
+            name: sealed.map(|sealed| sealed.manifest().name.clone()),
+            ..options
+        })
+    }
+
+    /// What compiles, and whom it believes.
+    pub(crate) fn engine(&self) -> Result<Engine, Failure> {
+        Ok(Engine::new(EngineConfig {
+            trust: self.trust()?,
+            ..EngineConfig::default()
+        })?)
+    }
+
+    /// Whom these options say to believe.
+    pub(crate) fn trust(&self) -> Result<Trust, Failure> {
         let root = match &self.root {
-            Some(path) => Some(read_complete_root(path)?),
+            Some(path) => Some(self.explicit_root(path)?),
             None => None,
         };
         let grants = match &self.grants {
             Some(path) => Grants::read(path)?,
             None => Grants::of_user()?,
         };
-        let trust = self.state.trust().built_in(root, BTreeMap::new());
-        let engine = Engine::new(EngineConfig {
-            trust: trust.grants(grants),
-            ..EngineConfig::default()
-        })?;
-        let options = LoadOptions {
+        let built = BuiltIn::of_release()?;
+        let trust = self
+            .state
+            .trust()
+            .built_in(root.or(built.root), built.floors);
+        Ok(trust.grants(grants))
+    }
+
+    /// The root in this file. What is remembered of modules is remembered under one root: where it is
+    /// another's, nothing could be judged by this one.
+    fn explicit_root(&self, path: &Path) -> Result<Root, Failure> {
+        let root = read_complete_root(path)?;
+        // Who has no folder for states has no other root in it.
+        let Ok(store) = self.state.open() else {
+            return Ok(root);
+        };
+        let state = store.load().map_err(Failure::unusable)?;
+        match state.root().map(Root::id) {
+            Some(known) if known != root.id() => Err(invalid(
+                path,
+                format!(
+                    "--root: is the root {}, and the one that {} trusts is {known}; must be that \
+                     one, or --state must name another file",
+                    root.id(),
+                    store.path().display()
+                ),
+            )),
+            _ => Ok(root),
+        }
+    }
+
+    /// `only`: it has to be the file with this SHA-256.
+    fn load_as(&self, path: &Path, approve: bool, only: Option<Digest>) -> Result<Module, Fault> {
+        let options = self.options(approve, only);
+        Ok(self.engine()?.load_file_with(path, &options)?)
+    }
+
+    /// What they say of the module. `only`: it has to be the file with this SHA-256.
+    pub(crate) fn options(&self, approve: bool, only: Option<Digest>) -> LoadOptions {
+        LoadOptions {
             name: self.name.clone(),
             channel: self.channel.clone(),
             audiences: self.audiences.iter().cloned().collect(),
@@ -86,8 +154,7 @@ impl LoadingOptions {
             approve,
             unsealed: self.unsealed,
             ..LoadOptions::default()
-        };
-        Ok(engine.load_file_with(path, &options)?)
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 mod json;
 
+use serde_derive::Deserialize;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
@@ -20,8 +21,21 @@ pub(crate) struct Options {
     format: Format,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Level {
+/// The same where a file says it too.
+#[derive(Default, clap::Args)]
+pub(crate) struct Overrides {
+    /// The least level of records on standard error, by default warn. What a WATER module prints
+    /// has DEBUG.
+    #[arg(long = "log", value_name = "LEVEL")]
+    pub(crate) level: Option<Level>,
+    /// Records as lines of text, which is the default, or each as an object of JSON.
+    #[arg(long = "log-format", value_name = "FORMAT")]
+    pub(crate) format: Option<Format>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
     Off,
     Error,
     Warn,
@@ -30,15 +44,36 @@ enum Level {
     Trace,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
+#[derive(Clone, Copy, clap::ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
     Text,
     Json,
 }
 
+/// All that there is to say about it.
+#[derive(Clone, Copy)]
+pub(crate) struct Settings {
+    /// WARN if nothing is said.
+    pub(crate) level: Option<Level>,
+    /// Text if nothing is said.
+    pub(crate) format: Option<Format>,
+    /// A record of each connection that ends, which has INFO, at every level but `off`.
+    pub(crate) connections: bool,
+}
+
 /// Write records of this program and of modules to standard error, for the rest of its life.
 pub(crate) fn start(options: &Options) {
-    let level = match options.level {
+    start_as(Settings {
+        level: Some(options.level),
+        format: Some(options.format),
+        connections: false,
+    });
+}
+
+/// As [`start`].
+pub(crate) fn start_as(settings: Settings) {
+    let level = match settings.level.unwrap_or(Level::Warn) {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
@@ -50,8 +85,13 @@ pub(crate) fn start(options: &Options) {
     let wanted = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("watm", level);
+    let wanted = match level {
+        LevelFilter::OFF => wanted,
+        _ if settings.connections => wanted.with_target("watm::connection", LevelFilter::INFO),
+        _ => wanted.with_target("watm::connection", LevelFilter::OFF),
+    };
     let layer = fmt::layer().with_ansi(false).with_writer(std::io::stderr);
-    let layer = match options.format {
+    let layer = match settings.format.unwrap_or(Format::Text) {
         Format::Text => layer.boxed(),
         Format::Json => layer.event_format(Json).boxed(),
     };

@@ -6,34 +6,46 @@
 //! | status | means |
 //! |---|---|
 //! | 0 | all went well, also when a signal ended it |
-//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `inspect` looked at WebAssembly that does not run here, `verify` at a file that is not to be run, or `update` at a source of none |
+//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found something amiss, `inspect` looked at WebAssembly that does not run here, `verify` at a file that is not to be run, or `update` at a source of none |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
 //! The reason is one line on standard error, which begins with `watm: `.
 
 mod dial;
+mod doctor;
 mod failure;
+mod forward;
 mod inspect;
+mod interval;
 mod join;
 mod keygen;
+mod keys;
 mod listen;
 mod loading;
 mod logging;
 mod network;
 mod note;
 mod options;
+mod pluggable;
+mod proxies;
 mod publish;
 mod question;
 mod relay;
 mod replay;
+mod reporting;
 mod root;
 mod seal;
 mod sealing;
 mod serve;
+mod serving;
 mod standard;
 mod stop;
 mod system;
+mod tcp;
+mod through;
+mod transparent;
 mod trust;
+mod tunnel;
 mod update;
 mod verify;
 mod watch;
@@ -62,15 +74,35 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Connect through a module, for standard input and output or for local TCP clients.
+    /// Connect through a module, for standard input and output, for local TCP clients, or for those
+    /// of a proxy.
     #[command(after_help = EXIT_STATUS)]
-    Dial(dial::Arguments),
+    Dial(Box<dial::Arguments>),
+    /// Bring up a WireGuard tunnel in this program, and let others use it: as a proxy, by ports, or
+    /// by standard input and output.
+    #[command(after_help = EXIT_STATUS)]
+    Tunnel(Box<tunnel::Arguments>),
     /// Accept connections through a module, and pass on what it decodes.
     #[command(after_help = EXIT_STATUS)]
     Listen(listen::Arguments),
     /// Accept connections and have the module pass each on to one address.
     #[command(after_help = EXIT_STATUS)]
     Relay(relay::Arguments),
+    /// Put modules in front of applications, with workers, limits, metrics and reloads.
+    #[command(after_help = EXIT_STATUS)]
+    Serve(Box<serving::Arguments>),
+    /// Show how a program is doing that runs modules: its tunnels, or listeners, and their peers.
+    #[command(after_help = EXIT_STATUS)]
+    Status(reporting::show::Arguments),
+    /// Check what connections from clients' addresses need of this machine, and print what to run.
+    #[command(after_help = EXIT_STATUS)]
+    Doctor(doctor::Arguments),
+    /// Carry shadowsocks through a module, as its plugin (SIP003).
+    #[command(after_help = EXIT_STATUS)]
+    Plugin(Box<pluggable::plugin::Arguments>),
+    /// Carry Tor through modules, as its pluggable transports.
+    #[command(after_help = EXIT_STATUS)]
+    Pt(pluggable::tor::Arguments),
     /// Say what a module is and what it asks for, without running it.
     #[command(after_help = EXIT_STATUS)]
     Inspect(inspect::Arguments),
@@ -105,10 +137,25 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
-        Command::Dial(arguments) => dial::run(arguments),
+    let given: Vec<_> = std::env::args_os().collect();
+    let arguments = match pluggable::plugin::arguments(&given, |name| std::env::var(name).ok()) {
+        Ok(None) => Arguments::parse_from(given),
+        Ok(Some(arguments)) => Arguments::parse_from(arguments),
+        Err(failure) => {
+            eprintln!("watm: {failure}");
+            return failure.into();
+        }
+    };
+    let result = match arguments.command {
+        Command::Dial(arguments) => dial::run(*arguments),
+        Command::Tunnel(arguments) => tunnel::run(*arguments),
         Command::Listen(arguments) => listen::run(arguments),
         Command::Relay(arguments) => relay::run(&arguments),
+        Command::Serve(arguments) => serving::run(&arguments),
+        Command::Status(arguments) => reporting::show::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Plugin(arguments) => pluggable::plugin::run(&arguments),
+        Command::Pt(arguments) => pluggable::tor::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Keygen(arguments) => keygen::run(&arguments),
@@ -120,6 +167,8 @@ fn main() -> ExitCode {
         Command::Update(arguments) => update::run(&arguments),
         Command::Publish(arguments) => publish::run(&arguments),
     };
+    // What still runs ends with the program, without being asked.
+    watm_runtime::note_usage();
     match result {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Otherwise) => ExitCode::from(1),

@@ -21,6 +21,11 @@ pub(crate) struct NetworkArguments {
 }
 
 impl NetworkArguments {
+    /// Whether any of it was said.
+    pub(crate) fn is_given(&self) -> bool {
+        self.ca.is_some() || self.plain_http || self.credentials.is_some()
+    }
+
     pub(crate) fn options(&self) -> Result<NetworkOptions, Failure> {
         Ok(NetworkOptions {
             authorities: match &self.ca {

@@ -2,72 +2,103 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use watm_runtime::{Destination, Error, Limits, Module, Reach, RoleBuilder};
+use watm_runtime::{Capture, Destination, Error, Keys, Limits, Module, Reach, RoleBuilder};
 
 use crate::failure::Failure;
+use crate::keys::KeyOptions;
 use crate::loading::LoadingOptions;
 use crate::logging;
-use crate::watch::Mark;
+use crate::reporting::capture::CaptureOptions;
+use crate::watch::{Following, WatchOptions};
 
 /// What every command that runs a module takes.
 #[derive(clap::Args)]
 pub(crate) struct ModuleOptions {
     /// A .wasm file: a module of WATER v0 or v1, or a component of watm:transport.
     #[arg(value_name = "MODULE")]
-    file: PathBuf,
-    #[command(flatten)]
-    loading: LoadingOptions,
+    pub(crate) file: PathBuf,
     /// A file for the module, in its own format.
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Where the module may go beyond the address that it is given; may be given several times.
     /// By default nowhere. A name, *.name, address, network or *, then :port or :low-high.
     #[arg(long, value_name = "PATTERN")]
-    allow: Vec<String>,
+    pub(crate) allow: Vec<String>,
+    #[command(flatten)]
+    pub(crate) keys: KeyOptions,
+    #[command(flatten)]
+    pub(crate) running: RunningOptions,
+}
+
+/// How a module is run, whichever it is.
+#[derive(clap::Args)]
+pub(crate) struct RunningOptions {
+    #[command(flatten)]
+    pub(crate) loading: LoadingOptions,
+    #[command(flatten)]
+    capture: CaptureOptions,
     /// How long one connection may take until it is ready. By default 30.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    timeout: Option<Duration>,
-    /// While connections are accepted: load the module again when its file is another one, for
-    /// connections that come after it. One that is not to be had changes nothing.
-    #[arg(long)]
-    watch: bool,
+    pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
-    log: logging::Options,
+    pub(crate) watch: WatchOptions,
+    #[command(flatten)]
+    pub(crate) log: logging::Options,
 }
 
 /// A module that is ready to run, and what it is to run with.
 pub(crate) struct Loaded {
     pub(crate) module: Module,
     pub(crate) file: PathBuf,
-    /// Of the file that was loaded.
-    pub(crate) mark: Option<Mark>,
     pub(crate) loading: LoadingOptions,
-    pub(crate) watch: bool,
+    pub(crate) following: Following,
     config: Option<Vec<u8>>,
-    reach: Reach,
+    pub(crate) reach: Reach,
     timeout: Option<Duration>,
+    keys: Keys,
+    capture: Option<Capture>,
 }
 
 impl ModuleOptions {
     /// Check everything, and compile the module. `asks`: standard input is not for data.
     pub(crate) fn load(&self, asks: bool) -> Result<Loaded, Failure> {
-        logging::start(&self.log);
+        logging::start(&self.running.log);
         let reach = self
             .allow
             .iter()
             .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
         let config = self.config.as_deref().map(read).transpose()?;
-        let mark = Mark::of(&self.file);
-        let module = self.loading.load(&self.file, asks)?;
+        let keys = self.keys.read()?;
+        let loaded = self.running.load(&self.file, config, reach, asks)?;
+        Ok(Loaded { keys, ..loaded })
+    }
+}
+
+impl RunningOptions {
+    /// Compile the module in `file`, to be run with this configuration and to go no further than
+    /// `reach`. `asks`: standard input is not for data.
+    pub(crate) fn load(
+        &self,
+        file: &Path,
+        config: Option<Vec<u8>>,
+        reach: Reach,
+        asks: bool,
+    ) -> Result<Loaded, Failure> {
+        let (following, before) = self.watch.begin(file, &self.loading)?;
+        let module = match before {
+            Some(module) => module,
+            None => self.loading.load(file, asks)?,
+        };
         Ok(Loaded {
             module,
-            file: self.file.clone(),
-            mark,
+            file: file.to_owned(),
             loading: self.loading.clone(),
-            watch: self.watch,
+            following,
             config,
             reach,
             timeout: self.timeout,
+            keys: Keys::new(),
+            capture: self.capture.capture(),
         })
     }
 }
@@ -75,7 +106,11 @@ impl ModuleOptions {
 impl Loaded {
     /// A dialer, listener or relay with these options.
     pub(crate) fn apply<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
-        let builder = builder.reach(self.reach.clone()).limits(self.limits());
+        let builder = builder
+            .reach(self.reach.clone())
+            .limits(self.limits())
+            .keys(self.keys.clone())
+            .capture(self.capture.clone());
         match &self.config {
             Some(config) => builder.config(config.clone()),
             None => builder,

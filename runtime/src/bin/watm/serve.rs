@@ -1,5 +1,6 @@
 //! Many connections at once, each by itself.
 
+use std::fmt::Display;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +24,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 const ENDING: Duration = Duration::from_secs(3);
 
 /// Say where clients connect to.
-pub(crate) fn announce(address: SocketAddr) {
+pub(crate) fn announce(address: impl Display) {
     eprintln!("listening on {address}");
+}
+
+/// As [`announce`], of one listener among several.
+pub(crate) fn announce_as(what: &str, address: SocketAddr) {
+    eprintln!("listening on {address} for {what}");
 }
 
 /// Take connections from `accept`, and have each carried by `carry`, until the program is asked

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_derive::Serialize;
-use watm_runtime::worlds;
+use watm_runtime::{BuiltIn, worlds};
 use watm_seal::state::{Known, StateFile};
 use watm_seal::{Approval, Digest, Moment, Name, Note, Policy, Root, State, verify};
 
@@ -43,6 +43,8 @@ pub(crate) struct Arguments {
 #[serde(rename_all = "kebab-case")]
 struct Shown {
     root: Option<String>,
+    /// The one that came with this program, for users who have trusted none.
+    built_in: Option<String>,
     version: Option<u32>,
     epoch: Option<u32>,
     expires: Option<String>,
@@ -93,7 +95,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             false => return Err(Failure::unusable(format!("{name}: nothing is known"))),
         }
     }
-    let shown = Shown::new(&store.load().map_err(Failure::unusable)?);
+    let shown = Shown::new(
+        &store.load().map_err(Failure::unusable)?,
+        BuiltIn::of_release()?,
+    );
     match arguments.json {
         true => println!(
             "{}",
@@ -111,6 +116,7 @@ fn approve(path: &Path, store: &StateFile) -> Result<(), Failure> {
     let policy = Policy {
         worlds: worlds(),
         approval: Approval::Given,
+        floors: BuiltIn::of_release()?.floors,
         ..Policy::default()
     };
     let bytes = read(path)?;
@@ -144,10 +150,11 @@ fn newer_root(path: &Path, id: Option<Digest>, state: &State) -> Result<Root, Fa
 }
 
 impl Shown {
-    fn new(state: &State) -> Shown {
+    fn new(state: &State, built: BuiltIn) -> Shown {
         let record = state.root().map(Root::record);
         Shown {
             root: state.root().map(|root| root.id().to_string()),
+            built_in: built.root.map(|root| root.id().to_string()),
             version: record.map(|record| record.version),
             epoch: record.map(|record| record.epoch),
             expires: record.map(|record| Moment(record.expires).to_string()),
@@ -165,7 +172,10 @@ impl Shown {
                 println!("root      {root}");
                 println!("version   {version}, epoch {epoch}, expires {expires}");
             }
-            _ => println!("root      none; `watm trust ROOT` trusts one"),
+            _ => match &self.built_in {
+                Some(root) => println!("root      {root}, which came with this program"),
+                None => println!("root      none; `watm trust ROOT` trusts one"),
+            },
         }
         for known in &self.modules {
             println!("module    {}", known.name);

@@ -2,11 +2,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_derive::Serialize;
+use watm_runtime::BuiltIn;
 use watm_seal::{Moment, Name, Policy, Release, private};
 use watm_update::{Module, Outcome as Done, Place, Report, Source, Terms, Updater, Watch};
 
 use crate::Outcome;
 use crate::failure::Failure;
+use crate::interval::interval;
 use crate::network::NetworkArguments;
 use crate::sealing::{StateOptions, invalid, trusted_root};
 use crate::stop::{self, Stop};
@@ -99,6 +101,7 @@ impl Arguments {
             channel: self.channel.clone(),
             audiences: self.audiences.iter().cloned().collect(),
             host: env!("CARGO_PKG_VERSION").parse().ok(),
+            floors: BuiltIn::of_release()?.floors,
             allow_downgrade: self.name.clone().zip(self.allow_downgrade),
             ..Policy::default()
         };
@@ -265,23 +268,5 @@ impl Shown {
         for warning in &self.warnings {
             println!("warning   {}", warning.text);
         }
-    }
-}
-
-/// A number and its unit.
-fn interval(text: &str) -> Result<Duration, String> {
-    let refused = || "must be a number above 0 with s, m, h or d, such as 15m".to_owned();
-    let unit = text.chars().last().ok_or_else(refused)?;
-    let seconds: u64 = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        _ => return Err(refused()),
-    };
-    let number: u64 = text[..text.len() - 1].parse().map_err(|_| refused())?;
-    match number.checked_mul(seconds) {
-        Some(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
-        _ => Err(refused()),
     }
 }

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use serde_derive::Serialize;
-use watm_runtime::worlds;
+use watm_runtime::{BuiltIn, worlds};
 use watm_seal::{Approval, Digest, ModuleRole, Name, Policy, Refused, Release, Verified, verify};
 
 use crate::Outcome;
@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     let store = arguments.state.open()?;
     let state = store.load().map_err(Failure::unusable)?;
     let root = trusted_root(arguments.root.as_ref(), &state)?;
-    let policy = arguments.policy();
+    let policy = arguments.policy()?;
     let result = verify(&bytes, &root, &state, &policy, now());
     if arguments.accept
         && let Ok(verified) = &result
@@ -101,9 +101,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 }
 
 impl Arguments {
-    fn policy(&self) -> Policy {
+    fn policy(&self) -> Result<Policy, Failure> {
         let downgrade = self.name.clone().zip(self.allow_downgrade);
-        Policy {
+        Ok(Policy {
+            floors: BuiltIn::of_release()?.floors,
             name: self.name.clone(),
             worlds: worlds(),
             role: self.role,
@@ -116,7 +117,7 @@ impl Arguments {
             // Nothing is run: what it asks for is shown.
             approval: Approval::Given,
             ..Policy::default()
-        }
+        })
     }
 }
 

@@ -1,45 +1,147 @@
-//! The module of a running program follows its file.
+//! The module of a running program follows its file, or a source of newer ones.
 
 use std::fs;
 use std::future::Future;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use watm_runtime::{Error, Module};
+use watm_runtime::update::Source;
+use watm_runtime::{Error, Module, UpdateOptions, Updates};
 
 use crate::failure::Failure;
+use crate::interval::interval;
+use crate::loading::LoadingOptions;
+use crate::network::NetworkArguments;
 use crate::options::Loaded;
 
 /// Between two looks. A file is taken when two in a row saw the same, so that one that is still
 /// being written is left alone.
-const INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 
-/// By what a file is told from another, or itself when it was written again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mark {
-    len: u64,
-    modified: Option<SystemTime>,
+/// By which a module gives way to another while connections are accepted.
+#[derive(clap::Args)]
+pub(crate) struct WatchOptions {
+    /// While connections are accepted: load the module again when its file is another one, for
+    /// connections that come after it. One that is not to be had changes nothing.
+    #[arg(long)]
+    watch: bool,
+    /// While connections are accepted: take newer releases of the module from here, for connections
+    /// that come after them: a file, a folder, https://…, http://…,
+    /// oci://registry/repository:tag or oci://registry/repository@sha256:…. The newest that did well
+    /// is kept, and started with the next time.
+    #[arg(long, value_name = "SOURCE", conflicts_with = "watch")]
+    update: Option<Source>,
+    /// With --update: how often to look there, such as 30s, 15m or 1d. By default 1h.
+    #[arg(long, value_name = "TIME", value_parser = interval, requires = "update")]
+    every: Option<Duration>,
+    /// With --update: where a freshness note about the module comes from.
+    #[arg(long, value_name = "SOURCE", requires = "update")]
+    note: Option<Source>,
+    #[command(flatten)]
+    network: NetworkArguments,
 }
 
-/// Load the module again whenever there is another file, and hand it to `swap`. Never ready. What
-/// comes of it is said; on an error the module before goes on.
+/// What is followed.
+pub(crate) enum Following {
+    Nothing,
+    File(Option<Mark>),
+    /// Until somebody does.
+    Source(Box<Mutex<Option<Updates>>>),
+}
+
+impl WatchOptions {
+    /// Whether the module follows its file, for what has no other way to newer ones.
+    pub(crate) fn follows_file(&self) -> Result<bool, Failure> {
+        match &self.update {
+            None => Ok(self.watch),
+            Some(_) => Err(Failure::unusable(
+                "--update: is for one address for connections; must be left out here, where --watch \
+                 takes what `watm update --every` puts into the file",
+            )),
+        }
+    }
+
+    /// What to follow, and the module that came from there before, in the place of the one in
+    /// `file`. To be called before the file is loaded.
+    pub(crate) fn begin(
+        &self,
+        file: &Path,
+        loading: &LoadingOptions,
+    ) -> Result<(Following, Option<Module>), Failure> {
+        let Some(source) = &self.update else {
+            if self.network.is_given() {
+                return Err(Failure::unusable(
+                    "--ca, --plain-http and --credentials go with --update",
+                ));
+            }
+            return Ok(match self.watch {
+                true => (Following::File(Mark::of(file)), None),
+                false => (Following::Nothing, None),
+            });
+        };
+        let mut options = UpdateOptions {
+            note: self.note.clone(),
+            network: self.network.options()?,
+            load: loading.for_updates(file)?,
+            ..UpdateOptions::new(source.clone())
+        };
+        if let Some(every) = self.every {
+            options.every = every;
+        }
+        let updates = Updates::new(&loading.engine()?, options)?;
+        let before = updates.taken_before();
+        Ok((
+            Following::Source(Box::new(Mutex::new(Some(updates)))),
+            before,
+        ))
+    }
+}
+
+/// Hand each new module to `swap`. Never ready. What comes of it is said; on an error the module
+/// before goes on.
 pub(crate) async fn follow<Swapping>(loaded: &Loaded, swap: impl Fn(Module) -> Swapping)
 where
     Swapping: Future<Output = Result<(), Error>>,
 {
-    if !loaded.watch {
-        return std::future::pending().await;
+    match &loaded.following {
+        Following::Nothing => {}
+        Following::File(mark) => follow_file(loaded, *mark, &swap).await,
+        Following::Source(updates) => {
+            let updates = updates
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(updates) = updates {
+                let swap = async |module: Module| {
+                    let name = module.name().to_owned();
+                    swap(module).await?;
+                    eprintln!("swapped in {name}");
+                    Ok(())
+                };
+                updates.follow(&loaded.module, swap).await;
+            }
+        }
     }
-    let mut known = loaded.mark;
+    std::future::pending().await
+}
+
+async fn follow_file<Swapping>(
+    loaded: &Loaded,
+    mut known: Option<Mark>,
+    swap: &impl Fn(Module) -> Swapping,
+) where
+    Swapping: Future<Output = Result<(), Error>>,
+{
     let mut seen = known;
     loop {
         sleep(INTERVAL).await;
         let now = Mark::of(&loaded.file);
         if now.is_some() && now == seen && now != known {
             known = now;
-            match replace(loaded, &swap).await {
+            match replace(loaded, swap).await {
                 Ok(()) => eprintln!("swapped in {}", loaded.file.display()),
                 Err(failure) => eprintln!("watm: {failure}; the module before goes on"),
             }
@@ -60,6 +162,13 @@ where
         .await
         .map_err(Failure::failed)??;
     Ok(swap(module).await?)
+}
+
+/// By what a file is told from another, or itself when it was written again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    len: u64,
+    modified: Option<SystemTime>,
 }
 
 impl Mark {

@@ -3,6 +3,7 @@
 mod buffered;
 mod caller;
 mod control;
+mod datagrams;
 mod tcp;
 mod udp;
 
@@ -77,6 +78,7 @@ impl Wire {
         match self.kind {
             WireKind::Tcp(stream) => Box::new(tcp::Tcp::new(stream)),
             WireKind::Udp(socket) => Box::new(udp::Udp::new(socket)),
+            WireKind::Datagrams(flow) => Box::new(datagrams::Datagrams::new(flow)),
             WireKind::Other(stream) => Box::new(buffered::Buffered::new(stream)),
         }
     }

@@ -1,13 +1,18 @@
 use std::path::Path;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use watm_runtime::{
     Connection, Dialer, Error, FixedDialer, Listener, Module, Relay, Server, SwapOptions,
 };
 
 use super::{both, echo};
 use crate::support::{LOCALHOST, accept_stream, engine, read, run};
+
+/// How long what has to end may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A stream transport of `watm/`, in one of its two shapes.
 fn shipped(file: &str) -> Module {
@@ -84,6 +89,33 @@ fn a_listener_s_connections_stay_with_the_module_that_accepted_them() {
 }
 
 #[test]
+fn what_is_open_ends_at_the_deadline_of_its_role() {
+    for (before, after) in SHAPES {
+        run(async {
+            let listener = Listener::builder(&shipped(before))
+                .drain(Duration::from_millis(100))
+                .bind(LOCALHOST)
+                .expect("listens");
+            let (mut client, mut served) = accepted(&listener).await;
+            listener.swap(&shipped(after)).await.expect("swapped");
+            let ended = timeout(PATIENCE, served.read(&mut [0; 3])).await;
+            // It was cut off, and its client did not end it.
+            assert!(ended.expect("in time").is_err(), "{before}");
+            let heard = timeout(PATIENCE, client.read(&mut [0; 3])).await;
+            assert!(
+                matches!(heard.expect("in time"), Ok(0) | Err(_)),
+                "{before}"
+            );
+            let (mut client, mut served) = accepted(&listener).await;
+            client.write_all(b"abc").await.expect("written");
+            let mut heard = [0; 3];
+            served.read_exact(&mut heard).await.expect("read");
+            assert_eq!(&heard, b"cba", "{before}");
+        });
+    }
+}
+
+#[test]
 fn a_relay_goes_on_by_another_module() {
     for (before, after) in SHAPES {
         run(async {
@@ -149,6 +181,20 @@ fn a_server_of_a_water_module_is_swapped_too() {
             assert_eq!(read(flow).await.expect("read"), expected);
         }
         assert_eq!(server.status_async().await.expect("answered").generation, 1);
+        // Those of the one before have so long.
+        let options = SwapOptions {
+            drain: Some(Duration::from_millis(50)),
+            probation: Duration::ZERO,
+            ..SwapOptions::default()
+        };
+        let swapped = server.swap_async(&reverse, options).await;
+        assert_eq!(swapped.expect("swapped"), 2);
+        let error = read(&second).await.expect_err("reset");
+        assert!(error.to_string().contains("time to drain"), "{error}");
+        let mut last = TcpStream::connect(address).await.expect("connects");
+        let third = accept_stream(&server).await;
+        last.write_all(b"abc").await.expect("written");
+        assert_eq!(read(&third).await.expect("read"), b"cba");
         let component = shipped("plain.wasm");
         let error = server
             .swap_async(&component, SwapOptions::default())

@@ -96,7 +96,7 @@ fn a_function_that_is_missing_or_of_another_type_is_named_when_the_module_is_loa
             "imports wasi_snapshot_preview1.fd_open, which WASI preview 1",
         ),
     ] {
-        let error = load(&text).err().expect(expected);
+        let error = load(&text).expect_err(expected);
         assert!(error.to_string().contains(expected), "{expected}\n{error}");
     }
 }

@@ -227,7 +227,7 @@ fn it_gets_nothing_of_the_second_version() {
     for import in ["water_dial_fixed", "water_dial", "water_accept"] {
         let more = format!("(module (import \"env\" \"{import}\" (func (result i32)))");
         let bytes = wat::parse_str(text.replacen("(module", &more, 1)).expect("valid text");
-        let error = engine().load("mixed", &bytes).err().expect("refused");
+        let error = engine().load("mixed", &bytes).expect_err("refused");
         assert!(
             error
                 .to_string()

@@ -36,6 +36,10 @@ pub fn root() -> &'static Root {
                 ceiling: Capabilities {
                     memory_bytes: 1 << 30,
                     instances: 1000,
+                    // As it was when the corpus was made.
+                    bind_transparent: false,
+                    host_keys: false,
+                    capture: false,
                     ..Capabilities::unlimited()
                 },
             }],

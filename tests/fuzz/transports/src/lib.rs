@@ -12,7 +12,9 @@ mod inner;
 mod packet;
 mod peer;
 mod program;
+mod proxied;
 mod proxy;
+mod shadowsocks;
 mod strangers;
 #[path = "../../../../watm/wireguard/tests/support/mod.rs"]
 mod support;
@@ -27,6 +29,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("generations", generations::run),
     ("inner", inner::run),
     ("peer", peer::run),
+    ("proxied", proxied::run),
     ("proxy", proxy::run),
+    ("shadowsocks", shadowsocks::run),
     ("strangers", strangers::run),
 ];

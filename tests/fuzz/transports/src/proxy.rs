@@ -1,7 +1,7 @@
 //! The first bytes of a connection, for the PROXY protocol.
 
 use watm_core::{Destination, FlowInfo};
-use watm_proxy::{Addresses, Header, Parsed, ProxyProtocol, Rules, parse};
+use watm_proxy_protocol::{Addresses, Header, Parsed, ProxyProtocol, Rules, parse};
 use watm_stream::{Buffer, Codec, StreamTransport};
 
 /// What stands in the place of a client without a header.

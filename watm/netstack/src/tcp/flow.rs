@@ -10,6 +10,7 @@ use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 use super::memory::Memory;
 use super::segment::{Segment, Selective, Sequence};
 use super::time_wait::Last;
+use super::width::Width;
 use super::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
 use crate::io::Io;
@@ -47,6 +48,12 @@ const MOST_PIECES: usize = 64;
 const SLACK: Duration = Duration::from_millis(50);
 /// How long a peer has to answer the SYNs of a flow that is opened from here: some six of them.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Gaps of one window that are filled one a round trip. If there are more, everything behind the
+/// first is sent again, slowly at first, which takes fewer: twice as much with every one.
+const MOST_REPAIRS: u8 = 3;
+/// A round trip that is more than twice the shortest, and this, waits in queues: more bytes on the
+/// way would only make them longer, until they overflow.
+const QUEUEING: Duration = Duration::from_millis(10);
 /// A handshake that took longer than this lost a packet, and measured that.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
 
@@ -78,6 +85,13 @@ pub(crate) struct Flow {
     window: u16,
     /// The last gap that was filled before the socket's own timer.
     repaired: Option<Sequence>,
+    /// While gaps are filled: the end of what had been sent when the first was, and how many.
+    recovery: Option<Sequence>,
+    repairs: u8,
+    /// A segment whose round trip is measured, by its end, and when it was sent.
+    timed: Option<(Sequence, Instant)>,
+    trip: Duration,
+    least_trip: Duration,
     /// Bytes of a full segment to the peer.
     segment_size: usize,
     /// The most that the send buffer held since it was last empty.
@@ -94,6 +108,8 @@ pub(crate) struct Flow {
     pub dirty: bool,
     /// In the queue for memory.
     pub starved: bool,
+    /// What its path takes.
+    pub width: Width,
 }
 
 enum Application {
@@ -124,6 +140,8 @@ struct Flags {
     timed_out: bool,
     /// The socket is in TIME-WAIT and has said so.
     lingers: bool,
+    /// Everything that is not acknowledged is to be sent again.
+    rewinds: bool,
     /// Nothing moved since the buffers were made small.
     small: bool,
 }
@@ -188,6 +206,8 @@ impl Flow {
         interface: &mut Interface,
         now: Instant,
     ) -> Flow {
+        let mut application = application;
+        application.connecting();
         let application = Application::Open(application);
         let mut flow = Flow::new(key, token, application, memory, now, |socket| {
             socket.set_timeout(Some(CONNECT_TIMEOUT.into()));
@@ -240,6 +260,11 @@ impl Flow {
             acknowledged: Sequence::default(),
             window: 0,
             repaired: None,
+            recovery: None,
+            repairs: 0,
+            timed: None,
+            trip: Duration::ZERO,
+            least_trip: Duration::MAX,
             segment_size: DEFAULT_SEGMENT,
             tx_peak: 0,
             window_taken: 0,
@@ -253,6 +278,7 @@ impl Flow {
             alarm: Alarm::default(),
             dirty: false,
             starved: false,
+            width: Width::default(),
         }
     }
 
@@ -290,12 +316,20 @@ impl Flow {
         }
         let before = self.state();
         match segment.selective(self.log.sent_end) {
+            Some(selective) if self.is_sent_again(selective.gap) => {
+                // What comes twice is answered twice. It says nothing new.
+                if selective.gap != self.acknowledged {
+                    self.count_bytes(segment, cx);
+                    self.feed(packet, cx);
+                }
+            }
             Some(selective) => self.ingress_selective(packet, segment, selective, cx),
             None => {
                 self.count_bytes(segment, cx);
                 self.feed(packet, cx);
             }
         }
+        self.measure(cx.io.now);
         self.window = segment.repr.window_len;
         let after = self.state();
         let ended = before != after && matches!(after, State::Closed | State::Listen);
@@ -322,6 +356,9 @@ impl Flow {
                 self.flags.readable = true;
                 self.socket_mut().set_timeout(Some(TIMEOUT.into()));
                 self.established(cx);
+                if let Application::Open(stream) = &mut self.application {
+                    stream.connected();
+                }
             }
             State::Closed => self.flags.reset = true,
             _ => {}
@@ -356,11 +393,52 @@ impl Flow {
         let lost = passed.is_after(gap.plus(3 * self.segment_size));
         if lost && self.repaired != Some(gap) {
             self.repaired = Some(gap);
-            for _ in 0..3 {
+            if self.recovery.is_none_or(|end| !end.is_after(gap)) {
+                self.recovery = self.log.sent_end;
+                self.repairs = 0;
+            }
+            self.repairs += 1;
+            self.flags.rewinds = self.repairs > MOST_REPAIRS;
+            self.timed = None;
+            for _ in 0..if self.flags.rewinds { 0 } else { 3 } {
                 self.feed(&piece, cx);
             }
         }
         *cx.piece = piece;
+    }
+
+    /// Whether the gap is in what is sent again as a whole.
+    fn is_sent_again(&self, gap: Sequence) -> bool {
+        self.repairs > MOST_REPAIRS && self.recovery.is_some_and(|end| end.is_after(gap))
+    }
+
+    /// Send everything again that is not acknowledged, slowly at first, as after a timeout, which
+    /// is what smoltcp has for that: it is shown the time of its own.
+    fn rewind(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
+        self.flags.rewinds = false;
+        let now = smoltcp_time(cx.io.now);
+        // An acknowledgement may be due before.
+        for _ in 0..2 {
+            let Some(due) = cx.interface.poll_at(now, &self.sockets) else {
+                return;
+            };
+            *left = left.saturating_sub(1);
+            if self.poll_egress(due.max(now), cx) == PollResult::None {
+                return;
+            }
+        }
+    }
+
+    /// Take the round trip of the segment that is measured, if it is acknowledged, and measure the
+    /// next.
+    fn measure(&mut self, now: Instant) {
+        if let Some((end, sent)) = self.timed
+            && !end.is_after(self.acknowledged)
+        {
+            self.trip = now - sent;
+            self.least_trip = self.least_trip.min(self.trip);
+            self.timed = None;
+        }
     }
 
     /// Let the congestion window grow by what an acknowledgement covers, as if it had come
@@ -497,6 +575,23 @@ impl Flow {
         self.egress(&mut { BUDGET }, cx);
         self.finish(Some(ErrorCode::ConnectionAborted));
         Verdict::Gone
+    }
+
+    /// Whether a segment that begins here may be on its way: who is not on it cannot know that
+    /// (RFC 5927 section 4.1).
+    pub(crate) fn has_in_flight(&self, sequence: u32) -> bool {
+        /// More than a flow sends ahead.
+        const MOST: u32 = 1 << 21;
+        let sent_end = self.log.sent_end;
+        sent_end.is_some_and(|end| (1..=MOST).contains(&end.0.wrapping_sub(sequence)))
+    }
+
+    /// End a flow whose peer has not answered yet, for this reason. False: it has answered.
+    pub(crate) fn fail_connecting(&mut self, reason: ErrorCode) -> bool {
+        if self.flags.connecting {
+            self.finish(Some(reason));
+        }
+        self.flags.connecting
     }
 
     /// Give back what the flow holds; it is about to be dropped.
@@ -699,28 +794,44 @@ impl Flow {
         }
         let time = smoltcp_time(cx.io.now);
         let before = self.state();
-        while *left > 0 {
-            let mut wire = Wire {
-                mtu: cx.mtu,
-                incoming: None,
-                outgoing: Outgoing {
-                    peer: self.key.peer,
-                    sink: cx.io.sink,
-                    buffer: cx.buffer,
-                    log: &mut self.log,
-                },
-            };
-            let sent = cx.interface.poll_egress(time, &mut wire, &mut self.sockets);
-            if sent == PollResult::None {
-                break;
-            }
+        while *left > 0 && self.poll_egress(time, cx) != PollResult::None {
             *left -= 1;
+        }
+        if self.flags.rewinds && *left > 0 {
+            self.rewind(left, cx);
+        }
+        if self.timed.is_none()
+            && let Some(end) = self
+                .log
+                .sent_end
+                .filter(|end| end.is_after(self.acknowledged))
+            && !self.is_sent_again(self.acknowledged)
+        {
+            self.timed = Some((end, cx.io.now));
         }
         let after = self.state();
         self.flags.lingers = after == State::TimeWait;
         // Of itself the socket closes for this reason only, and at the end of TIME-WAIT.
         self.flags.timed_out |=
             after == State::Closed && !matches!(before, State::Closed | State::TimeWait);
+    }
+
+    fn poll_egress(
+        &mut self,
+        time: smoltcp::time::Instant,
+        cx: &mut Context<'_, '_>,
+    ) -> PollResult {
+        let mut wire = Wire {
+            mtu: cx.mtu,
+            incoming: None,
+            outgoing: Outgoing {
+                peer: self.key.peer,
+                sink: cx.io.sink,
+                buffer: cx.buffer,
+                log: &mut self.log,
+            },
+        };
+        cx.interface.poll_egress(time, &mut wire, &mut self.sockets)
     }
 
     /// At the end of TIME-WAIT the socket forgets what it holds. If the application has still
@@ -763,7 +874,8 @@ impl Flow {
         let limits = self.flags.readable
             && socket.may_send()
             && socket.send_queue() == length
-            && self.log.sent_end == Some(self.queued_end);
+            && self.log.sent_end == Some(self.queued_end)
+            && self.trip <= self.least_trip.saturating_mul(2).saturating_add(QUEUEING);
         if !limits || length >= MAX_BUFFER || !cx.memory.grants(self.key.peer, length * 2) {
             return false;
         }

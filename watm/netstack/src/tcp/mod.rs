@@ -6,46 +6,46 @@ mod half_open;
 mod memory;
 mod segment;
 mod time_wait;
+mod width;
 mod wire;
 
 use std::collections::VecDeque;
-use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::iface::{self, Interface};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
-use watm_core::{ByteStream, ErrorCode, Instant, Token};
+use watm_core::{ByteStream, ErrorCode, FlowKind, Instant, Token};
 
 use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict, smoltcp_time};
 use self::half_open::HalfOpen;
 use self::memory::Memory;
 use self::segment::Segment;
 use self::time_wait::TimeWait;
+use self::width::Width;
 use self::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
+use crate::icmp_error::{Fate, Told};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender};
 use crate::limit::Limiter;
 use crate::table::{FlowId, Key, Protocol, Table};
 use crate::timer::Timers;
-use crate::{Origin, PacketSink, PeerId};
+use crate::{Origin, PacketSink, PeerId, port};
 
 /// Segments of unknown flows are answered so often at once, and so often in a second after
 /// that: a client that outlives a restart of ours learns at once that its connections are
 /// gone, and a flood is not answered one to one.
 const STRAY_BURST: u32 = 500;
 const STRAYS_PER_SECOND: u32 = 100;
-/// Ports for connections from here (RFC 6335 section 6).
-const FIRST_EPHEMERAL: u16 = 49152;
-const EPHEMERAL_PORTS: u64 = 1 << 14;
 /// Flows that are tried again in one flush after a lack of memory.
 const RETRIES: usize = 64;
 
 /// The TCP half of the stack.
 pub(crate) struct Tcp {
-    interface: Interface,
+    /// As [`Width::ALL`].
+    interfaces: [Interface; 3],
     mtu: usize,
     /// For packets that smoltcp writes, one at a time.
     buffer: Vec<u8>,
@@ -76,7 +76,7 @@ pub(crate) struct Tcp {
 impl Tcp {
     pub(crate) fn new(mtu: usize, budget: usize, seed: u64, hash: Keyed) -> Self {
         Tcp {
-            interface: interface(mtu, seed),
+            interfaces: interfaces(mtu, seed),
             mtu,
             buffer: Vec::new(),
             rewritten: Vec::new(),
@@ -126,7 +126,7 @@ impl Tcp {
         self.memory.budget = budget;
         if mtu != self.mtu {
             self.mtu = mtu;
-            self.interface = interface(mtu, seed);
+            self.interfaces = interfaces(mtu, seed);
         }
     }
 
@@ -179,6 +179,11 @@ impl Tcp {
                 self.answer_stray(&key, &segment, sender, io, counters);
                 return true;
             }
+            None if !io.host.accepts(FlowKind::Bytes, &key.destination.into()) => {
+                segment.send_reset(&key, sender, io.sink);
+                counters.tcp_refused += 1;
+                return true;
+            }
             None if !admission.room => return false,
             None if !self.memory.grants(origin.peer, 2 * INITIAL_BUFFER) => {
                 segment.send_reset(&key, sender, io.sink);
@@ -222,7 +227,7 @@ impl Tcp {
             return Err(ErrorCode::LimitReached);
         }
         let token = self.flows.next_id().token(Protocol::Tcp);
-        let interface = &mut self.interface;
+        let interface = &mut self.interfaces[Width::Full as usize];
         let flow = Flow::dialled(key, token, application, &self.memory, interface, now);
         let id = self.flows.insert(key, flow);
         self.dialled += 1;
@@ -231,8 +236,7 @@ impl Tcp {
         Ok(token)
     }
 
-    /// A connection of ours that is not there, and was not there just before. Begins at a port
-    /// that strangers cannot guess (RFC 6056 section 3.3).
+    /// A connection of ours that is not there, and was not there just before.
     pub(crate) fn free_port(
         &self,
         peer: PeerId,
@@ -240,22 +244,11 @@ impl Tcp {
         destination: SocketAddr,
         elsewhere: &Elsewhere,
     ) -> Option<Key> {
-        let first = self
-            .hash
-            .hash_one((peer, source, destination, self.dialled));
-        (0..EPHEMERAL_PORTS)
-            .map(|step| FIRST_EPHEMERAL + (first.wrapping_add(step) % EPHEMERAL_PORTS) as u16)
-            .map(|port| Key {
-                peer,
-                // A flow's source is the peer's end, whoever opened it.
-                source: destination,
-                destination: SocketAddr::new(source, port),
-            })
-            .find(|key| {
-                self.flows.find(key).is_none()
-                    && self.time_wait.find(key).is_none()
-                    && !elsewhere.has(Protocol::Tcp, key)
-            })
+        port::candidates(&self.hash, self.dialled, peer, source, destination).find(|key| {
+            self.flows.find(key).is_none()
+                && self.time_wait.find(key).is_none()
+                && !elsewhere.has(Protocol::Tcp, key)
+        })
     }
 
     /// Refuse a packet that [`handle`](Self::handle) had no room for.
@@ -338,6 +331,56 @@ impl Tcp {
             }
         }
         self.strays.forget(peer);
+    }
+
+    /// End the flows of a peer that it has not answered yet, begun at this time or before, for
+    /// this reason; how many.
+    pub(crate) fn fail_connecting(
+        &mut self,
+        peer: PeerId,
+        begun: Instant,
+        reason: &ErrorCode,
+    ) -> usize {
+        let mut failed = 0;
+        for id in self.flows.of_peer(peer) {
+            let flow = self.flows.get_mut(id).filter(|flow| flow.since <= begun);
+            if flow.is_some_and(|flow| flow.fail_connecting(reason.clone())) {
+                self.remove(id);
+                failed += 1;
+            }
+        }
+        failed
+    }
+
+    /// ICMP has told what became of a segment of this flow. Whether there is one, to which that
+    /// is news.
+    pub(crate) fn learn(&mut self, told: Told) -> bool {
+        let key = &told.key;
+        let Some(id) = self.flows.find(key) else {
+            return false;
+        };
+        let Some(flow) = self.flows.get_mut(id) else {
+            return false;
+        };
+        if !flow.has_in_flight(told.sequence) {
+            return false;
+        }
+        match told.fate {
+            Fate::Unreachable(reason) => {
+                let failed = flow.fail_connecting(reason);
+                if failed {
+                    self.remove(id);
+                }
+                failed
+            }
+            Fate::TooBig(mtu) if mtu < flow.width.mtu(self.mtu) => {
+                let width = Width::of_path(mtu, key.source.is_ipv4());
+                let news = width > flow.width;
+                flow.width = flow.width.max(width);
+                news
+            }
+            Fate::TooBig(_) => false,
+        }
     }
 
     /// Make a flow for this SYN.
@@ -486,8 +529,8 @@ impl Tcp {
     ) -> Option<(&'a mut Flow, Context<'a, 'io>)> {
         let flow = self.flows.get_mut(id)?;
         let context = Context {
-            interface: &mut self.interface,
-            mtu: self.mtu,
+            interface: &mut self.interfaces[flow.width as usize],
+            mtu: flow.width.mtu(self.mtu),
             buffer: &mut self.buffer,
             piece: &mut self.piece,
             memory: &mut self.memory,
@@ -503,6 +546,10 @@ struct Nowhere;
 
 impl PacketSink for Nowhere {
     fn send(&mut self, _: PeerId, _: &[u8]) {}
+}
+
+fn interfaces(mtu: usize, seed: u64) -> [Interface; 3] {
+    Width::ALL.map(|width| interface(width.mtu(mtu), seed.wrapping_add(width as u64)))
 }
 
 /// An interface that has every address. It is told the time with every poll.

@@ -3,8 +3,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use watm_core::{
-    ByteStream, DatagramFlow, DatagramSocket, Datagrams, Direction, ErrorCode, FlowInfo, Host,
-    Instant, Level, Listener, Token,
+    ByteStream, DatagramFlow, DatagramSocket, Datagrams, Destination, Direction, ErrorCode,
+    FlowInfo, FlowKind, Host, Instant, Level, Listener, Token,
 };
 
 /// The host and the application behind it, with the rule of readiness kept to the letter: a
@@ -17,6 +17,8 @@ pub struct Application {
     flows: Vec<DatagramEnd>,
     /// What the next flows are refused with.
     pub refuse: Option<ErrorCode>,
+    /// Where flows may go; by default anywhere.
+    pub takes: Option<Vec<(FlowKind, Destination)>>,
     /// How much a stream takes before the application reads.
     pub room: Option<usize>,
 }
@@ -50,11 +52,28 @@ impl Application {
             ended: false,
             finished: false,
             reset: None,
+            progress: Progress::None,
             gone: false,
             read_armed: true,
             write_armed: false,
         })));
         (end.clone(), Box::new(HostStream(end)))
+    }
+
+    /// A flow of datagrams for the stack to carry, and the application's end of it.
+    pub fn new_datagrams(&mut self) -> (DatagramEnd, Box<dyn DatagramFlow>) {
+        let end = DatagramEnd(Rc::new(RefCell::new(Flow {
+            info: None,
+            token: 0,
+            ready: Rc::clone(&self.ready),
+            incoming: Vec::new(),
+            room: self.room.unwrap_or(usize::MAX),
+            outgoing: VecDeque::new(),
+            closed: false,
+            gone: false,
+            read_armed: true,
+        })));
+        (end.clone(), Box::new(HostFlow(end)))
     }
 
     pub fn take_ready(&mut self) -> Vec<Token> {
@@ -73,6 +92,11 @@ impl Host for Application {
 
     fn listener(&mut self, _: &str, _: Token) -> Result<Box<dyn Listener>, ErrorCode> {
         Err(ErrorCode::AccessDenied)
+    }
+
+    fn accepts(&mut self, kind: FlowKind, destination: &Destination) -> bool {
+        let takes = self.takes.as_ref();
+        takes.is_none_or(|takes| takes.contains(&(kind, destination.clone())))
     }
 
     fn open_stream(
@@ -98,19 +122,11 @@ impl Host for Application {
         if let Some(error) = &self.refuse {
             return Err(error.clone());
         }
-        let end = DatagramEnd(Rc::new(RefCell::new(Flow {
-            info: info.clone(),
-            token,
-            ready: Rc::clone(&self.ready),
-            incoming: Vec::new(),
-            room: self.room.unwrap_or(usize::MAX),
-            outgoing: VecDeque::new(),
-            closed: false,
-            gone: false,
-            read_armed: true,
-        })));
-        self.flows.push(end.clone());
-        Ok(Box::new(HostFlow(end)))
+        let (end, flow) = self.new_datagrams();
+        end.set_token(token);
+        end.0.borrow_mut().info = Some(info.clone());
+        self.flows.push(end);
+        Ok(flow)
     }
 
     fn log(&mut self, _: Level, _: &str, _: &str) {}
@@ -137,9 +153,18 @@ struct Stream {
     ended: bool,
     finished: bool,
     reset: Option<ErrorCode>,
+    progress: Progress,
     gone: bool,
     read_armed: bool,
     write_armed: bool,
+}
+
+/// What was said of a stream that was dialled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    None,
+    Connecting,
+    Connected,
 }
 
 /// The application's end of a stream.
@@ -212,6 +237,16 @@ impl StreamEnd {
         self.0.borrow().reset.clone()
     }
 
+    /// The stack has said that it waits for an answer.
+    pub fn is_connecting(&self) -> bool {
+        self.0.borrow().progress == Progress::Connecting
+    }
+
+    /// It has said after that that there is one.
+    pub fn is_connected(&self) -> bool {
+        self.0.borrow().progress == Progress::Connected
+    }
+
     /// The stack has let go of the stream.
     pub fn gone(&self) -> bool {
         self.0.borrow().gone
@@ -279,6 +314,16 @@ impl ByteStream for HostStream {
     fn remote_address(&self) -> Option<std::net::SocketAddr> {
         None
     }
+
+    fn connecting(&mut self) {
+        let before = std::mem::replace(&mut self.0.0.borrow_mut().progress, Progress::Connecting);
+        assert_eq!(before, Progress::None);
+    }
+
+    fn connected(&mut self) {
+        let before = std::mem::replace(&mut self.0.0.borrow_mut().progress, Progress::Connected);
+        assert_eq!(before, Progress::Connecting);
+    }
 }
 
 impl Drop for HostStream {
@@ -288,7 +333,7 @@ impl Drop for HostStream {
 }
 
 struct Flow {
-    info: FlowInfo,
+    info: Option<FlowInfo>,
     token: Token,
     ready: Rc<RefCell<BTreeSet<Token>>>,
     incoming: Vec<Vec<u8>>,
@@ -304,12 +349,17 @@ struct Flow {
 pub struct DatagramEnd(Rc<RefCell<Flow>>);
 
 impl DatagramEnd {
+    /// Of a flow that the stack offered.
     pub fn info(&self) -> FlowInfo {
-        self.0.borrow().info.clone()
+        self.0.borrow().info.clone().expect("offered")
     }
 
     pub fn token(&self) -> Token {
         self.0.borrow().token
+    }
+
+    pub fn set_token(&self, token: Token) {
+        self.0.borrow_mut().token = token;
     }
 
     pub fn read(&self) -> Vec<Vec<u8>> {

@@ -14,7 +14,7 @@ use smoltcp::iface::SocketHandle;
 use watm_core::{ErrorCode, Host, Instant};
 use watm_netstack::{Config, Netstack, Origin, PacketSink, PeerId};
 
-pub use application::{Application, StreamEnd};
+pub use application::{Application, DatagramEnd, StreamEnd};
 pub use client::Client;
 pub use link::{Conditions, Link};
 
@@ -103,6 +103,23 @@ impl Bench {
         let (end, stream) = self.app.new_stream();
         let now = self.app.now();
         let token = self.stack.connect(&origin(peer), source, to, stream, now)?;
+        end.set_token(token);
+        Ok(end)
+    }
+
+    /// As [`dial`](Self::dial), of datagrams.
+    pub fn dial_datagrams(
+        &mut self,
+        peer: PeerId,
+        to: SocketAddr,
+    ) -> Result<DatagramEnd, ErrorCode> {
+        let source = if to.is_ipv4() { SOURCE_V4 } else { SOURCE_V6 };
+        let (end, flow) = self.app.new_datagrams();
+        let now = self.app.now();
+        let origin = origin(peer);
+        let token = self
+            .stack
+            .connect_datagrams(&origin, source, to, flow, now)?;
         end.set_token(token);
         Ok(end)
     }

@@ -22,6 +22,28 @@ pub fn ip(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> 
     packet
 }
 
+/// An ICMP message, whose checksum is filled in.
+pub fn icmp(source: IpAddr, destination: IpAddr, message: &[u8]) -> Vec<u8> {
+    let mut message = message.to_vec();
+    let sum = icmp_sum(source, destination, &message);
+    message[2..4].copy_from_slice(&(!sum).to_be_bytes());
+    let protocol = if source.is_ipv4() { 1 } else { 58 };
+    ip(source, destination, protocol, &message)
+}
+
+/// The sum that its checksum is made of; all ones if that is right.
+pub fn icmp_sum(source: IpAddr, destination: IpAddr, message: &[u8]) -> u16 {
+    let body = checksum::data(message);
+    match (source, destination) {
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let length = message.len() as u32;
+            let header = checksum::pseudo_header_v6(&source, &destination, 58.into(), length);
+            checksum::combine(&[header, body])
+        }
+        _ => body,
+    }
+}
+
 pub fn udp(source: SocketAddr, destination: SocketAddr, data: &[u8]) -> Vec<u8> {
     let message = udp_message(source, destination, data);
     ip(source.ip(), destination.ip(), 17, &message)

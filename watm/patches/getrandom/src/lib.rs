@@ -6,6 +6,7 @@
 //! has put a seeded one in its place with [`set_source`].
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::{error, fmt};
 
@@ -14,6 +15,44 @@ pub type Source = Box<dyn FnMut(&mut [u8])>;
 
 thread_local! {
     static SOURCE: RefCell<Option<Source>> = const { RefCell::new(None) };
+}
+
+/// The size of a private key.
+const KEY: usize = 32;
+
+/// Keys that are kept: a handshake's message draws one, and is looked at before the next.
+const KEPT: usize = 4;
+
+thread_local! {
+    static KEYS: RefCell<Option<VecDeque<[u8; KEY]>>> = const { RefCell::new(None) };
+}
+
+/// Whether what this thread draws for keys is kept from now on, for
+/// [`take_keys`]. It is not, by default; what was kept is forgotten.
+///
+/// For key logs, of libraries that show their keys to nobody.
+pub fn keep_keys(keep: bool) {
+    KEYS.set(keep.then(VecDeque::new));
+}
+
+/// What this thread drew in one piece of 32 bytes since the last call, the last
+/// four at most, in order.
+pub fn take_keys() -> Vec<[u8; 32]> {
+    KEYS.with_borrow_mut(|keys| match keys {
+        Some(keys) => keys.drain(..).collect(),
+        None => Vec::new(),
+    })
+}
+
+fn keep(drawn: &[u8]) {
+    KEYS.with_borrow_mut(|keys| {
+        if let (Some(keys), Ok(key)) = (keys, drawn.try_into()) {
+            if keys.len() == KEPT {
+                keys.pop_front();
+            }
+            keys.push_back(key);
+        }
+    });
 }
 
 /// Draw this thread's randomness from `source` from now on; `None`: from the system.
@@ -31,7 +70,9 @@ pub fn getrandom(dest: &mut [u8]) -> Result<(), Error> {
             Ok(())
         }
         None => system::fill(dest).map_err(|_| Error(UNAVAILABLE)),
-    })
+    })?;
+    keep(dest);
+    Ok(())
 }
 
 /// The system gave no randomness.
@@ -72,6 +113,27 @@ mod tests {
         getrandom(&mut first).unwrap();
         getrandom(&mut second).unwrap();
         assert_ne!(first, second);
+    }
+
+    #[test]
+    fn keys_are_kept_when_that_is_wanted_and_no_more_than_the_last() {
+        let mut key = [0; 32];
+        getrandom(&mut key).unwrap();
+        assert!(take_keys().is_empty());
+        keep_keys(true);
+        assert!(take_keys().is_empty());
+        let drawn: Vec<_> = (0..6)
+            .map(|_| {
+                getrandom(&mut [0; 12]).unwrap();
+                getrandom(&mut key).unwrap();
+                key
+            })
+            .collect();
+        assert_eq!(take_keys(), drawn[2..]);
+        assert!(take_keys().is_empty());
+        getrandom(&mut key).unwrap();
+        keep_keys(false);
+        assert!(take_keys().is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::fmt;
 
 use chacha20poly1305::{AeadInPlace, ChaCha20Poly1305, KeyInit, Tag as LibraryTag};
-use watm_core::crypto::{self, AeadKey};
+use watm_core::crypto::{self, AeadKey, Algorithm as HostAlgorithm};
 use zeroize::Zeroizing;
 
 use crate::error::Unspecified;
@@ -101,7 +101,7 @@ impl LessSafeKey {
             return None;
         }
         self.host
-            .get_or_init(|| crypto::host_key(&self.key))
+            .get_or_init(|| crypto::host_key(HostAlgorithm::Chacha20Poly1305, &*self.key))
             .as_deref()
     }
 

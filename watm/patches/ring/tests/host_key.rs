@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use chacha20poly1305::{AeadInPlace, ChaCha20Poly1305, KeyInit};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-use watm_core::crypto::{self, AeadKey};
+use watm_core::crypto::{self, AeadKey, Algorithm};
 
 thread_local! {
     /// What the host was asked.
@@ -37,12 +37,15 @@ impl AeadKey for Host {
     }
 }
 
-fn grant(key: &[u8; 32]) -> Option<Box<dyn AeadKey>> {
+fn grant(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
     ASKED.with_borrow_mut(|asked| asked.push("key".to_owned()));
-    Some(Box::new(Host(ChaCha20Poly1305::new(key.into()))))
+    assert_eq!(algorithm, Algorithm::Chacha20Poly1305);
+    Some(Box::new(Host(
+        ChaCha20Poly1305::new_from_slice(key).unwrap(),
+    )))
 }
 
-fn refuse(_: &[u8; 32]) -> Option<Box<dyn AeadKey>> {
+fn refuse(_: Algorithm, _: &[u8]) -> Option<Box<dyn AeadKey>> {
     ASKED.with_borrow_mut(|asked| asked.push("key".to_owned()));
     None
 }

@@ -136,6 +136,7 @@ fn peer(public_key: PublicKey, private_key: Option<StaticSecret>) -> PeerConfig 
         private_key,
         preshared_key: None,
         allowed_ips: AllowedIps::Any,
+        disallowed_ips: Vec::new(),
         persistent_keepalive: None,
         endpoint: None,
     }

@@ -4,6 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
+use watm_core::Destination;
+
 use super::Network;
 use crate::key;
 
@@ -106,22 +108,18 @@ pub fn network(text: &str) -> Result<Network, String> {
 }
 
 /// An address and a port.
-pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(endpoint) = text.parse::<SocketAddr>() {
-        return if endpoint.port() == 0 {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return if address.port() == 0 {
             Err(format!(
                 "'{}' has port 0; use one from 1 to 65535",
                 quote(text)
             ))
         } else {
-            Ok(endpoint)
+            Ok(address)
         };
     }
-    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
-    let is_name = host.parse::<IpAddr>().is_err()
-        && host.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && !host.contains(':');
-    Err(if is_name {
+    Err(if names_host(text) {
         format!(
             "'{}' names a host; a module cannot look names up, \
              so write an address and a port, such as 192.0.2.1:51820",
@@ -133,6 +131,47 @@ pub fn endpoint(text: &str) -> Result<SocketAddr, String> {
             quote(text)
         )
     })
+}
+
+/// Where a peer is: an address, or a name that is looked up. The zone of an IPv6 address (RFC 4007) means something for addresses of one
+/// link alone, and those are refused: a module cannot say through which interface to send.
+pub fn endpoint(text: &str) -> Result<Destination, String> {
+    let zoneless = without_zone(text);
+    let plain = zoneless.as_deref().unwrap_or(text);
+    if names_host(plain)
+        && let Ok(name @ Destination::Name(..)) = plain.parse()
+    {
+        return Ok(name);
+    }
+    let Ok(endpoint) = plain.parse::<SocketAddr>() else {
+        return Err(format!(
+            "'{}' is not a host and a port, such as vpn.example.org:51820, 192.0.2.1:51820 or \
+             [2001:db8::1]:51820",
+            quote(text)
+        ));
+    };
+    match endpoint.ip() {
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => Err(format!(
+            "'{}' is an address of one link, and a module cannot choose the interface; \
+             use an address that is valid everywhere",
+            quote(text)
+        )),
+        _ => address(plain).map(Destination::from),
+    }
+}
+
+fn names_host(text: &str) -> bool {
+    let host = text.rsplit_once(':').map_or(text, |(host, _)| host);
+    host.parse::<IpAddr>().is_err()
+        && host.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && !host.contains(':')
+}
+
+/// `[2001:db8::1%eth0]:51820` as `[2001:db8::1]:51820`.
+fn without_zone(text: &str) -> Option<String> {
+    let (address, rest) = text.strip_prefix('[')?.split_once('%')?;
+    let (zone, rest) = rest.split_once(']')?;
+    (!zone.is_empty()).then(|| format!("[{address}]{rest}"))
 }
 
 /// A comma-separated list; empty entries are refused, an empty list is not.

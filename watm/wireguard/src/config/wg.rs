@@ -34,6 +34,7 @@ impl Section {
                 "PublicKey",
                 "PresharedKey",
                 "AllowedIPs",
+                "DisallowedIPs",
                 "Endpoint",
                 "PersistentKeepalive",
             ],
@@ -47,22 +48,29 @@ impl Section {
     }
 }
 
-/// Fields that wg-quick has and a module has no use for, and why.
-const REFUSED: &[(&str, &str)] = &[
+/// Fields of wg(8) and wg-quick(8) that change the system around the tunnel, and why they have
+/// no effect here. Files as providers hand them out have them, so they are no error.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("PreUp", NO_COMMANDS),
     ("PostUp", NO_COMMANDS),
     ("PreDown", NO_COMMANDS),
     ("PostDown", NO_COMMANDS),
     ("Table", NO_ROUTES),
     ("FwMark", NO_ROUTES),
-    (
-        "SaveConfig",
-        "a sandboxed module writes no files; remove the line",
-    ),
+    ("SaveConfig", "a sandboxed module writes no files"),
 ];
-const NO_COMMANDS: &str = "a sandboxed module runs no commands; remove the line";
-const NO_ROUTES: &str =
-    "a sandboxed module has no routes, and changes none of the system's; remove the line";
+const NO_COMMANDS: &str = "a sandboxed module runs no commands";
+const NO_ROUTES: &str = "a sandboxed module has no routes, and changes none of the system's";
+
+/// Fields that others have and that would be a promise not kept.
+const REFUSED: &[(&str, &str)] = &[("AllowedApps", NO_APPS), ("DisallowedApps", NO_APPS)];
+const NO_APPS: &str = "a module is not told which application a connection is of, so it can \
+                       hold none to this; remove the line, or dial by an upstream of mitmproxy \
+                       or from Python, where it is known and held to";
+
+/// How WireSock hides its own fields from wg(8): in comments that begin so. To take them for
+/// comments would be to do something else than the file says.
+const HIDDEN: &str = "#@ws:";
 
 /// A `key = value` line.
 struct Entry<'a> {
@@ -82,13 +90,12 @@ struct Block<'a> {
 
 /// Read a configuration in this format.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
-    let blocks = blocks(text)?;
+    let (blocks, mut warnings) = blocks(text)?;
     let peer_blocks: Vec<_> = blocks
         .iter()
         .filter(|block| block.section == Section::Peer)
         .collect();
     let mut peers = Vec::new();
-    let mut warnings = Vec::new();
     for block in &peer_blocks {
         let peer = peer(block)?;
         if peer.allowed_ips == AllowedIps::Networks(Vec::new()) {
@@ -138,7 +145,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             networks.iter().map(|network| network.address).collect()
         },
         target: match &watm {
-            Some(block) => block.one("Target", value::endpoint)?,
+            Some(block) => block.one("Target", value::address)?,
             None => None,
         },
         client: ClientSettings {
@@ -165,6 +172,7 @@ fn peer(block: &Block<'_>) -> Result<PeerConfig, ConfigError> {
         private_key: None,
         preshared_key: block.one("PresharedKey", value::key)?,
         allowed_ips: AllowedIps::Networks(block.many("AllowedIPs", value::network)?),
+        disallowed_ips: block.many("DisallowedIPs", value::network)?,
         persistent_keepalive: block
             .one("PersistentKeepalive", value::keepalive)?
             .flatten(),
@@ -269,14 +277,15 @@ fn the_only<'a, 'b>(
     }
 }
 
-/// Sections and lines, with every field name known to be right for its section.
-fn blocks(text: &str) -> Result<Vec<Block<'_>>, ConfigError> {
+/// Sections and lines, with every field name known to be right for its section; and a warning
+/// for each field that has no effect.
+fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Vec<String>), ConfigError> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
+    let mut ignored: Vec<(&str, usize)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let number = index + 1;
-        let line = line.split_once('#').map_or(line, |(line, _)| line).trim();
-        // wg(8) has '#' alone; a line with ';' is a comment in every other file like this.
-        if line.is_empty() || line.starts_with(';') {
+        let line = without_comment(line);
+        if line.is_empty() {
             continue;
         }
         if let Some(heading) = line.strip_prefix('[') {
@@ -302,14 +311,41 @@ fn blocks(text: &str) -> Result<Vec<Block<'_>>, ConfigError> {
                 "line {number}: no field's name before the '='"
             )));
         }
-        block.entries.push(Entry {
-            line: number,
-            section: block.section,
-            field: field(number, block.section, name.trim())?,
-            value: value.trim(),
-        });
+        match field(number, block.section, name.trim())? {
+            Field::Known(field) => block.entries.push(Entry {
+                line: number,
+                section: block.section,
+                field,
+                value: value.trim(),
+            }),
+            // Once, however often it stands.
+            Field::WithoutEffect(field) if ignored.iter().any(|(known, _)| *known == field) => {}
+            Field::WithoutEffect(field) => ignored.push((field, number)),
+        }
     }
-    Ok(blocks)
+    let warnings = ignored.into_iter().map(|(field, line)| {
+        let why = find(WITHOUT_EFFECT, field).map_or("", |(_, why)| why);
+        format!("line {line}: [Interface] {field} has no effect: {why}")
+    });
+    Ok((blocks, warnings.collect()))
+}
+
+/// What a line says: up to a '#', as wg(8) has it, or to a ';' at its beginning or after a
+/// space, as every other file like this does.
+fn without_comment(line: &str) -> &str {
+    let line = line.trim();
+    let hidden = line
+        .get(..HIDDEN.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(HIDDEN));
+    let line = if hidden { &line[HIDDEN.len()..] } else { line };
+    let line = line.split_once('#').map_or(line, |(line, _)| line);
+    let mut before = ' ';
+    let comment = line.find(|character: char| {
+        let begins = character == ';' && before.is_whitespace();
+        before = character;
+        begins
+    });
+    comment.map_or(line, |at| &line[..at]).trim()
 }
 
 fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
@@ -327,17 +363,39 @@ fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
         })
 }
 
-fn field(line: usize, section: Section, name: &str) -> Result<&'static str, ConfigError> {
+/// What is known of a field's name.
+enum Field {
+    /// As [`Section::fields`] spells it.
+    Known(&'static str),
+    /// As [`WITHOUT_EFFECT`] spells it.
+    WithoutEffect(&'static str),
+}
+
+fn find(
+    table: &'static [(&'static str, &'static str)],
+    name: &str,
+) -> Option<(&'static str, &'static str)> {
+    let mut rows = table.iter().copied();
+    rows.find(|(known, _)| known.eq_ignore_ascii_case(name))
+}
+
+fn field(line: usize, section: Section, name: &str) -> Result<Field, ConfigError> {
     let matches = |known: &&'static str| known.eq_ignore_ascii_case(name);
     if let Some(field) = section.fields().iter().copied().find(&matches) {
-        return Ok(field);
+        return Ok(Field::Known(field));
     }
-    if let Some((field, why)) = REFUSED.iter().find(|(field, _)| matches(field)) {
-        return Err(field_error(line, section, field, (*why).to_owned()));
+    if let Some((field, why)) = find(REFUSED, name) {
+        return Err(field_error(line, section, field, why.to_owned()));
     }
-    let elsewhere = Section::ALL
-        .into_iter()
-        .find(|section| section.fields().iter().any(&matches));
+    let ignored = find(WITHOUT_EFFECT, name);
+    if let (Some((field, _)), Section::Interface) = (ignored, section) {
+        return Ok(Field::WithoutEffect(field));
+    }
+    let of_interface = ignored.map(|_| Section::Interface);
+    let elsewhere = of_interface.or_else(|| {
+        let mut sections = Section::ALL.into_iter();
+        sections.find(|section| section.fields().iter().any(&matches))
+    });
     let why = match elsewhere {
         Some(other) => format!("belongs into [{}]", other.name()),
         None => format!(

@@ -53,10 +53,11 @@
 //!
 //! # Over streams
 //!
-//! A stream belongs to the instance that has accepted or dialled it, and so does the WireGuard
-//! in it: a draining generation goes on to serve the peers that are connected to it, new flows
-//! and handshakes too, and lives as long as their sessions. A peer that connects again meets
-//! the new generation; then the rules above hold for its older flows.
+//! A stream belongs to the instance that has accepted or dialled it, and so does the session in
+//! it: sessions do not move. A draining generation goes on to encrypt and decrypt for the peers
+//! that are connected to it, makes handshakes with them, and lives as long as their sessions. New
+//! flows in them are who serves', by the rules above. A peer that connects again meets who
+//! serves, and has its session there from then on.
 //!
 //! # Formats
 //!

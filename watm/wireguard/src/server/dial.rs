@@ -2,11 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use watm_core::{ByteStream, Destination, ErrorCode, Host, Token};
-use watm_netstack::PeerId;
+use watm_core::{ByteStream, DatagramFlow, Destination, ErrorCode, Host, Instant, Token};
+use watm_netstack::{Netstack, Origin, PeerId};
 
 use super::WireGuard;
 use crate::clock;
+
+/// Of a flow from here.
+struct Ends<'a> {
+    origin: &'a Origin,
+    source: IpAddr,
+    target: SocketAddr,
+    now: Instant,
+}
 
 impl WireGuard {
     /// Carry a stream of the application's to `destination`, or the configuration's `Target`.
@@ -15,6 +23,35 @@ impl WireGuard {
         destination: Option<&Destination>,
         application: Box<dyn ByteStream>,
         host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        self.begin(destination, host, |netstack, ends| {
+            netstack.connect(ends.origin, ends.source, ends.target, application, ends.now)
+        })
+    }
+
+    /// As [`open`](Self::open), of datagrams.
+    pub(super) fn open_datagrams(
+        &mut self,
+        destination: Option<&Destination>,
+        application: Box<dyn DatagramFlow>,
+        host: &mut dyn Host,
+    ) -> Result<Token, ErrorCode> {
+        self.begin(destination, host, |netstack, ends| {
+            let Ends {
+                origin,
+                source,
+                target,
+                now,
+            } = ends;
+            netstack.connect_datagrams(origin, source, target, application, now)
+        })
+    }
+
+    fn begin(
+        &mut self,
+        destination: Option<&Destination>,
+        host: &mut dyn Host,
+        connect: impl FnOnce(&mut Netstack, Ends<'_>) -> Result<Token, ErrorCode>,
     ) -> Result<Token, ErrorCode> {
         clock::set(host.now());
         if !self.generations.is_serving() {
@@ -40,8 +77,13 @@ impl WireGuard {
         let Some(peer) = sink.peers.get_mut(id) else {
             return Err(ErrorCode::InvalidState);
         };
-        let origin = peer.origin().clone();
-        let token = netstack.connect(&origin, source, target, application, now)?;
+        let ends = Ends {
+            origin: &peer.origin().clone(),
+            source,
+            target,
+            now,
+        };
+        let token = connect(netstack, ends)?;
         netstack.flush(host, &mut sink);
         self.out.flush(&mut self.counters);
         Ok(token)
@@ -74,6 +116,14 @@ impl WireGuard {
 
     /// See to it that the peer can be sent to.
     fn reach(&mut self, id: PeerId, host: &mut dyn Host) -> Result<(), ErrorCode> {
+        let nowhere = self
+            .peers
+            .get(id)
+            .is_some_and(|peer| peer.endpoint().is_none());
+        if nowhere && self.names.has(id) {
+            self.look_up(host);
+            return self.unresolved(id, host).map_or(Ok(()), Err);
+        }
         let Some(peer) = self.peers.get_mut(id) else {
             return Err(ErrorCode::InvalidState);
         };

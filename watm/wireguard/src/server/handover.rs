@@ -154,7 +154,7 @@ impl WireGuard {
         let now = host.now();
         let before = self.generations.retire(serving, now);
         self.tell(serving, &Message::Present);
-        self.netstack.set_accepting(self.streams.is_some());
+        self.netstack.set_accepting(false);
         self.inheritance.begin.clear();
         self.next_tick = Some(now);
         self.tick_from = None;

@@ -62,8 +62,6 @@ impl PacketSink for Sink<'_> {
                 (Some(holder), Arrival::SessionOf(other)) if holder == other => return false,
                 (Some(holder), _) => (holder, Errand::Inner),
             },
-            // The peer is connected to this generation, and so are its flows.
-            (Role::Draining { .. }, Arrival::Session) if self.streams.is_some() => return false,
             (Role::Draining { .. }, Arrival::Handed) => {
                 (self.generations.serving(), Errand::Returned)
             }

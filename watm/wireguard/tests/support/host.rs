@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use watm_core::{
     ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Destination, Ecn, ErrorCode,
-    FlowInfo, Host, Instant, Level, Listener, Mailbox, Token,
+    FlowInfo, Host, Instant, Level, Listener, Lookup, Mailbox, Token,
 };
 
+use super::directory::Directory;
 use super::inner::Application;
 use super::letters::Letters;
 use super::streams::Streams;
@@ -25,6 +26,8 @@ pub struct SimHost {
     pub streams: Option<Streams>,
     /// The way to other generations.
     pub mailbox: Option<Letters>,
+    /// Where names are looked up, if anywhere.
+    pub directory: Option<Directory>,
 }
 
 struct Socket {
@@ -63,6 +66,7 @@ impl SimHost {
             })),
             streams: None,
             mailbox: None,
+            directory: None,
         }
     }
 
@@ -101,6 +105,7 @@ impl SimHost {
     pub fn take_ready(&mut self) -> Vec<Token> {
         let mut ready = self.app.take_ready();
         ready.extend(self.mailbox.as_ref().and_then(Letters::take_ready));
+        ready.extend(self.directory.iter().flat_map(Directory::take_ready));
         if let Some(streams) = &self.streams {
             ready.extend(streams.take_ready());
         }
@@ -163,6 +168,18 @@ impl Host for SimHost {
                 streams.connect(*remote, token)
             }
             _ => Err(ErrorCode::NotSupported),
+        }
+    }
+
+    fn lookup(
+        &mut self,
+        name: &str,
+        port: u16,
+        token: Token,
+    ) -> Result<Box<dyn Lookup>, ErrorCode> {
+        match &self.directory {
+            Some(directory) => directory.begin(name, port, token),
+            None => Err(ErrorCode::NotSupported),
         }
     }
 

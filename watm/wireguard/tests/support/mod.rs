@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // every test file uses a part of it
 
 mod client;
+mod directory;
 mod host;
 #[path = "../../../netstack/tests/support/mod.rs"]
 pub mod inner;
@@ -21,6 +22,7 @@ use watm_core::{ConfigError, Host, Instant, Level, StartOptions, Transport, Wake
 use watm_wireguard::WireGuard;
 
 pub use client::Client;
+pub use directory::Directory;
 pub use host::SimHost;
 pub use inner::{Conditions, Random};
 pub use letters::{Letters, Office};

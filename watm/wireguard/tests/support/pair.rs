@@ -1,13 +1,14 @@
 //! Two of our transports with nothing but a network between them.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use mock_instant::MockClock;
-use watm_core::{Destination, ErrorCode, Host, Instant, Level, Transport, Wakeup};
+use watm_core::{ConfigError, Destination, ErrorCode, Host, Instant, Level, Transport, Wakeup};
 use watm_wireguard::WireGuard;
 
-use super::inner::StreamEnd;
+use super::inner::{DatagramEnd, StreamEnd};
 use super::{SERVER, START, SimHost, Streams, seed, start};
 
 /// Where the client is.
@@ -62,11 +63,39 @@ impl Side {
     }
 }
 
+/// A datagram under way.
+#[derive(Clone)]
+struct Flying {
+    arrives: Instant,
+    /// See [`Pair::shuffles`].
+    shuffled: bool,
+    from: SocketAddr,
+    to: SocketAddr,
+    datagram: Vec<u8>,
+}
+
 pub struct Pair {
     pub client: Side,
     pub server: Side,
-    /// What the network between them loses.
+    /// Whether the network between them loses all.
     pub cut: bool,
+    /// To the client every so manieth datagram is lost.
+    pub loses: Option<u64>,
+    arrived: u64,
+    /// Whether every other datagram arrives before the one that was sent before it, and again.
+    pub shuffles: bool,
+    /// Where the two are.
+    pub client_at: SocketAddr,
+    pub server_at: SocketAddr,
+    /// How long a datagram takes.
+    pub delay: Duration,
+    flying: VecDeque<Flying>,
+    asleep: bool,
+    /// What was sent by either, if it is to be kept.
+    pub seen: Vec<Vec<u8>>,
+    pub keep_seen: bool,
+    /// What was sent to where nobody is.
+    pub stray: Vec<(SocketAddr, Vec<u8>)>,
 }
 
 impl Pair {
@@ -76,6 +105,17 @@ impl Pair {
             client: Side::new(client, CLIENT, outer),
             server: Side::new(server, SERVER, outer),
             cut: false,
+            loses: None,
+            arrived: 0,
+            shuffles: false,
+            client_at: CLIENT.parse().unwrap(),
+            server_at: SERVER.parse().unwrap(),
+            delay: Duration::ZERO,
+            flying: VecDeque::new(),
+            asleep: false,
+            seen: Vec::new(),
+            keep_seen: false,
+            stray: Vec::new(),
         }
     }
 
@@ -92,6 +132,28 @@ impl Pair {
         Ok(end)
     }
 
+    pub fn reconfigure_client(&mut self, config: &str) -> Result<(), ConfigError> {
+        let Side {
+            transport, host, ..
+        } = &mut self.client;
+        let result = transport.reconfigure(config.as_bytes(), host);
+        self.client.wake = Some(self.now());
+        result
+    }
+
+    /// As [`dial`](Self::dial), of datagrams.
+    pub fn dial_datagrams(&mut self, to: Option<&str>) -> Result<DatagramEnd, ErrorCode> {
+        let (end, flow) = self.client.host.app.new_datagrams();
+        let to: Option<Destination> = to.map(|to| to.parse().unwrap());
+        let Side {
+            transport, host, ..
+        } = &mut self.client;
+        let token = transport.dial_datagrams(to.as_ref(), flow, host)?;
+        end.set_token(token);
+        self.client.wake = Some(self.now());
+        Ok(end)
+    }
+
     pub fn now(&self) -> Instant {
         self.client.host.now()
     }
@@ -101,7 +163,9 @@ impl Pair {
         let end = self.now() + time;
         loop {
             self.settle();
-            let wakes = [self.client.wake, self.server.wake];
+            let flying = self.flying.front().map(|next| next.arrives);
+            let client = self.client.wake.filter(|_| !self.asleep);
+            let wakes = [client, self.server.wake, flying];
             match wakes.into_iter().flatten().min() {
                 Some(next) if next <= end => self.set_now(next.max(self.now())),
                 _ => return self.set_now(end),
@@ -115,28 +179,85 @@ impl Pair {
         MockClock::set_time(Duration::from_nanos(now.0));
     }
 
+    /// Let time pass while the client's machine sleeps, to which everything is lost.
+    pub fn sleep_for(&mut self, time: Duration) {
+        self.asleep = true;
+        self.run_for(time);
+        self.asleep = false;
+        self.client.host.take_incoming();
+    }
+
     fn settle(&mut self) {
-        let [client, server]: [SocketAddr; 2] = [CLIENT, SERVER].map(|at| at.parse().unwrap());
         for _ in 0..super::MAX_ROUNDS {
-            let mut busy = self.client.step() | self.server.step();
-            for (to, datagram) in self.client.host.take_sent() {
-                assert_eq!(to, server);
-                busy = true;
-                if !self.cut {
-                    self.server.host.arrive(client, &datagram);
+            let mut busy = self.server.step() | (!self.asleep && self.client.step());
+            let arrives = self.now() + self.delay;
+            for (side, from) in [
+                (&mut self.client, self.client_at),
+                (&mut self.server, self.server_at),
+            ] {
+                for (to, datagram) in side.host.take_sent() {
+                    busy = true;
+                    if self.keep_seen {
+                        self.seen.push(datagram.clone());
+                    }
+                    self.flying.push_back(Flying {
+                        arrives,
+                        shuffled: false,
+                        from,
+                        to,
+                        datagram,
+                    });
                 }
             }
-            for (to, datagram) in self.server.host.take_sent() {
-                assert_eq!(to, client);
+            if self.shuffles {
+                self.shuffle();
+            }
+            let now = self.now();
+            while self.flying.front().is_some_and(|next| next.arrives <= now) {
                 busy = true;
-                if !self.cut {
-                    self.client.host.arrive(server, &datagram);
-                }
+                let next = self.flying.pop_front().expect("looked at");
+                self.arrive(next);
             }
             if !busy {
                 return;
             }
         }
         panic!("the two do not come to rest");
+    }
+
+    fn shuffle(&mut self) {
+        let latest = self.flying.back().map(|flying| flying.arrives);
+        let new = |flying: &Flying| Some(flying.arrives) == latest && !flying.shuffled;
+        let Some(first) = self.flying.iter().position(new) else {
+            return;
+        };
+        let mut again = Vec::new();
+        for chunk in self.flying.make_contiguous()[first..].chunks_mut(2) {
+            chunk.reverse();
+            for flying in chunk.iter_mut() {
+                flying.shuffled = true;
+            }
+            again.push(chunk[0].clone());
+        }
+        self.flying.extend(again);
+    }
+
+    fn arrive(&mut self, flying: Flying) {
+        let Flying {
+            from, to, datagram, ..
+        } = flying;
+        if to == self.client_at {
+            self.arrived += 1;
+            let lost = self.loses.is_some_and(|n| self.arrived.is_multiple_of(n));
+            if !self.cut && !lost {
+                self.client.host.arrive(from, &datagram);
+            }
+        } else if to == self.server_at {
+            if !self.cut {
+                self.server.host.arrive(from, &datagram);
+            }
+        } else {
+            self.stray.push((to, datagram));
+        }
     }
 }

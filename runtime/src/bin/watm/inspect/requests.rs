@@ -7,12 +7,15 @@ use watm_runtime::{ModuleInfo, ModuleKind};
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Request {
     Sockets,
+    Names,
     Accept,
     Dial,
     DialFixed,
     Flows,
     Config,
     Crypto,
+    Signing,
+    Capture,
     Clock,
     Randomness,
     Log,
@@ -23,12 +26,15 @@ impl Request {
     pub(super) fn words(self) -> &'static str {
         match self {
             Request::Sockets => "network: sockets that it names and the host grants",
+            Request::Names => "network: look up hosts that it may send datagrams to (--allow)",
             Request::Accept => "network: accept connections",
             Request::Dial => "network: dial the address that it is given",
             Request::DialFixed => "network: dial addresses of its choice (--allow)",
             Request::Flows => "flows: offer connections to the application",
             Request::Config => "config: read its file (--config)",
             Request::Crypto => "crypto: have the host run ciphers",
+            Request::Signing => "signing: have the host sign with keys that it keeps (--key)",
+            Request::Capture => "capture: give copies of packets and keys, if the user wants them",
             Request::Clock => "clock: the time",
             Request::Randomness => "randomness",
             Request::Log => "log: write records",
@@ -56,12 +62,15 @@ fn request(import: &str) -> Option<Request> {
     let name = import.split_once('@').map_or(import, |(name, _)| name);
     Some(match name {
         "watm:transport/sockets" => Request::Sockets,
+        "watm:transport/names" => Request::Names,
         "env.water_accept" | "env.host_accept" => Request::Accept,
         "env.water_dial_fixed" | "env.host_dial" => Request::Dial,
         "env.water_dial" => Request::DialFixed,
         "watm:transport/flows" => Request::Flows,
         "env.pull_config" | "wasi_snapshot_preview1.path_open" => Request::Config,
         "watm:transport/crypto" => Request::Crypto,
+        "watm:transport/signing" => Request::Signing,
+        "watm:transport/capture" => Request::Capture,
         "wasi:clocks/wall-clock" | "wasi_snapshot_preview1.clock_time_get" => Request::Clock,
         "wasi:random/random" | "wasi_snapshot_preview1.random_get" => Request::Randomness,
         "watm:transport/log" | "wasi_snapshot_preview1.fd_write" => Request::Log,

@@ -10,6 +10,9 @@ pub(crate) struct CapabilitiesText {
     /// `tcp://*.example.com:443`.
     connect: Vec<String>,
     host_crypto: bool,
+    bind_transparent: bool,
+    host_keys: bool,
+    capture: bool,
     memory_bytes: u64,
     cpu_permille: u32,
     flows: u32,
@@ -30,6 +33,9 @@ impl CapabilitiesText {
                 .map(|text| text.parse())
                 .collect::<Result<_, _>>()?,
             host_crypto: self.host_crypto,
+            bind_transparent: self.bind_transparent,
+            host_keys: self.host_keys,
+            capture: self.capture,
             memory_bytes: self.memory_bytes,
             cpu_permille: self.cpu_permille,
             flows: self.flows,
@@ -44,6 +50,15 @@ impl CapabilitiesText {
         words.extend(self.connect.iter().map(|to| format!("connect to {to}")));
         if self.host_crypto {
             words.push("the host's ciphers".to_owned());
+        }
+        if self.bind_transparent {
+            words.push("clients' addresses as the source of connections".to_owned());
+        }
+        if self.host_keys {
+            words.push("signatures by keys that the host keeps".to_owned());
+        }
+        if self.capture {
+            words.push("copies of packets and keys, for a user who wants them".to_owned());
         }
         words.push(format!("{} KiB of memory", self.memory_bytes >> 10));
         words.push(format!(
@@ -64,6 +79,9 @@ impl From<&Capabilities> for CapabilitiesText {
             sockets: texts(&capabilities.sockets),
             connect: texts(&capabilities.connect),
             host_crypto: capabilities.host_crypto,
+            bind_transparent: capabilities.bind_transparent,
+            host_keys: capabilities.host_keys,
+            capture: capabilities.capture,
             memory_bytes: capabilities.memory_bytes,
             cpu_permille: capabilities.cpu_permille,
             flows: capabilities.flows,

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use watm_runtime::{Trust, private};
+use watm_runtime::{BuiltIn, Trust, private};
 use watm_seal::state::StateFile;
 use watm_seal::{Root, State};
 
@@ -44,13 +44,15 @@ pub(crate) fn update<T>(
     store.update(change).map_err(Failure::failed)
 }
 
-/// The root that is given, or the one of the state.
+/// The root that is given, or the one of the state, or the one that came with this program.
 pub(crate) fn root(given: Option<&PathBuf>, state: &State) -> Result<Root, Failure> {
     match (given, state.root()) {
         (Some(path), _) => read_complete_root(path),
         (None, Some(root)) => Ok(root.clone()),
-        (None, None) => Err(Failure::unusable(
-            "no root is trusted yet; `watm trust ROOT` is for that, or --root names one",
-        )),
+        (None, None) => BuiltIn::of_release()?.root.ok_or_else(|| {
+            Failure::unusable(
+                "no root is trusted yet; `watm trust ROOT` is for that, or --root names one",
+            )
+        }),
     }
 }

@@ -1,0 +1,84 @@
+"""Which applications may use a module."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Self
+
+_FIELD = re.compile(
+    r"\s*(?:#@ws:\s*)?(?P<field>allowedapps|disallowedapps)\s*=(?P<value>.*)", re.IGNORECASE | re.DOTALL
+)
+"""A line of WireSock's, also as it hides it from others."""
+
+_PEER = re.compile(r"\s*\[\s*peer\s*\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applications:
+    """Rules for applications: names such as `firefox` or `Firefox.exe`, paths of programs, or folders.
+
+    Case does not matter, and neither does `.exe`. What is disallowed is so whatever is allowed.
+    """
+
+    allowed: tuple[str, ...] = ()
+    """Those that may; empty: all may."""
+    disallowed: tuple[str, ...] = ()
+    """Those that may not."""
+
+    @classmethod
+    def of_wireguard(cls, config: str) -> tuple[str, Self | None]:
+        """A WireGuard configuration without its lines `AllowedApps` and `DisallowedApps`, and what they
+        say; None: there are none.
+
+        A module is not told of applications, so whoever dials holds to them. Raises `ValueError` if
+        several peers have different ones, since the module chooses between peers.
+        """
+        lines = config.splitlines()
+        rules: list[dict[str, tuple[str, ...]]] = [{}]
+        for number, line in enumerate(lines):
+            if _PEER.match(line):
+                rules.append({})
+            elif found := _FIELD.fullmatch(line):
+                field = found["field"].lower()
+                # What stands here is for people, but for a sign that hides it.
+                names = tuple(filter(None, (name.strip() for name in found["value"].split(","))))
+                if not names:
+                    raise ValueError(f"line {number + 1}: {found['field']}: names no application")
+                rules[-1][field] = rules[-1].get(field, ()) + names
+                lines[number] = ""
+        said = [of_peer for of_peer in rules if of_peer]
+        if not said:
+            return config, None
+        if any(of_peer != said[0] for of_peer in said) or rules[0] == {} and len(said) < len(rules) - 1:
+            raise ValueError(
+                "AllowedApps, DisallowedApps: the peers have different ones, and which peer is used is chosen by "
+                "address; make a configuration for each"
+            )
+        return "\n".join(lines) + "\n", cls(
+            allowed=said[0].get("allowedapps", ()), disallowed=said[0].get("disallowedapps", ())
+        )
+
+    def admits(self, application: str) -> bool:
+        """Whether the application may, by its name or, better, the path of its program."""
+        if any(names(rule, application) for rule in self.disallowed):
+            return False
+        return not self.allowed or any(names(rule, application) for rule in self.allowed)
+
+
+def names(rule: str, application: str) -> bool:
+    """Whether a rule means this application."""
+    rule, application = _normal(rule), _normal(application)
+    if "/" not in rule:
+        return _bare(application.rpartition("/")[2]) == _bare(rule)
+    folder = rule.rstrip("/") + "/"
+    return _bare(application) == _bare(rule) or application.startswith(folder)
+
+
+def _normal(path: str) -> str:
+    """As text that can be compared, with the separators of either system."""
+    pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
+    return pure.as_posix().lower()
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix(".exe")

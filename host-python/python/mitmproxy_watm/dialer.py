@@ -1,0 +1,191 @@
+"""A module that runs in order to dial, as often as it is asked to."""
+
+import asyncio
+import atexit
+import errno
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Self
+from weakref import WeakSet
+
+from mitmproxy_watm import _native
+from mitmproxy_watm._logs import set_log_level
+from mitmproxy_watm._wake import LoopWake
+from mitmproxy_watm.applications import Applications
+from mitmproxy_watm.connection import AnyStream, check_port, content_of, opened, socket_of
+from mitmproxy_watm.limits import Limits
+from mitmproxy_watm.modules import AnyModule, load_module
+from mitmproxy_watm.stream import Origin, Stream
+from mitmproxy_watm.updates import AnyUpdates, Updates, load_with_updates
+
+
+async def start_dialer(
+    module: AnyModule,
+    *,
+    config: str | bytes | None = None,
+    allow: Iterable[str] = (),
+    limits: Limits = Limits(),
+    name: str | None = None,
+    unsealed: bool = False,
+    udp: str | bool | None = None,
+    dns: Sequence[str] | None = None,
+    fixed: bool = False,
+    applications: Applications | None = None,
+    updates: AnyUpdates | None = None,
+) -> "Dialer":
+    """Run a module that dials, for any number of connections and flows of datagrams.
+
+    As `open_connection`, whose arguments these are too. A component has one instance for all of them.
+
+    - `fixed`: the module itself says where to, which `allow` has to admit.
+    - `applications`: who may dial; see `Applications.of_wireguard` for WireGuard's `AllowedApps`.
+    - `updates`: where newer modules come from meanwhile, as for `start_server`.
+
+    Raises `ValueError` for a configuration that the module refuses, `ModuleError` for one that cannot
+    run, and `OSError` for a socket or file that cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+    set_log_level()
+    followed, loaded = await load_with_updates(module, updates, unsealed=unsealed)
+    title = name or loaded.name
+
+    def run() -> _native.Dialer:
+        return _native.Dialer(
+            loaded,
+            config=content_of(config),
+            allow=list(allow),
+            limits=limits,
+            name=title,
+            udp=socket_of(loaded, udp),
+            dns=None if dns is None else list(dns),
+            fixed=fixed,
+        )
+
+    starting = loop.run_in_executor(None, run)
+    try:
+        native = await asyncio.shield(starting)
+    except BaseException as e:
+        if isinstance(e, asyncio.CancelledError):
+            # Collected, it is closed.
+            starting.add_done_callback(lambda starting: starting.cancelled() or starting.exception())
+        if followed is not None:
+            followed.close()
+        raise
+    dialer = Dialer(native, Origin(loop, LoopWake.of(loop)), title, fixed, applications)
+    if followed is not None:
+        followed.follow(native, loaded)
+        dialer.updates = followed
+    return dialer
+
+
+class Dialer:
+    """A running module that dials; also an asynchronous context manager. For one event loop."""
+
+    updates: Updates | None = None
+    """Where newer modules come from, and what came of it; None: from nowhere."""
+
+    def __init__(
+        self, native: _native.Dialer, origin: Origin, name: str, fixed: bool, applications: Applications | None
+    ) -> None:
+        """For `start_dialer`."""
+        self._native = native
+        self._origin = origin
+        self._fixed = fixed
+        self.name = name
+        self.applications = applications
+        _running.add(self)
+
+    async def open_connection(
+        self, host: str | None = None, port: int | None = None, *, application: str | None = None
+    ) -> Stream:
+        """Connect to `host` and `port`, or to where the module wants to go if it is fixed.
+
+        - `application`: on whose behalf, by name or path. Where there are rules for applications it
+          has to be said, and to be admitted: `PermissionError`.
+
+        Errors as of the function `open_connection`.
+        """
+        return await self.dial(host, port, False, Stream, application=application)
+
+    async def open_datagrams(
+        self, host: str | None = None, port: int | None = None, *, application: str | None = None
+    ) -> Stream:
+        """Have datagrams carried to `host` and `port`; see the function `open_datagrams`."""
+        return await self.dial(host, port, True, Stream, application=application)
+
+    async def dial(
+        self,
+        host: str | None,
+        port: int | None,
+        datagrams: bool,
+        stream_class: type[AnyStream],
+        *,
+        application: str | None = None,
+    ) -> AnyStream:
+        """`open_connection` or `open_datagrams`, with a class of the caller's."""
+        self._check(application)
+        destination = None
+        if not self._fixed:
+            if host is None or port is None:
+                raise ValueError("host, port: say where to; the module does not")
+            check_port(port)
+            destination = (host, port)
+        native = self._native.dial(destination, datagrams=datagrams, wake=self._origin.wake.native)
+        # Of its own: a closed dialer's streams live on.
+        return await opened(native, Origin(self._origin.loop, self._origin.wake), stream_class)
+
+    async def swap(self, module: AnyModule, *, unsealed: bool = False) -> None:
+        """Have another module make the connections from now on; open ones stay as they are.
+
+        Takes a second, in which it is watched. On an error the old one goes on: those of `Server.swap`.
+        """
+        loaded = await load_module(module, unsealed=unsealed)
+        await self._origin.loop.run_in_executor(None, self._native.swap, loaded)
+
+    def status(self) -> _native.Status:
+        """How the module is doing, as `Server.status`."""
+        return self._native.status()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it dials no more."""
+        return self._native.closed
+
+    def close(self) -> None:
+        """Dial no more. What is open lives on, and the module as long. Again: no effect."""
+        if self.updates is not None:
+            self.updates.close()
+        self._native.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = " closed" if self.is_closed else ""
+        return f"<{type(self).__name__} {self.name}{state}>"
+
+    def _check(self, application: str | None) -> None:
+        if self.applications is None:
+            return
+        if application is None:
+            raise PermissionError(
+                errno.EACCES, f"{self.name}: has rules for applications, and it is not known which one this is for"
+            )
+        if not self.applications.admits(application):
+            raise PermissionError(errno.EACCES, f"{self.name}: is not for the application {application}")
+
+
+_running: WeakSet[Dialer] = WeakSet()
+
+
+# Called before that of connections, which ends the thread that they are on.
+@atexit.register
+def _close_all() -> None:
+    """Modules must not outlive the interpreter's libraries."""
+    for dialer in list(_running):
+        dialer.close()

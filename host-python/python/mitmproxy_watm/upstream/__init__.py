@@ -1,0 +1,1 @@
+"""What mitmproxy connects to, through modules that dial."""

@@ -1,0 +1,31 @@
+"""Errors of upstreams, in words for who looks at a flow."""
+
+import errno
+
+_BRIEF = {
+    errno.EACCES: "not allowed",
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.ECONNABORTED: "connection aborted",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.ENETUNREACH: "unreachable",
+    errno.EOPNOTSUPP: "not supported",
+    errno.ETIMEDOUT: "timed out",
+}
+
+
+def through(name: str, error: Exception) -> OSError:
+    """The same error, saying what it is and through which upstream it came."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and isinstance(error, TimeoutError):
+        number = errno.ETIMEDOUT
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    detail = said.removeprefix(f"{name}: ")
+    brief = _BRIEF.get(number or 0, "failed")
+    text = f"{brief} through {name}" if detail in ("", brief) else f"{brief} through {name}: {detail}"
+    if number is None:
+        return OSError(text)
+    # Not the number with it: mitmproxy shows all that an error says.
+    made = OSError(number, "").__class__(text)
+    made.errno = number
+    return made

@@ -1,0 +1,139 @@
+"""What an upstream is, and when it is used: `[NAME=]MODULE[?option=value&...]` and `PATTERN=NAME`."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mitmproxy_watm._native import Pattern
+from mitmproxy_watm.applications import names
+from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_updates, take_watch
+from mitmproxy_watm.updates import UpdateSource
+
+DIRECT = "direct"
+"""What is said in the place of an upstream's name: past all of them."""
+
+_NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=(?P<data>.*)", re.DOTALL)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+APPLICATION = "app:"
+"""How a route begins that is for an application."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """An upstream that was asked for."""
+
+    text: str
+    name: str
+    is_default: bool
+    """Whether it is used where nothing else is said, which is so of one without a name."""
+    module: str
+    config: Path | None = None
+    """A file in the module's own format."""
+    to: tuple[str, int] | None = None
+    """Where the module connects to, in the place of each connection's own destination."""
+    fixed: bool = False
+    """Whether the module says itself where it connects to."""
+    allow: tuple[str, ...] = ()
+    """Where it may go beside that."""
+    udp: str | bool | None = None
+    """Its socket of datagrams; None: as it needs."""
+    dns: tuple[str, ...] | None = None
+    """Who looks names up; None: as its configuration says."""
+    watch: bool = False
+    """Whether it is swapped when its file is another one."""
+    updates: UpdateSource | None = None
+    """Where newer modules come from."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """What else the configuration has to say."""
+
+    @property
+    def is_wireguard(self) -> bool:
+        """Whether the configuration is one of WireGuard, which is told by the module's name."""
+        return Path(self.module).stem.lower().startswith(SHIPPED)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Which connections go through an upstream."""
+
+    text: str
+    upstream: str
+    """Its name, or `DIRECT`."""
+    pattern: Pattern | None
+    application: str | None
+
+    def means(self, transport: str, hosts: Sequence[str], port: int, application: str | None) -> bool:
+        """Whether it is for this connection, whose host may have several names."""
+        if self.pattern is None:
+            return application is not None and names(self.application or "", application)
+        return any(self.pattern.admits(transport, host, port) for host in hosts)
+
+
+def parse(text: str) -> Spec:
+    """Take an upstream apart. Percent-encoding is undone. Raises ValueError."""
+    found = _NAMED.fullmatch(text)
+    module, named = take_apart(found["data"] if found else text)
+    name = found["name"] if found else Path(module).stem
+    if name == DIRECT or not _NAME.fullmatch(name):
+        raise ValueError(f"name {name!r}: must be letters, digits, '.', '-' and '_', and not {DIRECT}")
+    config = named.pop("config", None)
+    updates = take_updates(named)
+    spec = Spec(
+        text,
+        name,
+        found is None,
+        module,
+        config=None if config is None else Path(config).expanduser(),
+        to=None if (to := named.pop("to", None)) is None else _destination(to),
+        fixed=_switch(named, "fixed", False),
+        allow=_list(named, "allow") or (),
+        udp=_udp(named.pop("udp", None)),
+        dns=_list(named, "dns"),
+        watch=take_watch(named.pop("watch", None), module, updates),
+        updates=updates,
+        options={name: literal(value) for name, value in named.items()},
+    )
+    if spec.fixed and spec.to is not None:
+        raise ValueError("options to and fixed: give one of them; both say where the module connects to")
+    return spec
+
+
+def parse_route(text: str) -> Route:
+    """Take a route apart. Raises ValueError."""
+    pattern, equals, upstream = text.rpartition("=")
+    if not equals or not _NAME.fullmatch(upstream):
+        raise ValueError(f"{text!r}: must be PATTERN=NAME, with the name of an upstream, or {DIRECT}")
+    if pattern.startswith(APPLICATION):
+        application = pattern.removeprefix(APPLICATION)
+        if not application:
+            raise ValueError(f"{text!r}: names no application")
+        return Route(text, upstream, None, application)
+    return Route(text, upstream, Pattern(pattern), None)
+
+
+def _destination(to: str) -> tuple[str, int]:
+    host, colon, port = to.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"option to: {to!r}; must be host:port")
+    return host, int(port)
+
+
+def _switch(named: dict[str, str], name: str, default: bool) -> bool:
+    value = named.pop(name, None)
+    if value not in ("on", "off", None):
+        raise ValueError(f"option {name}: {value!r} is neither on nor off")
+    return default if value is None else value == "on"
+
+
+def _list(named: dict[str, str], name: str) -> tuple[str, ...] | None:
+    value = named.pop(name, None)
+    return None if value is None else tuple(filter(None, (item.strip() for item in value.split(","))))
+
+
+def _udp(value: str | None) -> str | bool | None:
+    return {"on": True, "off": False}.get(value, value) if value is not None else None

@@ -1,0 +1,162 @@
+"""An upstream that was asked for, and its module while it runs."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+from mitmproxy import ctx
+from mitmproxy.connection import Server
+
+from mitmproxy_watm._native import ModuleError
+from mitmproxy_watm.dialer import Dialer, start_dialer
+from mitmproxy_watm.mode.watch import Mark, changes, mark
+from mitmproxy_watm.modules import AnyModule, load_module
+from mitmproxy_watm.stream import Stream
+from mitmproxy_watm.upstream.config import Settings, read_settings
+from mitmproxy_watm.upstream.errors import through
+from mitmproxy_watm.upstream.spec import Spec
+from mitmproxy_watm.upstream.stream import UpstreamStream
+
+logger = logging.getLogger(__name__)
+
+DNS_TIMEOUT = 5
+"""Seconds that a server of DNS may take, which are those of a stub resolver."""
+
+TRUNCATED = 2
+"""In the third byte of an answer of DNS (RFC 1035 section 4.1.1)."""
+
+
+class Upstream:
+    """Starts its module at once; what comes before that is done waits."""
+
+    def __init__(self, spec: Spec) -> None:
+        """Within an event loop."""
+        self.spec = spec
+        self.dialer: Dialer | None = None
+        self.settings: Settings | None = None
+        self.error: str | None = None
+        """Why it does not run."""
+        self.swap_error: str | None = None
+        """Why the last swap did not happen."""
+        self._watching: asyncio.Future[None] | None = None
+        self._starting = asyncio.ensure_future(self._start())
+
+    async def ready(self) -> None:
+        """Wait until it runs, or does not; `error` says why."""
+        await asyncio.wait([self._starting])
+
+    def passes(self, application: str | None) -> bool:
+        """Whether it may be used for an application; one that is not known may not be passed over."""
+        rules = None if self.settings is None else self.settings.applications
+        return rules is None or application is None or rules.admits(application)
+
+    async def open(self, server: Server, transport: str, host: str, port: int, application: str | None) -> Stream:
+        """Connect on behalf of mitmproxy. Every error is an `OSError` with the upstream's name."""
+        await self.ready()
+        name = self.spec.name
+        if self.dialer is None:
+            raise OSError(f"failed through {name}: {self.error or 'it is unloaded'}")
+        if self.spec.to is not None:
+            host, port = self.spec.to
+        try:
+            stream = await self.dialer.dial(host, port, transport == "udp", UpstreamStream, application=application)
+        except (OSError, ValueError) as e:
+            raise through(name, e) from e
+        stream.server, stream.name = server, name
+        return stream
+
+    @property
+    def resolver(self) -> tuple[str, int] | None:
+        """A server of DNS behind it."""
+        dns = None if self.settings is None else self.settings.dns
+        if not dns or dns == ("host",):
+            return None
+        host, colon, port = dns[0].rpartition(":")
+        if colon and port.isdigit() and (host.startswith("[") or ":" not in host):
+            return host.removeprefix("[").removesuffix("]"), int(port)
+        return dns[0], 53
+
+    async def ask(self, query: bytes, application: str | None) -> bytes:
+        """What the server of DNS says to a query. Raises OSError."""
+        await self.ready()
+        assert self.resolver is not None  # the caller has looked
+        if self.dialer is None:
+            raise OSError(f"failed through {self.spec.name}: {self.error or 'it is unloaded'}")
+        try:
+            async with asyncio.timeout(DNS_TIMEOUT):
+                return await ask(self.dialer, *self.resolver, query, application)
+        except (OSError, ValueError, EOFError) as e:
+            raise through(self.spec.name, e) from e
+
+    async def swap(self, module: AnyModule) -> bool:
+        """Have another module make the connections from now on. Why not is logged and kept."""
+        if self.dialer is None:
+            return False
+        try:
+            await self.dialer.swap(await load_module(module, unsealed=ctx.options.watm_unsealed))
+        except (OSError, ValueError, ModuleError) as e:
+            self.swap_error = f"The module was not swapped: {e}"
+            logger.error("%s: %s", self.spec.name, self.swap_error)
+            return False
+        self.swap_error = None
+        logger.info("%s: %s makes the connections now", self.spec.name, module)
+        return True
+
+    def close(self) -> None:
+        """Connect no more; what is open lives on."""
+        self._starting.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+        if self.dialer is not None:
+            self.dialer.close()
+            self.dialer = None
+
+    async def _start(self) -> None:
+        spec = self.spec
+        path = Path(spec.module).expanduser()
+        known = mark(path)
+        try:
+            self.settings = settings = read_settings(spec)
+            self.dialer = await start_dialer(
+                spec.module,
+                config=settings.config,
+                allow=settings.allow,
+                name=spec.name,
+                unsealed=ctx.options.watm_unsealed,
+                udp=spec.udp,
+                dns=settings.dns,
+                fixed=spec.fixed,
+                applications=settings.applications,
+                updates=spec.updates,
+            )
+        except (OSError, ValueError) as e:
+            self.error = str(e)
+            logger.error("The upstream %s does not run: %s", spec.name, e)
+            return
+        if spec.watch:
+            self._watching = asyncio.ensure_future(self._follow(path, known))
+        logger.info("The upstream %s runs %s.", spec.name, spec.module)
+
+    async def _follow(self, path: Path, known: Mark) -> None:
+        """Swap the module whenever its file is another one."""
+        async for _ in changes(path, known):
+            await self.swap(path)
+
+
+async def ask(dialer: Dialer, host: str, port: int, query: bytes, application: str | None) -> bytes:
+    """What a server of DNS says to a query, all of it (RFC 7766). `EOFError` if it ends before that."""
+    datagrams = await dialer.open_datagrams(host, port, application=application)
+    try:
+        datagrams.write(query)
+        while (answer := await datagrams.read()) and answer[:2] != query[:2]:
+            pass
+    finally:
+        datagrams.close()
+    if len(answer) < 3 or not answer[2] & TRUNCATED:
+        return answer
+    stream = await dialer.open_connection(host, port, application=application)
+    try:
+        stream.write(len(query).to_bytes(2, "big") + query)
+        return await stream.readexactly(int.from_bytes(await stream.readexactly(2), "big"))
+    finally:
+        stream.close()

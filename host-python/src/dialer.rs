@@ -1,0 +1,129 @@
+//! A module that runs in order to dial, as an event loop sees it.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use watm_runtime::Error;
+use watm_socks::Resolver;
+
+use crate::dial::Dial;
+use crate::dialers::{Target, Way};
+use crate::error::runtime_error;
+use crate::limits::Limits;
+use crate::module::Module;
+use crate::names::resolver;
+use crate::options::{Options, address};
+use crate::server::Status;
+use crate::thread;
+use crate::wake::Wake;
+
+/// A running module that dials. Collected, it is closed.
+#[pyclass(frozen, module = "mitmproxy_watm._native")]
+pub struct Dialer {
+    name: String,
+    /// `None`: it is closed.
+    way: Mutex<Option<Way>>,
+    resolver: Resolver,
+    fixed: bool,
+}
+
+#[pymethods]
+impl Dialer {
+    /// Start the module. Other Python threads go on meanwhile.
+    #[new]
+    #[pyo3(signature = (module, *, config, allow, limits, name, udp, dns, fixed))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+    fn new(
+        py: Python<'_>,
+        module: &Module,
+        config: Option<Vec<u8>>,
+        allow: Vec<String>,
+        limits: Limits,
+        name: &str,
+        udp: Option<&str>,
+        dns: Option<Vec<String>>,
+        fixed: bool,
+    ) -> PyResult<Dialer> {
+        let options = Options {
+            config,
+            allow,
+            limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
+            name: name.to_owned(),
+            udp: address("udp", udp)?,
+            keys: watm_runtime::Keys::new(),
+        };
+        let resolver = resolver(dns)?;
+        let handle = thread::handle()?;
+        let way = py
+            .detach(|| {
+                let _within = handle.enter();
+                Way::new(&module.0, &options, fixed)
+            })
+            .map_err(runtime_error)?;
+        Ok(Dialer {
+            name: options.name,
+            way: Mutex::new(Some(way)),
+            resolver,
+            fixed,
+        })
+    }
+
+    /// Begin to dial: `destination`, unless the module chooses it.
+    #[pyo3(signature = (destination, *, datagrams, wake))]
+    fn dial(
+        &self,
+        destination: Option<(String, u16)>,
+        datagrams: bool,
+        wake: Py<Wake>,
+    ) -> PyResult<Dial> {
+        let target = Target {
+            destination: destination.filter(|_| !self.fixed),
+            datagrams,
+            resolver: self.resolver.clone(),
+        };
+        Dial::through(self.way()?, self.name.clone(), target, wake)
+    }
+
+    /// Have another module make the connections from now on. On an error the old one does as before.
+    /// Takes a second; other Python threads go on meanwhile.
+    fn swap(&self, py: Python<'_>, module: &Module) -> PyResult<()> {
+        let (handle, way) = (thread::handle()?, self.way()?);
+        let module = module.0.clone();
+        py.detach(|| handle.block_on(async { way.swap(&module).await }))
+            .map_err(runtime_error)
+    }
+
+    /// How the module is doing. Other Python threads go on meanwhile.
+    fn status(&self, py: Python<'_>) -> PyResult<Status> {
+        let (handle, way) = (thread::handle()?, self.way()?);
+        let status = py
+            .detach(|| handle.block_on(way.status()))
+            .map_err(runtime_error)?;
+        Status::new(py, status)
+    }
+
+    /// Dial no more. What is open lives on, and the module as long. Again: no effect.
+    fn close(&self) {
+        drop(self.lock().take());
+    }
+
+    /// Whether it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.lock().is_none()
+    }
+}
+
+impl Dialer {
+    /// While it is open.
+    pub(crate) fn way(&self) -> PyResult<Way> {
+        self.lock().clone().ok_or_else(|| {
+            let name = &self.name;
+            runtime_error(Error::System(format!("{name}: the dialer is closed")))
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Way>> {
+        self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

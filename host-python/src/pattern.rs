@@ -1,0 +1,40 @@
+//! Patterns of destinations, as Python asks about them.
+
+use std::net::{IpAddr, SocketAddr};
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use watm_runtime::Network;
+use watm_runtime::seal::ConnectPattern;
+
+/// Which destinations are meant: `host`, `host:ports`, or that after `tcp://` or `udp://`; without
+/// a network both are meant. `host` is a name, `*.name`, an address, a network, or `*`.
+#[pyclass(frozen, module = "mitmproxy_watm._native")]
+pub struct Pattern(Vec<ConnectPattern>);
+
+#[pymethods]
+impl Pattern {
+    #[new]
+    fn new(text: &str) -> PyResult<Pattern> {
+        let invalid = |reason| PyValueError::new_err(format!("{text:?}: {reason}"));
+        let mut patterns = vec![ConnectPattern::parse(text).map_err(invalid)?];
+        if !text.contains("://") {
+            patterns.push(ConnectPattern::parse(&format!("udp://{text}")).map_err(invalid)?);
+        }
+        Ok(Pattern(patterns))
+    }
+
+    /// Whether it has this destination, a name or an address. `transport`: "tcp" or "udp".
+    fn admits(&self, transport: &str, host: &str, port: u16) -> bool {
+        let network = match transport {
+            "udp" => Network::Udp,
+            _ => Network::Tcp,
+        };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let ip = bare.parse::<IpAddr>();
+        self.0.iter().any(|pattern| match ip {
+            Ok(ip) => pattern.admits_address(network, &SocketAddr::new(ip, port)),
+            Err(_) => pattern.admits_name(network, host, port),
+        })
+    }
+}

@@ -1,0 +1,249 @@
+"""Upstreams of mitmproxy: what is said of them, which is chosen, and a connection through one."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from programs import free_port, start
+from test_connection import upper
+from test_mitmdump import ADDON
+from web import log_in, start_web
+
+import mitmproxy_watm
+from mitmproxy_watm.upstream import hook
+from mitmproxy_watm.upstream.config import read_settings
+from mitmproxy_watm.upstream.errors import through
+from mitmproxy_watm.upstream.spec import Spec, parse, parse_route
+from mitmproxy_watm.updates import UpdateSource
+from mitmproxy_watm.wireguard import genkey, pubkey
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("wireguard", Spec("wireguard", "wireguard", True, "wireguard")),
+        (
+            "wg0=wireguard?config=/etc/wg0.conf&dns=10.0.0.1,10.0.0.2&udp=0.0.0.0:7",
+            Spec(
+                "wg0=wireguard?config=/etc/wg0.conf&dns=10.0.0.1,10.0.0.2&udp=0.0.0.0:7",
+                "wg0", False, "wireguard", Path("/etc/wg0.conf"), dns=("10.0.0.1", "10.0.0.2"), udp="0.0.0.0:7",
+            ),
+        ),
+        ("plain?to=[::1]:80&udp=off", Spec("plain?to=[::1]:80&udp=off", "plain", True, "plain", to=("::1", 80), udp=False)),
+        ("x=/a/b.wasm?fixed=on&allow=a:1,b", Spec(
+            "x=/a/b.wasm?fixed=on&allow=a:1,b", "x", False, "/a/b.wasm", fixed=True, allow=("a:1", "b"), watch=True)),
+        ("x=plain?update=http://a/b&every=5m", Spec(
+            "x=plain?update=http://a/b&every=5m", "x", False, "plain", updates=UpdateSource(source="http://a/b", every=300))),
+        ("x=plain?mtu=1280", Spec("x=plain?mtu=1280", "x", False, "plain", options={"mtu": 1280})),
+    ],
+)  # fmt: skip
+def test_upstreams_are_taken_apart(text, spec):
+    assert parse(text) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "module"),
+        ("wg0=", "module"),
+        ("direct=plain", "must be letters"),
+        ("/a/b c.wasm", "must be letters"),
+        ("plain?to=nowhere", "option to"),
+        ("plain?to=a:0", "option to"),
+        ("plain?fixed=maybe", "option fixed"),
+        ("plain?fixed=on&to=a:1", "give one of them"),
+        ("plain?config", "write it as"),
+    ],
+)
+def test_what_is_no_upstream_is_refused(text, why):
+    with pytest.raises(ValueError, match=why):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("route", "connection", "meant"),
+    [
+        ("*=a", ("tcp", ["example.com"], 80, None), True),
+        ("*.example.com=a", ("tcp", ["www.example.com"], 80, None), True),
+        ("*.example.com=a", ("tcp", ["example.com"], 80, None), False),
+        ("*.example.com=a", ("tcp", ["192.0.2.1", "www.example.com"], 443, None), True),
+        ("example.com:443=a", ("tcp", ["example.com"], 80, None), False),
+        ("example.com:443=a", ("udp", ["example.com"], 443, None), True),
+        ("udp://example.com=a", ("tcp", ["example.com"], 443, None), False),
+        ("10.0.0.0/8:1-99=a", ("tcp", ["10.2.3.4"], 99, None), True),
+        ("10.0.0.0/8=a", ("tcp", ["example.com"], 99, None), False),
+        ("[2001:db8::/32]=a", ("tcp", ["2001:db8::1"], 1, None), True),
+        ("app:firefox=a", ("tcp", ["example.com"], 1, "/usr/bin/firefox"), True),
+        ("app:firefox=a", ("tcp", ["example.com"], 1, "/usr/bin/curl"), False),
+        ("app:firefox=a", ("tcp", ["example.com"], 1, None), False),
+    ],
+)
+def test_routes_mean_connections(route, connection, meant):
+    assert parse_route(route).means(*connection) == meant
+
+
+@pytest.mark.parametrize("text", ["", "*", "a b=x", "*=", "*=a b", "app:=x", "10.0.0.0/33=x", "=x"])
+def test_what_is_no_route_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_route(text)
+
+
+def test_the_host_heeds_what_a_configuration_says_to_it(tmp_path):
+    path = tmp_path / "wg0.conf"
+    path.write_text(
+        "[Interface]\nDNS = 10.0.0.1, search.test # ours\nDNS=fd00::1\n"
+        "[Peer]\nEndpoint = vpn.example.com:51820\nAllowedApps = firefox\n"
+    )
+    settings = read_settings(parse(f"wireguard?config={path}"))
+    assert settings.dns == ("10.0.0.1", "fd00::1")
+    assert settings.allow == ("udp://vpn.example.com:51820", "tcp://vpn.example.com:51820")
+    assert settings.applications.allowed == ("firefox",)
+    assert b"AllowedApps" not in settings.config
+    assert read_settings(parse(f"wireguard?config={path}&dns=host")).dns == ("host",)
+    with pytest.raises(ValueError, match="mtu: .* is not a JSON object"):
+        read_settings(parse(f"wireguard?config={path}&mtu=1280"))
+    path.write_text('{"server": "2001:db8::1", "server_port": 8388}')
+    settings = read_settings(parse(f"shadowsocks?config={path}&timeout=9"))
+    assert settings.allow == ("[2001:db8::1]:8388",)
+    assert json.loads(settings.config)["timeout"] == 9
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionRefusedError(111, "wg0: connection refused (10.0.0.1:9)"), "connection refused through wg0: connection refused (10.0.0.1:9)"),
+        (ConnectionResetError(104, "connection reset"), "connection reset through wg0"),
+        (TimeoutError(), "timed out through wg0"),
+        (ValueError("what"), "failed through wg0: what"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_upstream(error, text):
+    made = through("wg0", error)
+    assert isinstance(made, OSError) and str(made) == text
+
+
+def test_another_mitmproxy_is_refused_loudly(monkeypatch):
+    async def open_connection(self, command):
+        await self.elsewhere(command)
+
+    monkeypatch.setattr(hook, "_installed", False)
+    monkeypatch.setattr(hook.core.ConnectionHandler, "open_connection", open_connection)
+    with pytest.raises(RuntimeError, match="opens its connections in a way that is not known here"):
+        hook.install(None)
+
+
+async def test_connections_go_through_an_upstream(tmp_path):
+    async def answer(stream: mitmproxy_watm.Stream) -> None:
+        await stream.readuntil(b"\r\n\r\n")
+        stream.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nthere")
+        stream.close()
+
+    port = free_port()
+    async with await mitmproxy_watm.start_server("plain", "127.0.0.1", 0, handle_tcp_stream=answer) as server:
+        other = f"127.0.0.1:{server.getsockname()[1]}"
+        options = ["--mode", f"regular@127.0.0.1:{port}", "--set", f"watm_upstream=plain?to={other}", "--set", "watm_route=*:81=direct"]
+        async with start("mitmdump-watm", tmp_path, *options, observed=False) as program:
+            await program.wait_for("listening at")
+            for target, said in ((b"example.test", b"there"), (b"127.0.0.1:81", b"502 Bad Gateway")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(b"GET http://%s/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % target)
+                assert said in await reader.read()
+                writer.close()
+
+
+class Transport:
+    """A client's connection, of which mitmproxy's local mode knows the program."""
+
+    def __init__(self, program: str | None) -> None:
+        self.program = program
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return self.program if name == "process_name" and self.program else default
+
+
+# Of what mitmproxy's own tests import.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+async def test_programs_have_upstreams_by_routes_and_by_their_configurations(tmp_path):
+    from mitmproxy.test import taddons
+    from mitmproxy.test.tflow import tclient_conn, tserver_conn
+
+    from mitmproxy_watm.mitmproxy import Watm, upstream_of
+
+    tunnel = tmp_path / "wg0.conf"
+    tunnel.write_text(
+        f"[Interface]\nPrivateKey = {genkey()}\nAddress = 10.0.0.2/32\n[Peer]\nPublicKey = {pubkey(genkey())}\n"
+        "AllowedIPs = 0.0.0.0/0\nEndpoint = 127.0.0.1:9\nAllowedApps = thunderbird\nDisallowedApps = /opt\n"
+    )
+
+    async def open_for(addon: object, program: str | None, port: int, transport: str = "tcp") -> object:
+        """What a connection on behalf of a program goes through."""
+        server = tserver_conn()
+        server.transport_protocol = transport
+        wanted = hook.Wanted(tclient_conn(), server, Transport(program))
+        stream = await addon.upstreams._open(wanted, "127.0.0.1", port)
+        if stream is not None:
+            stream.close()
+        return upstream_of(server)
+
+    async with upper() as port:
+        with taddons.context(Watm()) as context:
+            addon = context.master.addons.get("watm")
+            specs = [f"wireguard?config={tunnel}", "far=plain"]
+            context.configure(addon.upstreams, watm_upstream=specs, watm_route=["app:firefox=far"])
+            try:
+                assert await open_for(addon, "/usr/bin/firefox", port) == "far"
+                # Datagrams, which go on their way though nobody answers there.
+                assert await open_for(addon, "/usr/bin/thunderbird", port, "udp") == "wireguard"
+                # Not for them, so they are passed over.
+                assert await open_for(addon, "/usr/bin/curl", port) is None
+                assert await open_for(addon, "/opt/thunderbird", port) is None
+                # For whom it is, nobody knows.
+                with pytest.raises(OSError, match="not allowed through wireguard: has rules for applications"):
+                    await open_for(addon, None, port)
+            finally:
+                addon.upstreams.done()
+
+
+async def test_a_stock_mitmproxy_has_upstreams_by_the_addon(tmp_path):
+    options = ("-s", str(ADDON), "--mode", "regular@127.0.0.1:0", "--set", "watm_upstream=plain")
+    async with start("mitmdump", tmp_path, *options) as program:
+        await program.wait_for("The upstream plain runs plain")
+        listed = json.loads(await program.ask(command="watm.upstream.list"))
+        assert (listed["default"], listed["upstreams"][0]["phase"]) == ("plain", "running")
+        await program.ask(command="watm.upstream.choose direct")
+        assert json.loads(await program.ask(command="watm.upstream.list"))["default"] == "direct"
+        assert "no upstream a; there are: plain" in await program.ask(command="watm.upstream.choose a")
+        assert "Addon error" not in program.text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["watm_upstream=nothing"], "watm_upstream: module: 'nothing' is neither"),
+        (["watm_upstream=plain", "watm_upstream=reverse"], "plain and reverse have no name"),
+        (["watm_upstream=a=plain", "watm_upstream=a=reverse"], "two are called a"),
+        (["watm_route=*=a"], "no upstream a; there are: direct"),
+        (["watm_route=*"], "must be PATTERN=NAME"),
+        (["watm_upstream=missing.wasm"], "The upstream missing does not run"),
+    ],
+)
+async def test_what_is_wrong_is_said_and_nothing_runs(tmp_path, options, said):
+    arguments = [part for option in options for part in ("--set", option)]
+    async with start("mitmdump-watm", tmp_path, "--mode", "regular@127.0.0.1:0", *arguments, observed=False) as program:
+        assert await program.ended() == 1
+        assert said in program.text
+
+
+async def test_mitmwebs_page_shows_upstreams_and_swaps_them(tmp_path):
+    async with upper() as port:
+        options = ("--mode", "regular@127.0.0.1:0", "--set", f"watm_upstream=far=plain?to=127.0.0.1:{port}")
+        async with start_web(tmp_path, *options) as (program, link):
+            await program.wait_for("The upstream far runs plain")
+            visitor = await log_in(link)
+            text = (await visitor.get("/watm")).text
+            for part in ("Upstream far", f"far=plain?to=127.0.0.1:{port}", "running", 'data-swap="far"', "Sealed as watm/plain"):
+                assert part in text
+            await program.ask(command="watm.swap far reverse")
+            await program.wait_for("far: reverse makes the connections now")
+            assert "Sealed as watm/reverse" in (await visitor.get("/watm/servers")).text

@@ -1,0 +1,35 @@
+//! Reading what a client says first, not one byte further than it has to be.
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::Error;
+
+/// The next byte.
+pub(crate) async fn byte(client: &mut (impl AsyncRead + Unpin)) -> Result<u8, Error> {
+    client.read_u8().await.map_err(Error::client)
+}
+
+/// So many bytes.
+pub(crate) async fn bytes(
+    client: &mut (impl AsyncRead + Unpin),
+    count: usize,
+) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; count];
+    client.read_exact(&mut bytes).await.map_err(Error::client)?;
+    Ok(bytes)
+}
+
+/// Bytes up to a zero, which is not among them.
+pub(crate) async fn until_zero(
+    client: &mut (impl AsyncRead + Unpin),
+    most: usize,
+) -> Result<Vec<u8>, Error> {
+    let mut found = Vec::new();
+    loop {
+        match byte(client).await? {
+            0 => return Ok(found),
+            _ if found.len() == most => return Err(Error::Client("a name without an end")),
+            byte => found.push(byte),
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! HTTP CONNECT (RFC 9110 section 9.3.6), and plain requests in absolute form.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::{Destination, Error, Refusal, Users};
+
+/// The longest head: what servers usually take.
+const LONGEST: usize = 16 << 10;
+const FIELDS: usize = 100;
+
+/// What a client wants.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) to: Destination,
+    /// Whether an answer is due when it is connected. Otherwise the server answers.
+    pub(crate) tunnel: bool,
+    /// What is for the server, before all that is read from the client.
+    pub(crate) first: Vec<u8>,
+}
+
+/// What the client wants. An answer is due, unless this is an error.
+pub(crate) async fn request(
+    client: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    users: &Users,
+) -> Result<Request, Error> {
+    let (head, rest) = read(client).await?;
+    let request = parse(&head, users).map(|request| Request {
+        first: [request.first, rest].concat(),
+        ..request
+    });
+    if let Err(error) = &request {
+        let status = match error {
+            Error::Unknown => "407 Proxy Authentication Required",
+            Error::Unsupported(_) => "501 Not Implemented",
+            _ => "400 Bad Request",
+        };
+        say(client, status).await?;
+    }
+    request
+}
+
+/// Tell the client what became of it.
+pub(crate) async fn answer(
+    client: &mut (impl AsyncWrite + Unpin),
+    outcome: Result<(), &Refusal>,
+) -> Result<(), Error> {
+    let status = match outcome {
+        Ok(()) => "200 Connection established",
+        Err(Refusal::NotAllowed) => "403 Forbidden",
+        Err(Refusal::TimedOut) => "504 Gateway Timeout",
+        Err(Refusal::NotSupported) => "501 Not Implemented",
+        Err(Refusal::NetworkUnreachable | Refusal::HostUnreachable) => "503 Service Unavailable",
+        Err(Refusal::Refused | Refusal::Failed(_)) => "502 Bad Gateway",
+    };
+    say(client, status).await
+}
+
+async fn say(client: &mut (impl AsyncWrite + Unpin), status: &str) -> Result<(), Error> {
+    let fields = match &status[..3] {
+        "200" => "",
+        "407" => {
+            "Proxy-Authenticate: Basic realm=\"watm\"\r\nContent-Length: 0\r\nConnection: close\r\n"
+        }
+        _ => "Content-Length: 0\r\nConnection: close\r\n",
+    };
+    let answer = format!("HTTP/1.1 {status}\r\n{fields}\r\n");
+    client
+        .write_all(answer.as_bytes())
+        .await
+        .map_err(Error::client)
+}
+
+/// The head, and what came with it.
+async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>), Error> {
+    const END: &[u8] = b"\r\n\r\n";
+    let mut head = Vec::new();
+    loop {
+        let before = head.len();
+        let mut piece = [0; 2048];
+        let len = client.read(&mut piece).await.map_err(Error::client)?;
+        if len == 0 {
+            return Err(Error::Client("half a request"));
+        }
+        head.extend_from_slice(&piece[..len]);
+        let from = before.saturating_sub(END.len() - 1);
+        let end = head[from..].windows(END.len()).position(|four| four == END);
+        if let Some(end) = end {
+            let rest = head.split_off(from + end + END.len());
+            return Ok((head, rest));
+        }
+        if head.len() > LONGEST {
+            return Err(Error::Client("a request without an end"));
+        }
+    }
+}
+
+fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    let complete = request.parse(head).is_ok_and(|status| status.is_complete());
+    let (true, Some(method), Some(target)) = (complete, request.method, request.path) else {
+        return Err(Error::Client("what is no request of HTTP"));
+    };
+    if !users.is_everybody() && !is_known(request.headers, users) {
+        return Err(Error::Unknown);
+    }
+    if method == "CONNECT" {
+        let to = Destination::parse(target, None).ok_or(Error::Client("CONNECT to nowhere"))?;
+        return Ok(Request {
+            to,
+            tunnel: true,
+            first: Vec::new(),
+        });
+    }
+    let Some((scheme, rest)) = target.split_once("://") else {
+        return Err(Error::Unsupported("a page of the proxy itself"));
+    };
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(Error::Unsupported(
+            "a scheme other than http without CONNECT",
+        ));
+    }
+    let (authority, path) = match rest.find(['/', '?']) {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    let to = Destination::parse(authority, Some(80)).ok_or(Error::Client("a URL of nowhere"))?;
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let mut first = format!("{method} {slash}{path} HTTP/1.1\r\n").into_bytes();
+    for field in request.headers.iter() {
+        // Those between the client and the proxy. The connection is for this request alone.
+        let ours = [
+            "proxy-authorization",
+            "proxy-connection",
+            "connection",
+            "keep-alive",
+        ];
+        if !ours
+            .iter()
+            .any(|name| field.name.eq_ignore_ascii_case(name))
+        {
+            first.extend_from_slice(field.name.as_bytes());
+            first.extend_from_slice(b": ");
+            first.extend_from_slice(field.value);
+            first.extend_from_slice(b"\r\n");
+        }
+    }
+    first.extend_from_slice(b"Connection: close\r\n\r\n");
+    Ok(Request {
+        to,
+        tunnel: false,
+        first,
+    })
+}
+
+fn is_known(fields: &[httparse::Header<'_>], users: &Users) -> bool {
+    let said = fields
+        .iter()
+        .find(|field| field.name.eq_ignore_ascii_case("proxy-authorization"))
+        .and_then(|field| std::str::from_utf8(field.value).ok())
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
+        .and_then(|(_, value)| STANDARD.decode(value.trim()).ok());
+    let Some(said) = said else {
+        return false;
+    };
+    let Some(colon) = said.iter().position(|byte| *byte == b':') else {
+        return false;
+    };
+    users.has(&said[..colon], &said[colon + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(head: &str) -> Result<Request, Error> {
+        parse(head.as_bytes(), &Users::everybody())
+    }
+
+    #[test]
+    fn a_plain_request_is_written_anew_for_the_server() {
+        let head = "GET http://example.com:8080/a?b HTTP/1.1\r\nHost: example.com:8080\r\n\
+                    Proxy-Authorization: Basic x\r\nConnection: keep-alive\r\nA: b\r\n\r\n";
+        let request = parsed(head).unwrap();
+        assert_eq!(
+            request.to,
+            Destination::Name("example.com".to_owned(), 8080)
+        );
+        assert!(!request.tunnel);
+        let first =
+            "GET /a?b HTTP/1.1\r\nHost: example.com:8080\r\nA: b\r\nConnection: close\r\n\r\n";
+        assert_eq!(String::from_utf8(request.first).unwrap(), first);
+    }
+
+    #[test]
+    fn what_is_no_request_for_a_proxy_is_refused() {
+        for head in [
+            "GET / HTTP/1.1\r\n\r\n",
+            "GET https://a/ HTTP/1.1\r\n\r\n",
+            "CONNECT example.com HTTP/1.1\r\n\r\n",
+            "CONNECT a:0x HTTP/1.1\r\n\r\n",
+            "GET http:///a HTTP/1.1\r\n\r\n",
+            "\u{16}\u{3}\u{1}\r\n\r\n",
+        ] {
+            assert!(parsed(head).is_err(), "{head:?}");
+        }
+    }
+}

@@ -1,0 +1,61 @@
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::{Carried, Error};
+
+/// Bytes that are moved at once: what a fast path brings between two turns of a thread.
+const PIECE: usize = 64 << 10;
+
+/// Move bytes between a client and a connection, `first` before all others, until both directions
+/// have ended or one fails.
+pub(crate) async fn join(
+    mut client: TcpStream,
+    mut connection: impl Carried,
+    first: &[u8],
+) -> Result<(), Error> {
+    let result = {
+        let (mut near_reader, mut near_writer) = client.split();
+        let (mut far_reader, mut far_writer) = tokio::io::split(&mut connection);
+        let outgoing = async {
+            let sent = far_writer.write_all(first).await;
+            sent.map_err(|error| Error::Broken("connection", error))?;
+            pump(
+                ("client", &mut near_reader),
+                ("connection", &mut far_writer),
+            )
+            .await
+        };
+        let incoming = pump(
+            ("connection", &mut far_reader),
+            ("client", &mut near_writer),
+        );
+        tokio::try_join!(outgoing, incoming).map(drop)
+    };
+    if result.is_err() {
+        // If it cannot be set, the client sees an end.
+        let _ = client.set_zero_linger();
+        connection.reset();
+    }
+    result
+}
+
+/// Move bytes until the end, and pass that on.
+async fn pump(
+    (from, reader): (&'static str, &mut (impl AsyncRead + Unpin)),
+    (to, writer): (&'static str, &mut (impl AsyncWrite + Unpin)),
+) -> Result<(), Error> {
+    let reading = |error: io::Error| Error::Broken(from, error);
+    let writing = |error: io::Error| Error::Broken(to, error);
+    let mut buffer = vec![0; PIECE];
+    loop {
+        match reader.read(&mut buffer).await.map_err(reading)? {
+            0 => return writer.shutdown().await.map_err(writing),
+            len => {
+                writer.write_all(&buffer[..len]).await.map_err(writing)?;
+                writer.flush().await.map_err(writing)?;
+            }
+        }
+    }
+}

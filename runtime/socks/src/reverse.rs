@@ -1,0 +1,66 @@
+//! What somebody has opened from the other end, for one destination of this machine's.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::join::join;
+use crate::{Carried, Counters, Datagrams, Destination, Dial, Direct, Error};
+
+/// Carry a connection to the destination, until both directions have ended. If that cannot be
+/// connected to, it is reset.
+pub async fn stream(
+    mut connection: impl Carried,
+    to: &Destination,
+    counters: &Counters,
+) -> Result<(), Error> {
+    counters.clients.add();
+    match Direct.stream(to).await {
+        Ok(service) => {
+            counters.connected.add();
+            join(service, connection, &[]).await
+        }
+        Err(why) => {
+            counters.failed.add();
+            connection.reset();
+            let to = to.clone();
+            Err(Error::Dial { to, why })
+        }
+    }
+}
+
+/// Carry datagrams to the destination and its answers back, until the flow has ended or nothing
+/// has come for as long as `idle`.
+pub async fn datagrams(
+    flow: impl Datagrams,
+    to: &Destination,
+    idle: Duration,
+    counters: &Counters,
+) -> Result<(), Error> {
+    counters.clients.add();
+    let service = Direct.datagrams(to).await.map_err(|why| {
+        counters.failed.add();
+        let to = to.clone();
+        Error::Dial { to, why }
+    })?;
+    counters.connected.add();
+    loop {
+        // `None`, and an error, say that one of the two has ended.
+        let (carried, count) = tokio::select! {
+            came = flow.receive() => match came {
+                Ok(Some(datagram)) => (Datagrams::send(&service, &datagram), &counters.datagrams_out),
+                Ok(None) | Err(_) => return Ok(()),
+            },
+            came = Datagrams::receive(&service) => match came {
+                Ok(Some(datagram)) => (flow.send(&datagram), &counters.datagrams_in),
+                Ok(None) | Err(_) => return Ok(()),
+            },
+            () = sleep(idle) => return Ok(()),
+        };
+        match carried {
+            Ok(true) => count.add(),
+            Ok(false) => counters.dropped_full.add(),
+            Err(_) => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+use std::fmt;
+
+/// Who may use a proxy. Without any, everybody who reaches it.
+#[derive(Clone, Default)]
+pub struct Users(Vec<(String, String)>);
+
+impl Users {
+    /// Everybody.
+    pub fn everybody() -> Users {
+        Users::default()
+    }
+
+    /// And this one. Fails if the name or the password is empty, longer than the 255 bytes that
+    /// RFC 1929 has for each, or if the name has a colon, which HTTP cannot say.
+    pub fn with(mut self, name: &str, password: &str) -> Result<Users, String> {
+        let sized = |text: &str| (1..=255).contains(&text.len());
+        if !sized(name) || name.contains(':') {
+            return Err("a user's name must have 1 to 255 bytes, and no colon".to_owned());
+        }
+        if !sized(password) {
+            return Err("a password must have 1 to 255 bytes".to_owned());
+        }
+        self.0.push((name.to_owned(), password.to_owned()));
+        Ok(self)
+    }
+
+    /// Whether nobody has to say who they are.
+    pub fn is_everybody(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether this is one of them. Takes as long for one answer as for the other.
+    pub(crate) fn has(&self, name: &[u8], password: &[u8]) -> bool {
+        let mut known = false;
+        for (one, secret) in &self.0 {
+            known |= same(one.as_bytes(), name) & same(secret.as_bytes(), password);
+        }
+        known
+    }
+}
+
+fn same(known: &[u8], said: &[u8]) -> bool {
+    let mut differences = known.len() ^ said.len();
+    for (index, byte) in said.iter().enumerate() {
+        differences |= usize::from(byte ^ known[index % known.len()]);
+    }
+    std::hint::black_box(differences) == 0
+}
+
+/// Without passwords.
+impl fmt::Debug for Users {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|(name, _)| name);
+        f.debug_set().entries(names).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_and_the_password_have_to_be_right() {
+        let users = Users::everybody().with("ann", "secret").unwrap();
+        assert!(users.has(b"ann", b"secret"));
+        for (name, password) in [
+            ("ann", "secre"),
+            ("ann", "secrets"),
+            ("an", "secret"),
+            ("", ""),
+        ] {
+            assert!(
+                !users.has(name.as_bytes(), password.as_bytes()),
+                "{name} {password}"
+            );
+        }
+        assert!(!format!("{users:?}").contains("secret"));
+        for (name, password) in [("", "a"), ("a", ""), ("a:b", "c")] {
+            assert!(Users::everybody().with(name, password).is_err());
+        }
+    }
+}

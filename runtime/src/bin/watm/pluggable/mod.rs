@@ -1,0 +1,6 @@
+//! Modules in the place of other people's plugins: of shadowsocks (SIP003), and of Tor.
+
+pub(crate) mod plugin;
+pub(crate) mod tor;
+
+mod options;

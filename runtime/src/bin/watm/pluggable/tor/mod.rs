@@ -1,0 +1,123 @@
+//! A pluggable transport of Tor, managed by it: <https://spec.torproject.org/pt-spec/>, version 1.
+//!
+//! What Tor wants is in the environment; it is answered on standard output, a line for each
+//! transport. Both ends are ours: a client's connections come by SOCKS 5 and go out through a
+//! [dialer](client), a server's come in through a listener, and go on to Tor's own port.
+
+mod client;
+mod environment;
+pub(crate) mod extended_or_port;
+mod server;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::loading::LoadingOptions;
+use crate::logging;
+use environment::{Environment, Side};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A transport by the name that torrc has for it; may be given several times.
+    #[arg(value_name = "NAME=MODULE", required = true, value_parser = named)]
+    transports: Vec<(String, PathBuf)>,
+    /// A file for a transport's module, in its own format; may be given several times. What a bridge
+    /// line says for a connection is added to it, as lines of TOML.
+    #[arg(long, value_name = "NAME=FILE", value_parser = named)]
+    config: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    log: logging::Options,
+    #[command(flatten)]
+    loading: LoadingOptions,
+}
+
+/// What carries a transport.
+struct Transport {
+    name: String,
+    module: PathBuf,
+    config: Option<PathBuf>,
+}
+
+fn named(text: &str) -> Result<(String, PathBuf), String> {
+    let valid = |name: &str| {
+        let mut characters = name.chars();
+        let first = characters.next();
+        first.is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+            && characters.all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    match text.split_once('=') {
+        Some((name, path)) if valid(name) && !path.is_empty() => Ok((name.to_owned(), path.into())),
+        _ => Err("must be a name of letters, digits and _, then = and a path".to_owned()),
+    }
+}
+
+/// Serve until Tor ends this program, or standard input ends where Tor asks for that.
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    logging::start(&arguments.log);
+    let mut configs: BTreeMap<_, _> = arguments.config.iter().cloned().collect();
+    let transports: Vec<Transport> = arguments
+        .transports
+        .iter()
+        .map(|(name, module)| Transport {
+            name: name.clone(),
+            module: module.clone(),
+            config: configs.remove(name),
+        })
+        .collect();
+    if let Some(name) = configs.keys().next() {
+        return Err(Failure::unusable(format!(
+            "--config: there is no transport {name}; must be the name of one"
+        )));
+    }
+    let environment = match Environment::read(|name| std::env::var(name).ok()) {
+        Ok(environment) => environment,
+        Err(refused) => {
+            say(&refused.line)?;
+            return Err(Failure::unusable(refused.line));
+        }
+    };
+    say("VERSION 1")?;
+    match &environment.side {
+        Side::Client(wanted) => client::run(
+            wanted,
+            &transports,
+            &arguments.loading,
+            environment.exit_with_input,
+        ),
+        Side::Server(wanted) => server::run(
+            wanted,
+            &transports,
+            &arguments.loading,
+            environment.exit_with_input,
+        ),
+    }
+}
+
+/// To Tor, which reads lines.
+fn say(line: &str) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{line}")
+        .and_then(|()| output.flush())
+        .map_err(|error| Failure::failed(format!("standard output: {error}")))
+}
+
+/// A reason as the rest of a line.
+fn one_line(reason: &Failure) -> String {
+    reason.to_string().replace(['\n', '\r'], " ")
+}
+
+/// Ready when standard input ends, if that is asked for.
+async fn input_ends(asked: bool) {
+    use tokio::io::AsyncReadExt;
+
+    if !asked {
+        return std::future::pending().await;
+    }
+    let mut input = tokio::io::stdin();
+    let mut ignored = [0; 256];
+    // An error is an end too.
+    while matches!(input.read(&mut ignored).await, Ok(1..)) {}
+}

@@ -1,0 +1,54 @@
+//! The server's side: each transport is a listener, and Tor's port is what it is in front of.
+
+use std::net::SocketAddr;
+
+use super::environment::Server;
+use super::extended_or_port::ExtendedOrPort;
+use super::{Transport, input_ends, one_line, say};
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::loading::LoadingOptions;
+use crate::serving::{Many, Place, Upstream};
+
+/// Where a transport listens that Tor gives no place: on any port, of all addresses.
+const ANYWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+pub(super) fn run(
+    wanted: &Server,
+    transports: &[Transport],
+    loading: &LoadingOptions,
+    exit_with_input: bool,
+) -> Result<Outcome, Failure> {
+    let mut all = Many::new(loading)?;
+    for (name, place) in &wanted.transports {
+        let transport = transports.iter().find(|known| known.name == *name);
+        let started = transport
+            .ok_or_else(|| Failure::unusable("no such transport"))
+            .and_then(|transport| {
+                let (port, introduction) = match &wanted.extended {
+                    None => (wanted.or_port, None),
+                    Some((port, cookie)) => {
+                        let introduction = ExtendedOrPort {
+                            cookie: cookie.clone(),
+                            transport: name.clone(),
+                        };
+                        (*port, Some(introduction))
+                    }
+                };
+                all.start(
+                    name,
+                    (&transport.module, transport.config.as_deref()),
+                    Place::tcp(place.unwrap_or(ANYWHERE)),
+                    Upstream::Tcp(watm_runtime::Destination::Address(port)),
+                    introduction,
+                )
+            });
+        match started {
+            Ok(address) => say(&format!("SMETHOD {name} {address}"))?,
+            Err(failure) => say(&format!("SMETHOD-ERROR {name} {}", one_line(&failure)))?,
+        }
+    }
+    say("SMETHODS DONE")?;
+    all.serve(input_ends(exit_with_input))
+}

@@ -1,0 +1,25 @@
+use std::path::PathBuf;
+
+use watm_runtime::Capture;
+
+/// Files for who looks for a mistake.
+#[derive(clap::Args)]
+pub(crate) struct CaptureOptions {
+    /// Write all packets of the module's tunnels, in the clear, to this new file, in pcapng.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Add the keys of the module's tunnels to this file, as Wireshark reads them (wg.keylog_file).
+    /// Who has it can read all traffic that went by outside, and has our private key.
+    #[arg(long, value_name = "FILE")]
+    key_log: Option<PathBuf>,
+}
+
+impl CaptureOptions {
+    /// What is wanted, if anything is.
+    pub(crate) fn capture(&self) -> Option<Capture> {
+        if self.pcap.is_none() && self.key_log.is_none() {
+            return None;
+        }
+        Some(Capture::new(self.pcap.clone(), self.key_log.clone()))
+    }
+}

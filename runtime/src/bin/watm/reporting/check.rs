@@ -1,0 +1,134 @@
+//! Whether something answers, through a module.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper::header::HOST;
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+use watm_runtime::{Destination, Error};
+use watm_socks::{Carried, Dial};
+
+use crate::proxies::destination_of;
+
+/// For all of it. Who asks whether a program is ready waits no longer, by habit.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Whom to ask, and what.
+#[derive(Debug, Clone)]
+pub(crate) enum Check {
+    /// Whether it accepts a connection, and then says something or closes when we have.
+    Tcp(Destination),
+    /// Whether it answers a GET with anything but a fault of its own (500 and above).
+    Http(Destination, Uri),
+}
+
+impl FromStr for Check {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Check, String> {
+        let wrong = || "must be http://HOST[:PORT]/PATH or tcp:HOST:PORT".to_owned();
+        let destination = |text: &str| text.parse().map_err(|error: Error| error.to_string());
+        if let Some(place) = text.strip_prefix("tcp:") {
+            return Ok(Check::Tcp(destination(place)?));
+        }
+        let uri: Uri = text.parse().map_err(|_| wrong())?;
+        let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+            return Err(wrong());
+        };
+        let port = uri.port_u16().unwrap_or(80);
+        Ok(Check::Http(destination(&format!("{host}:{port}"))?, uri))
+    }
+}
+
+impl Check {
+    /// Ask. If nothing good comes of it, why.
+    pub(crate) async fn pass(&self, dialer: &impl Dial) -> Result<(), String> {
+        let (Check::Tcp(to) | Check::Http(to, _)) = self;
+        let asking = async {
+            let stream = dialer.stream(&destination_of(to)).await;
+            let stream = stream.map_err(|refusal| refusal.to_string())?;
+            match self {
+                Check::Tcp(_) => answers(stream).await,
+                Check::Http(_, uri) => serves(stream, uri).await,
+            }
+        };
+        let asked = timeout(PATIENCE, asking).await;
+        let asked = asked.unwrap_or_else(|_| Err(format!("no answer in {PATIENCE:?}")));
+        asked.map_err(|reason| format!("{to}: {reason}"))
+    }
+}
+
+/// A connection may be ours before it is the other end's, so that only what comes of it tells.
+async fn answers(mut stream: impl Carried) -> Result<(), String> {
+    let said = async {
+        stream.shutdown().await?;
+        stream.read(&mut [0]).await
+    };
+    said.await.map(drop).map_err(|error| error.to_string())
+}
+
+async fn serves(stream: impl Carried, uri: &Uri) -> Result<(), String> {
+    let words = |error: hyper::Error| error.to_string();
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(words)?;
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let host = uri.authority().map_or("", |authority| authority.as_str());
+    let request = Request::get(path)
+        .header(HOST, host)
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error.to_string())?;
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(words)?;
+        match response.status().is_server_error() {
+            false => Ok(()),
+            true => Err(format!("answered {}", response.status())),
+        }
+    };
+    let broken = async {
+        match connection.await {
+            Ok(()) => std::future::pending().await,
+            Err(error) => words(error),
+        }
+    };
+    tokio::select! {
+        answered = answer => answered,
+        reason = broken => Err(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_urls_or_ports() {
+        let read = |text: &str| match text.parse::<Check>() {
+            Ok(Check::Tcp(to)) => format!("tcp {to}"),
+            Ok(Check::Http(to, uri)) => format!("http {to} {}", uri.path()),
+            Err(reason) => reason,
+        };
+        assert_eq!(read("tcp:10.0.0.1:22"), "tcp 10.0.0.1:22");
+        assert_eq!(read("http://example.com"), "http example.com:80 /");
+        assert_eq!(
+            read("http://[fd00::1]:8080/up?x=1"),
+            "http [fd00::1]:8080 /up"
+        );
+        for wrong in [
+            "https://example.com/",
+            "example.com:80",
+            "ftp://x",
+            "tcp:x",
+            "http://",
+            "",
+        ] {
+            assert!(wrong.parse::<Check>().is_err(), "{wrong:?}");
+        }
+    }
+}

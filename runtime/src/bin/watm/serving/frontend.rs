@@ -1,0 +1,400 @@
+//! A listener at work: its module on each of its workers.
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use watm_runtime::{
+    BindTransparent, Error, Keys, Limits, Module, Network, Server, Status, SwapOptions,
+    share_address, swap_all,
+};
+
+use super::carry::{Common, carry};
+use super::clients::Clients;
+use super::metrics::Metrics;
+use super::settings::{Introduction, Listener, Terms};
+use super::values::{Place, Protocol, ProxyHeader, Upstream};
+use crate::failure::Failure;
+use crate::keys;
+use crate::loading::LoadingOptions;
+use crate::reporting::metrics::Group;
+use crate::reporting::peers::merged;
+use crate::serve::{Complaints, announce};
+
+/// What modules call their socket.
+const LISTEN: &str = "listen";
+
+/// Between two looks at whether connections have ended.
+const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long to wait for what a module says of itself.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A module as it serves, and its configuration.
+#[derive(Clone)]
+pub(super) struct Serving {
+    pub(super) module: Module,
+    pub(super) config: Vec<u8>,
+    /// That it may sign with.
+    pub(super) keys: Keys,
+    /// Whether its flows go on from their clients' addresses.
+    pub(super) transparent: Option<BindTransparent>,
+}
+
+impl Serving {
+    /// What these settings name. Nothing runs yet.
+    pub(super) fn load(
+        settings: &Listener,
+        loading: &LoadingOptions,
+        asks: bool,
+    ) -> Result<Serving, Failure> {
+        let failed = |failure: Failure| failure.about(&format!("listener {}", settings.name));
+        let config = settings.config.read().map_err(failed)?;
+        let keys = keys::read(&settings.keys).map_err(|error| failed(error.into()))?;
+        let module = loading.load(&settings.module, asks).map_err(failed)?;
+        places(settings, &module).map_err(failed)?;
+        let transparent = settings.transparent.clone();
+        let transparent = transparent
+            .map(|how| module.bind_transparent(how))
+            .transpose();
+        Ok(Serving {
+            config,
+            keys,
+            transparent: transparent.map_err(|error| failed(error.into()))?,
+            module,
+        })
+    }
+
+    fn is(&self, other: &Serving) -> bool {
+        self.module.info().sha256 == other.module.info().sha256
+            && self.config == other.config
+            && self.keys == other.keys
+    }
+}
+
+pub(super) struct Frontend {
+    pub(super) common: Arc<Common>,
+    pub(super) settings: Mutex<Listener>,
+    /// Where clients connect to, with what was asked for as port 0.
+    pub(super) addresses: Vec<(Protocol, SocketAddr)>,
+    workers: Vec<Server>,
+    serving: tokio::sync::Mutex<Serving>,
+}
+
+impl Frontend {
+    /// Take the addresses, and start the module on each worker. Blocks.
+    pub(super) fn start(
+        settings: &Listener,
+        serving: Serving,
+        metrics: &Metrics,
+        clients: &Arc<Clients>,
+    ) -> Result<Frontend, Failure> {
+        let failed = |failure: Failure| failure.about(&format!("listener {}", settings.name));
+        let mut workers = Vec::new();
+        let mut addresses = Vec::new();
+        for (address, kinds) in places(settings, &serving.module).map_err(failed)? {
+            let mut address = address;
+            let sockets = sockets(settings, address, kinds).map_err(failed)?;
+            if let Some(Some(first)) = sockets.first() {
+                address = first.local_addr().map_err(Failure::failed)?;
+                addresses.push((Protocol::Tcp, address));
+            }
+            for socket in sockets {
+                let udp = kinds.udp.then_some(address);
+                let worker = start_worker(settings, &serving, socket, udp)
+                    .map_err(|error| failed(error.into()))?;
+                if kinds.udp {
+                    let bound = worker.local_addr_of(Network::Udp, LISTEN);
+                    addresses.push((Protocol::Udp, bound.unwrap_or(address)));
+                }
+                workers.push(worker);
+            }
+        }
+        let common = Arc::new(Common {
+            listener: settings.name.clone(),
+            terms: Mutex::new(Arc::new(settings.terms.clone())),
+            transparent: Mutex::new(serving.transparent.clone()),
+            gate: Arc::default(),
+            clients: clients.clone(),
+            metrics: metrics.listener(&settings.name),
+            complaints: Complaints::default(),
+            force: watch::channel(false).0,
+        });
+        for worker in &workers {
+            worker.spawn(accept(worker.clone(), common.clone()));
+        }
+        Ok(Frontend {
+            common,
+            settings: Mutex::new(settings.clone()),
+            addresses,
+            workers,
+            serving: tokio::sync::Mutex::new(serving),
+        })
+    }
+
+    /// Whether the module would run with this configuration, without taking an address: it is
+    /// started once on one of the machine's own, which nobody knows. Blocks.
+    pub(super) fn check(settings: &Listener, serving: &Serving) -> Result<(), Failure> {
+        let failed = |failure: Failure| failure.about(&format!("listener {}", settings.name));
+        let kinds = places(settings, &serving.module).map_err(failed)?;
+        let Some(kinds) = kinds.values().next() else {
+            return Ok(());
+        };
+        let own: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let socket = match kinds.tcp {
+            true => share_address(own, false, 1, 1)?.pop(),
+            false => None,
+        };
+        let worker = start_worker(settings, serving, socket, kinds.udp.then_some(own));
+        worker.map_err(|error| failed(error.into()))?.close();
+        Ok(())
+    }
+
+    /// Say where clients connect to.
+    pub(super) fn announce(&self) {
+        for (protocol, address) in &self.addresses {
+            announce(Place::of(*protocol, *address));
+        }
+    }
+
+    /// Put this in the place of what serves, on all workers or on none; what was there before, if it
+    /// is another.
+    pub(super) async fn swap(&self, next: Serving) -> Result<Option<Serving>, Error> {
+        let mut serving = self.serving.lock().await;
+        if serving.is(&next) {
+            self.common.set_transparent(next.transparent.clone());
+            serving.transparent = next.transparent;
+            return Ok(None);
+        }
+        let options = SwapOptions {
+            config: Some(next.config.clone()),
+            keys: Some(next.keys.clone()),
+            ..SwapOptions::default()
+        };
+        let before = (&serving.module, &*serving.config, &serving.keys);
+        let swapped = swap_all(&self.workers, &next.module, options, before).await;
+        self.common.metrics.swapped(swapped.is_ok());
+        swapped?;
+        self.common.set_transparent(next.transparent.clone());
+        Ok(Some(std::mem::replace(&mut *serving, next)))
+    }
+
+    /// Of connections that come from now on.
+    pub(super) fn set_settings(&self, settings: Listener) {
+        *self.common.terms.lock().expect("no panic under this lock") =
+            Arc::new(settings.terms.clone());
+        *self.settings.lock().expect("no panic under this lock") = settings;
+    }
+
+    pub(super) fn settings(&self) -> Listener {
+        self.settings
+            .lock()
+            .expect("no panic under this lock")
+            .clone()
+    }
+
+    pub(super) fn terms(&self) -> Arc<Terms> {
+        self.common.terms()
+    }
+
+    pub(super) async fn serving(&self) -> Serving {
+        self.serving.lock().await.clone()
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Accept no more; ready when all that is open has ended.
+    pub(super) async fn drain(&self) {
+        for worker in &self.workers {
+            // An error: it is closed, and accepts nothing.
+            let _ = worker.stop_accepting().await;
+        }
+        while !self.is_empty().await {
+            sleep(DRAIN_INTERVAL).await;
+        }
+    }
+
+    /// End what is still open; how many connections.
+    pub(super) fn force(&self) -> usize {
+        self.common.force.send_replace(true);
+        self.common.gate.open()
+    }
+
+    /// Whether any connection is being carried.
+    pub(super) fn is_open(&self) -> bool {
+        self.common.gate.open() > 0
+    }
+
+    /// The addresses are free afterwards.
+    pub(super) async fn close(&self) {
+        for worker in &self.workers {
+            worker.close();
+        }
+        for worker in &self.workers {
+            worker.wait_closed().await;
+        }
+    }
+
+    async fn is_empty(&self) -> bool {
+        if self.is_open() {
+            return false;
+        }
+        for worker in &self.workers {
+            let busy = match worker.status_async().await {
+                Ok(status) => ["host.connections_open", "host.flows"]
+                    .iter()
+                    .any(|name| status.counters.get(*name).is_some_and(|count| *count > 0)),
+                // Between two instances of its module: neither is open.
+                Err(_) => false,
+            };
+            if busy {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What each worker says of itself; those that do not answer are left out.
+    pub(super) async fn statuses(&self) -> Vec<Status> {
+        let mut all = Vec::new();
+        for worker in &self.workers {
+            if let Ok(Ok(status)) = timeout(STATUS_TIMEOUT, worker.status_async()).await {
+                all.push(status);
+            }
+        }
+        all
+    }
+
+    /// The sums of their counters, and their peers.
+    pub(super) async fn counters(&self) -> Group {
+        let statuses = self.statuses().await;
+        let mut sums = BTreeMap::<String, u64>::new();
+        for (name, count) in statuses.iter().flat_map(|status| &status.counters) {
+            let sum = sums.entry(name.clone()).or_default();
+            *sum = sum.saturating_add(*count);
+        }
+        Group {
+            kind: "listener",
+            name: self.common.listener.clone(),
+            counters: sums.into_iter().collect(),
+            peers: merged(&statuses),
+        }
+    }
+}
+
+/// What a module is given at one address.
+#[derive(Clone, Copy, Default)]
+struct Kinds {
+    tcp: bool,
+    udp: bool,
+}
+
+/// By address. What is asked for has to be what the module takes.
+fn places(settings: &Listener, module: &Module) -> Result<BTreeMap<SocketAddr, Kinds>, Failure> {
+    let taken = module.listens_on();
+    let mut places = BTreeMap::<SocketAddr, Kinds>::new();
+    for place in &settings.addresses {
+        let address = place.address;
+        let kinds = places.entry(address).or_default();
+        match (place.protocol, taken) {
+            (_, []) => {
+                return Err(Failure::unusable(format!(
+                    "module: {} listens on nothing; must be a module with the role of a listener",
+                    module.name()
+                )));
+            }
+            (Some(Protocol::Udp), _) | (None, [Network::Udp]) => kinds.udp = true,
+            (Some(Protocol::Tcp), _) | (None, [Network::Tcp]) => kinds.tcp = true,
+            (None, _) => {
+                return Err(Failure::unusable(format!(
+                    "addresses: {address}: the module takes connections and datagrams; must be \
+                     tcp://{address}, udp://{address}, or both"
+                )));
+            }
+        }
+    }
+    let datagrams = places.values().any(|kinds| kinds.udp);
+    if datagrams {
+        check_for_datagrams(&settings.terms)?;
+    }
+    if datagrams && settings.workers.count(true) > 1 {
+        return Err(Failure::unusable(
+            "workers: must be 1 where datagrams are taken, since a session of them is one worker's",
+        ));
+    }
+    Ok(places)
+}
+
+/// What is for connections alone is refused where datagrams are taken.
+fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
+    if let Introduction::Proxy(ProxyHeader::V1) = terms.introduction {
+        return Err(Failure::unusable(
+            "proxy-header: must be v2 where datagrams are taken, since v1 has none",
+        ));
+    }
+    let is_path = |upstream: &&Upstream| matches!(upstream, Upstream::Unix(_));
+    let [upstream, decoy] = [
+        terms.upstream.all().iter().any(is_path),
+        terms.decoy.as_ref().iter().any(is_path),
+    ];
+    match (upstream, decoy) {
+        (false, false) => Ok(()),
+        (upstream, _) => Err(Failure::unusable(format!(
+            "{}: must not be a path where datagrams are taken, which go to host:port",
+            if upstream { "upstream" } else { "decoy" }
+        ))),
+    }
+}
+
+/// For each worker at this address one, or none if it takes no connections.
+fn sockets(
+    settings: &Listener,
+    address: SocketAddr,
+    kinds: Kinds,
+) -> Result<Vec<Option<TcpListener>>, Failure> {
+    let count = settings.workers.count(kinds.udp);
+    if !kinds.tcp {
+        return Ok(vec![None]);
+    }
+    let sockets = share_address(address, settings.ipv6_only, count, settings.backlog)?;
+    Ok(sockets.into_iter().map(Some).collect())
+}
+
+fn start_worker(
+    settings: &Listener,
+    serving: &Serving,
+    socket: Option<TcpListener>,
+    udp: Option<SocketAddr>,
+) -> Result<Server, Error> {
+    let limits = Limits::for_connections_of(&serving.module);
+    let limits = Limits {
+        memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
+        connect_timeout: settings.terms.connect_timeout,
+        ..limits
+    };
+    let mut builder = Server::builder(&serving.module)
+        .config(serving.config.clone())
+        .keys(serving.keys.clone())
+        .reach(settings.reach.clone())
+        .limits(limits)
+        .name(&settings.name);
+    if let Some(udp) = udp {
+        builder = builder.udp(LISTEN, udp).ipv6_only(settings.ipv6_only);
+    }
+    if let Some(socket) = socket {
+        builder = builder.tcp_listener(LISTEN, socket);
+    }
+    builder.start()
+}
+
+/// On the worker's own thread, where its connections stay.
+async fn accept(worker: Server, common: Arc<Common>) {
+    while let Some(flow) = worker.accept().await {
+        tokio::spawn(carry(common.clone(), flow));
+    }
+}

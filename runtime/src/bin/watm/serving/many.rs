@@ -1,0 +1,148 @@
+//! Listeners without a file, for who says on the way what they are.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use watm_runtime::TransparentOptions;
+
+use super::clients::Clients;
+use super::frontend::Serving;
+use super::service::Service;
+use super::settings::{self, Introduction, Listener, Overrides};
+use super::threads;
+use super::values::{Place, Upstream};
+use super::watching::Watching;
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::loading::LoadingOptions;
+use crate::logging;
+use crate::options::ModuleOptions;
+use crate::pluggable::tor::extended_or_port::ExtendedOrPort;
+use crate::system::{Signal, Signals, raise_descriptors};
+
+/// How long connections may take to end: whoever started this is ending too.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// Some listeners, each started by itself.
+pub(crate) struct Many {
+    runtime: Runtime,
+    service: Arc<Service>,
+    loading: LoadingOptions,
+    /// Whether modules follow their files.
+    watch: bool,
+}
+
+impl Many {
+    pub(crate) fn new(loading: &LoadingOptions) -> Result<Many, Failure> {
+        raise_descriptors();
+        Ok(Many {
+            runtime: threads()?,
+            service: Arc::new(Service::new(Clients::new(1), loading)),
+            loading: loading.clone(),
+            watch: false,
+        })
+    }
+
+    /// Put a module in front of an upstream; where it listens.
+    pub(crate) fn start(
+        &mut self,
+        name: &str,
+        (module, config): (&Path, Option<&Path>),
+        place: Place,
+        upstream: Upstream,
+        introduction: Option<ExtendedOrPort>,
+    ) -> Result<SocketAddr, Failure> {
+        let overrides = Overrides {
+            listen: vec![place],
+            upstream: Some(upstream),
+            config: config.map(Path::to_owned),
+            ..Overrides::default()
+        };
+        let mut settings = settings::from_arguments(module, overrides)?;
+        for listener in &mut settings.listeners {
+            name.clone_into(&mut listener.name);
+            if let Some(port) = &introduction {
+                listener.terms.introduction = Introduction::Tor(port.clone());
+            }
+            self.add(listener)?;
+        }
+        let started = self.service.frontends();
+        let addresses = started
+            .last()
+            .and_then(|last| last.addresses.first().copied());
+        addresses
+            .map(|(_, address)| address)
+            .ok_or_else(|| Failure::failed("the listener has no address"))
+    }
+
+    fn add(&self, listener: &Listener) -> Result<(), Failure> {
+        let serving = Serving::load(listener, &self.loading, false)?;
+        self.runtime
+            .block_on(async { self.service.add(listener, serving) })
+    }
+
+    /// Until a signal comes, or `end` is ready.
+    pub(crate) fn serve(self, end: impl Future<Output = ()>) -> Result<Outcome, Failure> {
+        let serving = async {
+            let mut signals = Signals::new()
+                .map_err(|error| Failure::failed(format!("no signal can be caught: {error}")))?;
+            if self.watch {
+                let watching = Watching::new(&self.service);
+                tokio::spawn(watching.follow(self.service.clone()));
+            }
+            let asked = async { while signals.next().await != Signal::End {} };
+            tokio::select! {
+                () = asked => {}
+                () = end => {}
+            }
+            self.service.drain(ENDING, std::future::pending()).await;
+            Ok(Outcome::Well)
+        };
+        let result = self.runtime.block_on(serving);
+        // A thread may wait for standard input.
+        self.runtime.shutdown_background();
+        result
+    }
+}
+
+/// What one module is in front of, and where.
+pub(crate) struct Front {
+    pub(crate) listen: Vec<Place>,
+    pub(crate) upstream: Upstream,
+    pub(crate) decoy: Option<Upstream>,
+    /// Whether connections go on from their clients' addresses.
+    pub(crate) transparent: Option<TransparentOptions>,
+}
+
+/// One module in front of an upstream, streams and datagrams, until a signal comes.
+pub(crate) fn in_front(module: &ModuleOptions, front: Front) -> Result<Outcome, Failure> {
+    logging::start(&module.running.log);
+    let overrides = Overrides {
+        listen: front.listen,
+        upstream: Some(front.upstream),
+        config: module.config.clone(),
+        keys: module.keys.key.clone(),
+        reach: module.allow.clone(),
+        ..Overrides::default()
+    };
+    let mut settings = settings::from_arguments(&module.file, overrides)?;
+    let mut many = Many::new(&module.running.loading)?;
+    many.watch = module.running.watch.follows_file()?;
+    for listener in &mut settings.listeners {
+        // `[::]` and `0.0.0.0` may be there side by side.
+        listener.ipv6_only = listener.addresses.len() > 1;
+        listener.transparent.clone_from(&front.transparent);
+        listener.terms.decoy.clone_from(&front.decoy);
+        if let Some(timeout) = module.running.timeout {
+            listener.terms.connect_timeout = timeout;
+        }
+        many.add(listener)?;
+    }
+    for frontend in many.service.frontends() {
+        frontend.announce();
+    }
+    many.serve(std::future::pending())
+}

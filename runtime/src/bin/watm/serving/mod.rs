@@ -1,0 +1,221 @@
+//! Listeners in front of applications, for as long as they are wanted.
+//!
+//! 1. The configuration becomes [`Settings`], or an error that names its place.
+//! 2. Each listener is a [`Frontend`]: a module on each of its workers, with a
+//!    socket of its own each.
+//! 3. What a module hands over is [carried](carry) on the worker's own thread, to an
+//!    [upstream] and back, and written down when it ends.
+//! 4. A [`Service`] is all of them; it is [asked](crate::reporting::web) how it does, reloaded, and
+//!    drained.
+
+mod carry;
+mod clients;
+mod file;
+mod frontend;
+mod gate;
+mod header;
+mod many;
+mod metrics;
+mod outcome;
+mod pages;
+mod relay;
+mod service;
+mod settings;
+mod status;
+mod traffic;
+mod upstream;
+mod values;
+mod watching;
+
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::Outcome;
+use crate::failure::Failure;
+use crate::keys::KeyOptions;
+use crate::loading::LoadingOptions;
+use crate::logging;
+use crate::reporting::web::Web;
+use crate::system::{Signal, Signals, raise_descriptors};
+use frontend::{Frontend, Serving};
+pub(crate) use many::{Front, Many, in_front};
+use service::Service;
+use settings::{Overrides, Settings};
+pub(crate) use values::{Place, Upstream};
+use values::{ProxyHeader, Seconds, Workers};
+use watching::Watching;
+
+/// Threads for what is no connection: signals, metrics, reloads.
+const THREADS: usize = 2;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A configuration (TOML), or a module: then --listen and --upstream say the rest.
+    #[arg(value_name = "CONFIG|MODULE")]
+    file: PathBuf,
+    /// Check the configuration, the modules and their own configurations, and start nothing.
+    #[arg(long)]
+    check: bool,
+    /// Where clients connect to, such as 0.0.0.0:443 or udp://0.0.0.0:443; may be given several times.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<Place>,
+    /// The application: HOST:PORT, unix:PATH, or dynamic, which is where each flow itself goes, as
+    /// far as --allow admits it.
+    #[arg(long, value_name = "UPSTREAM")]
+    upstream: Option<Upstream>,
+    /// Workers for each address, each with a socket and an instance of the module; by default auto,
+    /// one for each core.
+    #[arg(long, value_name = "NUMBER")]
+    workers: Option<Workers>,
+    /// A file for the module, in its own format.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    keys: KeyOptions,
+    /// Tell the upstream of each client by a header of the PROXY protocol.
+    #[arg(long, value_name = "VERSION")]
+    proxy_header: Option<ProxyHeader>,
+    /// Where a dynamic upstream may be; may be given several times. A name, *.name, address, network
+    /// or *, then :port or :low-high.
+    #[arg(long, value_name = "PATTERN")]
+    allow: Vec<String>,
+    /// Where the module itself may connect to; may be given several times.
+    #[arg(long, value_name = "PATTERN")]
+    reach: Vec<String>,
+    /// Answer /metrics, /status and /readyz here, by HTTP.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// How long connections may take to end after SIGTERM or SIGINT, by default 30; a second signal
+    /// ends them at once.
+    #[arg(long, value_name = "SECONDS")]
+    drain_timeout: Option<Seconds>,
+    /// Load a module again when its file is another one, for connections that come after it. One
+    /// that is not to be had changes nothing. SIGHUP does the same, with the configuration.
+    #[arg(long)]
+    watch: bool,
+    #[command(flatten)]
+    log: logging::Overrides,
+    #[command(flatten)]
+    loading: LoadingOptions,
+}
+
+impl Arguments {
+    fn settings(&self) -> Result<Settings, Failure> {
+        let overrides = Overrides {
+            log: logging::Overrides {
+                level: self.log.level,
+                format: self.log.format,
+            },
+            metrics: self.metrics,
+            drain: self.drain_timeout,
+            listen: self.listen.clone(),
+            upstream: self.upstream.clone(),
+            workers: self.workers,
+            config: self.config.clone(),
+            keys: self.keys.key.clone(),
+            proxy_header: self.proxy_header,
+            allow: self.allow.clone(),
+            reach: self.reach.clone(),
+        };
+        match is_module(&self.file)? {
+            true => settings::from_arguments(&self.file, overrides),
+            false => settings::from_file(&self.file, overrides),
+        }
+    }
+}
+
+/// By how it begins.
+fn is_module(path: &Path) -> Result<bool, Failure> {
+    let mut begin = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read(&mut begin));
+    let read = read.map_err(|error| Failure::unusable(format!("{}: {error}", path.display())))?;
+    Ok(begin[..read] == *b"\0asm")
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let settings = arguments.settings()?;
+    logging::start_as(settings.log);
+    if arguments.check {
+        for listener in &settings.listeners {
+            let serving = Serving::load(listener, &arguments.loading, true)?;
+            Frontend::check(listener, &serving)?;
+        }
+        eprintln!("{}: good", arguments.file.display());
+        return Ok(Outcome::Well);
+    }
+    raise_descriptors();
+    threads()?.block_on(serve(arguments, settings))
+}
+
+/// What runs all but the workers.
+fn threads() -> Result<Runtime, Failure> {
+    let built = Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .enable_all()
+        .build();
+    built.map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))
+}
+
+async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Failure> {
+    let mut signals = Signals::new()
+        .map_err(|error| Failure::failed(format!("no signal can be caught: {error}")))?;
+    let web = match settings.metrics {
+        Some(address) => Some(Web::bind("metrics.listen", address).await?),
+        None => None,
+    };
+    let start = || Service::start(&settings, &arguments.loading);
+    let service = Arc::new(tokio::task::block_in_place(start)?);
+    for frontend in service.frontends() {
+        frontend.announce();
+    }
+    let metrics = settings.metrics;
+    if let Some(web) = web {
+        eprintln!("metrics on {}", web.address);
+        tokio::spawn(web.serve(service.clone()));
+    }
+    let watching = arguments.watch.then(|| Watching::new(&service));
+    if let Some(watching) = watching {
+        tokio::spawn(watching.follow(service.clone()));
+    }
+    let mut drain = settings.drain;
+    while signals.next().await == Signal::Reload {
+        match reload(arguments, &service, metrics).await {
+            Ok(next) => {
+                drain = next;
+                eprintln!("reloaded {}", arguments.file.display());
+            }
+            Err(failure) => eprintln!("watm: {failure}; all goes on as before"),
+        }
+    }
+    eprintln!("draining");
+    let hurry = async { while signals.next().await != Signal::End {} };
+    match service.drain(drain, hurry).await {
+        0 => Ok(Outcome::Well),
+        forced => {
+            eprintln!("watm: {forced} connections did not end in time");
+            Ok(Outcome::Otherwise)
+        }
+    }
+}
+
+/// How long a drain may take from now on.
+async fn reload(
+    arguments: &Arguments,
+    service: &Service,
+    metrics: Option<SocketAddr>,
+) -> Result<std::time::Duration, Failure> {
+    let settings = arguments.settings()?;
+    if settings.metrics != metrics {
+        return Err(Failure::unusable(
+            "metrics.listen: cannot change while the program runs; start it again",
+        ));
+    }
+    let drain = settings.drain;
+    service.reload(settings).await?;
+    Ok(drain)
+}

@@ -1,0 +1,232 @@
+//! All listeners, and what can be said of and asked from them together.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+
+use super::clients::Clients;
+use super::frontend::{Frontend, Serving};
+use super::metrics::Metrics;
+use super::settings::{Listener, Settings};
+use crate::failure::Failure;
+use crate::loading::LoadingOptions;
+
+/// How long connections that are ended by force may take to be written down, and between two looks.
+const FORCING: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(5);
+
+pub(super) struct Service {
+    pub(super) began: Instant,
+    pub(super) metrics: Metrics,
+    clients: Arc<Clients>,
+    loading: LoadingOptions,
+    frontends: Mutex<Vec<Arc<Frontend>>>,
+    draining: AtomicBool,
+}
+
+impl Service {
+    /// Without a listener yet.
+    pub(super) fn new(clients: Clients, loading: &LoadingOptions) -> Service {
+        let clients = Arc::new(clients);
+        Service {
+            began: Instant::now(),
+            metrics: Metrics::new(clients.clone()),
+            clients,
+            loading: loading.clone(),
+            frontends: Mutex::default(),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Start all listeners, or none. Blocks. Somebody may be asked for approval.
+    pub(super) fn start(settings: &Settings, loading: &LoadingOptions) -> Result<Service, Failure> {
+        let service = Service::new(Clients::new(settings.clients), loading);
+        for listener in &settings.listeners {
+            let serving = Serving::load(listener, loading, true)?;
+            service.add(listener, serving)?;
+        }
+        Ok(service)
+    }
+
+    pub(super) fn frontends(&self) -> Vec<Arc<Frontend>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Frontend>>> {
+        self.frontends.lock().expect("no panic under this lock")
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Go on with these settings: all of them, or as before if one is not to be had. Modules and
+    /// their configurations are read again; listeners may come and go, and what they are bound to
+    /// stays.
+    pub(super) async fn reload(&self, settings: Settings) -> Result<(), Failure> {
+        let running = self.frontends();
+        let find = |name: &str| {
+            let mut running = running.iter();
+            running.find(|frontend| frontend.common.listener == name)
+        };
+        let mut changed = Vec::new();
+        let mut added = Vec::new();
+        for listener in settings.listeners {
+            if let Some(frontend) = find(&listener.name) {
+                check_bound(&frontend.settings(), &listener)?;
+            }
+            let loading = self.loading.clone();
+            let serving = spawn_blocking(move || {
+                Serving::load(&listener, &loading, false).map(|serving| (listener, serving))
+            });
+            let (listener, serving) = serving.await.map_err(Failure::failed)??;
+            match find(&listener.name) {
+                Some(frontend) => changed.push((frontend.clone(), listener, serving)),
+                None => added.push((listener, serving)),
+            }
+        }
+        let mut swapped = Vec::new();
+        for (frontend, _, serving) in &changed {
+            match frontend.swap(serving.clone()).await {
+                Ok(Some(before)) => swapped.push((frontend, before)),
+                Ok(None) => {}
+                Err(error) => {
+                    swap_back(swapped).await;
+                    return Err(Failure::from(error)
+                        .about(&format!("listener {}", frontend.common.listener)));
+                }
+            }
+        }
+        let mut new = Vec::new();
+        for (listener, serving) in added {
+            match self.begin(&listener, serving) {
+                Ok(frontend) => new.push(frontend),
+                Err(failure) => {
+                    for frontend in new {
+                        frontend.close().await;
+                    }
+                    swap_back(swapped).await;
+                    return Err(failure);
+                }
+            }
+        }
+        let mut kept = Vec::new();
+        for (frontend, listener, _) in changed {
+            frontend.set_settings(listener);
+            kept.push(frontend);
+        }
+        let is_kept = |one: &Arc<Frontend>| kept.iter().any(|other| Arc::ptr_eq(one, other));
+        for frontend in running.iter().filter(|frontend| !is_kept(frontend)) {
+            tokio::spawn(retire(frontend.clone()));
+        }
+        kept.extend(new);
+        *self.lock() = kept;
+        Ok(())
+    }
+
+    /// And this listener. Blocks for as long as its module takes to start.
+    pub(super) fn add(&self, listener: &Listener, serving: Serving) -> Result<(), Failure> {
+        let frontend = self.begin(listener, serving)?;
+        self.lock().push(frontend);
+        Ok(())
+    }
+
+    fn begin(&self, listener: &Listener, serving: Serving) -> Result<Arc<Frontend>, Failure> {
+        let start = || Frontend::start(listener, serving, &self.metrics, &self.clients);
+        tokio::task::block_in_place(start).map(Arc::new)
+    }
+
+    /// Load the module of one listener again, with its configuration.
+    pub(super) async fn reload_module(&self, frontend: &Frontend) -> Result<bool, Failure> {
+        let (settings, loading) = (frontend.settings(), self.loading.clone());
+        let serving = spawn_blocking(move || Serving::load(&settings, &loading, false));
+        let serving = serving.await.map_err(Failure::failed)??;
+        let about =
+            |error| Failure::from(error).about(&format!("listener {}", frontend.common.listener));
+        Ok(frontend.swap(serving).await.map_err(about)?.is_some())
+    }
+
+    /// Accept no more, and wait for what is open; how many connections were ended by force.
+    pub(super) async fn drain(&self, patience: Duration, hurry: impl Future<Output = ()>) -> usize {
+        self.draining.store(true, Ordering::Relaxed);
+        let frontends = self.frontends();
+        let drained = async {
+            let all = frontends.iter().cloned();
+            let all = all.map(|frontend| async move { frontend.drain().await });
+            all.collect::<tokio::task::JoinSet<_>>().join_all().await;
+        };
+        let drained = tokio::select! {
+            drained = timeout(patience, drained) => drained.is_ok(),
+            () = hurry => false,
+        };
+        let forced = match drained {
+            true => 0,
+            // One at least, which has not told the application of a flow yet.
+            false => frontends
+                .iter()
+                .map(|each| each.force())
+                .sum::<usize>()
+                .max(1),
+        };
+        let ended = async {
+            while frontends.iter().any(|frontend| frontend.is_open()) {
+                sleep(INTERVAL).await;
+            }
+        };
+        // Those that are still open then are not written down.
+        let _ = timeout(FORCING, ended).await;
+        for frontend in frontends {
+            frontend.close().await;
+        }
+        forced
+    }
+
+    /// The files whose change `--watch` looks for, with who they are of.
+    pub(super) fn module_files(&self) -> Vec<(PathBuf, Arc<Frontend>)> {
+        let all = self.frontends().into_iter();
+        all.map(|frontend| (frontend.settings().module, frontend))
+            .collect()
+    }
+}
+
+/// It was in the configuration, and is no more.
+async fn retire(frontend: Arc<Frontend>) {
+    frontend.drain().await;
+    frontend.close().await;
+}
+
+async fn swap_back(swapped: Vec<(&Arc<Frontend>, Serving)>) {
+    for (frontend, before) in swapped.into_iter().rev() {
+        if let Err(error) = frontend.swap(before).await {
+            tracing::error!(
+                target: "watm",
+                "listener {}: does not go back: {error}",
+                frontend.common.listener
+            );
+        }
+    }
+}
+
+/// What a listener is bound to stays as it is.
+fn check_bound(now: &Listener, next: &Listener) -> Result<(), Failure> {
+    let differs = [
+        ("addresses", now.addresses != next.addresses),
+        ("ipv6-only", now.ipv6_only != next.ipv6_only),
+        ("workers", now.workers != next.workers),
+        ("backlog", now.backlog != next.backlog),
+        ("reach", now.reach != next.reach),
+        ("memory-mib", now.memory != next.memory),
+    ];
+    match differs.iter().find(|(_, differs)| *differs) {
+        Some((key, _)) => Err(Failure::unusable(format!(
+            "listener {}: {key}: cannot change while it runs; start it again, or add a listener of \
+             another name",
+            now.name
+        ))),
+        None => Ok(()),
+    }
+}

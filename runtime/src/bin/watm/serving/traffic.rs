@@ -1,0 +1,85 @@
+//! What one connection has moved, and when it last did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::clients::Client;
+use super::metrics::ListenerMetrics;
+
+/// Counts for the connection, its client and its listener.
+pub(super) struct Traffic {
+    began: Instant,
+    received: AtomicU64,
+    sent: AtomicU64,
+    /// Of the last byte, in milliseconds after the begin.
+    last: AtomicU64,
+    client: Arc<Client>,
+    metrics: ListenerMetrics,
+}
+
+impl Traffic {
+    pub(super) fn new(client: Arc<Client>, metrics: ListenerMetrics) -> Traffic {
+        Traffic {
+            began: Instant::now(),
+            received: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            client,
+            metrics,
+        }
+    }
+
+    /// From the client.
+    pub(super) fn receive(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        self.client.receive(bytes);
+        self.metrics.received.inc_by(bytes);
+        self.touch();
+    }
+
+    /// To the client.
+    pub(super) fn send(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        self.client.send(bytes);
+        self.metrics.sent.inc_by(bytes);
+        self.touch();
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn age(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Ready when nothing has been moved for so long; never for `None`.
+    pub(super) async fn idle(&self, timeout: Option<Duration>) {
+        let Some(timeout) = timeout else {
+            return std::future::pending().await;
+        };
+        loop {
+            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+            let due = self.began + last + timeout;
+            if due <= Instant::now() {
+                return;
+            }
+            sleep_until(due).await;
+        }
+    }
+
+    fn touch(&self) {
+        let elapsed = self.began.elapsed().as_millis();
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        self.last.store(elapsed, Ordering::Relaxed);
+    }
+}

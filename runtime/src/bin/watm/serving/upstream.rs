@@ -1,0 +1,212 @@
+//! Connections to what is behind a listener.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::time::timeout;
+use watm_runtime::{
+    BindTransparent, Destination, Error, FlowInfo, Network, Target, connect_upstream,
+    connect_upstream_datagrams,
+};
+
+use super::header::attribute;
+use super::outcome::Ending;
+use super::settings::Terms;
+use super::values::Upstream;
+use crate::system::LocalStream;
+
+/// A stream to an upstream.
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Local(LocalStream),
+}
+
+impl Stream {
+    /// Have the other end see a failure, and no end, when this is dropped; one of this machine's own
+    /// sockets has no such thing.
+    pub(super) fn reset(&self) {
+        if let Stream::Tcp(stream) = self {
+            // If it cannot be set, the other end sees an end.
+            let _ = stream.set_zero_linger();
+        }
+    }
+}
+
+/// Why there is none.
+pub(super) struct Unreachable {
+    pub(super) ending: Ending,
+    pub(super) reason: String,
+}
+
+impl Unreachable {
+    pub(super) fn new(error: &io::Error) -> Unreachable {
+        let ending = match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Ending::UpstreamRefused,
+            io::ErrorKind::TimedOut => Ending::UpstreamTimeout,
+            _ => Ending::UpstreamFailed,
+        };
+        Unreachable {
+            ending,
+            reason: error.to_string(),
+        }
+    }
+}
+
+impl From<Error> for Unreachable {
+    fn from(error: Error) -> Unreachable {
+        match &error {
+            Error::Denied { .. } => Unreachable {
+                ending: Ending::Denied,
+                reason: error.to_string(),
+            },
+            Error::Connect { source, .. } => Unreachable::new(source),
+            _ => Unreachable {
+                ending: Ending::UpstreamFailed,
+                reason: error.to_string(),
+            },
+        }
+    }
+}
+
+/// What a flow is to be joined to, in words.
+pub(super) fn describe(terms: &Terms, info: &FlowInfo) -> String {
+    match chosen(terms, info) {
+        Ok(Upstream::Dynamic) => info.destination.to_string(),
+        Ok(other) => other.to_string(),
+        Err(_) => "none".to_owned(),
+    }
+}
+
+/// Whether the module does not let this client in, and has it be shown something else.
+pub(super) fn is_decoys(info: &FlowInfo) -> bool {
+    attribute(info, "decoy").is_some()
+}
+
+/// Where a flow goes.
+fn chosen<'a>(terms: &'a Terms, info: &FlowInfo) -> Result<&'a Upstream, Unreachable> {
+    if !is_decoys(info) {
+        return Ok(terms.upstream.of(info.source.ip()));
+    }
+    terms.decoy.as_ref().ok_or_else(|| Unreachable {
+        ending: Ending::Denied,
+        reason: "the client is not let in, and no decoy is configured".to_owned(),
+    })
+}
+
+/// Connect for a flow, within the time that the terms give.
+/// `transparent`: from the client's address.
+pub(super) async fn connect(
+    terms: &Terms,
+    transparent: Option<&BindTransparent>,
+    info: &FlowInfo,
+) -> Result<Stream, Unreachable> {
+    let source = transparent.map(|transparent| (transparent, info.source));
+    let connecting = async {
+        match chosen(terms, info)? {
+            Upstream::Unix(path) => LocalStream::connect(path)
+                .await
+                .map(Stream::Local)
+                .map_err(|error| Unreachable::new(&error)),
+            upstream => {
+                let addresses = addresses(upstream, terms, info, Network::Tcp).await?;
+                connect_tcp(&addresses, source).await
+            }
+        }
+    };
+    in_time(terms, connecting).await
+}
+
+/// As [`connect`], for datagrams.
+pub(super) async fn connect_datagrams(
+    terms: &Terms,
+    transparent: Option<&BindTransparent>,
+    info: &FlowInfo,
+) -> Result<UdpSocket, Unreachable> {
+    let source = transparent.map(|transparent| (transparent, info.source));
+    let connecting = async {
+        let upstream = chosen(terms, info)?;
+        let addresses = addresses(upstream, terms, info, Network::Udp).await?;
+        connect_upstream_datagrams(&addresses, source)
+            .await
+            .map_err(|error| Unreachable::new(&error))
+    };
+    in_time(terms, connecting).await
+}
+
+/// Whether somebody answers there; `None`: that cannot be known beforehand.
+pub(super) async fn answers(upstream: &Upstream, terms: &Terms) -> Option<bool> {
+    let connected = async {
+        match upstream {
+            Upstream::Unix(path) => LocalStream::connect(path).await.is_ok(),
+            Upstream::Tcp(destination) => match look_up(destination).await {
+                Ok(addresses) => connect_tcp(&addresses, None).await.is_ok(),
+                Err(_) => false,
+            },
+            Upstream::Dynamic | Upstream::ByFamily { .. } => true,
+        }
+    };
+    match upstream {
+        Upstream::Dynamic | Upstream::ByFamily { .. } => None,
+        _ => Some(
+            timeout(terms.connect_timeout, connected)
+                .await
+                .unwrap_or(false),
+        ),
+    }
+}
+
+async fn in_time<T>(
+    terms: &Terms,
+    connecting: impl Future<Output = Result<T, Unreachable>>,
+) -> Result<T, Unreachable> {
+    match timeout(terms.connect_timeout, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => Err(Unreachable {
+            ending: Ending::UpstreamTimeout,
+            reason: format!("no answer within {:?}", terms.connect_timeout),
+        }),
+    }
+}
+
+async fn addresses(
+    upstream: &Upstream,
+    terms: &Terms,
+    info: &FlowInfo,
+    network: Network,
+) -> Result<Vec<SocketAddr>, Unreachable> {
+    match upstream {
+        Upstream::Dynamic => {
+            let target = Target {
+                network,
+                ..Target::tcp(info.destination.clone())
+            };
+            Ok(terms.allow.resolve(&target).await?)
+        }
+        Upstream::Tcp(destination) => look_up(destination)
+            .await
+            .map_err(|error| Unreachable::new(&error)),
+        // Only of streams, and taken care of by who has one.
+        Upstream::Unix(_) | Upstream::ByFamily { .. } => Err(Unreachable {
+            ending: Ending::UpstreamFailed,
+            reason: "datagrams do not go to the socket of a path".to_owned(),
+        }),
+    }
+}
+
+async fn look_up(destination: &Destination) -> io::Result<Vec<SocketAddr>> {
+    match destination {
+        Destination::Address(address) => Ok(vec![*address]),
+        Destination::Name(name, port) => Ok(lookup_host((name.as_str(), *port)).await?.collect()),
+    }
+}
+
+async fn connect_tcp(
+    addresses: &[SocketAddr],
+    source: Option<(&BindTransparent, SocketAddr)>,
+) -> Result<Stream, Unreachable> {
+    match connect_upstream(addresses, source).await {
+        Ok(stream) => Ok(Stream::Tcp(stream)),
+        Err(error) => Err(Unreachable::new(&error)),
+    }
+}

@@ -1,0 +1,130 @@
+//! What this program does of a file of wg-quick(8) by itself. All else in it is the module's, which
+//! also says what is wrong with it.
+
+use std::net::IpAddr;
+
+use watm_runtime::Destination;
+
+/// Where peers are, who we are in the tunnel, what looks names up, and what port to be reached at.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct File {
+    /// Of the peers that have one.
+    pub(super) endpoints: Vec<Destination>,
+    /// Ours in the tunnel, in the order of the file.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Servers of DNS in the tunnel, in the order of the file.
+    pub(super) dns: Vec<IpAddr>,
+    /// Domains in which names without a dot are looked for, in the order of the file.
+    pub(super) search: Vec<String>,
+    /// 0 if there is none.
+    pub(super) listen_port: u16,
+}
+
+impl File {
+    /// Read it. What is not understood is left out.
+    pub(super) fn read(bytes: &[u8]) -> File {
+        let text = String::from_utf8_lossy(bytes);
+        let mut file = File::default();
+        let mut section = String::new();
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            let line = without_comment(line);
+            if let Some(heading) = line.strip_prefix('[') {
+                section = heading.trim_end_matches(']').trim().to_ascii_lowercase();
+            } else if let Some((field, value)) = line.split_once('=') {
+                let field = field.trim().to_ascii_lowercase();
+                file.take(&section, &field, value.trim());
+            }
+        }
+        file
+    }
+
+    fn take(&mut self, section: &str, field: &str, value: &str) {
+        match (section, field) {
+            ("peer", "endpoint") => self.endpoints.extend(without_zone(value).parse().ok()),
+            ("interface", "listenport") => self.listen_port = value.parse().unwrap_or(0),
+            ("interface", "address") => {
+                let items = value.split(',').filter_map(|item| item.split('/').next());
+                let parsed = items.filter_map(|address| address.trim().parse::<IpAddr>().ok());
+                self.addresses.extend(parsed);
+            }
+            ("interface", "dns") => {
+                for item in value.split(',').map(str::trim) {
+                    match item.parse() {
+                        Ok(address) => self.dns.push(address),
+                        Err(_) if item.is_empty() => {}
+                        Err(_) => self.search.push(item.to_owned()),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// As the module has it: a comment begins at a `#`, or at a `;` after a space.
+fn without_comment(line: &str) -> &str {
+    let line = line.split('#').next().unwrap_or(line);
+    let cut = line.char_indices().find(|&(at, c)| {
+        c == ';'
+            && line[..at]
+                .chars()
+                .next_back()
+                .is_none_or(char::is_whitespace)
+    });
+    cut.map_or(line, |(at, _)| &line[..at]).trim()
+}
+
+/// `[2001:db8::1%eth0]:51820` as `[2001:db8::1]:51820`.
+fn without_zone(text: &str) -> String {
+    match text.split_once('%') {
+        Some((address, rest)) if text.starts_with('[') => {
+            let rest = rest.split_once(']').map_or("", |(_, rest)| rest);
+            format!("{address}]{rest}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_a_provider_is_read() {
+        let text = "\u{feff}# Key for PC\r\n[INTERFACE]\r\nprivatekey = aaa=\r\n\
+            address=10.2.0.2/32, fd00::2/128\r\nAddress = 10.2.0.3\r\nDNS = 10.2.0.1 , fd00::53,Corp.Example,\r\ndns=example.net\r\n\
+            ListenPort = 51821 ; ours\r\n\
+            \r\n[ peer ]\r\n# US#17\r\nPublicKey = bbb=\r\nENDPOINT = Vpn.Example.ORG:51820 # now\r\n\
+            [Peer]\r\nEndpoint=[2001:db8::1%eth0]:4500\r\n[Peer]\r\nDNS = 9.9.9.9\r\n\
+            #Endpoint = 192.0.2.9:1\r\nEndpoint = 192.0.2.1:51820\r\n";
+        let file = File::read(text.as_bytes());
+        let endpoints: Vec<String> = file.endpoints.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            endpoints,
+            [
+                "Vpn.Example.ORG:51820",
+                "[2001:db8::1]:4500",
+                "192.0.2.1:51820"
+            ]
+        );
+        let ours: Vec<String> = file.addresses.iter().map(ToString::to_string).collect();
+        assert_eq!(ours, ["10.2.0.2", "fd00::2", "10.2.0.3"]);
+        let dns: [IpAddr; 2] = ["10.2.0.1".parse().unwrap(), "fd00::53".parse().unwrap()];
+        assert_eq!(file.dns, dns);
+        assert_eq!(file.search, ["Corp.Example", "example.net"]);
+        assert_eq!(file.listen_port, 51821);
+    }
+
+    #[test]
+    fn what_is_wrong_is_left_to_the_module() {
+        for text in [
+            &b"\xff\xfe[Peer]\nEndpoint = a"[..],
+            b"Endpoint = a:1",
+            b"[Interface]\nListenPort = 70000\nDNS",
+            b"[Peer]\nEndpoint = [fe80::1%:1",
+            b"[Peer\nEndpoint = :1",
+        ] {
+            assert_eq!(File::read(text), File::default(), "{text:?}");
+        }
+    }
+}

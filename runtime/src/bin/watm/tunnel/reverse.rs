@@ -1,0 +1,149 @@
+//! Ports of our addresses in the tunnel, and where here what comes to them goes.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use watm_runtime::{Destination, Dialer, Flow, Network as Carried};
+use watm_socks::{Counters, Limits, reverse};
+
+use super::file::File;
+use crate::failure::Failure;
+use crate::forward::{Forward, Network};
+use crate::proxies::complain;
+use crate::serve::Complaints;
+use crate::stop::Stop;
+
+/// Those that are asked for, each at an address that the tunnel has.
+#[derive(Clone)]
+pub(super) struct Reverses(Arc<[Forward]>);
+
+impl Reverses {
+    /// Each of `wanted` at every address of the file that it is for: an unspecified one stands for
+    /// all of its family.
+    pub(super) fn check(wanted: &[Forward], file: &File) -> Result<Reverses, Failure> {
+        let mut all = Vec::new();
+        for reverse in wanted {
+            let ip = reverse.from.ip();
+            let ours = file.addresses.iter().filter(|ours| {
+                **ours == ip || ip.is_unspecified() && ours.is_ipv4() == ip.is_ipv4()
+            });
+            let before = all.len();
+            all.extend(ours.map(|ours| {
+                let mut at = reverse.clone();
+                at.from.set_ip(*ours);
+                at
+            }));
+            if all.len() == before {
+                let ours: Vec<String> = file.addresses.iter().map(ToString::to_string).collect();
+                return Err(Failure::unusable(format!(
+                    "--reverse {reverse}: {ip} is not ours in the tunnel; must be an Address of \
+                     the file: {}",
+                    ours.join(", ")
+                )));
+            }
+        }
+        Ok(Reverses(all.into()))
+    }
+
+    /// Whether a flow to there is carried on.
+    pub(super) fn admit(&self, carried: Carried, to: &Destination) -> bool {
+        self.find(carried, to).is_some()
+    }
+
+    fn find(&self, carried: Carried, to: &Destination) -> Option<&Forward> {
+        let network = match carried {
+            Carried::Tcp => Network::Tcp,
+            Carried::Udp => Network::Udp,
+        };
+        self.0
+            .iter()
+            .find(|reverse| reverse.network == network && *to == Destination::Address(reverse.from))
+    }
+
+    /// Carry what the dialer's other end opens, until the program is asked to end. How many there
+    /// are at once is bounded by the module's limit of flows.
+    pub(super) async fn serve(self, dialer: Dialer, mut stop: Stop) -> Result<(), Failure> {
+        for Forward { network, from, .. } in &*self.0 {
+            let network = match network {
+                Network::Tcp => "tcp",
+                Network::Udp => "udp",
+            };
+            eprintln!("listening in the tunnel on {from} for {network}");
+        }
+        let (counters, complaints) = (Arc::<Counters>::default(), Arc::<Complaints>::default());
+        let mut carried = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.requested() => return Ok(()),
+                Some(_) = carried.join_next() => {}
+                flow = dialer.accept() => {
+                    let flow = flow.ok_or_else(|| Failure::failed("the module has ended"))?;
+                    let info = flow.info();
+                    let network = match flow {
+                        Flow::Stream(_) => Carried::Tcp,
+                        Flow::Datagrams(_) => Carried::Udp,
+                    };
+                    // The module offers nothing else.
+                    let Some(reverse) = self.find(network, &info.destination) else { continue };
+                    let to = reverse.to.clone();
+                    let (counters, complaints) = (counters.clone(), complaints.clone());
+                    carried.spawn(async move {
+                        let served = match flow {
+                            Flow::Stream(flow) => reverse::stream(flow, &to, &counters).await,
+                            Flow::Datagrams(flow) => {
+                                let idle = Limits::default().idle;
+                                reverse::datagrams(flow, &to, idle, &counters).await
+                            }
+                        };
+                        match served {
+                            Ok(()) => complaints.works(),
+                            Err(error) => complain(&complaints, &error),
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_forwarded_is_admitted() {
+        let file = File {
+            addresses: vec!["10.7.0.2".parse().unwrap(), "fd00::2".parse().unwrap()],
+            ..File::default()
+        };
+        let wanted = [
+            "tcp:10.7.0.2:80=localhost:8080",
+            "udp:[::]:53=127.0.0.1:5353",
+        ];
+        let wanted = wanted.map(|text| text.parse().unwrap());
+        let reverses = Reverses::check(&wanted, &file).unwrap();
+        for (carried, to, admitted) in [
+            (Carried::Tcp, "10.7.0.2:80", true),
+            (Carried::Udp, "10.7.0.2:80", false),
+            (Carried::Tcp, "10.7.0.2:81", false),
+            (Carried::Tcp, "10.7.0.3:80", false),
+            (Carried::Udp, "[fd00::2]:53", true),
+            (Carried::Udp, "[fd00::3]:53", false),
+            (Carried::Udp, "10.7.0.2:53", false),
+            (Carried::Tcp, "name:80", false),
+        ] {
+            assert_eq!(
+                reverses.admit(carried, &to.parse().unwrap()),
+                admitted,
+                "{to}"
+            );
+        }
+        let strange = ["tcp:10.7.0.3:80=a:1".parse().unwrap()];
+        let refused = Reverses::check(&strange, &file).err().unwrap().to_string();
+        assert!(
+            refused.ends_with("must be an Address of the file: 10.7.0.2, fd00::2"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,32 @@
+use super::State;
+use super::bindings::watm::transport::capture;
+
+/// Not on the tape: what is wanted changes nothing else of what a module does, and a replay is not
+/// where it was wanted.
+impl capture::Host for State {
+    fn wanted(&mut self) -> wasmtime::Result<capture::Wishes> {
+        let wanted = self.capture.as_ref().map(crate::Capture::wanted);
+        let (packets, secrets) = wanted.unwrap_or_default();
+        Ok(capture::Wishes { packets, secrets })
+    }
+
+    fn packet(
+        &mut self,
+        peer: String,
+        direction: capture::Direction,
+        packet: Vec<u8>,
+    ) -> wasmtime::Result<()> {
+        if let Some(capture) = &self.capture {
+            let from_peer = direction == capture::Direction::FromPeer;
+            capture.packet(&peer, from_peer, &packet);
+        }
+        Ok(())
+    }
+
+    fn secret(&mut self, lines: String) -> wasmtime::Result<()> {
+        if let Some(capture) = &self.capture {
+            capture.secret(&lines);
+        }
+        Ok(())
+    }
+}

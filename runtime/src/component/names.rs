@@ -1,0 +1,132 @@
+//! Names that a module has looked up.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use wasmtime::component::Resource;
+
+use super::bindings::watm::transport::{names, types};
+use super::connect::code;
+use super::convert::address_to_guest;
+use super::{Failure, State};
+use crate::recording::Function;
+use crate::roles::Access;
+use crate::{Destination, ErrorCode, Family, Network, Target};
+
+/// Names that are looked up at once for a server, whatever became of who asked: each holds one
+/// of the process's threads until the system's resolver answers.
+pub(crate) const MAX_LOOKUPS: usize = 8;
+
+type Found = Result<Vec<SocketAddr>, ErrorCode>;
+
+/// A name that is looked up.
+pub struct Lookup {
+    answer: Answer,
+    waker: Waker,
+}
+
+enum Answer {
+    Expected(oneshot::Receiver<Found>),
+    There(Found),
+}
+
+impl names::Host for State {}
+
+impl names::HostLookup for State {
+    fn start(&mut self, name: String, port: u16, token: u64) -> Result<Resource<Lookup>, Failure> {
+        self.turn(Function::LookupStart, || (&name, port, token))
+            .take(self, |state| {
+                let waker = state.token(token).into();
+                let answer = Answer::Expected(state.look_up(name, port)?);
+                let mut lookup = Lookup { answer, waker };
+                // Wakes the token from now on.
+                lookup.poll();
+                Ok(state.table.push(lookup)?.rep())
+            })
+            .map(Resource::new_own)
+    }
+
+    fn addresses(
+        &mut self,
+        lookup: Resource<Lookup>,
+    ) -> Result<Option<Vec<types::IpSocketAddress>>, Failure> {
+        self.turn(Function::LookupAddresses, || (lookup.rep(),))
+            .take(self, |state| {
+                let lookup = state.table.get_mut(&lookup)?;
+                let Some(found) = lookup.poll() else {
+                    return Ok(None);
+                };
+                let addresses = found.clone()?.into_iter().map(address_to_guest);
+                Ok(Some(addresses.collect()))
+            })
+    }
+
+    fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
+        self.turn(Function::LookupDrop, || (lookup.rep(),))
+            .take(self, |state| {
+                state.table.delete(lookup)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl State {
+    /// Begin, if the module may send datagrams there.
+    fn look_up(&self, name: String, port: u16) -> Result<oneshot::Receiver<Found>, Failure> {
+        let access = self.access.clone().ok_or(ErrorCode::AccessDenied)?;
+        let target = Target {
+            network: Network::Udp,
+            family: Family::Any,
+            destination: Destination::Name(name, port),
+        };
+        if access.check(&target, false).is_err() {
+            return Err(ErrorCode::AccessDenied.into());
+        }
+        let permit = self.hub.lookups.clone().try_acquire_owned();
+        let permit = permit.map_err(|_| ErrorCode::LimitReached)?;
+        let (answer, expected) = oneshot::channel();
+        tokio::spawn(async move {
+            let mut looking = pin!(resolve(&access, &target));
+            match timeout(access.connect_timeout, &mut looking).await {
+                // Nobody may wait any more, here and below.
+                Ok(found) => drop(answer.send(found)),
+                Err(_) => {
+                    let _ = answer.send(Err(ErrorCode::Timeout));
+                    // The thread is not free before.
+                    let _ = looking.await;
+                }
+            }
+            drop(permit);
+        });
+        Ok(expected)
+    }
+}
+
+async fn resolve(access: &Arc<Access>, target: &Target) -> Found {
+    let found = access.reach.resolve(target).await;
+    found.map_err(|error| code(&error))
+}
+
+impl Lookup {
+    /// What was found, once; the token is woken when there is something.
+    fn poll(&mut self) -> Option<&Found> {
+        if let Answer::Expected(expected) = &mut self.answer {
+            let mut cx = Context::from_waker(&self.waker);
+            let Poll::Ready(answer) = Pin::new(expected).poll(&mut cx) else {
+                return None;
+            };
+            // The task ends without an answer when the server closes.
+            self.answer = Answer::There(answer.unwrap_or(Err(ErrorCode::ConnectionAborted)));
+        }
+        match &self.answer {
+            Answer::There(found) => Some(found),
+            Answer::Expected(_) => None,
+        }
+    }
+}

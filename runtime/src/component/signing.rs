@@ -1,0 +1,77 @@
+//! Private keys that a module signs with.
+
+use std::sync::Arc;
+
+use wasmtime::component::Resource;
+
+use super::bindings::watm::transport::signing;
+use super::{Failure, State};
+use crate::ErrorCode;
+use crate::keys::{Signer, is_of_handshake};
+use crate::recording::{Digest, Function};
+
+/// A key that a module may sign with.
+pub struct PrivateKey(Arc<dyn Signer>);
+
+impl signing::Host for State {}
+
+impl signing::HostPrivateKey for State {
+    fn open(&mut self, name: String) -> Result<Resource<PrivateKey>, Failure> {
+        self.turn(Function::PrivateKeyOpen, || (&name,))
+            .take(self, |state| {
+                let key = state.private_keys.get(&name);
+                let key = key.ok_or(ErrorCode::AccessDenied)?;
+                Ok(state.table.push(PrivateKey(key))?.rep())
+            })
+            .map(Resource::new_own)
+    }
+
+    fn public_key(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<Vec<u8>> {
+        self.turn(Function::PrivateKeyPublicKey, || (key.rep(),))
+            .take(self, |state| Ok(state.table.get(&key)?.0.public_key()))
+            .map_err(Failure::into_trap)
+    }
+
+    fn schemes(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<Vec<u16>> {
+        self.turn(Function::PrivateKeySchemes, || (key.rep(),))
+            .take(self, |state| Ok(state.table.get(&key)?.0.schemes()))
+            .map_err(Failure::into_trap)
+    }
+
+    fn sign(
+        &mut self,
+        key: Resource<PrivateKey>,
+        scheme: u16,
+        message: Vec<u8>,
+    ) -> Result<Vec<u8>, Failure> {
+        self.turn(Function::PrivateKeySign, || {
+            (key.rep(), scheme, Digest::of(&message))
+        })
+        .take(self, |state| {
+            let signer = state.table.get(&key)?.0.clone();
+            if !signer.schemes().contains(&scheme) {
+                return Err(ErrorCode::NotSupported.into());
+            }
+            if !is_of_handshake(&message) {
+                return Err(ErrorCode::InvalidArgument.into());
+            }
+            state.hub.counters.usage.signs();
+            signer.sign(scheme, &message).map_err(|reason| {
+                let reason = format!("the host's key cannot sign: {reason}");
+                state
+                    .logger
+                    .record(tracing::Level::WARN, "signing", &reason);
+                ErrorCode::Other("the host's key cannot sign now".to_owned()).into()
+            })
+        })
+    }
+
+    fn drop(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<()> {
+        self.turn(Function::PrivateKeyDrop, || (key.rep(),))
+            .take(self, |state| {
+                state.table.delete(key)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}

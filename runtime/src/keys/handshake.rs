@@ -1,0 +1,115 @@
+//! What handshakes of TLS sign. A module that could have anything signed could pass as the key's
+//! owner elsewhere.
+
+/// The longest message: a client's, in TLS 1.2, is its whole handshake, of which the server's chain
+/// is the largest part.
+const LONGEST: usize = 128 << 10;
+
+/// Whether a message is what one side of a handshake signs:
+///
+/// - in TLS 1.3, 64 spaces, a text that says which side it is, and a hash (RFC 8446, section 4.4.3);
+/// - in TLS 1.2, of a server, 64 random bytes and a public key of an elliptic curve (RFC 8422,
+///   section 5.4);
+/// - in TLS 1.2, of a client, all messages so far (RFC 5246, section 7.4.8).
+pub(crate) fn is_of_handshake(message: &[u8]) -> bool {
+    message.len() <= LONGEST
+        && (is_verify_13(message) || is_key_exchange_12(message) || is_transcript_12(message))
+}
+
+fn is_verify_13(message: &[u8]) -> bool {
+    let Some(rest) = message.strip_prefix(&[b' '; 64]) else {
+        return false;
+    };
+    let sides: [&[u8]; 2] = [
+        b"TLS 1.3, server CertificateVerify\0",
+        b"TLS 1.3, client CertificateVerify\0",
+    ];
+    let mut hashes = sides.iter().filter_map(|side| rest.strip_prefix(*side));
+    hashes.any(|hash| matches!(hash.len(), 32 | 48))
+}
+
+/// The two randoms, `named_curve`, the curve, and the length of the point before the point.
+fn is_key_exchange_12(message: &[u8]) -> bool {
+    match message.get(64..) {
+        Some([3, _, _, length, point @ ..]) => {
+            !point.is_empty() && point.len() == usize::from(*length)
+        }
+        _ => false,
+    }
+}
+
+/// Messages, whole, from the hello of the client of TLS 1.2 to its key exchange.
+fn is_transcript_12(message: &[u8]) -> bool {
+    const CLIENT_HELLO: u8 = 1;
+    const CLIENT_KEY_EXCHANGE: u8 = 16;
+    let mut rest = message;
+    let mut last = None;
+    while let [kind, a, b, c, body @ ..] = rest {
+        let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
+        let Some((body, after)) = body.split_at_checked(length) else {
+            return false;
+        };
+        if last.is_none() && (*kind != CLIENT_HELLO || !body.starts_with(&[3, 3])) {
+            return false;
+        }
+        last = Some(*kind);
+        rest = after;
+    }
+    rest.is_empty() && last == Some(CLIENT_KEY_EXCHANGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verify(side: &str, hash: usize) -> Vec<u8> {
+        let text = format!("TLS 1.3, {side} CertificateVerify\0");
+        [&[b' '; 64][..], text.as_bytes(), &vec![7; hash]].concat()
+    }
+
+    #[test]
+    fn what_handshakes_sign_is_known() {
+        for (side, hash, is) in [
+            ("server", 32, true),
+            ("client", 48, true),
+            ("server", 33, false),
+            ("server", 0, false),
+            ("nobody", 32, false),
+        ] {
+            assert_eq!(is_of_handshake(&verify(side, hash)), is, "{side} {hash}");
+        }
+        let exchange = |length: u8, point: usize| {
+            [&[9; 64][..], &[3, 0, 29, length], &vec![5; point]].concat()
+        };
+        assert!(is_of_handshake(&exchange(32, 32)));
+        assert!(!is_of_handshake(&exchange(32, 33)));
+        assert!(!is_of_handshake(&exchange(33, 32)));
+        assert!(!is_of_handshake(&exchange(0, 0)));
+        let said = |kind: u8, body: &[u8]| [&[kind, 0, 0, body.len() as u8], body].concat();
+        let hello = said(1, &[3, 3, 1]);
+        let whole = [hello.clone(), said(2, &[3, 3]), said(16, &[1, 2])].concat();
+        assert!(is_of_handshake(&whole));
+        assert!(!is_of_handshake(&whole[..whole.len() - 1]));
+        assert!(!is_of_handshake(&hello));
+        assert!(!is_of_handshake(
+            &[said(2, &[3, 3]), said(16, &[1])].concat()
+        ));
+        assert!(!is_of_handshake(
+            &[said(1, &[2, 2]), said(16, &[1])].concat()
+        ));
+    }
+
+    #[test]
+    fn anything_else_is_not() {
+        for message in [&b""[..], b"a document", &[0; 64], &[3; 67]] {
+            assert!(!is_of_handshake(message), "{message:?}");
+        }
+        let long = [
+            vec![1, 1, 0xff, 0xff, 3, 3],
+            vec![0; 0x1fffd],
+            vec![16, 0, 0, 0],
+        ]
+        .concat();
+        assert!(long.len() > LONGEST && is_transcript_12(&long) && !is_of_handshake(&long));
+    }
+}

@@ -1,0 +1,190 @@
+//! Private keys that modules sign with, and never see.
+
+mod handshake;
+mod loaded;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) use handshake::is_of_handshake;
+use loaded::LoadedKey;
+
+use crate::Error;
+
+/// More than a host of many names has in one place.
+const MOST: usize = 1024;
+
+/// The longest name of a key, in bytes.
+const LONGEST_NAME: usize = 64;
+
+/// A file with one private key is not longer.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// Signs for modules with a private key that they never see: one in memory, as
+/// [`Keys::add_pem`] makes it, or one in a device or an agent.
+///
+/// [`sign`](Signer::sign) is called on the thread of the module that asks, and all its connections
+/// wait for the answer: it should be there within milliseconds, and has to be there within a second or
+/// so.
+pub trait Signer: Send + Sync {
+    /// The public key: a SubjectPublicKeyInfo in DER (RFC 5280).
+    fn public_key(&self) -> Vec<u8>;
+
+    /// What it can sign by, the best first: numbers of TLS's registry of signature schemes
+    /// (RFC 8446, section 4.2.3), such as 0x0403 for ECDSA with P-256 and SHA-256.
+    fn schemes(&self) -> Vec<u16>;
+
+    /// The signature of `message`, which is not hashed yet, by one of these schemes. It is
+    /// one that a handshake of TLS has to have signed, of at most 128 KiB. The error is logged.
+    fn sign(&self, scheme: u16, message: &[u8]) -> Result<Vec<u8>, String>;
+}
+
+/// Private keys that a module may sign with, by the names that its configuration calls them.
+///
+/// The module is given signatures, of handshakes of TLS alone, and no key: what it has in its memory
+/// cannot impersonate anybody once it has ended. Cloning is cheap.
+#[derive(Clone, Default)]
+pub struct Keys {
+    by_name: Arc<BTreeMap<String, Arc<dyn Signer>>>,
+}
+
+impl Keys {
+    /// None.
+    pub fn new() -> Keys {
+        Keys::default()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// And the first private key of a file in PEM (PKCS #8, PKCS #1 or SEC 1; RSA of 2048 bits and
+    /// more, P-256, P-384, or Ed25519). Errors name the file.
+    pub fn add_file(self, name: &str, path: &Path) -> Result<Keys, Error> {
+        let file = |source| Error::File {
+            path: path.to_owned(),
+            source,
+        };
+        if std::fs::metadata(path).map_err(file)?.len() > MAX_BYTES {
+            let reason = format!("is over {MAX_BYTES} bytes; must be a private key in PEM");
+            return Err(Error::Options(format!("{}: {reason}", path.display())));
+        }
+        let text = std::fs::read(path).map_err(file)?;
+        let key = LoadedKey::of_pem(&text)
+            .map_err(|reason| Error::Options(format!("{}: {reason}", path.display())))?;
+        self.add(name, key)
+    }
+
+    /// As [`add_file`](Keys::add_file), of what such a file has in it.
+    pub fn add_pem(self, name: &str, text: &[u8]) -> Result<Keys, Error> {
+        let key = LoadedKey::of_pem(text)
+            .map_err(|reason| Error::Options(format!("key \"{name}\": {reason}")))?;
+        self.add(name, key)
+    }
+
+    /// And one that somebody else keeps. Fails if the name is taken, empty, or longer than 64 bytes, and
+    /// if there are 1024 already.
+    pub fn add(mut self, name: &str, signer: impl Signer + 'static) -> Result<Keys, Error> {
+        let refuse = |reason: &str| Err(Error::Options(format!("key \"{name}\": {reason}")));
+        if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
+            return refuse("must have a name of 1 to 64 bytes");
+        }
+        let by_name = Arc::make_mut(&mut self.by_name);
+        if by_name.len() >= MOST {
+            return refuse("is one too many; must be at most 1024");
+        }
+        if by_name.contains_key(name) {
+            return refuse("is there twice; must have a name of its own");
+        }
+        by_name.insert(name.to_owned(), Arc::new(signer));
+        Ok(self)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Signer>> {
+        self.by_name.get(name).cloned()
+    }
+
+    /// Their names, for people.
+    pub(crate) fn names(&self) -> String {
+        let names: Vec<String> = self
+            .by_name
+            .keys()
+            .map(|name| format!("\"{name}\""))
+            .collect();
+        names.join(", ")
+    }
+}
+
+/// The same names for the same public keys.
+impl PartialEq for Keys {
+    fn eq(&self, other: &Keys) -> bool {
+        let same = |one: &Arc<dyn Signer>, other: &Arc<dyn Signer>| {
+            Arc::ptr_eq(one, other) || one.public_key() == other.public_key()
+        };
+        self.by_name.len() == other.by_name.len()
+            && self
+                .by_name
+                .iter()
+                .zip(other.by_name.iter())
+                .all(|((name, one), (as_name, other))| name == as_name && same(one, other))
+    }
+}
+
+impl Eq for Keys {}
+
+/// Names alone.
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_name.keys()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fake(u8);
+
+    impl Signer for Fake {
+        fn public_key(&self) -> Vec<u8> {
+            vec![self.0]
+        }
+
+        fn schemes(&self) -> Vec<u16> {
+            vec![0x0403]
+        }
+
+        fn sign(&self, _: u16, _: &[u8]) -> Result<Vec<u8>, String> {
+            Err("has no key".to_owned())
+        }
+    }
+
+    #[test]
+    fn keys_are_the_same_by_name_and_public_key() {
+        let one = |name, key| Keys::new().add(name, Fake(key)).expect("a key");
+        assert_eq!(one("a", 1), one("a", 1));
+        assert_ne!(one("a", 1), one("a", 2));
+        assert_ne!(one("a", 1), one("b", 1));
+        assert_ne!(one("a", 1), Keys::new());
+        assert_eq!(format!("{:?}", one("a", 1)), "{\"a\"}");
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let add = |keys: Keys, name: &str| keys.add(name, Fake(1)).map_err(|e| e.to_string());
+        let refused = "must have a name of 1 to 64 bytes";
+        for name in ["", "a\n", &"x".repeat(65)] {
+            assert!(add(Keys::new(), name).is_err_and(|error| error.contains(refused)));
+        }
+        let twice = add(add(Keys::new(), "a").expect("a key"), "a");
+        assert!(twice.is_err_and(|error| error.starts_with("key \"a\": is there twice")));
+        let mut all = Keys::new();
+        for name in 0..MOST {
+            all = add(all, &name.to_string()).expect("a key");
+        }
+        assert!(add(all, "one").is_err_and(|error| error.contains("one too many")));
+    }
+}

@@ -1,0 +1,196 @@
+//! Connections to what is behind a listener, also from their clients' addresses.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::{Domain, Socket, Type};
+use tokio::net::{TcpSocket, TcpStream, UdpSocket};
+
+use super::options;
+use crate::{Error, Module};
+
+/// That flows of a module may go on from their clients' addresses, which are not this machine's:
+/// [`Module::bind_transparent`] gives it, if the module's seal and grant do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindTransparent(TransparentOptions);
+
+/// How clients' addresses are bound to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TransparentOptions {
+    /// What packets are marked with (`SO_MARK`), for rules that bring the answers back. `None`:
+    /// they are not marked.
+    pub mark: Option<u32>,
+    /// Keep the client's port too. Otherwise the kernel chooses one for each connection.
+    pub client_port: bool,
+}
+
+impl BindTransparent {
+    /// For a program of the user's own, on behalf of no module. Fails with [`Error::Options`] as
+    /// [`Module::bind_transparent`] does.
+    pub fn of_user(options: TransparentOptions) -> Result<BindTransparent, Error> {
+        match options::CAN_BIND_TRANSPARENT {
+            true => Ok(BindTransparent(options)),
+            false => Err(Error::Options(
+                "clients' addresses can be the source of connections on Linux alone".to_owned(),
+            )),
+        }
+    }
+}
+
+impl Module {
+    /// That its flows may go on from their clients' addresses. Fails with [`Error::NotGranted`] if
+    /// its seal or the user's grant has no `bind-transparent`, and with [`Error::Options`] where
+    /// the system cannot do it, which is everywhere but on Linux.
+    ///
+    /// What the process and the machine need for it `watm doctor` tells.
+    pub fn bind_transparent(&self, options: TransparentOptions) -> Result<BindTransparent, Error> {
+        let refuse = |reason| Error::NotGranted {
+            module: self.name().to_owned(),
+            reason,
+        };
+        self.granted().check_bind_transparent().map_err(refuse)?;
+        BindTransparent::of_user(options)
+    }
+}
+
+/// Connect to the first of these addresses that answers, by TCP; the error is the last one's.
+/// For `listen --forward`, `serve`, and whatever else passes a module's flows on.
+///
+/// With `source` the connection is from that address, a client's, and only addresses of its family
+/// are tried.
+pub async fn connect_upstream(
+    addresses: &[SocketAddr],
+    source: Option<(&BindTransparent, SocketAddr)>,
+) -> io::Result<TcpStream> {
+    let mut last = None;
+    for address in suitable(addresses, source)? {
+        let connected = match source {
+            None => TcpStream::connect(address).await,
+            Some((how, client)) => match bound(Type::STREAM, how, client) {
+                Ok(socket) => {
+                    TcpSocket::from_std_stream(socket.into())
+                        .connect(address)
+                        .await
+                }
+                Err(error) => Err(error),
+            },
+        };
+        match connected {
+            Ok(stream) => {
+                // Latency matters more than packets.
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
+}
+
+/// As [`connect_upstream`], a socket for datagrams that sends to the first of these addresses and
+/// receives from it alone.
+pub async fn connect_upstream_datagrams(
+    addresses: &[SocketAddr],
+    source: Option<(&BindTransparent, SocketAddr)>,
+) -> io::Result<UdpSocket> {
+    let addresses = suitable(addresses, source)?;
+    let address = addresses.first().ok_or(io::ErrorKind::NotFound)?;
+    let socket = match source {
+        None => {
+            let any: SocketAddr = match address {
+                SocketAddr::V4(_) => ([0; 4], 0).into(),
+                SocketAddr::V6(_) => ([0; 16], 0).into(),
+            };
+            UdpSocket::bind(any).await?
+        }
+        Some((how, client)) => UdpSocket::from_std(bound(Type::DGRAM, how, client)?.into())?,
+    };
+    socket.connect(address).await?;
+    Ok(socket)
+}
+
+/// Those that can be reached from there.
+fn suitable(
+    addresses: &[SocketAddr],
+    source: Option<(&BindTransparent, SocketAddr)>,
+) -> io::Result<Vec<SocketAddr>> {
+    let Some((_, client)) = source else {
+        return Ok(addresses.to_vec());
+    };
+    let client = client.ip().to_canonical();
+    let same = |address: &&SocketAddr| address.is_ipv4() == client.is_ipv4();
+    let found: Vec<SocketAddr> = addresses.iter().filter(same).copied().collect();
+    if found.is_empty() && !addresses.is_empty() {
+        let family = if client.is_ipv4() { "IPv4" } else { "IPv6" };
+        return Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            format!("the client's address is of {family}, and the upstream has none of it"),
+        ));
+    }
+    Ok(found)
+}
+
+fn bound(kind: Type, how: &BindTransparent, client: SocketAddr) -> io::Result<Socket> {
+    let BindTransparent(options) = how;
+    let ip = client.ip().to_canonical();
+    if !can_be_source(ip) {
+        return Err(io::Error::new(
+            io::ErrorKind::AddrNotAvailable,
+            format!("{ip} cannot be the source of a connection"),
+        ));
+    }
+    let port = if options.client_port {
+        client.port()
+    } else {
+        0
+    };
+    let address = SocketAddr::new(ip, port);
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
+    socket.set_nonblocking(true)?;
+    options::bind_transparent(&socket, address, options.mark).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => "; CAP_NET_ADMIN is missing, see `watm doctor`",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("bind to {address}: {error}{advice}"))
+    })?;
+    Ok(socket)
+}
+
+/// Whether answers could come back to it at all.
+fn can_be_source(address: IpAddr) -> bool {
+    let broadcast = address == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
+    !address.is_unspecified() && !address.is_multicast() && !broadcast
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_have_to_be_the_same_and_addresses_ones_of_a_host() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build();
+        runtime.expect("a runtime").block_on(refused_sources());
+    }
+
+    async fn refused_sources() {
+        let how = BindTransparent(TransparentOptions::default());
+        let v4: SocketAddr = "127.0.0.1:9".parse().expect("an address");
+        for (client, expected) in [
+            ("[2001:db8::1]:1", "of IPv6"),
+            ("0.0.0.0:1", "cannot be the source"),
+            ("[::ffff:224.0.0.1]:1", "cannot be the source"),
+            ("255.255.255.255:1", "cannot be the source"),
+        ] {
+            let client = client.parse().expect("an address");
+            let error = connect_upstream(&[v4], Some((&how, client))).await;
+            let error = error.expect_err("it cannot be").to_string();
+            assert!(error.contains(expected), "{client}: {error}");
+            let error = connect_upstream_datagrams(&[v4], Some((&how, client))).await;
+            assert!(error.expect_err("nor this").to_string().contains(expected));
+        }
+        assert!(connect_upstream(&[], None).await.is_err());
+    }
+}

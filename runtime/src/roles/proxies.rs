@@ -1,0 +1,101 @@
+//! Dialers behind the local proxies of `watm-socks`.
+
+use std::io;
+
+use watm_socks::{Carried, Datagrams, Destination, Dial, Refusal};
+
+use crate::{Connection, DatagramFlow, DialOptions, Dialer, Error, ErrorCode, StreamFlow};
+
+impl Dial for Dialer {
+    type Stream = Connection;
+    type Datagrams = DatagramFlow;
+
+    async fn stream(&self, to: &Destination) -> Result<Connection, Refusal> {
+        self.dial(&to.to_string()).await.map_err(refusal)
+    }
+
+    async fn datagrams(&self, to: &Destination) -> Result<DatagramFlow, Refusal> {
+        self.dial_datagrams(&to.to_string()).await.map_err(refusal)
+    }
+}
+
+/// A dialer all of whose connections have these options: [`Dialer::with_options`].
+pub struct DialerWithOptions {
+    dialer: Dialer,
+    options: DialOptions,
+}
+
+impl Dialer {
+    /// This dialer with options for all connections that it makes for a proxy of `watm-socks`.
+    pub fn with_options(&self, options: DialOptions) -> DialerWithOptions {
+        DialerWithOptions {
+            dialer: self.clone(),
+            options,
+        }
+    }
+}
+
+impl Dial for DialerWithOptions {
+    type Stream = Connection;
+    type Datagrams = DatagramFlow;
+
+    async fn stream(&self, to: &Destination) -> Result<Connection, Refusal> {
+        let options = self.options.clone();
+        let dialled = self.dialer.dial_with(&to.to_string(), options).await;
+        dialled.map_err(refusal)
+    }
+
+    /// Options are for streams alone.
+    async fn datagrams(&self, _to: &Destination) -> Result<DatagramFlow, Refusal> {
+        Err(Refusal::NotSupported)
+    }
+}
+
+impl Carried for Connection {
+    fn reset(&mut self) {
+        self.abort(ErrorCode::ConnectionReset);
+    }
+}
+
+impl Carried for StreamFlow {
+    fn reset(&mut self) {
+        self.abort(ErrorCode::ConnectionReset);
+    }
+}
+
+impl Datagrams for DatagramFlow {
+    fn send(&self, datagram: &[u8]) -> io::Result<bool> {
+        match DatagramFlow::send(self, datagram) {
+            // Nobody carries one that long.
+            Err(ErrorCode::DatagramTooLarge) => Ok(false),
+            sent => sent.map_err(io::Error::other),
+        }
+    }
+
+    async fn receive(&self) -> io::Result<Option<Vec<u8>>> {
+        DatagramFlow::receive(self).await.map_err(io::Error::other)
+    }
+}
+
+/// What a client is told.
+fn refusal(error: Error) -> Refusal {
+    match &error {
+        Error::Denied { .. } => Refusal::NotAllowed,
+        Error::NoDatagrams { .. } => Refusal::NotSupported,
+        Error::Timeout { .. } => Refusal::TimedOut,
+        Error::Connect { source, .. } => match Refusal::from(source) {
+            // With the module's name.
+            Refusal::Failed(_) => Refusal::Failed(error.to_string()),
+            refusal => refusal,
+        },
+        Error::Refused { code, .. } => match code {
+            ErrorCode::AccessDenied => Refusal::NotAllowed,
+            ErrorCode::NotSupported => Refusal::NotSupported,
+            ErrorCode::Timeout => Refusal::TimedOut,
+            ErrorCode::ConnectionRefused => Refusal::Refused,
+            ErrorCode::RemoteUnreachable | ErrorCode::NameUnresolvable => Refusal::HostUnreachable,
+            _ => Refusal::Failed(error.to_string()),
+        },
+        _ => Refusal::Failed(error.to_string()),
+    }
+}

@@ -1,0 +1,36 @@
+use std::net::SocketAddr;
+
+use super::reach::{Reach, Verdict};
+use super::target::Target;
+use crate::Error;
+use crate::net::outgoing;
+
+impl Reach {
+    /// The addresses of `target` that this admits, in the system's order and never none of them; a
+    /// name is resolved. For an application that goes where a flow says, and nowhere else.
+    ///
+    /// [`Error::Denied`]: it may not be reached. [`Error::Connect`]: the name has no address.
+    pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+        let denied = || Error::Denied {
+            module: "destination".to_owned(),
+            target: target.to_string(),
+        };
+        let verdict = self.judge(target);
+        if verdict == Verdict::Denied {
+            return Err(denied());
+        }
+        let found = outgoing::resolve(target).await;
+        let mut found = found.map_err(|source| Error::Connect {
+            module: "destination".to_owned(),
+            target: target.to_string(),
+            source,
+        })?;
+        if verdict == Verdict::Resolved {
+            found.retain(|address| self.admits(target, address));
+        }
+        match found.is_empty() {
+            true => Err(denied()),
+            false => Ok(found),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+
+use super::connect::{Connect, Wire};
+use super::dialer::Dialer;
+use super::target::{Network, Target};
+use crate::{Error, ErrorCode};
+
+/// Through its module. A name is the module's to look up.
+impl Connect for Dialer {
+    fn connect(
+        &self,
+        target: Target,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
+        Box::pin(async move {
+            let address = target.destination.to_string();
+            match target.network {
+                Network::Tcp => self.dial(&address).await.map(Wire::stream),
+                Network::Udp => self.dial_datagrams(&address).await.map(Wire::datagrams),
+            }
+            .map_err(failed)
+        })
+    }
+}
+
+/// With the kind that it would have from the system, as far as there is one.
+fn failed(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::Denied { .. } => io::ErrorKind::PermissionDenied,
+        Error::Timeout { .. } => io::ErrorKind::TimedOut,
+        Error::NoDatagrams { .. } => io::ErrorKind::Unsupported,
+        Error::Connect { source, .. } => source.kind(),
+        Error::Refused { code, .. } => match code {
+            ErrorCode::AccessDenied => io::ErrorKind::PermissionDenied,
+            ErrorCode::NotSupported => io::ErrorKind::Unsupported,
+            ErrorCode::Timeout => io::ErrorKind::TimedOut,
+            ErrorCode::RemoteUnreachable => io::ErrorKind::HostUnreachable,
+            ErrorCode::ConnectionRefused => io::ErrorKind::ConnectionRefused,
+            ErrorCode::ConnectionReset => io::ErrorKind::ConnectionReset,
+            ErrorCode::NameUnresolvable => io::ErrorKind::NotFound,
+            _ => io::ErrorKind::Other,
+        },
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}

@@ -1,0 +1,52 @@
+//! What comes by an update is judged as what is loaded.
+
+use watm_seal::{Approval, Manifest, private};
+use watm_update::Terms;
+
+use super::{LoadOptions, Trust};
+use crate::Error;
+
+impl Trust {
+    /// As of now. The folder of the state is made if it is missing.
+    pub(crate) fn terms(&self, options: &LoadOptions) -> Result<Terms, Error> {
+        let file = self.store.file()?.ok_or_else(|| {
+            Error::Options(
+                "modules that come with a program are updated with it; must be trusted by a root of \
+                 the user's"
+                    .to_owned(),
+            )
+        })?;
+        if let Some(folder) = file.path().parent() {
+            private::create_directory(folder).map_err(|source| Error::File {
+                path: folder.to_owned(),
+                source,
+            })?;
+        }
+        let state = self.store.load()?;
+        let root = self.root(&state).ok_or_else(|| Error::Untrusted {
+            module: "updates".to_owned(),
+            code: "no-root",
+            reason: "no root is trusted yet; `watm trust ROOT` trusts one".to_owned(),
+        })?;
+        let accepted = state
+            .names()
+            .filter_map(|(name, known)| Some((name.clone(), known.accepted?.0)));
+        let mut policy = self.policy(options, accepted);
+        let granted = options.name.as_ref().and_then(|name| self.grants.of(name));
+        if granted.is_some() && policy.approval == Approval::Recorded {
+            policy.approval = Approval::Elsewhere;
+        }
+        Ok(Terms {
+            root: root.clone(),
+            state: file,
+            policy,
+        })
+    }
+
+    /// Whether it has run, and nothing newer has.
+    pub(crate) fn has_accepted(&self, manifest: &Manifest) -> bool {
+        let state = self.store.load().unwrap_or_default();
+        let accepted = state.known(&manifest.name).and_then(|known| known.accepted);
+        accepted == Some((manifest.release, manifest.body_sha256))
+    }
+}

@@ -1,0 +1,92 @@
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+use super::{End, Readiness, USUAL_WRITE};
+use crate::flow::DatagramFlow;
+
+/// A flow of datagrams: one a read, one a write. A longer one than the guest's buffer is cut off.
+pub(super) struct Datagrams {
+    flow: DatagramFlow,
+    /// Received, and not yet read.
+    next: Option<Vec<u8>>,
+    read_shut: bool,
+    write_shut: bool,
+}
+
+impl Datagrams {
+    pub(super) fn new(flow: DatagramFlow) -> Datagrams {
+        Datagrams {
+            flow,
+            next: None,
+            read_shut: false,
+            write_shut: false,
+        }
+    }
+
+    /// Whether there is one to be read; those that a guest could not tell from the end are
+    /// passed over.
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        while self.next.is_none() {
+            match ready!(self.flow.poll_receive(cx)) {
+                Ok(Some(datagram)) if datagram.is_empty() => {}
+                Ok(Some(datagram)) => self.next = Some(datagram),
+                Ok(None) => return Poll::Ready(Ok(false)),
+                Err(error) => return Poll::Ready(Err(io::Error::other(error))),
+            }
+        }
+        Poll::Ready(Ok(true))
+    }
+}
+
+impl End for Datagrams {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.read_shut || !ready!(self.poll_next(cx))? {
+            return Poll::Ready(Ok(0));
+        }
+        let datagram = self.next.take().unwrap_or_default();
+        let count = datagram.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&datagram[..count]);
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.write_shut {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        ready!(self.flow.poll_writable(cx)).map_err(io::Error::other)?;
+        let datagram: Vec<u8> = data.iter().flat_map(|part| part.iter().copied()).collect();
+        // A full queue loses it, as a network does.
+        let sent = self.flow.send(&datagram).map_err(io::Error::other);
+        Poll::Ready(sent.map(|_| datagram.len()))
+    }
+
+    fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
+        if self.read_shut {
+            return Poll::Ready(Readiness::HANGUP);
+        }
+        Poll::Ready(match ready!(self.poll_next(cx)) {
+            Ok(true) => Readiness::of(self.next.as_ref().map_or(1, Vec::len)),
+            Ok(false) | Err(_) => Readiness::HANGUP,
+        })
+    }
+
+    fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
+        if self.write_shut {
+            return Poll::Ready(Readiness::HANGUP);
+        }
+        Poll::Ready(match ready!(self.flow.poll_writable(cx)) {
+            Ok(()) => Readiness::of(USUAL_WRITE),
+            Err(_) => Readiness::HANGUP,
+        })
+    }
+
+    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
+        self.read_shut |= read;
+        self.write_shut |= write;
+        Ok(())
+    }
+}

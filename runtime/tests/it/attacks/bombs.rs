@@ -1,0 +1,215 @@
+//! 15: files that are made to cost a host its time or its memory.
+
+#[cfg(target_os = "linux")]
+use std::path::Path;
+#[cfg(target_os = "linux")]
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use watm_runtime::{CacheDir, Engine};
+
+#[cfg(target_os = "linux")]
+use crate::support::directory;
+use crate::support::for_development;
+#[cfg(target_os = "linux")]
+use crate::water_abi::guest::Guest;
+
+/// What a refusal may take at most: a look at every byte of the largest file, on a busy machine.
+const TIME: Duration = Duration::from_secs(2);
+
+/// What a refusal may add to the memory of the process, in MiB: nothing in proportion to what a
+/// file says of itself, and not one copy of the largest.
+const MEMORY: u64 = 32;
+
+/// A module of WATER with this in front of its code.
+fn core(functions: usize, body: &[u8]) -> Vec<u8> {
+    let mut out = b"\0asm\x01\0\0\0".to_vec();
+    let mut section = |id: u8, content: Vec<u8>| {
+        out.push(id);
+        out.extend(leb(content.len()));
+        out.extend(content);
+    };
+    section(1, vec![1, 0x60, 0, 0]);
+    section(3, [leb(functions), vec![0; functions]].concat());
+    section(5, vec![1, 0, 1]);
+    let export = |name: &str, kind: u8| [leb(name.len()), name.into(), vec![kind, 0]].concat();
+    section(
+        7,
+        [vec![2], export("memory", 2), export("_water_init", 0)].concat(),
+    );
+    let one = [leb(body.len()), body.to_vec()].concat();
+    section(10, [leb(functions), one.repeat(functions)].concat());
+    out
+}
+
+fn leb(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+fn deep(levels: usize) -> Vec<u8> {
+    let (open, end) = ([0x02, 0x40].repeat(levels), [0x0b].repeat(levels));
+    [vec![0], open, end, vec![0x0b]].concat()
+}
+
+/// `local.get 0; drop`, with a thousand locals, for as long as it takes.
+fn long(bytes: usize) -> Vec<u8> {
+    let content = [0x20, 0, 0x1a].repeat(bytes / 3);
+    [vec![1], leb(1000), vec![0x7f], content, vec![0x0b]].concat()
+}
+
+/// Components in components.
+fn nested() -> Vec<u8> {
+    let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
+    for _ in 0..2000 {
+        bytes = [b"\0asm\x0d\0\x01\0\x04".to_vec(), leb(bytes.len()), bytes].concat();
+    }
+    bytes
+}
+
+/// A section that says it has so many entries of one type.
+fn counts(id: u8, count: usize, entry: &[u8]) -> Vec<u8> {
+    let content = [leb(count), entry.to_vec()].concat();
+    [
+        b"\0asm\x01\0\0\0".as_slice(),
+        &[id],
+        &leb(content.len()),
+        &content,
+    ]
+    .concat()
+}
+
+/// Makes the bytes of one.
+type Make = fn() -> Vec<u8>;
+
+/// What somebody might send, each made when its turn comes.
+const BOMBS: [(&str, Make); 14] = [
+    ("huge", || vec![0; (64 << 20) + 1]),
+    ("functions", || core(1_000_000, &[0, 0x0b])),
+    ("depth", || core(1, &deep(200_000))),
+    ("function", || core(1, &long(4 << 20))),
+    ("code", || core(40, &long(500 << 10))),
+    ("nested", nested),
+    ("types", || counts(1, 0xffff_ffff, &[0x60, 0, 0])),
+    ("imports", || counts(2, 0xffff_ffff, b"\x01a\x01b\0\0")),
+    ("locals", || {
+        core(1, &[&[1][..], &leb(0xffff_ffff), &[0x7f, 0x0b]].concat())
+    }),
+    // A memory of 4 GiB, and a table of as many entries.
+    ("memory", || {
+        counts(5, 1, &[1, 0x80, 0x80, 4, 0x80, 0x80, 4])
+    }),
+    ("section", || {
+        b"\0asm\x01\0\0\0\x01\xff\xff\xff\xff\x0f".to_vec()
+    }),
+    ("type", || {
+        b"\0asm\x01\0\0\0\x01\x05\xff\xff\xff\xff\x0f".to_vec()
+    }),
+    ("body", || {
+        b"\0asm\x01\0\0\0\x0a\x06\xff\xff\xff\xff\x0f\0".to_vec()
+    }),
+    ("leb", || {
+        b"\0asm\x01\0\0\0\x80\x80\x80\x80\x80\x80".to_vec()
+    }),
+];
+
+/// A module that works, with so many functions of nearly the size that is let through.
+#[cfg(target_os = "linux")]
+fn working(functions: usize) -> Vec<u8> {
+    let code = "(drop (local.get 0))".repeat(160_000);
+    let function = format!("(func (param i32) {code})");
+    let text = Guest::v1().with(&function.repeat(functions)).text();
+    wat::parse_str(text).expect("valid text")
+}
+
+fn host() -> Engine {
+    Engine::new(for_development(CacheDir::Off)).expect("an engine")
+}
+
+#[test]
+fn a_15_what_is_too_much_for_the_compiler_is_refused_in_no_time() {
+    let host = host();
+    for (what, make) in BOMBS {
+        let bytes = make();
+        let begin = Instant::now();
+        let error = host.load("bomb", &bytes).err();
+        let took = begin.elapsed();
+        println!("{what}: {took:?}: {}", error.expect("refused"));
+        assert!(took < TIME, "{what}: {took:?}");
+    }
+}
+
+/// In a process of their own, so that nothing else is counted.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_15_what_is_refused_costs_no_memory() {
+    const CHILD: &str = "WATM_TEST_BOMBS";
+    if let Some(folder) = std::env::var_os(CHILD) {
+        return measure_all(Path::new(&folder));
+    }
+    // Made here: what making them takes is not to be there to be used again.
+    let folder = directory("bombs");
+    let files = BOMBS.into_iter().map(|(what, make)| (what, make()));
+    for (what, bytes) in files.chain([("small", working(0)), ("compiled", working(2))]) {
+        std::fs::write(folder.join(what), bytes).expect("written");
+    }
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "--nocapture"])
+        .arg("attacks::bombs::a_15_what_is_refused_costs_no_memory")
+        .env(CHILD, folder)
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let grown: Vec<(&str, u64)> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("bomb ")?.split_once(' '))
+        .map(|(what, kib)| (what, kib.parse().expect("a number")))
+        .collect();
+    assert_eq!(grown.len(), BOMBS.len() + 1, "{text}");
+    for (what, kib) in grown {
+        println!("{what}: {kib} KiB");
+        let most = match what {
+            // Compiled to its end, since it keeps to all bounds: see `budget`.
+            "compiled" => 1024,
+            _ => MEMORY,
+        };
+        assert!(kib < most << 10, "{what}: {kib} KiB");
+    }
+}
+
+/// For each of them, how much the peak of this process rises above what it has before.
+#[cfg(target_os = "linux")]
+fn measure_all(folder: &Path) {
+    let host = host();
+    let read = |what: &str| std::fs::read(folder.join(what)).expect("readable");
+    let measure = |what: &str| {
+        let bytes = read(what);
+        // See proc_pid_clear_refs(5): the peak begins anew.
+        std::fs::write("/proc/self/clear_refs", "5").expect("reset");
+        let before = status("VmRSS:");
+        let loaded = host.load("bomb", &bytes).is_ok();
+        assert_eq!(loaded, what == "compiled", "{what}");
+        println!("bomb {what} {}", status("VmHWM:").saturating_sub(before));
+    };
+    // What there is once, whatever is loaded.
+    host.load("small", &read("small")).expect("loads");
+    for (what, _) in BOMBS {
+        measure(what);
+    }
+    measure("compiled");
+}
+
+/// A line of this process's status, in KiB.
+#[cfg(target_os = "linux")]
+fn status(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("readable");
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    number.expect("there").parse().expect("a number")
+}

@@ -1,0 +1,188 @@
+//! 23, shares of a core: a module waits when it has used up what its seal allows it.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use watm_runtime::seal::{Capabilities, Manifest, ModuleRole};
+use watm_runtime::{Limits, Server};
+
+use super::{Maker, approved, folder, held_to, needs};
+use crate::support::{
+    Client, LOCALHOST, assert_serves, counter, run, serve, wait_restarted, wait_until,
+};
+use crate::water_abi::guest::Guest;
+
+/// What a share of a hundredth may use in two seconds: its burst, its share, two turns on the
+/// way to a rest, and what a busy machine takes in the middle of one.
+const FEW: Duration = Duration::from_millis(250);
+
+fn used(server: &Server) -> Duration {
+    Duration::from_nanos(counter(server, "host.guest_time_ns"))
+}
+
+#[test]
+fn a_module_has_no_more_than_its_share_of_a_core() {
+    let hundredth = Capabilities {
+        cpu_permille: 10,
+        ..needs()
+    };
+    let (held, free) = (
+        super::start(&held_to("share", hundredth)),
+        serve("without a share"),
+    );
+    let use_up = |server: &Server| {
+        let client = Client::new(server);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(2) {
+            // One after the other, so that a call of the module is short.
+            client.ask("!crypto");
+        }
+        used(server)
+    };
+    let (held_used, free_used) = (use_up(&held), use_up(&free));
+    println!("{held_used:?} with a share of a hundredth, {free_used:?} without");
+    assert!(held_used < FEW, "{held_used:?}");
+    assert!(free_used > held_used, "{free_used:?}");
+    // It waits, and goes on.
+    assert_serves(&held);
+}
+
+/// A share so small that nobody would wait for what a long call has used: the call is stopped.
+#[test]
+fn no_call_takes_more_than_a_minutes_share() {
+    let thousandth = Capabilities {
+        cpu_permille: 1,
+        ..needs()
+    };
+    let name = "a thousandth";
+    crate::support::records(name);
+    let server = Server::builder(&held_to("thousandth", thousandth))
+        .name(name)
+        .udp("listen", LOCALHOST)
+        .start()
+        .expect("starts");
+    Client::new(&server).send(b"!spin");
+    // At the default limit it would have had a second.
+    wait_restarted(&server, 1);
+    let used = used(&server);
+    println!("{used:?}");
+    assert!(used < Duration::from_millis(500), "{used:?}");
+    let told = crate::support::records(name);
+    assert!(
+        told.iter()
+            .any(|record| record.text.contains("60ms of CPU time")),
+        "{told:?}"
+    );
+}
+
+/// A server of a guest that is sealed with this share, in the shape of WATER.
+fn water_server(name: &str, permille: u32, guest: &Guest) -> Server {
+    let maker = Maker::new();
+    let capabilities = Capabilities {
+        sockets: ["tcp listen".parse().expect("a socket")].into(),
+        cpu_permille: permille,
+        instances: 100,
+        ..needs()
+    };
+    let manifest = Manifest {
+        world: "water-v1".parse().expect("a world"),
+        roles: ModuleRole::ALL.into(),
+        ..maker.manifest(1, capabilities)
+    };
+    let bytes = wat::parse_str(guest.text()).expect("valid text");
+    let host = maker.host(&folder(name));
+    let module = host.load_with("guest", &maker.sign(&bytes, manifest), &approved());
+    Server::builder(&module.expect("loads"))
+        .tcp("listen", LOCALHOST)
+        .limits(Limits {
+            // Nobody is stopped for what it uses at once.
+            cpu_per_call: Duration::from_secs(3600),
+            ..Limits::for_connections()
+        })
+        .start()
+        .expect("starts")
+}
+
+/// All connections of a WATER module have its share together.
+#[test]
+fn instances_have_their_modules_share_together() {
+    let spin = Guest::v1().ends("(loop $for_ever (br $for_ever)) (i32.const 0)");
+    let (held, free) = (
+        water_server("water held", 10, &spin),
+        water_server("water free", 1000, &spin),
+    );
+    run(async {
+        let mut connections = Vec::new();
+        for server in [&held, &free] {
+            let address = server.local_addr("listen").expect("granted");
+            for _ in 0..10 {
+                connections.push(TcpStream::connect(address).await.expect("connects"));
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    });
+    let (held_used, free_used) = (used(&held), used(&free));
+    println!("{held_used:?} with a share of a hundredth, {free_used:?} with a core");
+    assert!(held_used < FEW, "{held_used:?}");
+    assert!(free_used > 2 * held_used, "{free_used:?}");
+}
+
+/// Who has used up its share waits, and goes on: nothing is lost.
+#[test]
+fn a_connection_that_rests_goes_on() {
+    // Calculates for some milliseconds for each piece that it passes on.
+    let guest = Guest::v1().ends(
+        "(loop $again
+            (local.set $n (call $read (global.get $net) (i32.const 1024) (i32.const 1)))
+            (local.set $i (i32.const 3000000))
+            (loop $work (br_if $work (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
+            (drop (call $write (global.get $net) (i32.const 1024) (local.get $n)))
+            (br_if $again (i32.gt_s (local.get $n) (i32.const 0))))
+        (i32.const 0)",
+    );
+    let server = water_server("water rests", 20, &guest);
+    run(async {
+        let address = server.local_addr("listen").expect("granted");
+        let mut client = TcpStream::connect(address).await.expect("connects");
+        let begin = Instant::now();
+        let mut rounds = 0;
+        // Until it has rested, and some more.
+        while used(&server) < Duration::from_millis(120) {
+            client.write_all(&[7]).await.expect("written");
+            let mut answer = [0];
+            client.read_exact(&mut answer).await.expect("read");
+            assert_eq!(answer, [7]);
+            rounds += 1;
+        }
+        let took = begin.elapsed();
+        println!("{rounds} rounds in {took:?}");
+        // The burst at once, and the rest at a fiftieth of the time.
+        assert!(took > Duration::from_millis(500), "{took:?}");
+    });
+}
+
+/// A module that fails again and again is not given more than one that does not.
+#[test]
+fn a_restart_is_no_new_share() {
+    let hundredth = Capabilities {
+        cpu_permille: 10,
+        ..needs()
+    };
+    let server = super::start(&held_to("restarted", hundredth));
+    let client = Client::new(&server);
+    for failures in 1..=3 {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(700) {
+            client.ask("!crypto");
+        }
+        client.send(b"!trap");
+        wait_until("it runs again", || {
+            counter(&server, "host.restarts") == failures
+        });
+    }
+    // Three bursts would be more.
+    let used = used(&server);
+    println!("{used:?}");
+    assert!(used < FEW, "{used:?}");
+}

@@ -1,0 +1,215 @@
+//! The first second of a module that has taken another's place.
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use watm_runtime::{
+    Dialer, Error, FixedDialer, Listener, Module, Reach, Relay, Server, SwapOptions,
+};
+
+use super::{both, echo, plain};
+use crate::support::{LOCALHOST, PATIENCE, run};
+use crate::water_abi::guest::Guest;
+
+/// Modules that accept their configuration, and fail with their first connection.
+fn failing() -> [Module; 2] {
+    let panics = Guest::v1().ends("(unreachable)");
+    let exits = Guest::v1().ends("(call $proc_exit (i32.const 2)) (i32.const 0)");
+    [panics.module(), exits.module()]
+}
+
+/// What failed, and what is said of it.
+fn assert_taken_back(swapped: Result<(), Error>, failed: &Module) {
+    match swapped {
+        Err(Error::Swap { module, reason }) => {
+            assert_eq!(module, failed.name());
+            assert!(reason.contains("taken back: "), "{reason}");
+            let expected = ["unreachable", "proc_exit(2)", "gave up with", "answered"];
+            assert!(expected.iter().any(|e| reason.contains(e)), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether what is said on it comes back: the module is the good one.
+async fn answers(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> bool {
+    let mut answer = [0; 3];
+    stream.write_all(b"abc").await.is_ok() && stream.read_exact(&mut answer).await.is_ok()
+}
+
+/// Swap while `attempt` is made again and again, and for a last time once the swap is over.
+async fn swap_under_use<Trying>(
+    swap: impl Future<Output = Result<(), Error>>,
+    attempt: impl Fn() -> Trying,
+) -> Result<(), Error>
+where
+    Trying: Future<Output = bool>,
+{
+    let over = std::cell::Cell::new(false);
+    let swap = async {
+        let swapped = swap.await;
+        over.set(true);
+        swapped
+    };
+    let using = async {
+        while !over.get() {
+            attempt().await;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert!(attempt().await, "the module before serves");
+    };
+    let (swapped, ()) = both(swap, using).await;
+    swapped
+}
+
+#[test]
+fn a_dialer_s_module_that_fails_at_once_is_taken_back() {
+    run(async {
+        let address = echo().await.to_string();
+        let refusing = Guest::v1().connect("(i32.const -28)").module();
+        let giving_up = Guest::v1().ends("(i32.const -8)").module();
+        for failed in failing().into_iter().chain([refusing, giving_up]) {
+            let dialer = Dialer::builder(&plain()).build().expect("builds");
+            let swapped = swap_under_use(dialer.swap(&failed), async || {
+                match dialer.dial(&address).await {
+                    Ok(connection) => answers(connection).await,
+                    Err(_) => false,
+                }
+            });
+            assert_taken_back(swapped.await, &failed);
+        }
+    });
+}
+
+#[test]
+fn a_fixed_dialer_s_module_that_fails_at_once_is_taken_back() {
+    run(async {
+        let address = echo().await.to_string();
+        for failed in failing() {
+            let dialer = FixedDialer::builder(&plain())
+                .config(address.clone())
+                .reach(Reach::none().allow(&address).expect("a pattern"))
+                .build()
+                .expect("builds");
+            let swapped =
+                swap_under_use(dialer.swap(&failed), async || match dialer.dial().await {
+                    Ok(connection) => answers(connection).await,
+                    Err(_) => false,
+                });
+            // This guest has no address of its own to dial: that, too, is its own fault.
+            assert_taken_back(swapped.await, &failed);
+        }
+    });
+}
+
+#[test]
+fn a_listener_s_module_that_fails_at_once_is_taken_back() {
+    run(async {
+        for failed in failing() {
+            let listener = Listener::builder(&plain())
+                .bind(LOCALHOST)
+                .expect("listens");
+            let swapped = swap_under_use(listener.swap(&failed), async || {
+                let client = TcpStream::connect(listener.local_addr());
+                let (client, served) = both(client, listener.accept()).await;
+                let (mut client, mut served) = (client.expect("connects"), served.expect("one"));
+                client.write_all(b"abc").await.expect("written");
+                let mut heard = [0; 3];
+                served.read_exact(&mut heard).await.is_ok()
+            });
+            assert_taken_back(swapped.await, &failed);
+        }
+    });
+}
+
+#[test]
+fn a_relay_s_module_that_fails_at_once_is_taken_back() {
+    run(async {
+        let address = echo().await.to_string();
+        for failed in failing() {
+            let relay = Relay::builder(&plain()).bind(LOCALHOST, &address);
+            let relay = relay.expect("listens");
+            let swapped = swap_under_use(relay.swap(&failed), async || {
+                let client = TcpStream::connect(relay.local_addr()).await;
+                answers(client.expect("connects")).await
+            });
+            assert_taken_back(swapped.await, &failed);
+            relay.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_server_s_module_that_fails_at_once_is_taken_back() {
+    run(async {
+        let server = Server::builder(&plain()).tcp("listen", LOCALHOST);
+        let server = server.start().expect("starts");
+        let address = server.local_addr("listen").expect("granted");
+        let options = || SwapOptions {
+            probation: PATIENCE,
+            ..SwapOptions::default()
+        };
+        let [failed, _] = failing();
+        let swap = async { server.swap_async(&failed, options()).await.map(drop) };
+        let using = async {
+            let at_once = || server.swap_async(&failed, options());
+            // One at a time; and no other configuration meanwhile.
+            while server.status_async().await.expect("answered").generation == 0 {}
+            let busy = at_once().await.expect_err("refused");
+            assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
+            let busy = server.reconfigure(b"x".to_vec());
+            assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
+            let mut client = TcpStream::connect(address).await.expect("connects");
+            assert_eq!(client.read(&mut [0; 1]).await.unwrap_or(0), 0);
+        };
+        let (swapped, ()) = both(swap, using).await;
+        assert_taken_back(swapped, &failed);
+        assert_eq!(server.status_async().await.expect("answered").generation, 0);
+        // A number is given once.
+        let again = SwapOptions {
+            probation: std::time::Duration::ZERO,
+            ..SwapOptions::default()
+        };
+        let swapped = server.swap_async(&plain(), again).await;
+        assert_eq!(swapped.expect("swapped"), 2);
+    });
+}
+
+/// What strangers make a module say, and what becomes of connections, does not count.
+#[test]
+fn strangers_do_not_say_which_module_runs() {
+    run(async {
+        let listener = Listener::builder(&plain())
+            .bind(LOCALHOST)
+            .expect("listens");
+        // As of a client that does not know the protocol.
+        let refusing = Guest::v1().ends("(i32.const -8)").module();
+        let swap = listener.swap(&refusing);
+        let using = async {
+            for _ in 0..3 {
+                let client = TcpStream::connect(listener.local_addr());
+                let (client, served) = both(client, listener.accept()).await;
+                let mut served = served.expect("one");
+                let heard = served.read(&mut [0; 1]).await;
+                drop((client, heard));
+            }
+        };
+        let (swapped, ()) = both(swap, using).await;
+        swapped.expect("swapped");
+        // A connection that its other end resets.
+        let good = plain();
+        let swap = listener.swap(&good);
+        let using = async {
+            for _ in 0..3 {
+                let client = TcpStream::connect(listener.local_addr());
+                let (client, served) = both(client, listener.accept()).await;
+                let client = client.expect("connects");
+                client.set_zero_linger().expect("set");
+                drop(client);
+                let heard = served.expect("one").read(&mut [0; 1]).await;
+                assert!(heard.is_err() || heard.is_ok_and(|len| len == 0));
+            }
+        };
+        let (swapped, ()) = both(swap, using).await;
+        swapped.expect("swapped");
+    });
+}

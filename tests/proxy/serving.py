@@ -1,0 +1,59 @@
+"""`watm serve` with the PROXY protocol in front of an upstream, in a namespace."""
+
+import contextlib
+import pathlib
+import sys
+import tempfile
+from collections.abc import Iterator
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import watm_serve  # noqa: E402
+from namespace import Namespace  # noqa: E402
+from watm_serve import HOST, MODULES, ROOT, WATM  # noqa: E402, F401
+
+MODULE = MODULES / "proxy-protocol.wasm"
+
+PORT = 7000
+UPSTREAM = 8000
+METRICS = 7001
+
+
+class Serving(watm_serve.Serving):
+    """Use `serving`."""
+
+    def configure(self, config: str) -> None:
+        """Have it read another configuration of the module's."""
+        (self.folder / "proxy.conf").write_text(config)
+        self.reload()
+
+
+@contextlib.contextmanager
+def serving(
+    inside: Namespace, config: str = 'from = "any"', *, transparent: str | None = None, descriptors: int | None = None
+) -> Iterator[Serving]:
+    """Runs it for the length of the block, on TCP and UDP, IPv4 and IPv6."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "proxy.conf").write_text(config)
+        text = f"""
+[logs]
+level = "info"
+[drain]
+timeout = 0.2
+[metrics]
+listen = "{HOST}:{METRICS}"
+[[listener]]
+name = "proxy"
+module = "{MODULE}"
+config-file = "proxy.conf"
+addresses = ["tcp://[::]:{PORT}", "udp://[::]:{PORT}"]
+upstream = {{ ipv4 = "{HOST}:{UPSTREAM}", ipv6 = "[::1]:{UPSTREAM}" }}
+workers = 1
+{f"transparent = {transparent}" if transparent else ""}
+"""
+        reach = lambda port: inside.connected(HOST, port)  # noqa: E731
+        with watm_serve.serving(
+            folder, text, inside=inside.command, reach=reach, descriptors=descriptors, kind=Serving
+        ) as running:
+            yield running

@@ -1,0 +1,139 @@
+"""Datagrams through `watm serve`: each with a header of the PROXY protocol, in and out."""
+
+import contextlib
+import ipaddress
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from programs import START
+from watm_serve import HOME, HOST, MODULES, WATM, serving
+
+CLIENTS = {HOST: ("203.0.113.7", "198.51.100.1"), "::1": ("2001:db8::7", "2001:db8::1")}
+FAMILIES = pytest.mark.parametrize("host", CLIENTS)
+SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
+
+
+def header(host: str, port: int) -> bytes:
+    """Of a client of this family, without values."""
+    ends = [ipaddress.ip_address(end).packed for end in CLIENTS[host]]
+    rest = b"".join(ends) + struct.pack(">HH", port, 443)
+    family = 0x12 if len(ends[0]) == 4 else 0x22
+    return SIGNATURE + struct.pack(">BBH", 0x21, family, len(rest)) + rest
+
+
+@contextlib.contextmanager
+def datagrams(host: str, port: int = 0) -> Iterator[socket.socket]:
+    """A socket with a limit for each step."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.settimeout(START)
+        made.bind((host, port))
+        yield made
+
+
+def config(host: str, upstream: str, more: str = "", limits: str = "") -> str:
+    shown = f"[{host}]" if ":" in host else host
+    return f"""
+[logs]
+format = "json"
+[drain]
+timeout = 0.2
+[metrics]
+listen = "{HOST}:0"
+[[listener]]
+module = "{MODULES / "proxy-protocol.wasm"}"
+config = 'from = "{host}"'
+addresses = ["udp://{shown}:0"]
+upstream = "{upstream}"
+{more}
+[listener.limits]
+{limits}
+"""
+
+
+def of(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+@FAMILIES
+def test_each_begins_with_who_it_is_from_on_both_sides(host, tmp_path):
+    """In a chain of two: what the second has from the first, it says again."""
+    with datagrams(host) as upstream, datagrams(host) as near, contextlib.ExitStack() as stack:
+        second = stack.enter_context(serving(tmp_path / "second", config(host, of(upstream), 'proxy-header = "v2"')))
+        second_at = of(upstream).rpartition(":")[0] + f":{second.port}"
+        first = stack.enter_context(serving(tmp_path / "first", config(host, second_at, 'proxy-header = "v2"')))
+        for payload in (b"one", b"", b"x" * 1200):
+            for port in (5001, 5002):
+                near.sendto(header(host, port) + payload, (host, first.port))
+                heard, far = upstream.recvfrom(65536)
+                said = header(host, port)
+                # The same but for its length, then a checksum, and what the client sent.
+                assert heard[:14] == said[:14]
+                assert heard[16 : len(said)] == said[16:]
+                assert heard[len(said) : len(said) + 3] == b"\x03\0\4"
+                assert heard[len(said) + 7 :] == payload
+                upstream.sendto(b"answer to %d" % port, far)
+                assert near.recv(100) == b"answer to %d" % port
+
+
+def test_to_where_the_client_wants_as_far_as_that_is_allowed(tmp_path):
+    with datagrams(HOST) as allowed, datagrams(HOST) as denied, datagrams(HOST) as near:
+        text = config(HOST, "dynamic", f'allow = ["udp://{of(allowed)}"]')
+        with serving(tmp_path, text) as running:
+            for wanted in (denied, allowed):
+                host, port = wanted.getsockname()
+                ends = b"".join(ipaddress.ip_address(end).packed for end in ("203.0.113.7", host))
+                said = SIGNATURE + struct.pack(">BBH", 0x21, 0x12, 12) + ends + struct.pack(">HH", 5001, port)
+                near.sendto(said + b"hello", (HOST, running.port))
+            assert allowed.recv(100) == b"hello"
+            record = running.record()
+            assert (record["reason"], record["destination"]) == ("denied", of(denied))
+
+
+def test_a_flow_that_is_silent_ends_and_is_one_record(tmp_path):
+    with datagrams(HOST) as upstream, datagrams(HOST) as near:
+        text = config(HOST, of(upstream), limits="datagram-idle-timeout = 0.5")
+        with serving(tmp_path, text) as running:
+            began = time.monotonic()
+            for _ in range(3):
+                near.sendto(header(HOST, 5001) + b"hello", (HOST, running.port))
+                heard, far = upstream.recvfrom(100)
+                upstream.sendto(b"answer", far)
+                assert near.recv(100) == b"answer"
+                time.sleep(0.1)
+            record = running.record()
+            assert 0.6 < time.monotonic() - began < 3
+            told = {key: record[key] for key in ("client", "bytes_in", "bytes_out", "reason", "destination")}
+            assert told == {
+                "client": "203.0.113.7:5001",
+                "bytes_in": 15,
+                "bytes_out": 18,
+                "reason": "idle",
+                "destination": of(upstream),
+            }
+            assert 'watm_client_bytes_total{client="203.0.113.7",direction="in"} 15\n' in running.page("/metrics")[1]
+            # The next datagram begins another.
+            near.sendto(header(HOST, 5001) + b"again", (HOST, running.port))
+            assert upstream.recv(100) == b"again"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (config(HOST, f"{HOST}:1", 'proxy-header = "v1"'), "proxy-header: must be v2 where datagrams"),
+        (config(HOST, "unix:/nowhere"), "upstream: must not be a path where datagrams"),
+        (config(HOST, f"{HOST}:1", 'decoy = "unix:/nowhere"'), "decoy: must not be a path where datagrams"),
+        (config(HOST, f"{HOST}:1", "workers = 1").replace("udp://", ""), f"addresses: {HOST}:0: the module takes connections and datagrams; must be"),
+    ],
+)
+def test_what_datagrams_do_not_have_is_refused(text, reason, tmp_path):
+    file = tmp_path / "serve.toml"
+    file.write_text(text)
+    command = [WATM, "serve", "--unsealed", "--check", file]
+    done = subprocess.run(command, capture_output=True, text=True, env={"HOME": HOME.name}, timeout=START)
+    assert done.returncode == 2
+    assert f"listener 1: {reason}" in done.stderr

@@ -1,0 +1,153 @@
+"""How much `watm serve` takes, and how it ends."""
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+from behind import echo
+from watm_serve import HOST, LIMIT, MODULES, serving
+
+MODULE = pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
+
+
+def config(module: str, upstream: int, more: str = "", limits: str = "", drain: float = 30) -> str:
+    return f"""
+[logs]
+format = "json"
+[metrics]
+listen = "{HOST}:0"
+[drain]
+timeout = {drain}
+[[listener]]
+module = "{MODULES / module}"
+addresses = ["0.0.0.0:0"]
+upstream = "{HOST}:{upstream}"
+{more}
+[listener.limits]
+{limits}
+"""
+
+
+def talks(stream: socket.socket) -> bool:
+    """Whether the application answers."""
+    with contextlib.suppress(ConnectionError):
+        stream.sendall(b"hello")
+        return stream.recv(5) == b"hello"
+    return False
+
+
+def is_cut(stream: socket.socket, module: str) -> bool:
+    """Whether it has ended, and, but for a module of WATER, which knows ends alone, does not look as if
+    all had been said."""
+    try:
+        return stream.recv(1) == b"" and module.endswith(".watm1.wasm")
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(("more", "backlog"), [("", 1024), ("backlog = 2000", 2000)])
+def test_each_worker_has_a_socket_with_room_for_a_crowd(more, backlog, tmp_path):
+    with echo() as upstream, serving(tmp_path, config("plain.wasm", upstream, f"{more}\nworkers = 3")) as running:
+        listening = ["ss", "--no-header", "--listening", "--tcp", "--numeric", f"sport = {running.port}"]
+        shown = subprocess.run(listening, check=True, capture_output=True, text=True).stdout.splitlines()
+        # The third word is how many connections may wait.
+        assert [int(line.split()[2]) for line in shown] == [backlog] * 3
+
+
+@MODULE
+def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
+    limits = "connections = 3\nconnections-per-client = 2"
+    with (
+        echo() as upstream,
+        serving(tmp_path, config(module, upstream, "workers = 2", limits)) as running,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def come(client: str) -> socket.socket:
+            return stack.enter_context(socket.create_connection((HOST, running.port), LIMIT, (client, 0)))
+
+        def is_refused(client: str) -> bool:
+            # Maybe before this end knows of the connection.
+            with contextlib.suppress(ConnectionError):
+                return not talks(come(client))
+            return True
+
+        open_ones = [come("127.0.0.2") for _ in range(2)]
+        assert all(talks(each) for each in open_ones)
+        assert is_refused("127.0.0.2")
+        open_ones.append(come("127.0.0.3"))
+        assert talks(open_ones[2])
+        assert is_refused("127.0.0.4")
+        records = running.records(2)
+        assert [(record["client"].split(":")[0], record["reason"]) for record in records] == [
+            ("127.0.0.2", "client-limit"),
+            ("127.0.0.4", "limit"),
+        ]
+        assert running.metric(r'watm_connections_open\{listener="1"\}') == 3
+        assert running.metric(r'watm_connections_closed_total\{listener="1",reason="limit"\}') == 1
+        # Whoever goes makes room.
+        open_ones[0].close()
+        running.records(3)
+        assert talks(come("127.0.0.4"))
+        assert talks(open_ones[1])
+
+
+@MODULE
+@pytest.mark.parametrize(("limits", "reason"), [("idle-timeout = 0.4", "idle"), ("lifetime = 0.6", "lifetime")])
+def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp_path):
+    with (
+        echo() as upstream,
+        serving(tmp_path, config(module, upstream, limits=limits)) as running,
+        running.reach(running.port) as stream,
+    ):
+        began = time.monotonic()
+        # For longer than it may be silent, and not as long as it may live.
+        for _ in range(5):
+            assert talks(stream)
+            time.sleep(0.1)
+        assert is_cut(stream, module)
+        assert 0.55 < time.monotonic() - began < 3
+        assert running.record()["reason"] == reason
+
+
+def test_an_upstream_has_its_time_to_accept(tmp_path):
+    """One whose queue is full says nothing."""
+    limits = "connect-timeout = 0.5"
+    with socket.create_server((HOST, 0), backlog=0) as full, contextlib.ExitStack() as stack:
+        upstream = full.getsockname()
+        for _ in range(2):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(upstream)
+        running = stack.enter_context(serving(tmp_path, config("plain.wasm", upstream[1], limits=limits)))
+        stream = stack.enter_context(running.reach(running.port))
+        began = time.monotonic()
+        assert is_cut(stream, "plain.wasm")
+        assert 0.45 < time.monotonic() - began < 3
+        assert running.record()["reason"] == "upstream-timeout"
+
+
+@MODULE
+def test_a_drain_ends_at_its_deadline(module, tmp_path):
+    with (
+        echo() as upstream,
+        serving(tmp_path, config(module, upstream, drain=0.5)) as running,
+        running.reach(running.port) as stays,
+        running.reach(running.port) as goes,
+    ):
+        assert talks(stays) and talks(goes)
+        began = time.monotonic()
+        running.process.send_signal(signal.SIGTERM)
+        running.wait_for("^draining$")
+        assert talks(stays) and talks(goes)
+        goes.close()
+        assert running.process.wait(LIMIT) == 1
+        assert 0.45 < time.monotonic() - began < 5
+        assert is_cut(stays, module)
+        assert "watm: 1 connections did not end in time" in running.log()
+        reasons = re.findall(r'"reason":"([a-z-]+)"', running.log())
+        assert sorted(reasons) == ["done", "forced"]

@@ -1,0 +1,55 @@
+"""`watm listen --forward` for datagrams, and for several addresses."""
+
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+from behind import echo
+from programs import wait_for
+from test_datagrams import datagrams, header
+from watm_serve import HOST, LIMIT, MODULES, WATM
+
+MODULE = MODULES / "proxy-protocol.wasm"
+
+
+def test_datagrams_and_connections_are_forwarded_together(start, tmp_path: pathlib.Path):
+    (tmp_path / "proxy.conf").write_text(f'from = "{HOST}"')
+    with echo() as port, datagrams(HOST, port) as upstream, datagrams(HOST) as near:
+        addresses = [f"tcp://{HOST}:0", f"udp://{HOST}:0"]
+        options = ["--config", "proxy.conf", "--forward", f"{HOST}:{port}", "--watch"]
+        program = start("listen", WATM, "listen", "--unsealed", MODULE, *addresses, *options)
+        log = tmp_path / "listen.log"
+        wait_for(lambda: log.read_text().count("listening on ") == 2, log.read_text)
+        at = [int(found) for found in re.findall(r"^listening on .*:(\d+)$", log.read_text(), re.MULTILINE)]
+        assert f"listening on udp://{HOST}:{at[1]}\n" in log.read_text()
+        for client in (5001, 5002):
+            near.sendto(header(HOST, client) + b"hello %d" % client, (HOST, at[1]))
+            heard, far = upstream.recvfrom(100)
+            assert heard == b"hello %d" % client
+            upstream.sendto(b"answer %d" % client, far)
+            assert near.recv(100) == b"answer %d" % client
+        with socket.create_connection((HOST, at[0]), LIMIT) as stream:
+            stream.sendall(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 443\r\nhello")
+            assert stream.recv(5) == b"hello"
+        program.terminate()
+        assert program.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([f"udp://{HOST}:0"], "without --forward there must be one address, for connections"),
+        ([f"sctp://{HOST}:0"], '"sctp" must be tcp or udp'),
+        (
+            [f"udp://{HOST}:0", "--forward", f"{HOST}:1", "--update", "elsewhere.wasm"],
+            "--update: is for one address for connections",
+        ),
+    ],
+)
+def test_what_is_not_for_datagrams_is_refused(arguments, reason):
+    command = [WATM, "listen", "--unsealed", MODULE, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    assert done.returncode == 2
+    assert reason in done.stderr

@@ -1,0 +1,70 @@
+"""Unmodified shadowsocks and Tor, with our modules in the place of their plugins."""
+
+import re
+
+import pytest
+
+from programs import MODULES, WATM, fetch, free_port, listens, wait_for
+
+MODULE_FILES = ["plain.wasm", "plain.watm1.wasm"]
+
+
+@pytest.mark.parametrize("module", MODULE_FILES)
+def test_shadowsocks_goes_through_a_module(module, application, start, tmp_path):
+    outer, socks = free_port(), free_port()
+    common = ["-s", "127.0.0.1", "-p", outer, "-k", "secret", "-m", "aes-256-gcm", "--plugin", WATM]
+    options = f"unsealed;module={MODULES / module}"
+    start("server", "ss-server", *common, "--plugin-opts", f"server;{options}")
+    start("client", "ss-local", *common, "--plugin-opts", options, "-l", socks)
+
+    def logs() -> str:
+        return (tmp_path / "server.log").read_text() + (tmp_path / "client.log").read_text()
+
+    wait_for(lambda: listens(outer) and listens(socks) and logs().count("listening on 127.0.0.1") == 2, logs)
+    proxy = ["--socks5-hostname", f"127.0.0.1:{socks}"]
+    assert fetch(f"http://127.0.0.1:{application}/1000000", *proxy) == 1_000_000
+
+
+# A network of nobody's, so that Tor asks nobody outside.
+NETWORK = f"""
+TestingTorNetwork 1
+DirAuthority test orport=1 v3ident={1:040} 127.0.0.1:1 {0:040}
+"""
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize("module", MODULE_FILES)
+def test_tor_reaches_a_bridge_through_a_module(module, extended, start, tmp_path):
+    """The bridge's descriptor comes by a circuit, so both ends carry both ways."""
+    onion, outer = free_port(), free_port()
+    transport = f"exec {WATM} pt --unsealed plain={MODULES / module}"
+    bridge = f"""
+SocksPort 0
+ORPort 127.0.0.1:{onion}
+{"ExtORPort auto" if extended else ""}
+BridgeRelay 1
+PublishServerDescriptor 0
+AssumeReachable 1
+Address 127.0.0.1
+ServerTransportPlugin plain {transport}
+ServerTransportListenAddr plain 127.0.0.1:{outer}
+"""
+    client = f"""
+SocksPort 0
+UseBridges 1
+ClientTransportPlugin plain {transport}
+Bridge plain 127.0.0.1:{outer}
+"""
+    for name, configuration in [("bridge", bridge), ("client", client)]:
+        folder = tmp_path / name
+        folder.mkdir(mode=0o700)
+        (folder / "torrc").write_text(f"DataDirectory {folder}\nLog [net]debug info stdout\n{NETWORK}{configuration}")
+        start(name, "tor", "-f", folder / "torrc")
+
+    def log(name: str) -> str:
+        return (tmp_path / f"{name}.log").read_text(errors="replace")
+
+    wait_for(lambda: "new bridge descriptor" in log("client"), lambda: log("bridge") + log("client"))
+    assert re.search(rf"Registered server transport 'plain' at '127.0.0.1:{outer}'", log("bridge"))
+    assert "CMETHOD plain socks5 127.0.0.1:" in log("client")
+    assert ("Received USERADDR" in log("bridge")) == extended

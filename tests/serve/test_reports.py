@@ -1,0 +1,104 @@
+"""What `watm serve` tells of connections: a line each, and sums for collectors."""
+
+import re
+import socket
+
+import pytest
+from behind import echo
+from programs import free_port
+from watm_serve import HOST, LIMIT, MODULES, serving
+
+
+def config(upstream: int, logs: str = "", more: str = "") -> str:
+    return f"""
+[logs]
+{logs}
+[metrics]
+listen = "{HOST}:0"
+clients = 3
+[[listener]]
+name = "front"
+module = "{MODULES / "plain.wasm"}"
+addresses = ["0.0.0.0:0"]
+upstream = "{HOST}:{upstream}"
+{more}
+"""
+
+
+def say(port: int, data: bytes, client: str = HOST) -> str:
+    """To an echo, and hear all of it. Says which port was ours."""
+    with socket.create_connection((HOST, port), LIMIT, (client, 0)) as stream:
+        stream.sendall(data)
+        stream.shutdown(socket.SHUT_WR)
+        assert b"".join(iter(lambda: stream.recv(65536), b"")) == data
+        return "{}:{}".format(*stream.getsockname())
+
+
+def test_each_connection_is_one_object_of_json(tmp_path):
+    with echo() as upstream, serving(tmp_path, config(upstream, 'format = "json"')) as running:
+        clients = [say(running.port, b"x" * size) for size in (1, 20, 300)]
+        records = sorted(running.records(3), key=lambda record: record["bytes_in"])
+        assert [record["client"] for record in records] == clients
+        for record, size in zip(records, (1, 20, 300), strict=True):
+            assert record["bytes_in"] == record["bytes_out"] == size
+            assert record["duration_ms"] >= 0
+            told = {key: record[key] for key in ("level", "listener", "destination", "reason", "message")}
+            assert told == {
+                "level": "INFO",
+                "listener": "front",
+                "destination": f"{HOST}:{upstream}",
+                "reason": "done",
+                "message": "closed",
+            }
+
+
+def test_each_connection_is_one_line_of_text_or_none(tmp_path):
+    with echo() as upstream, serving(tmp_path / "text", config(upstream)) as running:
+        client = say(running.port, b"hello")
+        running.wait_for("watm::connection")
+        [line] = [line for line in running.log().splitlines() if "watm::connection" in line]
+        for told in (" INFO ", f"client={client}", "bytes_in=5 bytes_out=5", 'reason="done"'):
+            assert told in line
+    with echo() as upstream, serving(tmp_path / "none", config(upstream, "connections = false")) as running:
+        say(running.port, b"hello")
+        assert running.end() == 0
+        assert "watm::connection" not in running.log()
+
+
+def test_bytes_are_of_so_many_clients_and_of_all_others_together(tmp_path):
+    with echo() as upstream, serving(tmp_path, config(upstream, 'format = "json"')) as running:
+        for number in range(1, 9):
+            say(running.port, b"x" * 100 * number, f"127.0.0.{number}")
+        running.records(8)
+        page = running.page("/metrics")[1]
+        for direction in ("in", "out"):
+            found = re.findall(rf'^watm_client_bytes_total\{{client="(.*)",direction="{direction}"\}} (\d+)$', page, re.MULTILINE)
+            assert len(found) == 4, page
+            # Those that were seen last are known by name.
+            assert {name: int(count) for name, count in found} == {
+                "127.0.0.6": 600,
+                "127.0.0.7": 700,
+                "127.0.0.8": 800,
+                "other": 100 + 200 + 300 + 400 + 500,
+            }
+            assert f'watm_bytes_total{{listener="front",direction="{direction}"}} 3600\n' in page
+        assert page.endswith("# EOF\n")
+        assert running.metric(r'watm_connections_total\{listener="front"\}') == 8
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/status", "/readyz"])
+def test_an_upstream_that_is_away_is_told(path, tmp_path):
+    away = free_port()
+    with serving(tmp_path, config(away, 'format = "json"', "workers = 1")) as running:
+        # Maybe before this end knows of the connection.
+        with pytest.raises(ConnectionResetError), socket.create_connection((HOST, running.port), LIMIT) as stream:
+            stream.recv(1)
+        assert running.record()["reason"] == "upstream-refused"
+        status, body = running.page(path)
+        if path == "/readyz":
+            assert (status, body) == (503, f"listener front: upstream {HOST}:{away} does not answer\n")
+        elif path == "/status":
+            [listener] = running.status()["listeners"]
+            assert listener["upstreams"] == [{"address": f"{HOST}:{away}", "ok": False}]
+        else:
+            assert 'watm_upstream_failures_total{listener="front"} 1\n' in body

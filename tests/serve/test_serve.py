@@ -1,0 +1,59 @@
+"""`watm serve` between programs that people run."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from haproxy import configured
+from programs import MODULES, WATM, fetch, free_port, listens, wait_for
+
+SIZE = 3_000_000
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
+def test_haproxy_believes_the_header(version, module, application, start, tmp_path):
+    """It refuses a header whose checksum is wrong, and logs whom it has heard of."""
+    inner, outer = free_port(), free_port()
+    sections = f"""
+frontend it
+    bind 127.0.0.1:{inner} accept-proxy
+    log stdout format raw local0
+    log-format "heard of %ci:%cp"
+    default_backend application
+backend application
+    server one 127.0.0.1:{application}
+"""
+    start("haproxy", "haproxy", "-f", configured(tmp_path, sections, "http"))
+    listener = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{inner}", "--proxy-header", version]
+    start("watm", WATM, "serve", "--unsealed", MODULES / module, *listener, "--log-format", "json")
+    log = tmp_path / "watm.log"
+    wait_for(lambda: listens(inner) and listens(outer), log.read_text)
+    assert fetch(f"http://127.0.0.1:{outer}/{SIZE}") == SIZE
+    wait_for(lambda: '"bytes_out":3000' in log.read_text(), log.read_text)
+    records = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    [record] = [record for record in records if record.get("bytes_out", 0) > SIZE]
+    assert record["reason"] == "done"
+    heard = re.findall(r"heard of (\S+)", (tmp_path / "haproxy.log").read_text())
+    assert record["client"] in heard
+
+
+def test_many_requests_on_all_workers(application, start, tmp_path):
+    """wrk sees no error, and nothing stays open."""
+    outer, pages = free_port(), free_port()
+    listener = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{application}"]
+    start("watm", WATM, "serve", "--unsealed", MODULES / "plain.wasm", *listener, "--workers", "2", "--metrics", f"127.0.0.1:{pages}")
+    wait_for(lambda: listens(outer), (tmp_path / "watm.log").read_text)
+    command = ["wrk", "-t1", "-c20", "-d1s", f"http://127.0.0.1:{outer}/1000"]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "Socket errors" not in said and "Non-2xx" not in said, said
+    page = subprocess.run(["curl", "-s", f"http://127.0.0.1:{pages}/status"], check=True, capture_output=True).stdout
+    [status] = json.loads(page)["listeners"]
+    assert status["worker_count"] == 2
+    wait_for(
+        lambda: b'watm_connections_open{listener="1"} 0'
+        in subprocess.run(["curl", "-s", f"http://127.0.0.1:{pages}/metrics"], check=True, capture_output=True).stdout,
+        lambda: "connections stay open",
+    )

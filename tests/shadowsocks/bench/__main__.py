@@ -1,0 +1,252 @@
+"""`make bench-shadowsocks`: our module beside other people's servers, with one client, taking turns.
+
+    build/venv-3.13/bin/python -m tests.shadowsocks.bench --help
+
+Each server decrypts what shadowsocks-rust's client sends and passes it on, and the other way round. All
+are on one machine, so that throughput is what their CPU time leaves to it; that time, a GB, is measured too.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import os
+import pathlib
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "shadowsocks"))
+
+from methods import LIBEV, RUST, password  # noqa: E402
+
+HOST = "127.0.0.1"
+TOOLS = ROOT / "build" / "tools" / "bin"
+MODULES = ROOT / "watm" / "target" / "modules"
+WATM = ROOT / "target" / "release" / "watm"
+METHODS = ["chacha20-ietf-poly1305", "aes-256-gcm", "2022-blake3-chacha20-poly1305", "2022-blake3-aes-128-gcm"]
+SERVERS = ["rust", "libev", "component", "water"]
+CHUNK = 1 << 18
+# Seconds for anything to begin.
+LIMIT = 10
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Shadowsocks servers, side by side.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=256, help="a direction, in each round")
+    parser.add_argument("--messages", type=int, default=2000, help="of 512 bytes, one after another")
+    parser.add_argument("--method", action="append", choices=RUST, help="again for more")
+    parser.add_argument("--server", action="append", choices=SERVERS, help="again for more")
+    options = parser.parse_args()
+    samples: dict[str, dict[str, list[dict[str, float]]]] = {}
+    with sink() as port:
+        for method in options.method or METHODS:
+            names = [name for name in options.server or SERVERS if name != "libev" or method in LIBEV]
+            taken = samples.setdefault(method, {name: [] for name in names})
+            for _ in range(options.rounds):
+                for name in names:
+                    taken[name].append(measure(name, method, port, options))
+            show(method, taken)
+    path = ROOT / "build" / "bench-shadowsocks.json"
+    path.write_text(json.dumps(samples, indent=1))
+    print(f"every sample is in {path.relative_to(ROOT)}")
+
+
+def measure(name: str, method: str, port: int, options: argparse.Namespace) -> dict[str, float]:
+    """One round of one server."""
+    size = options.megabytes * 1_000_000
+    with tempfile.TemporaryDirectory() as folder, server(name, method, port, pathlib.Path(folder)) as (at, process):
+        with client(method, at, pathlib.Path(folder)) as socks:
+            for _ in range(2):
+                move(socks, port, b"U", 1_000_000)
+            before = cpu(process)
+            up = move(socks, port, b"U", size)
+            between = cpu(process)
+            down = move(socks, port, b"D", size)
+            after = cpu(process)
+            return {
+                "upload MB/s": size / up / 1e6,
+                "download MB/s": size / down / 1e6,
+                "upload CPU s/GB": (between - before) / size * 1e9,
+                "download CPU s/GB": (after - between) / size * 1e9,
+                "round trip of 512 bytes: us": echo(socks, port, options.messages) * 1e6,
+            }
+
+
+def show(method: str, taken: dict[str, list[dict[str, float]]]) -> None:
+    """Medians, and what they are to shadowsocks-rust's."""
+    print(f"\n{method}")
+    for what in next(iter(taken.values()))[0]:
+        medians = {name: statistics.median(sample[what] for sample in samples) for name, samples in taken.items()}
+        base = medians.get("rust")
+        cells = [
+            f"{name} {value:8.2f}" + (f" ({value / base:.2f})" if base and name != "rust" else "")
+            for name, value in medians.items()
+        ]
+        print(f"  {what:28} " + "   ".join(cells), flush=True)
+
+
+def cpu(process: int) -> float:
+    """Seconds of CPU that a process has used."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def connect(socks: int, port: int) -> socket.socket:
+    """A connection by SOCKS5."""
+    connection = socket.create_connection((HOST, socks), LIMIT)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.settimeout(120)
+    connection.sendall(b"\x05\x01\x00")
+    exactly(connection, 2)
+    connection.sendall(b"\x05\x01\x00\x01" + socket.inet_aton(HOST) + struct.pack(">H", port))
+    exactly(connection, 10)
+    return connection
+
+
+def exactly(connection: socket.socket, count: int) -> bytes:
+    """So many bytes."""
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise EOFError("the connection has ended")
+        data += part
+    return data
+
+
+def move(socks: int, port: int, way: bytes, size: int) -> float:
+    """How long so many bytes take, that way."""
+    with connect(socks, port) as connection:
+        begin = time.perf_counter()
+        connection.sendall(way + struct.pack(">Q", size))
+        if way == b"U":
+            give(connection, size)
+            exactly(connection, 1)
+        else:
+            take(connection, size)
+        return time.perf_counter() - begin
+
+
+def echo(socks: int, port: int, count: int) -> float:
+    """The median of the times that a message takes there and back."""
+    with connect(socks, port) as connection:
+        connection.sendall(b"E" + struct.pack(">Q", count * 512))
+        times = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            connection.sendall(bytes(512))
+            exactly(connection, 512)
+            times.append(time.perf_counter() - begin)
+        return statistics.median(times)
+
+
+def give(connection: socket.socket, size: int) -> None:
+    data = memoryview(os.urandom(CHUNK))
+    while size:
+        part = data[: min(size, CHUNK)]
+        connection.sendall(part)
+        size -= len(part)
+
+
+def take(connection: socket.socket, size: int) -> None:
+    data = bytearray(CHUNK)
+    while size:
+        count = connection.recv_into(data, min(size, CHUNK))
+        if not count:
+            raise EOFError("the connection has ended")
+        size -= count
+
+
+@contextlib.contextmanager
+def sink() -> Iterator[int]:
+    """What is behind all servers, in a process of its own."""
+    listener = socket.create_server((HOST, 0), backlog=128)
+    process = multiprocessing.Process(target=serve, args=(listener,), daemon=True)
+    process.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        process.terminate()
+        process.join()
+
+
+def serve(listener: socket.socket) -> None:
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with connection, contextlib.suppress(EOFError, ConnectionError):
+            way = exactly(connection, 1)
+            (size,) = struct.unpack(">Q", exactly(connection, 8))
+            if way == b"U":
+                take(connection, size)
+                connection.sendall(b"!")
+            elif way == b"D":
+                give(connection, size)
+            else:
+                for _ in range(size // 512):
+                    connection.sendall(exactly(connection, 512))
+
+
+def free_port() -> int:
+    with socket.create_server((HOST, 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def running(port: int, *command: str | pathlib.Path) -> Iterator[int]:
+    """A program that listens there, and its process id."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LIMIT
+        while True:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{command[0]} does not run")
+            with contextlib.suppress(ConnectionError):
+                socket.create_connection((HOST, port), 1).close()
+                break
+            time.sleep(0.05)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextlib.contextmanager
+def server(name: str, method: str, target: int, folder: pathlib.Path) -> Iterator[tuple[int, int]]:
+    """A server's port and process. All but ours go where they are told; ours to the target."""
+    port = free_port()
+    settings = {"server": HOST, "server_port": port, "password": password(method), "method": method}
+    config = folder / "server.json"
+    if name in ("rust", "libev"):
+        config.write_text(json.dumps(settings))
+        command = [TOOLS / "ssserver" if name == "rust" else "ss-server", "-c", config]
+    else:
+        del settings["server"], settings["server_port"]
+        config.write_text(json.dumps(settings))
+        module = MODULES / ("shadowsocks.wasm" if name == "component" else "shadowsocks.watm1.wasm")
+        command = [WATM, "listen", "--unsealed", module, f"{HOST}:{port}", "--config", config, "--forward", f"{HOST}:{target}"]
+    with running(port, *command) as process:
+        yield port, process
+
+
+@contextlib.contextmanager
+def client(method: str, to: int, folder: pathlib.Path) -> Iterator[int]:
+    """The port of a SOCKS5 server in front of a shadowsocks server."""
+    port = free_port()
+    settings = {"server": HOST, "server_port": to, "local_address": HOST, "local_port": port}
+    config = folder / "client.json"
+    config.write_text(json.dumps(settings | {"password": password(method), "method": method}))
+    with running(port, TOOLS / "sslocal", "-c", config):
+        yield port
+
+
+if __name__ == "__main__":
+    main()

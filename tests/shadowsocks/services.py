@@ -1,0 +1,108 @@
+"""What is at the far end, and how a program gets there by SOCKS5."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator
+
+from peers import HOST, LIMIT
+
+
+class _Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple) -> None:
+        self._transport.sendto(data, addr)
+
+
+@contextlib.asynccontextmanager
+async def echo() -> AsyncIterator[int]:
+    """A port on which TCP and UDP say the same back, and HTTP is answered."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            first = await reader.read(65536)
+            if first.startswith(b"GET "):
+                body = b"from inside " + first.split()[1]
+                writer.write(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            else:
+                writer.write(first)
+                while data := await reader.read(65536):
+                    writer.write(data)
+                    await writer.drain()
+            writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    port = server.sockets[0].getsockname()[1]
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(_Echo, local_addr=(HOST, port))
+    async with server:
+        yield port
+    transport.close()
+
+
+async def connect(socks: int, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection by SOCKS5, by a name."""
+    reader, writer = await asyncio.open_connection(HOST, socks)
+    writer.write(b"\x05\x01\x00")
+    assert await reader.readexactly(2) == b"\x05\x00"
+    writer.write(b"\x05\x01\x00\x03" + bytes([len(host)]) + host.encode() + struct.pack(">H", port))
+    answer = await reader.readexactly(10)
+    assert answer[:2] == b"\x05\x00", answer
+    return reader, writer
+
+
+async def exchange(reader, writer, data: bytes) -> bytes:
+    """What comes back for these data, as much of it. Some programs know no half of a connection that is closed."""
+
+    async def write() -> None:
+        writer.write(data)
+        await writer.drain()
+
+    async with asyncio.timeout(LIMIT):
+        writing = asyncio.create_task(write())
+        received = await reader.readexactly(len(data))
+        await writing
+        writer.close()
+        return received
+
+
+class Association:
+    """A client of UDP ASSOCIATE."""
+
+    def __init__(self, relay: tuple[str, int], udp: socket.socket) -> None:
+        self._relay = relay
+        self._udp = udp
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def through(cls, socks: int) -> AsyncIterator["Association"]:
+        """One at this port of SOCKS5."""
+        reader, writer = await asyncio.open_connection(HOST, socks)
+        writer.write(b"\x05\x01\x00")
+        assert await reader.readexactly(2) == b"\x05\x00"
+        writer.write(b"\x05\x03\x00\x01" + bytes(6))
+        answer = await reader.readexactly(10)
+        assert answer[:2] == b"\x05\x00", answer
+        with socket.socket(type=socket.SOCK_DGRAM) as udp:
+            udp.setblocking(False)
+            udp.bind((HOST, 0))
+            yield cls((HOST, struct.unpack(">H", answer[8:])[0]), udp)
+        writer.close()
+
+    async def ask(self, port: int, datagram: bytes, seconds: float = LIMIT) -> bytes:
+        """What this port answers, in this time."""
+        loop = asyncio.get_running_loop()
+        head = b"\x00\x00\x00\x01" + socket.inet_aton(HOST) + struct.pack(">H", port)
+        async with asyncio.timeout(seconds):
+            await loop.sock_sendto(self._udp, head + datagram, self._relay)
+            answer = await loop.sock_recv(self._udp, 65536)
+        assert answer.startswith(head), answer[:10]
+        return answer[len(head) :]
+
+
+async def associate(socks: int, port: int, datagrams: list[bytes]) -> list[bytes]:
+    """What comes back for these, sent by UDP ASSOCIATE."""
+    async with Association.through(socks) as client:
+        return [await client.ask(port, datagram) for datagram in datagrams]

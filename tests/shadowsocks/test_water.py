@@ -1,0 +1,57 @@
+"""The module for WATER, in WATER's own runtime and in ours: a server for one place, whoever the client asks for,
+and a client that goes where its configuration says."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from ends import listening
+from methods import LIBEV, RUST_2022
+from modules import Module
+from ours import WATER, config
+from peers import HOST, cases
+from services import connect, echo, exchange
+from tools import GO, WATM, Dialled, Tool
+
+MODULE = Module("own-shadowsocks", WATER, turns=False, destination="", own=True)
+DATA = bytes(range(256)) * 2000
+
+programs = pytest.mark.parametrize("program", [GO, WATM], ids=str)
+
+
+@programs
+@pytest.mark.parametrize(("peer", "method"), cases(LIBEV, RUST_2022))
+async def test_clients_streams(peer, method, program: Tool, tmp_path) -> None:
+    path = tmp_path / "server.json"
+    path.write_text(config(method))
+    async with echo() as port, program.listen(MODULE, f"{HOST}:{port}", f"--config={path}") as running:
+        server = int(running.address.rpartition(":")[2])
+        async with peer.client(tmp_path, method, server) as socks:
+            assert await exchange(*await connect(socks, "any.example", 9), DATA) == DATA
+
+
+@contextlib.asynccontextmanager
+async def dialled(program: Tool, fixed: bool, server: int, flag: str) -> AsyncIterator[Dialled]:
+    """A connection in one of the two roles of a client."""
+    to = f"{HOST}:{server}"
+    dial = program.fixed(MODULE, flag, f"--allow={to}") if fixed else program.dial(MODULE, to, flag)
+    async with dial as near:
+        yield near
+
+
+@programs
+@pytest.mark.parametrize("fixed", [False, True], ids=["dial", "fixed"])
+@pytest.mark.parametrize(("peer", "method"), cases(LIBEV, RUST_2022))
+async def test_servers_streams(peer, method, fixed, program: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "client.json"
+    async with listening() as upstream, peer.server(tmp_path, method) as server:
+        path.write_text(config(method, server=HOST, server_port=server, target=upstream.address))
+        async with dialled(program, fixed, server, f"--config={path}") as near:
+            await near.send(b"question")
+            far = await upstream.accept()
+            assert await far.receive(8) == b"question"
+            await near.send_pattern(300_000)
+            await far.receive_pattern(300_000)
+            await far.send_pattern(300_000)
+            await near.receive_pattern(300_000)

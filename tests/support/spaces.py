@@ -1,0 +1,104 @@
+"""Network namespaces, and wireguard-go in them: the machine's own network is not touched."""
+
+import contextlib
+import os
+import pathlib
+import secrets
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WIREGUARD_GO = ROOT / "build" / "tools" / "bin" / "wireguard"
+BORINGTUN = ROOT / "build" / "tools" / "bin" / "boringtun-cli"
+# Seconds until wireguard-go must have its interface.
+_START = 10
+
+
+def run(*command: str | pathlib.Path, stdin: str | None = None) -> str:
+    """Runs a program to its end and returns what it prints; a failure says what it said."""
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}"
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Space:
+    """A namespace by its name."""
+
+    name: str
+
+    def command(self, *command: str | pathlib.Path) -> list[str]:
+        """The command, to be run in it."""
+        return ["ip", "netns", "exec", self.name, *map(str, command)]
+
+    def run(self, *command: str | pathlib.Path, stdin: str | None = None) -> str:
+        """As `run`, in it."""
+        return run(*self.command(*command), stdin=stdin)
+
+    def configure(self, interface: str, addresses: list[str], mtu: int) -> None:
+        """Bring an interface of it up."""
+        for address in addresses:
+            self.run("ip", "address", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
+        self.run("ip", "link", "set", interface, "mtu", str(mtu), "up")
+
+
+@contextlib.contextmanager
+def spaces(count: int) -> Iterator[list[Space]]:
+    """Makes so many, each with its own loopback, and removes them at the end of the block."""
+    assert os.geteuid() == 0, "network namespaces need root"
+    prefix = f"watm{secrets.token_hex(4)}"
+    with contextlib.ExitStack() as stack:
+        made = []
+        for number in range(count):
+            space = Space(f"{prefix}{number}")
+            run("ip", "netns", "add", space.name)
+            stack.callback(subprocess.run, ["ip", "netns", "delete", space.name], check=False)
+            space.run("ip", "link", "set", "lo", "up")
+            made.append(space)
+        yield made
+
+
+def interface_name() -> str:
+    """One that nobody has, of at most 15 characters, the kernel's limit."""
+    return f"watm{secrets.token_hex(4)}"
+
+
+@contextlib.contextmanager
+def wireguard_go(
+    outer: Space,
+    inner: Space,
+    config: str,
+    addresses: list[str],
+    mtu: int = 1420,
+    program: tuple[pathlib.Path | str, ...] = (WIREGUARD_GO,),
+) -> Iterator[str]:
+    """Runs wireguard-go with a configuration in wg(8)'s format for the length of the block: its
+    datagrams are in `outer`, its interface in `inner`. The interface's name. Other programs that are
+    configured as it is do in its place, such as boringtun-cli."""
+    assert program[0].exists(), f"{program[0]} is missing: make {program[0].relative_to(ROOT)}"
+    name = interface_name()
+    environment = {**os.environ, "LOG_LEVEL": "error", "WG_LOG_LEVEL": "error"}
+    # What it says first, of kernels that need it not, nobody wants to read.
+    command = outer.command(*program, "-f", name)
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    try:
+        socket = pathlib.Path("/var/run/wireguard") / f"{name}.sock"
+        end = time.monotonic() + _START
+        while not socket.exists():
+            assert process.poll() is None, f"wireguard-go ended with {process.returncode}"
+            assert time.monotonic() < end, f"wireguard-go made no {socket} within {_START} s"
+            time.sleep(0.02)
+        outer.run("wg", "setconf", name, "/dev/stdin", stdin=config)
+        if outer != inner:
+            outer.run("ip", "link", "set", name, "netns", inner.name)
+        inner.configure(name, addresses, mtu)
+        yield name
+    finally:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,142 @@
+"""`watm serve` as a process that a test watches, configures again and ends."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import resource
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WATM = ROOT / "target/release/watm"
+MODULES = ROOT / "watm/target/modules"
+
+HOST = "127.0.0.1"
+# Seconds for one step.
+LIMIT = 10
+
+# Of nobody in particular. A module that was compiled once need not be again.
+HOME = tempfile.TemporaryDirectory()
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection((HOST, port), LIMIT)
+
+
+class Serving:
+    """Use `serving`."""
+
+    def __init__(self, process: subprocess.Popen, folder: pathlib.Path, reach: Callable[[int], socket.socket]) -> None:
+        self.process, self.folder, self.reach = process, folder, reach
+
+    def log(self) -> str:
+        return (self.folder / "watm.log").read_text()
+
+    def wait_for(self, pattern: str) -> re.Match:
+        """Until the log has this."""
+        end = time.monotonic() + LIMIT
+        while not (found := re.search(pattern, self.log(), re.MULTILINE)):
+            assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log()}"
+            assert time.monotonic() < end, f"no {pattern!r} within {LIMIT} s in\n{self.log()}"
+            time.sleep(0.02)
+        return found
+
+    def ports(self) -> list[int]:
+        """Where it listens, in the order of its listeners."""
+        return [int(port) for port in re.findall(r"^listening on .*:(\d+)$", self.log(), re.MULTILINE)]
+
+    @property
+    def port(self) -> int:
+        return self.ports()[0]
+
+    def reload(self, answer: str = "^reloaded ") -> None:
+        """Have it read its configuration again; until it has said this once more."""
+        before = len(re.findall(answer, self.log(), re.MULTILINE))
+        self.process.send_signal(signal.SIGHUP)
+        self.wait_for(rf"(?s)({answer}.*){{{before + 1}}}")
+
+    def page(self, path: str) -> tuple[int, str]:
+        """What it answers to others: the status, and the text."""
+        with self.reach(int(self.wait_for(r"^metrics on .*:(\d+)$")[1])) as web:
+            web.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            answer = b"".join(iter(lambda: web.recv(65536), b"")).decode()
+        head, _, body = answer.partition("\r\n\r\n")
+        return int(head.split()[1]), body
+
+    def metric(self, pattern: str) -> float:
+        """The value of the metric whose line begins so."""
+        text = self.page("/metrics")[1]
+        found = re.search(rf"^{pattern}\S* (\S+)$", text, re.MULTILINE)
+        assert found, f"no {pattern} in\n{text}"
+        return float(found.group(1))
+
+    def status(self) -> dict:
+        return json.loads(self.page("/status")[1])
+
+    def records(self, count: int) -> list[dict]:
+        """Those of connections, of which there are so many, in JSON."""
+        self.wait_for(rf'(?s)("watm::connection".*){{{count}}}')
+        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        records = [line for line in lines if line["target"] == "watm::connection"]
+        assert len(records) == count, self.log()
+        return records
+
+    def record(self) -> dict:
+        """The only one."""
+        return self.records(1)[0]
+
+    def end(self) -> int:
+        """Ask it to, and wait; with which status it did."""
+        self.process.terminate()
+        return self.process.wait(LIMIT)
+
+
+@contextlib.contextmanager
+def serving(
+    folder: pathlib.Path,
+    config: str,
+    *options: object,
+    inside: Callable[..., list] = lambda *command: list(command),
+    reach: Callable[[int], socket.socket] = connect,
+    descriptors: int | None = None,
+    kind: type[Serving] = Serving,
+) -> Iterator[Serving]:
+    """Runs it with this configuration, of which a copy is in `folder`, for the length of the block.
+    It has to be there at the end, unless the test has ended it."""
+    folder.mkdir(exist_ok=True)
+    (folder / "serve.toml").write_text(config)
+    command = inside(WATM, "serve", "--unsealed", folder / "serve.toml", *options)
+    limit = None
+    if descriptors is not None:
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))  # noqa: E731
+    with open(folder / "watm.log", "w") as log:
+        process = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=limit,
+            env={**os.environ, "HOME": HOME.name},
+        )
+    running = kind(process, folder, reach)
+    try:
+        running.wait_for("^listening on ")
+        # Which it says before it says where its metrics are.
+        if "[metrics]" in config:
+            running.wait_for("^metrics on ")
+        yield running
+        asked = process.returncode is not None
+        assert asked or process.poll() is None, f"ended with {process.returncode}:\n{running.log()}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,112 @@
+"""`make bench-tls`: what TLS costs in front of an application, with ours and with others.
+
+An echo of HTTP bodies is behind each server in turn, and wrk before it: bodies of 10, 100, 1000 and
+10000 bytes over many connections, and a connection for each request. All use one P-256
+certificate, TLS 1.3 and ChaCha20-Poly1305. On two processors the servers have both, beside what
+loads them: so look at the requests for each second of processor that the server itself has used.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+
+from servers import HOST, ROOT, SERVERS, Case, free_port, running, used
+
+sys.path[:0] = [str(ROOT / "tests" / "tls")]
+
+from certificates import Authority
+
+SIZES = (10, 100, 1000, 10000)
+
+Key = tuple[str, str]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench-tls", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a smoke run: everything once, for a second")
+    parser.add_argument("--seconds", type=int, default=5, help="of each measurement (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="each round has every server once (%(default)s)")
+    parser.add_argument("--connections", type=int, default=500, help="at once (%(default)s)")
+    parser.add_argument("--servers", default=",".join(SERVERS), help="which of %(default)s")
+    parser.add_argument("--workers", default="1,2", help="how many, and processors (%(default)s)")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-tls.json")
+    options = parser.parse_args()
+    if options.quick:
+        options.seconds, options.rounds = 1, 1
+
+    names = options.servers.split(",")
+    samples: dict[str, dict[Key, list[tuple[float, float]]]] = {}
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = pathlib.Path(folder_name)
+        for workers in map(int, options.workers.split(",")):
+            measured: dict[Key, list[tuple[float, float]]] = defaultdict(list)
+            for _ in range(options.rounds):
+                for name in names:
+                    for load, sample in measure(name, workers, folder, options).items():
+                        measured[load, name].append(sample)
+                        print(f"{workers} {load} {name}: {sample[0]:.0f}/s", file=sys.stderr, flush=True)
+            samples[str(workers)] = measured
+            print(table(workers, measured, names), flush=True)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    flat = {w: {f"{load}, {name}": s for (load, name), s in m.items()} for w, m in samples.items()}
+    options.output.write_text(json.dumps(flat, indent=1) + "\n")
+    print(f"every sample: {options.output}")
+    return 0
+
+
+def measure(name: str, workers: int, folder: pathlib.Path, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
+    """Requests a second, and for each second of processor, by load."""
+    pem = folder / "server.pem"
+    pem.write_text(Authority("a root").sign("localhost", names=["localhost"]).pem)
+    to, port = free_port(), free_port()
+    # One worker has a processor to itself.
+    here, there = ("0", "1") if workers == 1 else ("0,1", "0,1")
+    echo = [str(ROOT / "target/release/examples/echo"), f"{HOST}:{to}", str(workers)]
+    taken = {}
+    with running(echo, to, there), running(SERVERS[name](Case(folder, pem, port, to, workers)), port, here) as session:
+        for load in [*(f"{size} bytes" for size in SIZES), "handshakes"]:
+            size = 10 if load == "handshakes" else int(load.split()[0])
+            headers = ("-H", "Connection: close") if load == "handshakes" else ()
+            before = used(session)
+            rate = wrk(port, size, there, folder, options, *headers)
+            spent = used(session) - before
+            taken[load] = (rate, rate * options.seconds / max(spent, 0.01))
+    return taken
+
+
+def wrk(port: int, size: int, cpus: str, folder: pathlib.Path, options: argparse.Namespace, *headers: str) -> float:
+    script = folder / "body.lua"
+    script.write_text(f'wrk.method = "POST"\nwrk.body = string.rep("a", {size})\n')
+    command = ["taskset", "--cpu-list", cpus, "wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s"]
+    command += ["--timeout", "10s", "-s", str(script), *headers, f"https://{HOST}:{port}/"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 + options.seconds).stdout
+    found = re.search(r"Requests/sec:\s*([\d.]+)", said)
+    assert found, said
+    errors = re.search(r"Non-2xx.*|Socket errors: connect [1-9].*", said)
+    assert not errors, said
+    return float(found[1])
+
+
+def table(workers: int, measured: dict[Key, list[tuple[float, float]]], names: list[str]) -> str:
+    lines = []
+    for column, title in enumerate(("requests a second", "requests for each second of the server's processors")):
+        lines += ["", f"{workers} worker{'s' * (workers > 1)}: {title}, medians (and of hitch's)", ""]
+        lines.append(f"{'':12}" + "".join(f"{name:>18}" for name in names))
+        for load in dict.fromkeys(load for load, _ in measured):
+            medians = {name: statistics.median(s[column] for s in measured[load, name]) for name in names}
+            cells = []
+            for name in names:
+                ratio = f" ({medians[name] / medians['hitch']:4.2f})" if "hitch" in medians else ""
+                cells.append(f"{medians[name]:.0f}{ratio}".rjust(18))
+            lines.append(f"{load:12}" + "".join(cells))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

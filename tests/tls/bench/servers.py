@@ -1,0 +1,169 @@
+"""Whom we are compared with: each ends TLS in front of a port, as equally as they can be told."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+HOST = "127.0.0.1"
+CIPHER = "TLS_CHACHA20_POLY1305_SHA256"
+# Seconds for one to start.
+LIMIT = 20
+
+
+@dataclass(frozen=True)
+class Case:
+    """What all of them are told."""
+
+    folder: pathlib.Path
+    pem: pathlib.Path
+    port: int
+    to: int
+    workers: int
+
+    def written(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+def watm(case: Case) -> list[str]:
+    return [
+        *(str(ROOT / "target/release/watm"), "serve", "--unsealed", str(ROOT / "watm/target/modules/tls.wasm")),
+        *("--listen", f"{HOST}:{case.port}", "--upstream", f"{HOST}:{case.to}"),
+        *("--config", str(case.pem), "--workers", str(case.workers), "--log", "error"),
+    ]
+
+
+def hitch(case: Case) -> list[str]:
+    config = f"""
+frontend = "[{HOST}]:{case.port}"
+backend = "[{HOST}]:{case.to}"
+pem-file = "{case.pem}"
+workers = {case.workers}
+backlog = 4096
+tls-protos = TLSv1.3
+ciphersuites = "{CIPHER}"
+user = "nobody"
+quiet = on
+"""
+    return ["hitch", f"--config={case.written('hitch.conf', config)}"]
+
+
+def stunnel(case: Case) -> list[str]:
+    config = f"""
+foreground = yes
+pid =
+debug = err
+[tls]
+accept = {HOST}:{case.port}
+connect = {HOST}:{case.to}
+cert = {case.pem}
+ciphersuites = {CIPHER}
+"""
+    return ["stunnel4", case.written("stunnel.conf", config)]
+
+
+def haproxy(case: Case) -> list[str]:
+    config = f"""
+global
+    maxconn 8000
+    nbthread {case.workers}
+    ssl-default-bind-ciphersuites {CIPHER}
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+listen tls
+    bind {HOST}:{case.port} ssl crt {case.pem} ssl-min-ver TLSv1.3
+    server echo {HOST}:{case.to}
+"""
+    return ["haproxy", "-db", "-f", case.written("haproxy.cfg", config)]
+
+
+def nginx(case: Case) -> list[str]:
+    config = f"""
+load_module /usr/lib/nginx/modules/ngx_stream_module.so;
+daemon off;
+user root;
+worker_processes {case.workers};
+worker_rlimit_nofile 20000;
+pid {case.folder}/nginx.pid;
+error_log {case.folder}/nginx.log;
+events {{ worker_connections 8192; }}
+stream {{
+    server {{
+        listen {HOST}:{case.port} ssl reuseport backlog=4096;
+        ssl_certificate {case.pem};
+        ssl_certificate_key {case.pem};
+        ssl_protocols TLSv1.3;
+        ssl_conf_command Ciphersuites {CIPHER};
+        proxy_pass {HOST}:{case.to};
+    }}
+}}
+"""
+    return ["nginx", "-c", case.written("nginx.conf", config), "-e", f"{case.folder}/nginx.log"]
+
+
+SERVERS: dict[str, Callable[[Case], list[str]]] = {
+    "watm": watm,
+    "hitch": hitch,
+    "nginx": nginx,
+    "haproxy": haproxy,
+    "stunnel": stunnel,
+}
+
+
+@contextlib.contextmanager
+def running(command: list[str], port: int, cpus: str) -> Iterator[int]:
+    """A program on some processors, once its port answers. Gives the number of its process."""
+    assert shutil.which(command[0]), f"{command[0]} is not installed"
+    process = subprocess.Popen(
+        ["taskset", "--cpu-list", cpus, *command],
+        # Some say how each connection ends.
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        until = time.monotonic() + LIMIT
+        while True:
+            with contextlib.suppress(ConnectionError), socket.create_connection((HOST, port), 1):
+                break
+            assert process.poll() is None, f"{command[0]} has ended"
+            assert time.monotonic() < until, f"{command[0]} does not answer"
+            time.sleep(0.02)
+        yield process.pid
+    finally:
+        # With its workers: the session is its own.
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def used(session: int) -> float:
+    """Seconds of a processor that a program and its children have used."""
+    ticks = 0
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]

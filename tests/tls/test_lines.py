@@ -1,0 +1,58 @@
+"""What `watm serve` writes down of TLS."""
+
+import asyncio
+import contextlib
+import json
+import re
+
+from backends import backend, echo
+from certificates import Authority, Leaf
+from peers import COMPONENT, HOST, LIMIT, WATM, written
+from test_listen import s_client
+
+
+async def test_a_line_for_each_connection_has_what_is_known_of_tls(
+    authority: Authority, localhost: Leaf, root, tmp_path
+) -> None:
+    written({"certificates": [localhost.pair], "alpn": ["h2"]}, tmp_path, "tls.json")
+    session = tmp_path / "session"
+    async with backend(echo) as to:
+        text = (
+            f'[logs]\nformat = "json"\n[[listener]]\nmodule = "{COMPONENT}"\n'
+            f'config-file = "tls.json"\naddresses = ["{HOST}:0"]\nupstream = "{HOST}:{to}"\nworkers = 1\n'
+        )
+        file = written(text, tmp_path, "watm.toml")
+        command = (WATM, "serve", "--unsealed", file)
+        process = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=asyncio.subprocess.STDOUT)
+        lines: list[dict] = []
+        try:
+            async with asyncio.timeout(LIMIT):
+                while not (port := re.fullmatch(rb"listening on .*:(\d+)\n", await process.stdout.readline())):
+                    pass
+                port = int(port[1])
+                said = await s_client(port, root, "-alpn", "h2", "-servername", "localhost", "-sess_out", session)
+                # No data before the handshake is over.
+                assert "Max Early Data: 0" in said
+                await s_client(port, root, "-tls1_3", "-servername", "localhost", "-sess_in", session)
+                await s_client(port, root, "-tls1_2", "-noservername")
+                while len(lines) < 3:
+                    line = await process.stdout.readline()
+                    assert line
+                    with contextlib.suppress(ValueError):
+                        known = json.loads(line)
+                        if known["target"] == "watm::connection":
+                            lines.append(known)
+        finally:
+            process.kill()
+            await process.wait()
+    whole, resumed, old = lines
+    assert whole["sni"] == "localhost" and whole["alpn"] == "h2"
+    assert "sni" not in old and "alpn" not in old
+    assert [line["tls_version"] for line in lines] == ["TLSv1.3", "TLSv1.3", "TLSv1.2"]
+    assert [line["tls_resumed"] for line in lines] == ["no", "yes", "no"]
+    assert whole["tls_cipher"] == "TLS_CHACHA20_POLY1305_SHA256"
+    assert old["tls_cipher"] == "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256"
+    for line in lines:
+        assert line["client"].startswith(f"{HOST}:")
+        assert (line["bytes_in"], line["bytes_out"], line["reason"]) == (6, 6, "done")
+        assert line["duration_ms"] >= 0

@@ -1,0 +1,239 @@
+"""`make bench-tunnel`: programs through a WireGuard client, with ours and with others.
+
+iperf3 goes through a forwarded port of each client in turn, up and down, by one connection and by
+four, to wireguard-go with a real interface in a network namespace; then an echo does. The paths
+between them are emulated: each way has half of the round trip, a rate, and a queue of a round trip.
+On two processors everything shares both, so look at what the client itself has used for each GB.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(ROOT / "tests" / "support")]
+
+from clients import CLIENTS, Client, Tunnel, client, path  # noqa: E402
+from spaces import Space, run, spaces, wireguard_go  # noqa: E402
+
+INSIDE, OURS = "10.7.0.1", "10.7.0.2"
+SERVER_PORT, BULK_PORT, ECHO_PORT = 51820, 5201, 7
+MTU = 1420
+# Of the UDP payload of a full packet: TCP without options, and WireGuard's 32 bytes.
+PAYLOAD = (MTU - 40) / (MTU + 32)
+# Seconds that a transfer may take beyond its time, for what is still on its way.
+PATIENCE = 12
+# Messages of the echo, and its server: one connection at a time.
+ECHOES = 300
+ECHO = f"""
+import socket
+listener = socket.create_server(({INSIDE!r}, {ECHO_PORT}))
+while True:
+    connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with connection:
+        while data := connection.recv(65536):
+            connection.sendall(data)
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A path, and how its measurements are taken: seconds, of which the first few do not count for
+    the rate, since every connection begins slowly."""
+
+    title: str
+    seconds: int
+    warm: int
+    rounds: int
+    options: tuple[str, ...] = ()
+    mbits: float | None = None
+
+
+WAYS = (
+    Way("0 ms", 2, 0, 2),
+    Way("20 ms, 200 Mbit/s", 3, 1, 1, ("--round-trip", "20ms", "--mbits", "200"), 200),
+    Way("100 ms, 100 Mbit/s", 5, 2, 1, ("--round-trip", "100ms", "--mbits", "100"), 100),
+    Way("20 ms, 200 Mbit/s, 1 % lost", 3, 1, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01")),
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Mbit/s that arrived, and seconds of processor that the client used for a GB of it."""
+
+    mbits: float
+    cpu: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench-tunnel", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a smoke run: everything once, for a second")
+    parser.add_argument("--clients", default=",".join(CLIENTS), help="which of %(default)s")
+    parser.add_argument("--ways", default="", help="paths whose title begins so, separated by semicolons")
+    parser.add_argument("--rounds", type=int, help="each has every client once, instead of the usual number")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-tunnel.json")
+    options = parser.parse_args()
+    ways = [way for way in WAYS if any(way.title.startswith(start) for start in options.ways.split(";"))]
+    if options.quick:
+        ways = [replace(way, seconds=1, warm=0, rounds=1) for way in ways]
+    if options.rounds:
+        ways = [replace(way, rounds=options.rounds) for way in ways]
+    kinds = options.clients.split(",")
+    samples: dict[str, dict[str, list[Sample]]] = {}
+    trips: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as folder, served() as (near, far, tunnel):
+        for way in ways:
+            for title, sample, kind in measured(way, kinds, near, far, tunnel, pathlib.Path(folder)):
+                by = samples.setdefault(f"{way.title}: {title}", defaultdict(list))
+                if sample:
+                    by[kind].append(sample)
+                figures = f"{sample.mbits:.0f} Mbit/s, {sample.cpu:.2f} s/GB" if sample else "did not end"
+                print(f"{way.title}: {title}, {kind}: {figures}", file=sys.stderr, flush=True)
+        for _ in range(1 if options.quick else 3):
+            for kind in kinds:
+                trips[kind].append(round_trip(kind, near, tunnel, pathlib.Path(folder)))
+    print(tables(samples, trips, kinds, {way.title: way for way in ways}))
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    every = {title: {kind: [vars(s) for s in taken] for kind, taken in by.items()} for title, by in samples.items()}
+    options.output.write_text(json.dumps({"bulk": every, "round_trip_us": trips}, indent=1) + "\n")
+    print(f"every sample: {options.output}")
+    return 0
+
+
+@contextlib.contextmanager
+def served() -> Iterator[tuple[Space, Space, Tunnel]]:
+    """wireguard-go with an echo inside: the namespaces of its clients, and of what is inside."""
+    ours, theirs = run("wg", "genkey").strip(), run("wg", "genkey").strip()
+    config = (
+        f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
+        f"[Peer]\nPublicKey = {run('wg', 'pubkey', stdin=ours).strip()}\nAllowedIPs = {OURS}/32\n"
+    )
+    server_key = run("wg", "pubkey", stdin=theirs).strip()
+    with spaces(2) as (near, far), contextlib.ExitStack() as stack:
+        stack.enter_context(wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU))
+        stack.enter_context(_running(far, sys.executable, "-c", ECHO))
+        yield near, far, Tunnel(ours, server_key, OURS, SERVER_PORT)
+
+
+@contextlib.contextmanager
+def _running(space: Space, *command: str) -> Iterator[None]:
+    process = subprocess.Popen(space.command(*command), stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measured(
+    way: Way, kinds: list[str], near: Space, far: Space, tunnel: Tunnel, folder: pathlib.Path
+) -> Iterator[tuple[str, Sample | None, str]]:
+    """The clients take turns."""
+    with contextlib.ExitStack() as stack:
+        if way.options:
+            endpoint = stack.enter_context(path(near, tunnel.endpoint, *way.options))
+            tunnel = replace(tunnel, endpoint=endpoint)
+        for streams in (1, 4):
+            for title, direction in (("up", []), ("down", ["-R"])):
+                fit = list(kinds)
+                for _ in range(way.rounds):
+                    for kind in list(fit):
+                        with (
+                            _running(far, "iperf3", "-s", "-J", "-p", str(BULK_PORT)),
+                            client(kind, near, tunnel, f"{INSIDE}:{BULK_PORT}", folder) as running,
+                        ):
+                            sample = bulk(near, running, way, ["-P", str(streams), *direction])
+                        if sample is None:
+                            # Not again.
+                            fit.remove(kind)
+                        yield f"{title}, {streams} stream{'s' * (streams > 1)}", sample, kind
+
+
+def bulk(near: Space, running: Client, way: Way, options: list[str]) -> Sample | None:
+    """Nothing if it does not come to an end."""
+    command = ["iperf3", "-c", "127.0.0.1", "-p", str(running.port), "-t", str(way.seconds), *options]
+    before = running.used()
+    command = near.command(*command, "-J", "--get-server-output")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=way.seconds + PATIENCE)
+    except subprocess.TimeoutExpired:
+        return None
+    said = json.loads(done.stdout)
+    if "error" in said:
+        return None
+    spent = running.used() - before
+    receiver = said if "-R" in options else said["server_output_json"]
+    late = [i["sum"] for i in receiver["intervals"] if i["sum"]["start"] >= way.warm - 0.1]
+    bits = sum(i["bytes"] * 8 for i in late) / sum(i["seconds"] for i in late)
+    total = sum(i["sum"]["bytes"] for i in receiver["intervals"])
+    return Sample(bits / 1e6, spent / (total / 1e9))
+
+
+def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> float:
+    """The median of messages that go one after the other, in microseconds."""
+    with client(kind, near, tunnel, f"{INSIDE}:{ECHO_PORT}", folder) as running:
+        program = (
+            "import socket, statistics, sys, time\n"
+            f"s = socket.create_connection(('127.0.0.1', {running.port}))\n"
+            "s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n"
+            "def once():\n"
+            "    begun = time.perf_counter()\n"
+            "    s.sendall(b'x' * 64)\n"
+            "    left = 64\n"
+            "    while left:\n"
+            "        left -= len(s.recv(left)) or sys.exit('cut short')\n"
+            "    return time.perf_counter() - begun\n"
+            f"print(statistics.median([once() for _ in range({ECHOES})][20:]) * 1e6)\n"
+        )
+        begun = time.monotonic()
+        answer = float(near.run(sys.executable, "-c", program))
+        assert time.monotonic() - begun < 60
+        return answer
+
+
+def tables(
+    samples: dict[str, dict[str, list[Sample]]], trips: dict[str, list[float]], kinds: list[str], ways: dict[str, Way]
+) -> str:
+    """Medians, and ours beside the better of the others."""
+    lines = []
+    for column, title in (("cpu", "seconds of the client's processors for a GB"), ("mbits", "Mbit/s that arrive")):
+        lines += ["", f"{title}: medians", "", _row("", [*kinds, "better by"])]
+        for name, by in samples.items():
+            medians = {k: statistics.median(getattr(s, column) for s in taken) for k, taken in by.items() if taken}
+            digits = 2 if column == "cpu" else 0
+            cells = [f"{medians[kind]:.{digits}f}" if kind in medians else "did not end" for kind in kinds]
+            cells.append(_better(medians, column == "cpu"))
+            mbits = ways[name.partition(": ")[0]].mbits
+            if column == "mbits" and mbits and "watm" in medians:
+                cells.append(f"{medians['watm'] / (mbits * PAYLOAD):.0%} of the path")
+            lines.append(_row(name, cells))
+    medians = {kind: statistics.median(trips[kind]) for kind in kinds}
+    cells = [*(f"{medians[kind]:.0f}" for kind in kinds), _better(medians, True)]
+    lines += ["", "round trip of 64 bytes, in µs: medians", "", _row("", [*kinds, "better by"]), _row("0 ms", cells)]
+    return "\n".join(lines)
+
+
+def _better(medians: dict[str, float], less: bool) -> str:
+    """How many times ours is better than the better of the others."""
+    others = [value for kind, value in medians.items() if kind != "watm"]
+    if "watm" not in medians or not others:
+        return ""
+    return f"{min(others) / medians['watm'] if less else medians['watm'] / max(others):.2f}"
+
+
+def _row(title: str, cells: list[str]) -> str:
+    return f"{title:42}" + "".join(f"{cell:>14}" for cell in cells)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

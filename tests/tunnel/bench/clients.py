@@ -1,0 +1,119 @@
+"""The clients that are compared, each a process with one forwarded TCP port."""
+
+import contextlib
+import json
+import os
+import pathlib
+import select
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spaces import ROOT, Space
+
+WATM = ROOT / "target" / "release" / "watm"
+WIREGUARD = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+WGCLIENT = ROOT / "build" / "wgclient"
+ONETUN = ROOT / "build" / "tools" / "bin" / "onetun"
+HERE = "127.0.0.1"
+CLIENTS = ("watm", "onetun", "wireguard-go")
+# Seconds for a program to be ready.
+_READY = 20
+
+
+@dataclass(frozen=True)
+class Tunnel:
+    """What a client needs to know: keys, addresses, and where the server is, by its port here."""
+
+    private_key: str
+    server_key: str
+    address: str
+    endpoint: int
+
+
+@dataclass(frozen=True)
+class Client:
+    """One that runs: its forwarded port, and its process."""
+
+    port: int
+    process: subprocess.Popen
+
+    def used(self) -> float:
+        """Seconds of processor that it has used, of user and system."""
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Path) -> Iterator[Client]:
+    """Runs one whose port leads to `to` inside the tunnel, for the length of the block."""
+    port = _free_port()
+    process = subprocess.Popen(
+        space.command(*_COMMANDS[kind](tunnel, port, to, folder)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_for(space, process, port)
+        yield Client(port, process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def path(space: Space, to: int, *options: str) -> Iterator[int]:
+    """Runs an emulated path to a port for the length of the block; the port to send to."""
+    command = [WGCLIENT, "path", "--direct", "--timeout", "0", "--to", f"{HERE}:{to}", *options]
+    process = subprocess.Popen(space.command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        ready, _, _ = select.select([process.stdout], [], [], _READY)
+        assert ready, "the path says no port"
+        yield json.loads(process.stdout.readline())["listen_port"]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _watm(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path) -> list:
+    config = folder / "client.conf"
+    config.write_text(
+        f"[Interface]\nPrivateKey = {tunnel.private_key}\nAddress = {tunnel.address}/32\n"
+        f"[Peer]\nPublicKey = {tunnel.server_key}\nAllowedIPs = 0.0.0.0/0\n"
+        f"Endpoint = {HERE}:{tunnel.endpoint}\n"
+    )
+    command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", "--config", config]
+    return [*command, "--udp", "--forward", f"tcp:{HERE}:{port}={to}"]
+
+
+def _onetun(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
+    command = [ONETUN, f"{HERE}:{port}:{to}", "--endpoint-addr", f"{HERE}:{tunnel.endpoint}", "--log", "error"]
+    command += ["--endpoint-public-key", tunnel.server_key, "--private-key", tunnel.private_key]
+    return [*command, "--source-peer-ip", tunnel.address]
+
+
+def _wireguard_go(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
+    command = [WGCLIENT, "forward", "--timeout", "0", "--server", f"{HERE}:{tunnel.endpoint}", "--to", to]
+    command += ["--private-key", tunnel.private_key, "--peer-public-key", tunnel.server_key]
+    return [*command, "--address", tunnel.address, "--listen", f"{HERE}:{port}"]
+
+
+_COMMANDS = {"watm": _watm, "onetun": _onetun, "wireguard-go": _wireguard_go}
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind((HERE, 0))
+        return taken.getsockname()[1]
+
+
+def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:
+    """Until the port is listened on."""
+    end = time.monotonic() + _READY
+    while f":{port} " not in space.run("ss", "-Hltn"):
+        assert process.poll() is None, f"ended with {process.returncode}"
+        assert time.monotonic() < end, "does not listen"
+        time.sleep(0.05)

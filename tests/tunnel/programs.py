@@ -1,0 +1,141 @@
+"""Both ends of a tunnel: wireguard-go with services inside, and `watm dial` or `watm tunnel` with its listeners."""
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import socket
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from wgclient import WgClient
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WATM = ROOT / "target" / "release" / "watm"
+WIREGUARD = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+# Of wireguard-go, inside the tunnel, and of its client.
+INSIDE = "10.7.0.1"
+OURS = "10.7.0.2"
+# Seconds that anything may take: many times what it does.
+LIMIT = 30
+
+
+@dataclass(frozen=True)
+class Peer:
+    """wireguard-go, the configuration of its client, and what else it can do."""
+
+    config: str
+    port: int
+    pid: int
+    client: WgClient
+
+
+@contextlib.asynccontextmanager
+async def peer(interface: str = "", *, shared: bool = False) -> AsyncIterator[Peer]:
+    """Echoes, a page and DNS inside a tunnel, with a preshared key or without. `interface` are more lines for the
+    client's file."""
+    client, server = await wg("genkey"), await wg("genkey")
+    options = {"psk": await wg("genpsk")} if shared else {}
+    preshared = f"PresharedKey = {options['psk']}\n" if shared else ""
+    ours, theirs = await wg("pubkey", client), await wg("pubkey", server)
+    async with WgClient.start(
+        server="127.0.0.1:9", private_key=server, peer_public_key=ours, address=INSIDE, **options
+    ) as inside:
+        port = (await inside.do("answer"))["listen_port"]
+        yield Peer(
+            f"[Interface]\nPrivateKey = {client}\nAddress = {OURS}/32\n{interface}"
+            f"[Peer]\nPublicKey = {theirs}\n{preshared}AllowedIPs = 0.0.0.0/0\n"
+            f"Endpoint = 127.0.0.1:{port}\n",
+            port,
+            inside.process.pid,
+            inside,
+        )
+
+
+@dataclass
+class Program:
+    """`watm dial` or `watm tunnel`: where its listeners are, by what they serve, and the process."""
+
+    ports: dict[str, int]
+    process: asyncio.subprocess.Process
+
+    async def says(self, text: str) -> str:
+        """The first line with this that it has not said yet."""
+        async with asyncio.timeout(LIMIT):
+            while text not in (line := (await self.process.stderr.readline()).decode()):
+                assert line, "the program has ended"
+        return line
+
+
+@contextlib.asynccontextmanager
+async def dialling(folder: pathlib.Path, config: str, *options: str) -> AsyncIterator[Program]:
+    """`watm dial` with the WireGuard module and these listeners. Ends well when it is asked to."""
+    path = folder / "client.conf"
+    path.write_text(config)
+    async with running(await start(folder, "--config", path, "--udp", *options), options) as program:
+        yield program
+
+
+@contextlib.asynccontextmanager
+async def tunnelling(folder: pathlib.Path, config: str, *options: str) -> AsyncIterator[Program]:
+    """`watm tunnel` with these listeners. Ends well when it is asked to."""
+    async with running(await tunnel(folder, config, *options), options) as program:
+        yield program
+
+
+@contextlib.asynccontextmanager
+async def running(process: asyncio.subprocess.Process, options: tuple[str, ...]) -> AsyncIterator[Program]:
+    """The program once all its listeners are there."""
+    wanted = sum(option in ("--socks5", "--http", "--forward") for option in options)
+    program = Program({}, process)
+    try:
+        while len(program.ports) < wanted:
+            address, _, what = (await program.says("listening on ")).strip().partition(" for ")
+            program.ports[what] = int(address.rpartition(":")[2])
+        yield program
+    finally:
+        process.terminate()
+        said = (await process.stderr.read()).decode()
+        assert await process.wait() == 0, said
+
+
+async def start(folder: pathlib.Path, *options: object) -> asyncio.subprocess.Process:
+    """`watm dial` with these options."""
+    command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", *options]
+    return await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+
+
+async def tunnel(folder: pathlib.Path, config: str, *options: object) -> asyncio.subprocess.Process:
+    """`watm tunnel` with this file and these options, which finds its module by itself."""
+    path = folder / "wg0.conf"
+    path.write_text(config)
+    command = [WATM, "tunnel", "--unsealed", "--state", folder / "state.json", path, *options]
+    environment = os.environ | {"WATM_MODULES": str(WIREGUARD.parent)}
+    return await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+
+
+async def wg(what: str, key: str = "") -> str:
+    """A key."""
+    process = await asyncio.create_subprocess_exec("wg", what, stdin=PIPE, stdout=PIPE)
+    made, _ = await process.communicate(key.encode())
+    return made.decode().strip()
+
+
+async def udp(port: int, datagram: bytes) -> bytes:
+    """What is answered to a datagram."""
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.setblocking(False)
+        await loop.sock_connect(client, ("127.0.0.1", port))
+        await loop.sock_sendall(client, datagram)
+        async with asyncio.timeout(LIMIT):
+            return await loop.sock_recv(client, 65536)
+
+
+async def curl(*arguments: str) -> tuple[int, str]:
+    """curl's exit code and what it fetched."""
+    command = ["curl", "-sS", "--max-time", str(LIMIT), *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE)
+    fetched, _ = await process.communicate()
+    return process.returncode, fetched.decode()

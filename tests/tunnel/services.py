@@ -1,0 +1,68 @@
+"""What is inside a tunnel, each a program of its own that runs in a network namespace."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from spaces import Space
+
+# Seconds for a program to listen.
+_READY = 10
+# Reads to the end, and then says how much that was, in the other direction of the connection.
+COUNT = """
+import asyncio, sys
+async def count(reader, writer):
+    read = 0
+    while data := await reader.read(65536):
+        read += len(data)
+    writer.write(b"%d" % read)
+    writer.close()
+async def main():
+    server = await asyncio.start_server(count, sys.argv[1], int(sys.argv[2]), backlog=1024)
+    await server.serve_forever()
+asyncio.run(main())
+"""
+# Opens so many connections, of which all are open before the first has its end, and writes to each
+# before it closes that direction alone. Prints what is answered to them, each once.
+MANY = """
+import asyncio, sys
+port, many, size = map(int, sys.argv[1:])
+async def main():
+    opened = await asyncio.gather(*(asyncio.open_connection("127.0.0.1", port) for _ in range(many)))
+    async def use(reader, writer):
+        writer.write(bytes(size))
+        await writer.drain()
+        writer.write_eof()
+        return int(await reader.read())
+    print(sorted(set(await asyncio.gather(*(use(*connection) for connection in opened)))))
+asyncio.run(main())
+"""
+
+
+@contextlib.contextmanager
+def running(space: Space, *command: object, listens: int | None = None) -> Iterator[subprocess.Popen]:
+    """Runs a program for the length of the block, from when it listens on the port."""
+    process = subprocess.Popen(space.command(*map(str, command)), stdout=subprocess.DEVNULL, text=True)
+    try:
+        if listens is not None:
+            listening(space, process, listens)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def listening(space: Space, process: subprocess.Popen, port: int) -> None:
+    """Until somebody listens on the port."""
+    end = time.monotonic() + _READY
+    while f":{port} " not in space.run("ss", "-Hltn"):
+        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
+        assert time.monotonic() < end, f"{process.args} does not listen on {port}"
+        time.sleep(0.02)
+
+
+def counting(space: Space, address: str, port: int) -> contextlib.AbstractContextManager:
+    """Runs `COUNT`."""
+    return running(space, sys.executable, "-c", COUNT, address, port, listens=port)

@@ -1,0 +1,120 @@
+"""A tunnel in a tunnel, in a stream, and a stream in a tunnel, to wireguard-go, openssl and ours."""
+
+import contextlib
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+from programs import ROOT, WATM, WIREGUARD
+from services import MANY, counting, running
+from spaces import Space, run, spaces, wireguard_go
+
+OUTER, INNER = "10.7.0.1", "10.8.0.1"
+OUTER_PORT, INNER_PORT, COUNTED, TLS = 51820, 51821, 7000, 4433
+HERE = 7001
+MODULES = ROOT / "watm" / "target" / "modules"
+# What the outer tunnel leaves of its own: 20 bytes of IPv4, 8 of UDP, 32 of WireGuard.
+NESTED_MTU = 1420 - 60
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Space, Space, pathlib.Path]]:
+    """The client's namespace, the one inside the outer tunnel, and the folder of both configurations.
+    Inside the outer tunnel is the end of the inner one, in which something counts bytes."""
+    folder = tmp_path_factory.mktemp("chains")
+    with spaces(3) as (near, middle, far), contextlib.ExitStack() as stack:
+        tunnels = (
+            ("outer", near, middle, OUTER, "127.0.0.1", OUTER_PORT, 1420, ""),
+            ("inner", middle, far, INNER, OUTER, INNER_PORT, NESTED_MTU, f"MTU = {NESTED_MTU}\n"),
+        )
+        for name, outside, inside, address, host, port, mtu, settings in tunnels:
+            server, client = configs(address, host, port, settings)
+            (folder / f"{name}.conf").write_text(client)
+            stack.enter_context(wireguard_go(outside, inside, server, [f"{address}/24"], mtu))
+        stack.enter_context(counting(far, INNER, COUNTED))
+        stack.enter_context(counting(middle, OUTER, COUNTED))
+        yield near, middle, folder
+
+
+def configs(address: str, host: str, port: int, settings: str) -> tuple[str, str]:
+    """wireguard-go's, and its client's."""
+    theirs, ours = run("wg", "genkey").strip(), run("wg", "genkey").strip()
+    public = {key: run("wg", "pubkey", stdin=key).strip() for key in (theirs, ours)}
+    client = address.rpartition(".")[0] + ".2/32"
+    return (
+        f"[Interface]\nPrivateKey = {theirs}\nListenPort = {port}\n"
+        f"[Peer]\nPublicKey = {public[ours]}\nAllowedIPs = {client}\n",
+        f"[Interface]\nPrivateKey = {ours}\nAddress = {client}\n{settings}"
+        f"[Peer]\nPublicKey = {public[theirs]}\nAllowedIPs = 0.0.0.0/0\nEndpoint = {host}:{port}\n",
+    )
+
+
+def dialling(near: Space, folder: pathlib.Path, *options: object) -> contextlib.AbstractContextManager:
+    command = [WATM, "dial", "--unsealed", "--state", folder / "state.json", *options]
+    return running(near, *command, listens=HERE)
+
+
+def fragments(space: Space) -> int:
+    """Fragments of IPv4 that were made there, or put together."""
+    names, values = (line.split() for line in space.run("cat", "/proc/net/snmp").splitlines() if line.startswith("Ip:"))
+    counts = dict(zip(names[1:], map(int, values[1:]), strict=True))
+    return counts["FragCreates"] + counts["ReasmReqds"]
+
+
+def test_a_tunnel_goes_through_another_without_fragments(nested) -> None:
+    near, middle, folder = nested
+    before = fragments(middle)
+    options = ("--udp", "--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "inner.conf")
+    with dialling(near, folder, WIREGUARD, *options, "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"):
+        for many, size in (("1", "20000000"), ("50", "100000")):
+            assert near.run(sys.executable, "-c", MANY, str(HERE), many, size) == f"[{size}]\n"
+    assert fragments(middle) == before
+
+
+def test_a_stream_goes_through_a_tunnel(nested) -> None:
+    near, middle, folder = nested
+    certificate(folder)
+    tls = (WATM, "listen", "--unsealed", MODULES / "tls.wasm", "--state", folder / "server.json", f"{OUTER}:{TLS}")
+    options = ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "cert.pem")
+    with (
+        running(middle, *tls, "--config", folder / "tls.pem", "--forward", f"{OUTER}:{COUNTED}", listens=TLS),
+        dialling(near, folder, MODULES / "tls.wasm", *options, f"{OUTER}:{TLS}", "--listen", f"127.0.0.1:{HERE}"),
+    ):
+        assert near.run(sys.executable, "-c", MANY, str(HERE), "20", "200000") == "[200000]\n"
+
+
+def test_a_tunnel_goes_through_a_stream(nested) -> None:
+    """Datagrams in TLS, to our module for WATER: one tunnel for each connection."""
+    near, _, folder = nested
+    certificate(folder)
+    server, client = configs("10.9.0.1", "127.0.0.1", TLS, "")
+    (folder / "stream.conf").write_text(client)
+    (folder / "server.conf").write_text(server)
+    behind = 7002
+    tunnel = (WATM, "listen", "--unsealed", MODULES / "wireguard.watm1.wasm", f"127.0.0.1:{behind}")
+    tls = (WATM, "listen", "--unsealed", MODULES / "tls.wasm", f"127.0.0.1:{TLS}", "--config", folder / "tls.pem")
+    state = ("--state", folder / "server.json")
+    options = ("--through", f"{MODULES}/tls.wasm={folder}/cert.pem", "--config", folder / "stream.conf")
+    with (
+        counting(near, "127.0.0.1", COUNTED),
+        running(
+            near, *tunnel, *state, "--config", folder / "server.conf", "--forward", f"127.0.0.1:{COUNTED}", listens=behind
+        ),
+        running(near, *tls, *state, "--forward", f"127.0.0.1:{behind}", listens=TLS),
+        dialling(
+            near, folder, WIREGUARD, *options, "--allow", "127.0.0.1", "--forward", f"tcp:127.0.0.1:{HERE}=10.9.0.1:80"
+        ),
+    ):
+        assert near.run(sys.executable, "-c", MANY, str(HERE), "1", "1000000") == "[1000000]\n"
+
+
+def certificate(folder: pathlib.Path) -> None:
+    """For both addresses: `cert.pem`, and `tls.pem` with the key."""
+    if (folder / "tls.pem").exists():
+        return
+    names = f"subjectAltName=IP:{OUTER},IP:127.0.0.1"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=test", "-addext", names, "-addext", "basicConstraints=critical,CA:FALSE"]
+    run(*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem")
+    (folder / "tls.pem").write_text((folder / "cert.pem").read_text() + (folder / "key.pem").read_text())

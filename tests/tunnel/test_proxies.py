@@ -1,0 +1,78 @@
+"""curl and datagrams through SOCKS5, HTTP CONNECT and forwarded ports, and a tunnel to wireguard-go."""
+
+import asyncio
+import socket
+
+import pytest
+from programs import INSIDE, LIMIT, curl, dialling, peer, start, udp
+
+LOCAL = "127.0.0.1:0"
+NAMED = "http://inside.test/"
+ADDRESSED = f"http://{INSIDE}/"
+
+
+async def test_programs_reach_what_is_in_the_tunnel(tmp_path) -> None:
+    async with (
+        peer() as other,
+        dialling(
+            tmp_path, other.config, "--socks5", LOCAL, "--http", LOCAL, "--dns", INSIDE,
+            "--forward", f"tcp:{LOCAL}={INSIDE}:80", "--forward", f"udp:{LOCAL}={INSIDE}:7",
+        ) as near,
+    ):  # fmt: skip
+        socks, http = (f"127.0.0.1:{near.ports[what]}" for what in ("socks5", "http"))
+        for arguments in (
+            ("--socks5-hostname", socks, NAMED),
+            ("--socks5", socks, ADDRESSED),
+            ("--socks4a", socks, NAMED),
+            ("--proxytunnel", "--proxy", http, NAMED),
+            ("--proxy", http, ADDRESSED),
+            (f"http://127.0.0.1:{near.ports['tcp']}/",),
+        ):
+            assert await curl(*arguments) == (0, "inside"), arguments
+        # curl's name for what SOCKS refuses.
+        assert await curl("--socks5-hostname", socks, "http://nowhere.test/") == (97, "")
+        for size in (1, 1000, 4000):
+            assert await udp(near.ports["udp"], b"x" * size) == b"x" * size
+
+
+async def test_datagrams_are_associated(tmp_path) -> None:
+    async with (
+        peer() as other,
+        dialling(tmp_path, other.config, "--socks5", LOCAL, "--dns", INSIDE) as near,
+    ):
+        reader, writer = await asyncio.open_connection("127.0.0.1", near.ports["socks5"])
+        writer.write(b"\5\1\0" + b"\5\3\0\1" + bytes(6))
+        async with asyncio.timeout(LIMIT):
+            answer = await reader.readexactly(12)
+        assert answer[:6] == b"\5\0\5\0\0\1"
+        port = int.from_bytes(answer[10:])
+        by_address = b"\0\0\0\1" + socket.inet_aton(INSIDE) + b"\0\7"
+        by_name = b"\0\0\0\3\x0binside.test\0\7"
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            for head in (by_address, by_name, by_address):
+                await loop.sock_sendall(client, head + b"hello")
+                async with asyncio.timeout(LIMIT):
+                    assert await loop.sock_recv(client, 65536) == head + b"hello"
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--socks5", "0.0.0.0:1080"), "--user must say who may"),
+        (("--http", "[::]:8080"), "--user must say who may"),
+        (("--socks5", LOCAL, "--user", "ann"), "NAME:FILE"),
+        (("--socks5", LOCAL, "--bypass", "a b"), "no such file"),
+        (("--socks5", LOCAL, "--dns", "somewhere"), "address of a server"),
+        (("--forward", "sctp:127.0.0.1:1=a:2"), "must be tcp:"),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_is_said_before_anything_starts(tmp_path, options, said: str) -> None:
+    process = await start(tmp_path, *options)
+    _, error = await process.communicate()
+    assert process.returncode == 2
+    assert said in error.decode()

@@ -1,0 +1,198 @@
+"""What `watm tunnel` says of itself, and what it writes for who looks for a mistake."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import stat
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from outer import outer
+from programs import INSIDE, LIMIT, WATM, WIREGUARD, Peer, curl, peer
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+LOCAL = "127.0.0.1:0"
+PAGE = f"http://{INSIDE}/"
+
+
+@dataclass
+class Tunnel:
+    """A running one: where its proxy is and where it tells of itself, and what it said first."""
+
+    socks: str
+    status: str
+    said: list[str]
+
+    async def fetch(self) -> None:
+        """A page through it."""
+        assert await curl("--socks5", self.socks, PAGE) == (0, "inside")
+
+    async def page(self, path: str) -> tuple[int, str]:
+        """A page about it, with its code."""
+        code, text = await curl("--write-out", "\n%{http_code}", f"http://{self.status}{path}")
+        assert code == 0
+        body, _, answered = text.rpartition("\n")
+        return int(answered), body
+
+    async def show(self, *options: str) -> str:
+        """`watm status`."""
+        return await run(WATM, "status", self.status, *options)
+
+
+async def run(*command: object) -> str:
+    """What a program prints."""
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    async with asyncio.timeout(LIMIT):
+        printed, _ = await process.communicate()
+    assert process.returncode == 0, command
+    return printed.decode()
+
+
+@contextlib.asynccontextmanager
+async def tunnel(folder, config: str, *options: object) -> AsyncIterator[Tunnel]:
+    """`watm tunnel`, with a proxy and a status. Ends well when it is asked to."""
+    path = folder / "wg0.conf"
+    path.write_text(config)
+    command = [WATM, "tunnel", path, "--module", WIREGUARD, "--unsealed", "--state", folder / "state.json"]
+    command += ["--socks5", LOCAL, "--status", LOCAL, *options]
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    places: dict[str, str] = {}
+    said = []
+    try:
+        async with asyncio.timeout(LIMIT):
+            while len(places) < 2:
+                line = (await process.stderr.readline()).decode()
+                assert line, said
+                said.append(line)
+                if found := re.search(r"(listening|status) on ([\d.:]+)", line):
+                    places[found[1]] = found[2]
+        yield Tunnel(places["listening"], places["status"], said)
+    finally:
+        process.terminate()
+        rest = (await process.stderr.read()).decode()
+        assert await process.wait() == 0, rest
+
+
+def to(port: int, other: Peer) -> str:
+    """The configuration, with the peer at another port."""
+    return re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", other.config)
+
+
+async def test_a_peer_that_does_not_answer_is_shown(tmp_path) -> None:
+    async with peer() as other, tunnel(tmp_path, to(9, other)) as near:
+        assert re.search(r"127\.0\.0\.1:9 +never +0 B +0 B +- +-", await near.show())
+        assert (await near.page("/readyz"))[0] == 503
+
+
+async def test_peers_are_shown_to_people_and_programs(tmp_path) -> None:
+    async with peer() as other, tunnel(tmp_path, other.config) as near:
+        for _ in range(30):
+            await near.fetch()
+        assert await near.page("/readyz") == (200, "ready\n")
+        table = await near.show()
+        assert re.search(r"tunnel .*wg0\.conf, by .*wireguard\.wasm", table)
+        assert re.search(r"127\.0\.0\.1:\d+ +\d+ s ago +[\d.]+ KiB +[\d.]+ KiB +[\d.]+ ms +0\.0 %", table), table
+        assert "WRITES" not in table
+
+        (told,) = json.loads(await near.show("--json"))["tunnels"][0]["peers"]
+        assert 0 <= told["last_handshake_seconds"] < LIMIT
+        assert 0 < told["round_trip_seconds"] < LIMIT
+        assert told["loss"] == 0
+        assert told["received_bytes"] > 30 * 100
+
+        code, page = await near.page("/metrics")
+        assert code == 200
+        families = {family.name: family for family in text_string_to_metric_families(page)}
+        labels = {"tunnel": str(tmp_path / "wg0.conf"), "peer": told["name"]}
+        for name in ("last_handshake_age_seconds", "round_trip_seconds", "loss_ratio"):
+            (sample,) = families[f"watm_peer_{name}"].samples
+            assert sample.labels == labels
+        bytes_of = {sample.labels["direction"]: sample.value for sample in families["watm_peer_bytes"].samples}
+        assert bytes_of["in"] >= told["received_bytes"]
+        assert bytes_of["out"] > 0
+        counted = {sample.labels["counter"]: sample.value for sample in families["watm_module"].samples}
+        assert counted["wireguard.handshakes"] == 1
+
+
+async def test_a_tunnel_is_ready_when_what_is_asked_through_it_answers(tmp_path) -> None:
+    async with peer() as other, tunnel(tmp_path, other.config, "--ready-check", PAGE) as near:
+        assert await near.page("/readyz") == (200, "ready\n")
+        os.kill(other.pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(1)
+            code, reason = await near.page("/readyz")
+        finally:
+            os.kill(other.pid, signal.SIGCONT)
+        assert code == 503
+        assert INSIDE in reason
+        async with asyncio.timeout(LIMIT):
+            while (await near.page("/readyz"))[0] != 200:
+                await asyncio.sleep(0.2)
+
+
+async def test_ports_are_checked_too(tmp_path) -> None:
+    async with peer() as other, tunnel(tmp_path, other.config, "--ready-check", f"tcp:{INSIDE}:7") as near:
+        assert await near.page("/readyz") == (200, "ready\n")
+    async with peer() as other, tunnel(tmp_path, other.config, "--ready-check", f"tcp:{INSIDE}:9") as near:
+        code, reason = await near.page("/readyz")
+        assert code == 503
+        assert f"{INSIDE}:9: " in reason
+
+
+async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
+    packets, keys, sniffed = (tmp_path / name for name in ("inner.pcapng", "keys.log", "outer.pcap"))
+    async with (
+        peer() as other,
+        outer(other.port) as between,
+        tunnel(tmp_path, to(between.port, other), "--pcap", packets, "--key-log", keys) as near,
+    ):
+        # Loud.
+        said = "".join(near.said)
+        assert "all packets in the clear" in said
+        assert "has our private key" in said
+        await near.fetch()
+        table = await near.show()
+        assert f"WRITES all packets, in the clear, to {packets}" in table
+        assert f"WRITES keys of all tunnels to {keys}" in table
+    for path in (packets, keys):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    between.write_pcap(sniffed)
+
+    about = await run("capinfos", "-M", packets)
+    assert re.search(r"File encapsulation: +rawip", about)
+    assert re.search(r"Time precision = nanoseconds", about)
+    assert re.search(r"Name = [A-Za-z0-9+/]{43}=", about)
+    fields = ["-T", "fields", "-e", "http.request.method", "-e", "http.response.code", "-Y", "http"]
+    conversation = [["GET", ""], ["", "200"]]
+    inner = await run("tshark", "-r", packets, *fields)
+    assert [line.split("\t") for line in inner.splitlines()] == conversation
+
+    dissect = ["-d", f"udp.port=={between.port},wg"]
+    reading = ["tshark", "-r", sniffed, *dissect, *fields]
+    assert await run(*reading) == ""
+    outside = await run(*reading, "-o", f"wg.keylog_file:{keys}")
+    assert [line.split("\t") for line in outside.splitlines()] == conversation
+
+
+async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tmp_path) -> None:
+    (tmp_path / "old").write_bytes(b"")
+    (tmp_path / "open").write_bytes(b"")
+    (tmp_path / "open").chmod(0o644)
+    (tmp_path / "wg0.conf").write_text("")
+    for options, expected in (
+        (("--pcap", tmp_path / "old"), "replaces no file"),
+        (("--key-log", tmp_path / "open"), "owner alone"),
+        (("--ready-check", "tcp:10.0.0.1:80"), "--status"),
+        (("--status", LOCAL, "--ready-check", "https://x/"), "must be http://"),
+    ):
+        command = [WATM, "tunnel", tmp_path / "wg0.conf", "--module", WIREGUARD, "--unsealed"]
+        command += ["--state", tmp_path / "state.json", "--socks5", LOCAL, *options]
+        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+        async with asyncio.timeout(LIMIT):
+            _, said = await process.communicate()
+        assert process.returncode == 2, said
+        assert expected in said.decode()

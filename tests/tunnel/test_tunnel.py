@@ -1,0 +1,164 @@
+"""`watm tunnel` with a file of wg-quick, and wireguard-go at the other end."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from programs import INSIDE, LIMIT, OURS, curl, peer, tunnel, tunnelling, udp
+from wgclient import WgClientError
+
+LOCAL = "127.0.0.1:0"
+# As providers hand it out, but for the keys and where the peer is.
+PROVIDERS = f"""\
+# Device: laptop
+MTU=1380 ; theirs
+dns = {INSIDE} , Corp.Example,test
+POSTUP = iptables -I OUTPUT ! -o %i -m mark ! --mark $(wg show %i fwmark) -j REJECT
+Table = off
+
+"""
+
+
+async def test_a_providers_file_is_all_that_is_needed(tmp_path) -> None:
+    async with peer(PROVIDERS, shared=True) as other:
+        config = "\ufeff" + other.config.replace("Endpoint", "PersistentKeepAlive = 25\nENDPOINT").replace("\n", "\r\n")
+        async with tunnelling(tmp_path, config, "--socks5", LOCAL, "--http", LOCAL) as near:
+            # Before anybody has asked for anything.
+            assert "at 127.0.0.1:" in await near.says("is up")
+            socks, http = (f"127.0.0.1:{near.ports[what]}" for what in ("socks5", "http"))
+            for proxy in (("--socks5-hostname", socks), ("--proxytunnel", "--proxy", http)):
+                for name in ("inside.test", "inside", "INSIDE.Test."):
+                    assert await curl(*proxy, f"http://{name}/") == (0, "inside"), (proxy, name)
+                assert (await curl(*proxy, "http://nowhere/"))[0] != 0
+
+
+async def test_standard_input_and_output_are_a_connection_that_closes_by_halves(tmp_path) -> None:
+    async with peer(f"DNS = {INSIDE}\n") as other:
+        data = bytes(range(256)) * 4096
+        process = await tunnel(tmp_path, other.config, "--stdio", "inside.test:7")
+        async with asyncio.timeout(LIMIT):
+            echoed, _ = await process.communicate(data)
+        assert (echoed == data, process.returncode) == (True, 0)
+        refused = await tunnel(tmp_path, other.config, "--stdio", f"{INSIDE}:81")
+        async with asyncio.timeout(LIMIT):
+            echoed, said = await refused.communicate()
+        assert (echoed, refused.returncode) == (b"", 1)
+        assert said.decode().endswith(f"watm: {INSIDE}:81: connection refused\n")
+
+
+async def connected(port: int, to: str, to_port: int) -> int:
+    """What SOCKS5 says of a connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\5\1\0" + b"\5\1\0\1" + socket.inet_aton(to) + to_port.to_bytes(2))
+    async with asyncio.timeout(LIMIT):
+        answer = await reader.readexactly(4)
+    writer.close()
+    return answer[3]
+
+
+async def test_clients_of_proxies_are_told_what_the_other_end_says(tmp_path) -> None:
+    async with peer() as other, tunnelling(tmp_path, other.config, "--socks5", LOCAL, "--http", LOCAL) as near:
+        assert await connected(near.ports["socks5"], INSIDE, 7) == 0
+        assert await connected(near.ports["socks5"], INSIDE, 81) == 5
+        code, _ = await curl("--proxytunnel", "--proxy", f"127.0.0.1:{near.ports['http']}", f"http://{INSIDE}:81/")
+        assert code == 56
+
+
+@contextlib.asynccontextmanager
+async def service() -> AsyncIterator[int]:
+    """An echo by TCP and UDP at one port of this machine."""
+
+    class Echo(asyncio.DatagramProtocol):
+        def connection_made(self, transport) -> None:
+            self.transport = transport
+
+        def datagram_received(self, data: bytes, address) -> None:
+            self.transport.sendto(data, address)
+
+    async def echo(reader, writer) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    loop = asyncio.get_running_loop()
+    datagrams, _ = await loop.create_datagram_endpoint(Echo, ("127.0.0.1", port))
+    yield port
+    datagrams.close()
+    server.close()
+
+
+async def test_ports_are_forwarded_both_ways_and_others_are_refused(tmp_path) -> None:
+    async with (
+        peer() as other,
+        service() as port,
+        tunnelling(
+            tmp_path, other.config,
+            "--forward", f"udp:{LOCAL}={INSIDE}:7",
+            "--reverse", f"tcp:{OURS}:8080=localhost:{port}",
+            "--reverse", f"udp:0.0.0.0:53=127.0.0.1:{port}",
+            "--reverse", f"tcp:{OURS}:8081=127.0.0.1:1",
+        ) as near,
+    ):  # fmt: skip
+        assert await udp(near.ports["udp"], b"hello") == b"hello"
+        client = other.client
+        done = await client.do("halfclose", to=f"{OURS}:8080", size=300_000, timeout=LIMIT)
+        assert (done["sent"], done["received"]) == (300_000, 300_000)
+        done = await client.do("udp-echo", to=f"{OURS}:53", messages=20, size=1000)
+        assert (done["messages"], done["lost"]) == (20, 0)
+        # Nobody is here, and nobody is asked for in the tunnel.
+        with pytest.raises(WgClientError, match="reset"):
+            async with client.tcp(f"{OURS}:8081") as refused:
+                await refused.write(b"hello")
+                await refused.read()
+        for to in (f"{OURS}:53", f"{OURS}:81", "10.7.0.3:8080"):
+            with pytest.raises(WgClientError, match="refused"):
+                async with client.tcp(to):
+                    pass
+        await client.do("capture", on=True)
+        assert (await client.do("udp-echo", to=f"{OURS}:8080", messages=1, wait_ms=500))["lost"] == 1
+        # ICMP: destination unreachable, port unreachable.
+        assert [packet[20:22] for packet in await client.captured() if packet[9] == 1] == [b"\3\3"]
+
+
+async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> None:
+    async def cause(name: str, config: str) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        async with tunnelling(folder, config, "--socks5", LOCAL) as near:
+            return await near.says("WARN watm::module")
+
+    async with peer() as other:
+        endpoint = other.config.rpartition("Endpoint = ")[2].strip()
+        silent, strange = await asyncio.gather(
+            cause("silent", other.config.replace(endpoint, "127.0.0.1:9")),
+            cause("strange", other.config + f"PresharedKey = {'A' * 42}E=\n"),
+        )
+    assert "at 127.0.0.1:9 does not answer" in silent
+    assert "its keys do not fit" in strange
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "status", "said"),
+    [
+        ("", (), 2, "--socks5, --http, --forward, --reverse and --stdio"),
+        ("", ("--reverse", "tcp:10.7.0.9:80=a:1"), 2, f"must be an Address of the file: {OURS}"),
+        ("", ("--socks5", "0.0.0.0:1080"), 2, "--user must say who may"),
+        ("", ("--module", "nowhere.wasm", "--socks5", LOCAL), 2, "nowhere.wasm: "),
+        ("MTU = 12", ("--socks5", LOCAL), 1, "wg0.conf: configuration refused: line 4: [Interface] MTU: '12'"),
+        ("Mtv = 1400", ("--socks5", LOCAL), 1, "line 4: [Interface] Mtv: unknown"),
+        ("DNS = 1.1.1.1,,", ("--socks5", LOCAL), 1, "line 4: [Interface] DNS: a comma"),
+        ("[Peer]\nPublicKey = abc", ("--socks5", LOCAL), 1, "line 5: [Peer] PublicKey: "),
+    ],
+    ids=str,
+)
+async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path, line, options, status, said) -> None:
+    async with peer(f"{line}\n") as other:
+        process = await tunnel(tmp_path, other.config, *options)
+        _, error = await process.communicate()
+        assert process.returncode == status
+        assert said in error.decode()
+        assert "listening" not in error.decode()

@@ -1,0 +1,81 @@
+"""What a wheel carries is sealed when it is made, and again when it has changed, but not else."""
+
+import os
+import pathlib
+import subprocess
+
+from authority import ROOT, WATM, Authority, done, module
+
+SCRIPT = ROOT / "host-python" / "packaging" / "seal.sh"
+
+
+class Wheel:
+    """The folders that `make wheel` seals in."""
+
+    count = 0
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.state, self.packaged = folder / "seal", folder / "modules"
+        self.source = folder / "plain.wasm"
+
+    def seal(self, **env: object) -> bytes:
+        """Have the script seal the module as plain, and check the seal."""
+        command = [SCRIPT, WATM, self.state, self.packaged, f"plain={self.source}"]
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("WATM_")}
+        run = subprocess.run(
+            list(map(str, command)),
+            env=clean | {name: str(value) for name, value in env.items()},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert run.returncode == 0, run.stderr
+        sealed = self.packaged / "plain.wasm"
+        root = self.packaged / "root.watm"
+        # By somebody who knows nothing yet.
+        self.count += 1
+        nobody = self.state / f"nobody-{self.count}"
+        done("verify", sealed, "--root", root, "--state", nobody, "--accept")
+        return sealed.read_bytes()
+
+
+def test_an_unchanged_module_keeps_its_seal_and_a_changed_one_gets_another(tmp_path: pathlib.Path) -> None:
+    wheel = Wheel(tmp_path)
+    wheel.source.write_bytes(water(b"first"))
+    first = wheel.seal()
+    assert wheel.seal() == first
+    os.utime(wheel.source)
+    assert wheel.seal() == first, "it was built again, and is the same"
+    wheel.source.write_bytes(water(b"second"))
+    second = wheel.seal()
+    assert b"second" in second and b"first" not in second
+    assert wheel.seal() == second
+    # What was removed comes back; another root means another seal.
+    (wheel.packaged / "plain.wasm").unlink()
+    assert b"second" in wheel.seal()
+    before = (wheel.packaged / "root.watm").read_bytes()
+    (wheel.state / "root.watm").unlink()
+    third = wheel.seal()
+    assert (wheel.packaged / "root.watm").read_bytes() != before
+    assert third != second
+
+
+def test_a_release_is_sealed_by_its_key_and_again_for_another_number(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "authority"
+    folder.mkdir()
+    authority = Authority(folder, names=["watm/*"])
+    wheel = Wheel(tmp_path)
+    wheel.source.write_bytes(water(b"first"))
+    release = {"WATM_RELEASE_KEY": folder / "release.key", "WATM_ROOT": authority.root}
+    first = wheel.seal(WATM_RELEASE="1.7", **release)
+    assert wheel.seal(WATM_RELEASE="1.7", **release) == first
+    second = wheel.seal(WATM_RELEASE="1.8", **release)
+    assert second != first
+    # From a development root to a release and back, each has its own seal.
+    development = wheel.seal()
+    assert development not in (first, second)
+
+
+def water(filling: bytes) -> bytes:
+    """`plain`, with this in it."""
+    return (ROOT / "watm/target/modules/plain.watm1.wasm").read_bytes() + module(filling)[8:]

@@ -1,0 +1,106 @@
+//! What ICMP says of packets that the stack has sent (RFC 792, RFC 4443).
+
+use std::net::{IpAddr, SocketAddr};
+
+use watm_core::ErrorCode;
+
+use crate::PeerId;
+use crate::ip::{self, Packet};
+use crate::table::Key;
+
+/// What has become of a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It does not get there, and so a connection is not made.
+    Unreachable(ErrorCode),
+    /// It is larger than this, which is what the path takes.
+    TooBig(usize),
+}
+
+/// A segment of ours, and what has become of it.
+pub(crate) struct Told {
+    pub key: Key,
+    /// Where the segment began.
+    pub sequence: u32,
+    pub fate: Fate,
+}
+
+/// The fate of a TCP segment. `None`: the message says something else, or of something else.
+/// `packet` is sound.
+pub(crate) fn of_segment(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
+    let (head, quoted) = packet.payload.split_first_chunk::<8>()?;
+    let [kind, code, _, _, field @ ..] = *head;
+    let fate = match packet.source {
+        IpAddr::V4(_) => fate_v4(kind, code, field)?,
+        IpAddr::V6(_) => fate_v6(kind, code, field)?,
+    };
+    let (from, to, sequence) = match packet.source {
+        IpAddr::V4(_) => ends_v4(quoted)?,
+        IpAddr::V6(_) => ends_v6(quoted)?,
+    };
+    // A flow's source is the peer's end, whoever opened it.
+    let key = Key {
+        peer,
+        source: to,
+        destination: from,
+    };
+    Some(Told {
+        key,
+        sequence,
+        fate,
+    })
+}
+
+fn fate_v4(kind: u8, code: u8, field: [u8; 4]) -> Option<Fate> {
+    let [_, _, mtu @ ..] = field;
+    Some(match (kind, code) {
+        (3, 4) => Fate::TooBig(u16::from_be_bytes(mtu).into()),
+        // Protocol or port unreachable, prohibited.
+        (3, 2 | 3 | 9 | 10 | 13) => Fate::Unreachable(ErrorCode::ConnectionRefused),
+        (3, 0 | 1 | 6 | 7 | 11 | 12) => Fate::Unreachable(ErrorCode::RemoteUnreachable),
+        _ => return None,
+    })
+}
+
+fn fate_v6(kind: u8, code: u8, field: [u8; 4]) -> Option<Fate> {
+    Some(match (kind, code) {
+        (2, _) => Fate::TooBig(u32::from_be_bytes(field) as usize),
+        // Prohibited, port unreachable, failed policy, rejected route.
+        (1, 1 | 4 | 5 | 6) => Fate::Unreachable(ErrorCode::ConnectionRefused),
+        (1, 0 | 2 | 3) => Fate::Unreachable(ErrorCode::RemoteUnreachable),
+        _ => return None,
+    })
+}
+
+type Ends = (SocketAddr, SocketAddr, u32);
+
+fn ends_v4(quoted: &[u8]) -> Option<Ends> {
+    let header = quoted.get(..ip::V4_HEADER)?;
+    let length = usize::from(header[0] & 15) * 4;
+    let first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    if header[0] >> 4 != 4 || length < ip::V4_HEADER || !first || header[9] != ip::TCP {
+        return None;
+    }
+    let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&header[at..at + 4]).expect("four"));
+    ends(address(12), address(16), quoted.get(length..)?)
+}
+
+fn ends_v6(quoted: &[u8]) -> Option<Ends> {
+    let header = quoted.get(..ip::V6_HEADER)?;
+    // The stack's own segments have no other headers.
+    if header[0] >> 4 != 6 || header[6] != ip::TCP {
+        return None;
+    }
+    let address =
+        |at: usize| IpAddr::from(<[u8; 16]>::try_from(&header[at..at + 16]).expect("sixteen"));
+    ends(address(8), address(24), &quoted[ip::V6_HEADER..])
+}
+
+fn ends(from: IpAddr, to: IpAddr, segment: &[u8]) -> Option<Ends> {
+    let [a, b, c, d, sequence @ ..] = *segment.first_chunk::<8>()?;
+    Some((
+        SocketAddr::new(from, u16::from_be_bytes([a, b])),
+        SocketAddr::new(to, u16::from_be_bytes([c, d])),
+        u32::from_be_bytes(sequence),
+    ))
+}

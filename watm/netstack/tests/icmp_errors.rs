@@ -1,0 +1,140 @@
+//! What ICMP says of connections.
+
+mod support;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use smoltcp::wire::TcpControl;
+use support::{Bench, packets};
+use watm_core::ErrorCode;
+use watm_netstack::Config;
+
+const V4: &str = "10.1.2.3:80";
+const V6: &str = "[fd00:1::2]:443";
+
+/// An ICMP error by a router or the destination itself, about a packet of ours.
+fn error(from: &str, about: &[u8], kind: u8, code: u8, field: u32) -> Vec<u8> {
+    let from: IpAddr = from.parse().unwrap();
+    let (us, _, _, _) = packets::read_ip(about);
+    let mut message = vec![kind, code, 0, 0];
+    message.extend_from_slice(&field.to_be_bytes());
+    message.extend_from_slice(about);
+    packets::icmp(from, us, &message)
+}
+
+/// The answer that accepts the connection of this SYN.
+fn acceptance(syn: &[u8], port: u16) -> Vec<u8> {
+    let (us, them, _, payload) = packets::read_ip(syn);
+    let segment = packets::read_tcp(syn);
+    let our_port = u16::from_be_bytes([payload[0], payload[1]]);
+    packets::Tcp {
+        source: SocketAddr::new(them, port),
+        destination: SocketAddr::new(us, our_port),
+        control: TcpControl::Syn,
+        sequence: 5000,
+        acknowledges: Some(segment.sequence.wrapping_add(1)),
+        window: 60_000,
+        scale: None,
+        payload: b"",
+        sack: None,
+    }
+    .packet()
+}
+
+#[test]
+fn who_cannot_be_reached_and_who_refuses_are_told_apart() {
+    use ErrorCode::{ConnectionRefused, RemoteUnreachable};
+    for (to, router, kind, code, expected) in [
+        (V4, "10.99.0.1", 3, 0, Some(RemoteUnreachable)),
+        (V4, "10.99.0.1", 3, 1, Some(RemoteUnreachable)),
+        (V4, "10.1.2.3", 3, 3, Some(ConnectionRefused)),
+        (V4, "10.99.0.1", 3, 13, Some(ConnectionRefused)),
+        (V4, "10.99.0.1", 11, 0, None),
+        (V4, "10.99.0.1", 5, 0, None),
+        (V6, "fd00:99::1", 1, 0, Some(RemoteUnreachable)),
+        (V6, "fd00:99::1", 1, 3, Some(RemoteUnreachable)),
+        (V6, "fd00:99::1", 1, 1, Some(ConnectionRefused)),
+        (V6, "fd00:1::2", 1, 4, Some(ConnectionRefused)),
+        (V6, "fd00:99::1", 3, 0, None),
+    ] {
+        let mut bench = Bench::new(Config::default());
+        let stream = bench.dial(1, to.parse().unwrap()).unwrap();
+        let other = bench.dial(1, to.parse().unwrap()).unwrap();
+        let syn = bench.settle().remove(0);
+        bench.packet(1, &error(router, &syn, kind, code, 0));
+        assert_eq!(stream.reset(), expected, "{kind}/{code} of {to}");
+        assert_eq!(other.reset(), None);
+        let failed = u64::from(expected.is_some());
+        assert_eq!(bench.counter("icmp_heeded"), failed);
+        assert_eq!(bench.stack.flows() as u64, 2 - failed);
+    }
+}
+
+#[test]
+fn who_does_not_see_the_segments_changes_nothing() {
+    let mut bench = Bench::new(Config::default());
+    let stream = bench.dial(1, V4.parse().unwrap()).unwrap();
+    let syn = bench.settle().remove(0);
+    let mut guessed = syn.clone();
+    guessed[24] ^= 1; // the sequence number
+    bench.packet(1, &error("10.99.0.1", &guessed, 3, 1, 0));
+    // Another peer has no say.
+    bench.packet(2, &error("10.99.0.1", &syn, 3, 1, 0));
+    let mut wrong = error("10.99.0.1", &syn, 3, 1, 0);
+    *wrong.last_mut().unwrap() ^= 1;
+    bench.packet(1, &wrong);
+    for length in 0..syn.len().min(28) {
+        bench.packet(1, &error_about_a_piece(&syn, length));
+    }
+    assert_eq!(stream.reset(), None);
+    assert_eq!(bench.counter("icmp_heeded"), 0);
+}
+
+/// A quotation that is cut off. The first 28 bytes are what has to be there.
+fn error_about_a_piece(syn: &[u8], length: usize) -> Vec<u8> {
+    let mut message = vec![3, 1, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(&syn[..length]);
+    let (us, _, _, _) = packets::read_ip(syn);
+    packets::icmp("10.99.0.1".parse().unwrap(), us, &message)
+}
+
+#[test]
+fn what_is_established_is_not_ended_by_icmp() {
+    let mut bench = Bench::new(Config::default());
+    let stream = bench.dial(1, V4.parse().unwrap()).unwrap();
+    let syn = bench.settle().remove(0);
+    bench.packet(1, &acceptance(&syn, 80));
+    stream.write(b"hello");
+    let data = bench.settle().pop().unwrap();
+    bench.packet(1, &error("10.99.0.1", &data, 3, 1, 0));
+    assert_eq!(stream.reset(), None);
+    assert_eq!(bench.stack.flows(), 1);
+}
+
+#[test]
+fn a_narrower_path_gets_smaller_segments() {
+    for (to, port, router, kind, code, told, expected) in [
+        (V4, 80, "10.99.0.1", 3, 4, 1400, 1280),
+        (V4, 80, "10.99.0.1", 3, 4, 1000, 576),
+        (V4, 80, "10.99.0.1", 3, 4, 0, 576),
+        (V6, 443, "fd00:99::1", 2, 0, 1280, 1280),
+        (V6, 443, "fd00:99::1", 2, 0, 68, 1280),
+        // No news.
+        (V4, 80, "10.99.0.1", 3, 4, 1500, 1420),
+    ] {
+        let mut bench = Bench::new(Config::default());
+        let stream = bench.dial(1, to.parse().unwrap()).unwrap();
+        let syn = bench.settle().remove(0);
+        bench.packet(1, &acceptance(&syn, port));
+        stream.write(&[7; 20_000]);
+        let sent = bench.settle();
+        let longest = sent.iter().max_by_key(|packet| packet.len()).unwrap();
+        assert_eq!(longest.len(), 1420);
+        bench.packet(1, &error(router, longest, kind, code, told));
+        // What was lost is sent again, smaller.
+        let again = bench.wait(Duration::from_secs(3));
+        let longest = again.iter().map(Vec::len).max().unwrap();
+        assert_eq!(longest, expected, "{told} of {to}");
+    }
+}

@@ -1,0 +1,73 @@
+use std::net::SocketAddr;
+
+use crate::config::{Config, Mode};
+use crate::facts::{Facts, ends};
+use crate::header::{Addresses, Header, Protocol, Proxied};
+use crate::parse::{Parsed, Rules, parse};
+use crate::reason::Reason;
+use crate::refused::Refused;
+use crate::spp::{SPP_LENGTH, parse_spp};
+use crate::tlv::Tlvs;
+
+/// What a datagram's header says, and the datagram without it.
+pub struct Opened<'a> {
+    /// The client, and where it sent to; `None`: the sender's own.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
+    pub payload: &'a [u8],
+    header: Header<'a>,
+}
+
+impl Opened<'_> {
+    /// What a new flow is told.
+    pub fn facts(&self) -> Facts {
+        match &self.header {
+            Header::Proxied(proxied) => Facts::of(proxied),
+            Header::Local => Facts::default(),
+        }
+    }
+}
+
+/// Read the header that a datagram has to begin with.
+pub fn open<'a>(datagram: &'a [u8], config: &Config) -> Result<Opened<'a>, Reason> {
+    if config.datagrams.mode == Mode::Spp {
+        let (client, proxy) = parse_spp(datagram)?;
+        let header = Header::Proxied(Proxied {
+            addresses: Addresses::Inet {
+                source: client,
+                destination: proxy,
+            },
+            protocol: Protocol::Datagram,
+            tlvs: Tlvs::default(),
+        });
+        return Ok(Opened {
+            ends: Some((client, proxy)),
+            payload: &datagram[SPP_LENGTH..],
+            header,
+        });
+    }
+    // A line of version 1 speaks of TCP alone.
+    let rules = Rules {
+        v1: false,
+        v2: true,
+        ..config.rules
+    };
+    let (length, header) = match parse(datagram, &rules)? {
+        Parsed::Complete(length, header) => (length, header),
+        // There is no more to come.
+        Parsed::Incomplete => return Err(Refused::TooShort.into()),
+    };
+    let ends = match header {
+        Header::Local if config.local => None,
+        Header::Local => return Err(Reason::Local),
+        Header::Proxied(proxied) if proxied.protocol != Protocol::Datagram => {
+            return Err(Reason::Protocol);
+        }
+        // What is of Unix has answers that could go nowhere.
+        Header::Proxied(proxied) => Some(ends(&proxied.addresses).ok_or(Reason::Protocol)?),
+    };
+    Ok(Opened {
+        ends,
+        payload: &datagram[length..],
+        header,
+    })
+}

@@ -1,0 +1,83 @@
+use std::fmt;
+
+use crate::refused::Refused;
+
+/// Why a connection or a datagram is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// It has no header that is taken.
+    Header(Refused),
+    /// Its sender is not one of those who are believed.
+    Source,
+    /// The header is for another protocol than what it came by.
+    Protocol,
+    /// The header speaks of nobody else, and such are not taken.
+    Local,
+}
+
+/// Names of counters, in the order of [`Reason::index`].
+pub const COUNTERS: [&str; 17] = [
+    "proxy.refused.not_proxy",
+    "proxy.refused.too_long",
+    "proxy.refused.line_end",
+    "proxy.refused.fields",
+    "proxy.refused.address",
+    "proxy.refused.port",
+    "proxy.refused.command",
+    "proxy.refused.family",
+    "proxy.refused.unspecified",
+    "proxy.refused.too_short",
+    "proxy.refused.tlv_length",
+    "proxy.refused.tlv_twice",
+    "proxy.refused.tlv_size",
+    "proxy.refused.checksum",
+    "proxy.refused.source",
+    "proxy.refused.protocol",
+    "proxy.refused.local",
+];
+
+impl Reason {
+    /// Its place in [`COUNTERS`].
+    pub fn index(self) -> usize {
+        match self {
+            Reason::Header(refused) => match refused {
+                Refused::NotProxy => 0,
+                Refused::TooLong => 1,
+                Refused::LineEnd => 2,
+                Refused::Fields => 3,
+                Refused::Address => 4,
+                Refused::Port => 5,
+                Refused::Command => 6,
+                Refused::Family => 7,
+                Refused::Unspecified => 8,
+                Refused::TooShort => 9,
+                Refused::TlvLength => 10,
+                Refused::TlvTwice => 11,
+                Refused::TlvSize => 12,
+                Refused::Checksum => 13,
+            },
+            Reason::Source => 14,
+            Reason::Protocol => 15,
+            Reason::Local => 16,
+        }
+    }
+}
+
+impl From<Refused> for Reason {
+    fn from(refused: Refused) -> Reason {
+        Reason::Header(refused)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Header(refused) => refused.fmt(f),
+            Reason::Source => f.write_str("its sender is not in `from`"),
+            Reason::Protocol => f.write_str(
+                "the header is for a stream in a datagram, or of a datagram in a stream",
+            ),
+            Reason::Local => f.write_str("the header says LOCAL or UNKNOWN, which is not taken"),
+        }
+    }
+}

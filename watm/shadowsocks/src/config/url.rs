@@ -1,0 +1,102 @@
+//! `ss://` URLs (SIP002), and those before them that are base64 as a whole.
+
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use percent_encoding::percent_decode_str;
+use watm_core::ConfigError;
+
+use super::value::{self, field};
+use super::{Config, json};
+use crate::method::Method;
+
+const EXAMPLE: &str =
+    "expected ss://METHOD:PASSWORD@HOST:PORT#NAME, where METHOD:PASSWORD may be in base64";
+
+/// Read a URL.
+pub fn parse(text: &str) -> Result<Config, ConfigError> {
+    let syntax = || ConfigError::Syntax(EXAMPLE.to_owned());
+    let rest = text.strip_prefix("ss://").ok_or_else(syntax)?;
+    if rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        return Err(ConfigError::Syntax(format!(
+            "a space, or a second line, in a URL; {EXAMPLE}"
+        )));
+    }
+    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let whole;
+    let (user, host, plain) = match rest.rsplit_once('@') {
+        Some((user, host)) => (user, host, user.contains(':')),
+        None => {
+            whole = decode(rest.trim_end_matches('/')).ok_or_else(syntax)?;
+            let (user, host) = whole.rsplit_once('@').ok_or_else(syntax)?;
+            // What was in base64 is not encoded a second time.
+            return build(user.to_owned(), host, query);
+        }
+    };
+    let user = match plain {
+        true => percent(user).ok_or_else(|| field("userinfo", "wrong percent encoding"))?,
+        false => {
+            let encoded = percent(user).ok_or_else(syntax)?;
+            decode(&encoded)
+                .ok_or_else(|| field("userinfo", "neither METHOD:PASSWORD nor that in base64"))?
+        }
+    };
+    build(user, host.trim_end_matches('/'), query)
+}
+
+fn build(user: String, host: &str, query: &str) -> Result<Config, ConfigError> {
+    let (method, password) = user
+        .split_once(':')
+        .ok_or_else(|| field("userinfo", "expected METHOD:PASSWORD"))?;
+    let method: Method = value::method(method).map_err(|why| field("method", why))?;
+    let wrong = || {
+        field(
+            "host",
+            "expected a host and a port, such as example.com:8388 or [2001:db8::1]:8388",
+        )
+    };
+    let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;
+    let port = port.parse().map_err(|_| wrong())?;
+    let bare = name.starts_with('[') || !name.contains(':');
+    let server = value::destination(name, port)
+        .filter(|_| bare)
+        .ok_or_else(wrong)?;
+    let mut config = json::assemble(method, password, Vec::new())?;
+    config.server = Some(server);
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        let (name, text) = parameter.split_once('=').unwrap_or((parameter, ""));
+        match name {
+            "prefix" => {
+                let text =
+                    percent(text).ok_or_else(|| field("prefix", "not percent-encoded UTF-8"))?;
+                config.prefix = value::prefix(&text).map_err(|why| field("prefix", why))?;
+            }
+            "plugin" if text.is_empty() => {}
+            "plugin" => return Err(field("plugin", json::NO_PLUGINS)),
+            // Outline says that a server is one of its own.
+            "outline" => {}
+            _ => {
+                let name: String = name.chars().take(40).collect();
+                return Err(field(&name, "there is no such parameter; there is prefix"));
+            }
+        }
+    }
+    Ok(config)
+}
+
+fn percent(text: &str) -> Option<String> {
+    Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
+}
+
+/// Base64 of either alphabet, with or without padding.
+fn decode(text: &str) -> Option<String> {
+    let alphabet = match text.contains(['-', '_']) {
+        true => &URL_SAFE,
+        false => &STANDARD,
+    };
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let bytes = GeneralPurpose::new(alphabet, config).decode(text).ok()?;
+    String::from_utf8(bytes).ok()
+}

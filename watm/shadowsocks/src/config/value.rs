@@ -1,0 +1,68 @@
+//! Values that more than one format has.
+
+use watm_core::{ConfigError, Destination};
+
+use crate::method::Method;
+
+/// Bytes of the longest prefix: what leaves enough of a salt to chance, so that none comes
+/// twice.
+const LONGEST_PREFIX: usize = 8;
+
+/// The error of a field.
+pub fn field(name: &str, why: impl Into<String>) -> ConfigError {
+    ConfigError::Field(name.to_owned(), why.into())
+}
+
+/// A method by its name.
+pub fn method(text: &str) -> Result<Method, String> {
+    text.parse().map_err(|()| {
+        let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
+        let old = [
+            "none",
+            "plain",
+            "rc4",
+            "table",
+            "cfb",
+            "ctr",
+            "chacha20-ietf",
+            "salsa20",
+        ];
+        let why = match old
+            .iter()
+            .any(|old| text.to_ascii_lowercase().contains(old))
+        {
+            true => "it does not authenticate what it encrypts, and is not supported",
+            false => "unknown",
+        };
+        format!("{why}; there are {}", names.join(", "))
+    })
+}
+
+/// A host and a port.
+pub fn destination(host: &str, port: u16) -> Option<Destination> {
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    let text = match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    text.parse().ok()
+}
+
+/// The bytes that the characters of a prefix stand for.
+pub fn prefix(text: &str) -> Result<Vec<u8>, String> {
+    let bytes: Option<Vec<u8>> = text
+        .chars()
+        .map(|c| u8::try_from(u32::from(c)).ok())
+        .collect();
+    match bytes {
+        None => Err("expected characters from U+0000 to U+00FF, one a byte".to_owned()),
+        Some(bytes) if bytes.len() > LONGEST_PREFIX => Err(format!(
+            "{} bytes; with more than {LONGEST_PREFIX} too little of a salt is random",
+            bytes.len()
+        )),
+        Some(bytes) => Ok(bytes),
+    }
+}

@@ -1,0 +1,104 @@
+//! The socket, and what waits to be sent.
+
+use std::net::SocketAddr;
+
+use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn, ErrorCode};
+
+use super::packet::OVERHEAD;
+
+/// What is sent at once.
+const FULL_DATAGRAMS: usize = 64;
+const FULL_BYTES: usize = 128 << 10;
+
+/// What waits at most while the network takes nothing. More is lost, as it is in a network.
+const MOST_BYTES: usize = 1 << 20;
+
+/// A datagram socket with a queue.
+pub struct Outgoing {
+    socket: Box<dyn DatagramSocket>,
+    batch: DatagramBatch,
+    blocked: bool,
+}
+
+impl Outgoing {
+    pub fn new(socket: Box<dyn DatagramSocket>) -> Outgoing {
+        Outgoing {
+            socket,
+            batch: DatagramBatch::default(),
+            blocked: false,
+        }
+    }
+
+    /// As [`DatagramSocket::receive`].
+    pub fn receive(&mut self, datagrams: u32, bytes: u32) -> Result<DatagramBatch, ErrorCode> {
+        self.socket.receive(datagrams, bytes)
+    }
+
+    /// Queue what `write` appends. False: there is no room, or it appended nothing.
+    pub fn push(
+        &mut self,
+        remote: SocketAddr,
+        length: usize,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        if self.batch.payload.len() + length + OVERHEAD > MOST_BYTES {
+            return false;
+        }
+        let start = self.batch.payload.len();
+        write(&mut self.batch.payload);
+        let written = self.batch.payload.len() - start;
+        if written > super::packet::LARGEST {
+            self.batch.payload.truncate(start);
+            return false;
+        }
+        self.batch.datagrams.push(Datagram {
+            len: written as u32,
+            segment_size: None,
+            remote,
+            local: None,
+            ecn: Ecn::default(),
+        });
+        true
+    }
+
+    /// Send if there is enough to be worth it. Returns how many were lost.
+    pub fn flush_if_full(&mut self) -> u64 {
+        let full =
+            self.batch.datagrams.len() >= FULL_DATAGRAMS || self.batch.payload.len() >= FULL_BYTES;
+        if full { self.flush() } else { 0 }
+    }
+
+    /// Send what there is, unless the network takes nothing. Returns how many were lost.
+    pub fn flush(&mut self) -> u64 {
+        if self.blocked || self.batch.is_empty() {
+            return 0;
+        }
+        let count = self.batch.datagrams.len();
+        let sent = match self.socket.send(&self.batch) {
+            Ok(sent) => (sent as usize).min(count),
+            Err(_) => {
+                self.batch.payload.clear();
+                self.batch.datagrams.clear();
+                return count as u64;
+            }
+        };
+        let bytes: usize = self.batch.datagrams[..sent]
+            .iter()
+            .map(|datagram| datagram.len as usize)
+            .sum();
+        self.batch.datagrams.drain(..sent);
+        self.batch.payload.drain(..bytes);
+        self.blocked = sent < count;
+        0
+    }
+
+    /// Whether the network takes nothing for now.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// It may take more.
+    pub fn unblock(&mut self) {
+        self.blocked = false;
+    }
+}

@@ -1,0 +1,106 @@
+//! What a module that gives way to another knows of datagrams that have come.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use watm_core::Instant;
+
+use super::server::Origin;
+use super::window::Window;
+use crate::salts::Salts;
+
+/// For how long the windows of sessions are worth something that the next module has not heard of
+/// yet: a datagram of SIP022 is taken for half a minute before and after its time.
+const WORTH: Duration = Duration::from_secs(61);
+
+/// Bytes of a session's number, and of its user's name.
+const NAME: usize = 8 + 16;
+
+/// A memory, as it is handed over.
+#[derive(Debug)]
+pub struct Remembered {
+    /// Of SIP004: a server's, and a client's.
+    pub server: Salts,
+    pub client: Salts,
+    /// Of a server's sessions of SIP022.
+    pub windows: BTreeMap<Origin, Window>,
+}
+
+impl Default for Remembered {
+    fn default() -> Remembered {
+        Remembered {
+            server: Salts::new(false),
+            client: Salts::new(false),
+            windows: BTreeMap::new(),
+        }
+    }
+}
+
+impl Remembered {
+    /// What [`Self::read`] reads.
+    pub fn write<'a>(
+        server: &Salts,
+        client: &Salts,
+        windows: impl Iterator<Item = (Origin, &'a Window)>,
+        to: &mut Vec<u8>,
+    ) {
+        server.write(to);
+        client.write(to);
+        for (origin, window) in windows {
+            if let Origin::Session(number, user) = origin {
+                to.extend_from_slice(&number.to_be_bytes());
+                to.extend_from_slice(&user);
+                window.write(to);
+            }
+        }
+    }
+
+    /// All of `from`; `None` if it is cut short or holds too much.
+    pub fn read(from: &[u8]) -> Option<Remembered> {
+        let mut remembered = Remembered::default();
+        let from = remembered.server.follow(from)?;
+        let from = remembered.client.follow(from)?;
+        let windows = from.chunks(NAME + Window::LENGTH);
+        if windows.len() > super::server::MAX_SESSIONS {
+            return None;
+        }
+        for entry in windows {
+            let (number, rest) = entry.split_first_chunk()?;
+            let (user, window) = rest.split_first_chunk()?;
+            let origin = Origin::Session(u64::from_be_bytes(*number), *user);
+            remembered.windows.insert(origin, Window::read(window)?);
+        }
+        Some(remembered)
+    }
+}
+
+/// The windows of sessions that the module before this one had.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    windows: BTreeMap<Origin, Window>,
+    until: Option<Instant>,
+}
+
+impl Inherited {
+    /// These, from now on.
+    pub fn new(windows: BTreeMap<Origin, Window>, now: Instant) -> Inherited {
+        Inherited {
+            windows,
+            until: Some(now + WORTH),
+        }
+    }
+
+    /// What has come of a session that begins here.
+    pub fn window(&mut self, origin: &Origin, now: Instant) -> Window {
+        if self.until.is_some_and(|until| until <= now) {
+            *self = Inherited::default();
+        }
+        self.windows.get(origin).cloned().unwrap_or_default()
+    }
+
+    /// Those that are still worth something, for who follows this one.
+    pub fn windows(&self, now: Instant) -> impl Iterator<Item = (&Origin, &Window)> {
+        let worth = self.until.is_some_and(|until| now < until);
+        self.windows.iter().filter(move |_| worth)
+    }
+}

@@ -1,0 +1,182 @@
+//! Connections.
+
+mod chunk;
+mod codec;
+mod insecure;
+mod request;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use watm_core::{ClientConfig, ConfigError, Destination, ErrorCode};
+use watm_stream::StreamTransport;
+
+pub use self::codec::ShadowsocksCodec;
+use crate::address;
+use crate::config::Config;
+use crate::salts::Salts;
+use crate::snapshot::Snapshot;
+
+/// Why a connection is not one of ours. Strangers are not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A tag is wrong: damaged, or made with another key.
+    NotAuthentic,
+    /// A length that cannot be.
+    Length,
+    /// A request's first part came in pieces.
+    Pieces,
+    /// A message is not of the kind that belongs here.
+    Kind,
+    /// A request from another time.
+    Time,
+    /// It was there before.
+    Replayed,
+    /// No user has this name.
+    User,
+    /// No address.
+    Address,
+    /// A request has neither padding nor a payload.
+    Bare,
+    /// An answer to another request.
+    Answer,
+    /// There are as many as there may be.
+    Full,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::NotAuthentic => "a message is damaged, or from somebody with another key",
+            Refused::Length => "a message has a length that it cannot have",
+            Refused::Pieces => "the beginning of a request came in pieces",
+            Refused::Kind => "a message is of another kind than it must be",
+            Refused::Time => "a message is from another time: is either clock wrong?",
+            Refused::Replayed => "a salt was there before",
+            Refused::User => "there is no such user",
+            Refused::Address => "there is no address where one must be",
+            Refused::Bare => "a request has neither padding nor a payload",
+            Refused::Answer => "this is the answer to another request",
+            Refused::Full => "there are too many sessions",
+        })
+    }
+}
+
+impl From<Refused> for ErrorCode {
+    fn from(refused: Refused) -> ErrorCode {
+        ErrorCode::Other(refused.to_string())
+    }
+}
+
+/// What outlives a configuration.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub salts_2017: RefCell<Salts>,
+    pub salts_2022: RefCell<Salts>,
+    /// Requests that were not answered, by reason: strangers', and replays.
+    pub probes: Cell<u64>,
+    pub replays: Cell<u64>,
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory {
+            salts_2017: RefCell::new(Salts::new(false)),
+            salts_2022: RefCell::new(Salts::new(true)),
+            probes: Cell::new(0),
+            replays: Cell::new(0),
+        }
+    }
+}
+
+/// Shadowsocks over streams. Its configuration is described in [`crate::config`].
+#[derive(Debug)]
+pub struct ShadowsocksStreams {
+    config: Rc<Config>,
+    memory: Rc<Memory>,
+}
+
+impl ShadowsocksStreams {
+    pub(crate) fn config(&self) -> &Rc<Config> {
+        &self.config
+    }
+}
+
+impl StreamTransport for ShadowsocksStreams {
+    type Codec = ShadowsocksCodec;
+
+    fn configure(config: &[u8]) -> Result<Self, ConfigError> {
+        Ok(ShadowsocksStreams {
+            config: Rc::new(Config::parse(config)?),
+            memory: Rc::default(),
+        })
+    }
+
+    fn reconfigure(&mut self, config: &[u8]) -> Result<(), ConfigError> {
+        self.config = Rc::new(Config::parse(config)?);
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        Snapshot::write(
+            &self.memory.salts_2017.borrow(),
+            &self.memory.salts_2022.borrow(),
+        )
+    }
+
+    fn succeed(&mut self, snapshot: &[u8]) {
+        if let Some(snapshot) = Snapshot::read(snapshot) {
+            self.memory.salts_2017.replace(snapshot.salts_2017);
+            self.memory.salts_2022.replace(snapshot.salts_2022);
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.config.warnings.clone()
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let remembered =
+            self.memory.salts_2017.borrow().len() + self.memory.salts_2022.borrow().len();
+        vec![
+            ("shadowsocks.probes", self.memory.probes.get()),
+            ("shadowsocks.replays", self.memory.replays.get()),
+            ("shadowsocks.salts", remembered as u64),
+        ]
+    }
+
+    fn accept(&self, _remote: Option<SocketAddr>) -> Result<ShadowsocksCodec, ErrorCode> {
+        if !self.config.mode.streams() {
+            return Err(ErrorCode::NotSupported);
+        }
+        Ok(ShadowsocksCodec::accepting(
+            Rc::clone(&self.config),
+            Rc::clone(&self.memory),
+        ))
+    }
+
+    fn dial(&self, destination: Option<&Destination>) -> Result<ShadowsocksCodec, ErrorCode> {
+        let destination = destination.or(self.config.target.as_ref()).ok_or_else(|| {
+            ErrorCode::Other("target: missing, and nobody said where to go".to_owned())
+        })?;
+        let mut target = Vec::with_capacity(address::LONGEST);
+        if !address::write(destination, &mut target) {
+            return Err(ErrorCode::InvalidArgument);
+        }
+        Ok(ShadowsocksCodec::dialling(
+            Rc::clone(&self.config),
+            Rc::clone(&self.memory),
+            target,
+        ))
+    }
+
+    fn outer(&self, _destination: Option<&Destination>) -> Option<Destination> {
+        self.config.server.clone()
+    }
+
+    fn client_configs(&self, public: &Destination) -> Result<Vec<ClientConfig>, ErrorCode> {
+        Ok(self.config.client_configs(public))
+    }
+}

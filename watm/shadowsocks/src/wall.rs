@@ -1,0 +1,26 @@
+//! The date, which requests carry.
+
+use std::cell::Cell;
+use std::time::SystemTime;
+
+thread_local! {
+    static FIXED: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Let this thread's date stand at `seconds` since 1970; `None`: follow the system again.
+///
+/// For tests: the date is an argument of everything here.
+pub fn set_wall_clock(seconds: Option<u64>) {
+    FIXED.set(seconds);
+}
+
+/// Seconds since 1970.
+#[allow(clippy::disallowed_methods)]
+pub(crate) fn now() -> u64 {
+    FIXED.get().unwrap_or_else(|| {
+        // The host grants the date in the place of a clock: `wasi:clocks/wall-clock`.
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_secs())
+    })
+}

@@ -1,0 +1,362 @@
+//! Configurations: those that are taken, and what is wrong with others.
+
+mod support;
+
+use support::{config, configured, password};
+use watm_core::{ConfigError, Destination};
+use watm_shadowsocks::{Method, ShadowsocksStreams};
+use watm_stream::StreamTransport;
+
+fn refused(config: &str) -> ConfigError {
+    match ShadowsocksStreams::configure(config.as_bytes()) {
+        Ok(_) => panic!("taken: {config}"),
+        Err(error) => error,
+    }
+}
+
+fn server(config: &str) -> Option<String> {
+    let outer = configured(config).outer(None);
+    outer.map(|server| server.to_string())
+}
+
+const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQ==";
+
+#[test]
+fn the_configuration_of_other_programs_is_taken() {
+    let file = r#"{
+        "server": "::1", "server_port": 8388, "local_address": "127.0.0.1", "local_port": 1080,
+        "password": "barfoo!", "timeout": 600, "method": "chacha20-ietf-poly1305",
+        "mode": "tcp_and_udp", "fast_open": false, "plugin": "", "plugin_opts": null
+    }"#;
+    assert_eq!(server(file).as_deref(), Some("[::1]:8388"));
+    let warnings = configured(file).warnings();
+    assert!(
+        warnings
+            .iter()
+            .any(|warning| warning.starts_with("timeout")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn a_document_of_sip008_is_taken() {
+    let document = r#"{
+        "version": 1, "bytes_used": 274877906944, "bytes_remaining": 824633720832,
+        "servers": [
+            {"id": "27b8a625", "remarks": "Name of the server", "server": "example.com",
+             "server_port": 8388, "password": "example", "method": "chacha20-ietf-poly1305",
+             "plugin": "", "plugin_opts": ""},
+            {"id": "7842c068", "server": "192.0.2.1", "server_port": 8388, "password": "x",
+             "method": "aes-256-gcm"}
+        ]
+    }"#;
+    assert_eq!(server(document).as_deref(), Some("example.com:8388"));
+    assert!(
+        configured(document)
+            .warnings()
+            .iter()
+            .any(|warning| warning.contains("first"))
+    );
+}
+
+#[test]
+fn urls_are_taken() {
+    for (url, expected) in [
+        // From SIP002's own page, with a method that is supported.
+        (
+            "ss://YWVzLTEyOC1nY206dGVzdA@192.168.100.1:8888#Example1",
+            "192.168.100.1:8888",
+        ),
+        (
+            "ss://YWVzLTEyOC1nY206dGVzdA==@192.168.100.1:8888/",
+            "192.168.100.1:8888",
+        ),
+        (
+            "ss://YWVzLTEyOC1nY206dGVzdA%3D%3D@[2001:db8::1]:8888/?#x",
+            "[2001:db8::1]:8888",
+        ),
+        ("ss://aes-128-gcm:test@example.com:1", "example.com:1"),
+        (
+            "ss://2022-blake3-aes-128-gcm:AQEBAQEBAQEBAQEBAQEBAQ%3D%3D@192.0.2.1:8888?outline=1",
+            "192.0.2.1:8888",
+        ),
+        // All of it in base64, as before SIP002: aes-128-gcm:test@192.168.100.1:8888.
+        (
+            "ss://YWVzLTEyOC1nY206dGVzdEAxOTIuMTY4LjEwMC4xOjg4ODg=#Example",
+            "192.168.100.1:8888",
+        ),
+        (
+            "  ss://aes-128-gcm:p%40ss@example.com:1?prefix=HTTP%2F1.1\n",
+            "example.com:1",
+        ),
+    ] {
+        assert_eq!(server(url).as_deref(), Some(expected), "{url}");
+    }
+}
+
+#[test]
+fn outlines_prefixes_are_characters_that_stand_for_bytes() {
+    let url = "ss://aes-256-gcm:x@example.com:1?prefix=%16%03%01%00%C2%A8%01%01";
+    let first = support::End::client(&configured(url)).begin();
+    assert!(first.starts_with(b"\x16\x03\x01\x00\xa8\x01\x01"));
+    let json = config(
+        Method::Aes256Gcm,
+        r#", "prefix": "\u0016\u0003\u0001\u0000\u00a8\u0001\u0001""#,
+    );
+    let first = support::End::client(&configured(&json)).begin();
+    assert!(first.starts_with(b"\x16\x03\x01\x00\xa8\x01\x01"));
+}
+
+#[test]
+fn what_clients_are_given_is_a_configuration() {
+    let public: Destination = "[2001:db8::1]:8388".parse().unwrap();
+    for method in Method::ALL {
+        let transport = configured(&config(method, ""));
+        let files = transport.client_configs(&public).unwrap();
+        assert_eq!(files.len(), 1);
+        let clients = configured(&files[0].content);
+        assert_eq!(clients.outer(None), Some(public.clone()));
+        let mut server = support::End::server(&transport);
+        server
+            .receive(&support::End::client(&clients).begin())
+            .unwrap();
+        assert!(
+            server.info().destination.to_string() == support::TARGET,
+            "{method}"
+        );
+    }
+    let key = password(Method::Blake3Aes128Gcm, 2);
+    let users = format!(r#", "users": [{{"name": "a b", "password": "{key}"}}]"#);
+    let transport = configured(&config(Method::Blake3Aes128Gcm, &users));
+    let files = transport.client_configs(&public).unwrap();
+    assert_eq!(files[0].peer.as_deref(), Some("a b"));
+    let mut server = support::End::server(&transport);
+    server
+        .receive(&support::End::client(&configured(&files[0].content)).begin())
+        .unwrap();
+    assert_eq!(server.info().peer.as_deref(), Some("a b"));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let with = |more: &str| config(Method::Aes256Gcm, more);
+    let new = |more: &str| config(Method::Blake3Aes128Gcm, more);
+    let url = |rest: &str| format!("ss://{rest}");
+    for (config, field, right) in [
+        (r#"{"password": "x"}"#.to_owned(), "method", "missing"),
+        (
+            r#"{"method": "aes-256-gcm"}"#.to_owned(),
+            "password",
+            "missing",
+        ),
+        (
+            r#"{"method": "aes-256-gcm", "password": ""}"#.to_owned(),
+            "password",
+            "empty",
+        ),
+        (
+            r#"{"method": "aes-256-gcm", "password": 5}"#.to_owned(),
+            "password",
+            "not a string",
+        ),
+        (
+            r#"{"method": "rc4-md5", "password": "x"}"#.to_owned(),
+            "method",
+            "not supported",
+        ),
+        (
+            r#"{"method": "none", "password": "x"}"#.to_owned(),
+            "method",
+            "not supported",
+        ),
+        (
+            r#"{"method": "aes", "password": "x"}"#.to_owned(),
+            "method",
+            "2022-blake3-aes-128-gcm",
+        ),
+        (
+            r#"{"method": "2022-blake3-aes-128-gcm", "password": "secret"}"#.to_owned(),
+            "password",
+            "16 bytes, 24 characters",
+        ),
+        (
+            r#"{"method": "2022-blake3-aes-256-gcm", "password": "AQEBAQEBAQEBAQEBAQEBAQ=="}"#
+                .to_owned(),
+            "password",
+            "32 bytes, 44 characters",
+        ),
+        (
+            r#"{"method": "2022-blake3-chacha20-poly1305", "password": "a:b"}"#.to_owned(),
+            "password",
+            "no users",
+        ),
+        (with(r#", "tcp_port": 5"#), "tcp_port", "unknown"),
+        (
+            with(r#", "plugin": "obfs-local""#),
+            "plugin",
+            "leave this out",
+        ),
+        (
+            with(r#", "server": "example.com""#),
+            "server_port",
+            "missing",
+        ),
+        (with(r#", "server_port": 5"#), "server", "missing"),
+        (
+            with(r#", "server": "exa mple", "server_port": 5"#),
+            "server",
+            "host name",
+        ),
+        (
+            with(r#", "server": "example.com", "server_port": 0"#),
+            "server_port",
+            "1 to 65535",
+        ),
+        (
+            with(r#", "server": "example.com", "server_port": 65536"#),
+            "server_port",
+            "1 to 65535",
+        ),
+        (
+            with(r#", "target": "nowhere""#),
+            "target",
+            "host and a port",
+        ),
+        (with(r#", "mode": "udp""#), "mode", "udp_only"),
+        (
+            with(r#", "udp_idle_timeout": 59"#),
+            "udp_idle_timeout",
+            "60",
+        ),
+        (with(r#", "prefix": "123456789""#), "prefix", "random"),
+        (with(r#", "prefix": "€""#), "prefix", "U+00FF"),
+        (
+            with(r#", "users": []"#).replace("[]", "{}"),
+            "users",
+            "list",
+        ),
+        (
+            with(r#", "users": [{"name": "a", "password": "b"}]"#),
+            "users[0]",
+            "no users",
+        ),
+        (
+            new(r#", "users": [{"name": "a"}]"#),
+            "users[0].password",
+            "missing",
+        ),
+        (
+            new(r#", "users": [{"name": "a", "password": "b"}]"#),
+            "users[0].password",
+            "24 characters",
+        ),
+        (
+            new(r#", "users": [{"name": "a", "password": "b", "id": 1}]"#),
+            "users[0].id",
+            "unknown",
+        ),
+        (
+            new(&format!(
+                r#", "users": [{{"name": "a", "password": "{KEY}"}}, {{"name": "b", "password": "{KEY}"}}]"#
+            )),
+            "users",
+            "same key",
+        ),
+        (
+            with(r#", "gfw_report_compat": "yes""#),
+            "gfw_report_compat",
+            "insecure",
+        ),
+        (
+            new(r#", "gfw_report_compat": "insecure""#),
+            "gfw_report_compat",
+            "no such thing",
+        ),
+        (
+            with(r#", "segmented_header": true"#),
+            "segmented_header",
+            "no such header",
+        ),
+        (
+            new(r#", "segmented_header": 1"#),
+            "segmented_header",
+            "true nor false",
+        ),
+        (r#"{"servers": []}"#.to_owned(), "servers", "object"),
+        (
+            r#"{"servers": [{"method": "x"}]}"#.to_owned(),
+            "servers[0].method",
+            "unknown",
+        ),
+        (
+            r#"{"servers": [], "bogus": 1}"#.to_owned(),
+            "bogus",
+            "unknown",
+        ),
+        (url("aes-128-gcm:x@example.com"), "host", "host and a port"),
+        (url("aes-128-gcm:x@2001:db8::1:5"), "host", "[2001:db8::1]"),
+        (
+            url("aes-128-gcm:x@example.com:0"),
+            "host",
+            "host and a port",
+        ),
+        (url("rc4:x@example.com:1"), "method", "not supported"),
+        (url("!!!@example.com:1"), "userinfo", "base64"),
+        (
+            url("aes-128-gcm:x@example.com:1?plugin=obfs-local%3Bobfs%3Dhttp"),
+            "plugin",
+            "leave this out",
+        ),
+        (
+            url("aes-128-gcm:x@example.com:1?prefix=123456789"),
+            "prefix",
+            "random",
+        ),
+        (
+            url("aes-128-gcm:x@example.com:1?type=ws"),
+            "type",
+            "no such parameter",
+        ),
+    ] {
+        let error = refused(&config).to_string();
+        assert!(
+            error.starts_with(&format!("{field}: ")),
+            "{config}: {error}"
+        );
+        assert!(error.contains(right), "{config}: {error}");
+    }
+}
+
+#[test]
+fn what_is_no_configuration_says_what_one_looks_like() {
+    for (config, right) in [
+        ("", "ss://"),
+        ("method = x", "ss://"),
+        ("[]", "JSON object"),
+        ("{\"a\": }", "not JSON"),
+        ("ss://", "ss://METHOD:PASSWORD@HOST:PORT"),
+        ("ss://abc", "ss://METHOD:PASSWORD@HOST:PORT"),
+        (
+            "ss://aes-128-gcm:x@a:1\nss://aes-128-gcm:x@b:1",
+            "second line",
+        ),
+    ] {
+        let ConfigError::Syntax(error) = refused(config) else {
+            panic!("not a matter of syntax: {config}");
+        };
+        assert!(error.contains(right), "{config:?}: {error}");
+    }
+    assert!(ShadowsocksStreams::configure(b"\xff").is_err());
+}
+
+#[test]
+fn no_key_stands_in_an_error() {
+    let secret = password(Method::Blake3Aes256Gcm, 77);
+    for config in [
+        format!(r#"{{"method": "2022-blake3-aes-128-gcm", "password": "{secret}"}}"#),
+        format!(r#"{{"method": "{secret}x", "password": "y"}}"#).replace("method", "metho"),
+        format!("ss://2022-blake3-aes-128-gcm:{secret}@example.com:1"),
+    ] {
+        assert!(!refused(&config).to_string().contains(&secret), "{config}");
+    }
+}

@@ -1,0 +1,237 @@
+//! Which clients are let in, by their certificates.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    SignatureScheme,
+};
+
+use crate::config;
+use crate::facts::Facts;
+use crate::{failure, names};
+
+/// The rule, as it is configured.
+#[derive(Debug)]
+pub struct Clients {
+    pub wanted: Wanted,
+    /// `None`: keys are pinned.
+    pub roots: Option<RootCertStore>,
+    /// Who among those under the roots is good no more.
+    pub crls: Vec<CertificateRevocationListDer<'static>>,
+    /// Whether lists count whose time is over.
+    pub stale_crls: bool,
+    /// Empty: all that are good.
+    pub allow: Vec<Allow>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    Optional,
+    Required,
+}
+
+/// One way to be let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allow {
+    CommonName(String),
+    Host(String),
+    Uri(String),
+    Email(String),
+    Key([u8; 32]),
+}
+
+impl Allow {
+    /// Fails with what would be right.
+    pub fn parse(text: &str) -> Result<Allow, &'static str> {
+        const EXPECTED: &str =
+            "expected cn:, dns:, uri: or email: before a name, or spki:sha256: before a hash";
+        let (kind, rest) = text.split_once(':').ok_or(EXPECTED)?;
+        if rest.is_empty() {
+            return Err(EXPECTED);
+        }
+        match kind {
+            "cn" => Ok(Allow::CommonName(rest.to_owned())),
+            "dns" => names::host(rest)
+                .map(Allow::Host)
+                .ok_or("expected a name such as example.com or *.example.com after dns:"),
+            "uri" => Ok(Allow::Uri(rest.to_owned())),
+            "email" => Ok(Allow::Email(rest.to_owned())),
+            "spki" => config::pin(rest).map(Allow::Key),
+            _ => Err(EXPECTED),
+        }
+    }
+
+    /// Whether it is for a key, and needs no root.
+    pub fn is_pin(&self) -> bool {
+        matches!(self, Allow::Key(_))
+    }
+
+    fn has(&self, facts: &Facts) -> bool {
+        let among = |names: &[String], pattern: &str| {
+            names.iter().any(|name| names::is_like(pattern, name, '/'))
+        };
+        match self {
+            Allow::CommonName(pattern) => facts
+                .common_name
+                .as_ref()
+                .is_some_and(|name| names::is_like(pattern, name, '/')),
+            Allow::Host(pattern) => facts.hosts.iter().any(|name| names::is_host(pattern, name)),
+            Allow::Uri(pattern) => among(&facts.uris, pattern),
+            Allow::Email(pattern) => among(&facts.emails, pattern),
+            Allow::Key(key) => facts.key == *key,
+        }
+    }
+}
+
+/// Judges certificates.
+pub struct Gate {
+    chain: Option<Arc<dyn ClientCertVerifier>>,
+    provider: Arc<CryptoProvider>,
+    allow: Vec<Allow>,
+    wanted: Wanted,
+    /// Let everybody through the handshake, and judge after it.
+    later: bool,
+}
+
+impl Gate {
+    /// Fails if the roots or the lists of who is revoked cannot be used.
+    pub fn new(
+        clients: &Clients,
+        provider: &Arc<CryptoProvider>,
+        later: bool,
+    ) -> Result<Gate, String> {
+        let chain = clients.roots.as_ref().map(|roots| {
+            let roots = Arc::new(roots.clone());
+            let mut builder = WebPkiClientVerifier::builder_with_provider(roots, provider.clone())
+                .allow_unauthenticated()
+                .with_crls(clients.crls.iter().cloned());
+            if !clients.stale_crls {
+                builder = builder.enforce_revocation_expiration();
+            }
+            builder.build().map_err(|error| error.to_string())
+        });
+        Ok(Gate {
+            chain: chain.transpose()?,
+            provider: provider.clone(),
+            allow: clients.allow.clone(),
+            wanted: clients.wanted,
+            later,
+        })
+    }
+
+    /// Whether a client that showed these is let in, and if not, why.
+    pub fn judge(&self, shown: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Result<(), String> {
+        match shown.and_then(<[_]>::split_first) {
+            None if self.wanted == Wanted::Required => Err("no client certificate".to_owned()),
+            None => Ok(()),
+            Some((end, intermediates)) => self
+                .check(end, intermediates, now)
+                .map_err(|error| failure::words(&error)),
+        }
+    }
+
+    fn check(
+        &self,
+        end: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let facts =
+            Facts::of(end).map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let found = self.allow.iter().find(|allow| allow.has(&facts));
+        if found.is_some_and(Allow::is_pin) {
+            return Ok(());
+        }
+        match &self.chain {
+            Some(chain) => chain
+                .verify_client_cert(end, intermediates, now)
+                .map(drop)?,
+            None => return Err(not_allowed()),
+        }
+        match found.is_some() || self.allow.is_empty() {
+            true => Ok(()),
+            false => Err(not_allowed()),
+        }
+    }
+}
+
+fn not_allowed() -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(NotAllowed))))
+}
+
+/// A good certificate that is not among those that are let in.
+#[derive(Debug)]
+struct NotAllowed;
+
+impl fmt::Display for NotAllowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the client is not among those that are allowed")
+    }
+}
+
+impl std::error::Error for NotAllowed {}
+
+impl ClientCertVerifier for Gate {
+    fn client_auth_mandatory(&self) -> bool {
+        self.wanted == Wanted::Required && !self.later
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // A client with a pinned key may have it from anybody.
+        match &self.chain {
+            Some(chain) if !self.allow.iter().any(Allow::is_pin) => chain.root_hint_subjects(),
+            _ => &[],
+        }
+    }
+
+    fn verify_client_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        if !self.later {
+            self.check(end, intermediates, now)?;
+        }
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").finish_non_exhaustive()
+    }
+}

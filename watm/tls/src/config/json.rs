@@ -1,0 +1,200 @@
+//! The shape of the file.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use watm_core::ConfigError;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Root {
+    pub certificates: Vec<Certificate>,
+    pub no_match: NoMatch,
+    pub alpn: Vec<String>,
+    pub versions: Vec<Version>,
+    pub ciphers: Option<Vec<String>>,
+    pub clients: Option<Clients>,
+    pub tickets: Tickets,
+    pub limits: Limits,
+    pub decoy: bool,
+    pub proxy_in: Option<ProxyIn>,
+    pub proxy_out: Option<ProxyOut>,
+    pub server: Server,
+}
+
+impl Default for Root {
+    fn default() -> Root {
+        Root {
+            certificates: Vec::new(),
+            no_match: NoMatch::Default,
+            alpn: Vec::new(),
+            versions: vec![Version::OneTwo, Version::OneThree],
+            ciphers: None,
+            clients: None,
+            tickets: Tickets::Switch(true),
+            limits: Limits::default(),
+            decoy: false,
+            proxy_in: None,
+            proxy_out: None,
+            server: Server::default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Certificate {
+    pub chain: String,
+    pub key: Option<String>,
+    pub host_key: Option<String>,
+    pub ocsp: Option<String>,
+    pub names: Option<Vec<String>>,
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum NoMatch {
+    Default,
+    Abort,
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+pub enum Version {
+    #[serde(rename = "1.2")]
+    OneTwo,
+    #[serde(rename = "1.3")]
+    OneThree,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Clients {
+    pub certificates: Wanted,
+    pub roots: Option<String>,
+    pub crls: Option<String>,
+    #[serde(default)]
+    pub stale_crls: StaleCrls,
+    #[serde(default)]
+    pub allow: Vec<String>,
+}
+
+#[derive(Deserialize, Default, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum StaleCrls {
+    #[default]
+    Refuse,
+    Accept,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wanted {
+    None,
+    Optional,
+    Required,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "expected true, false or {\"secret\": \"<base64>\", \"hours\": 12}"
+)]
+pub enum Tickets {
+    Switch(bool),
+    Options(TicketOptions),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TicketOptions {
+    pub secret: Option<String>,
+    pub hours: u32,
+}
+
+impl Default for TicketOptions {
+    fn default() -> TicketOptions {
+        TicketOptions {
+            secret: None,
+            hours: 12,
+        }
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Limits {
+    pub handshake: Option<u64>,
+    pub idle: Option<u64>,
+    pub lifetime: Option<u64>,
+}
+
+/// The fields are the transport's that reads them.
+#[derive(Deserialize)]
+pub struct ProxyIn(pub BTreeMap<String, String>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ProxyOut {
+    pub version: ProxyVersion,
+    #[serde(default)]
+    pub certificate: bool,
+    #[serde(default)]
+    pub unique_id: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProxyVersion {
+    V1,
+    V2,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Server {
+    pub remote: Option<String>,
+    pub name: Option<String>,
+    pub verify: Option<String>,
+    pub roots: Option<String>,
+    pub pins: Vec<String>,
+    pub alpn: Vec<String>,
+    pub chain: Option<String>,
+    pub key: Option<String>,
+    pub host_key: Option<String>,
+}
+
+/// Read JSON. Errors name the field.
+pub fn parse(text: &str) -> Result<Root, ConfigError> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let root = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let inner = error.into_inner();
+        match inner.classify() {
+            serde_json::error::Category::Data if path != "." => {
+                ConfigError::Field(path, inner.to_string())
+            }
+            _ => ConfigError::Syntax(inner.to_string()),
+        }
+    })?;
+    reader
+        .end()
+        .map_err(|error| ConfigError::Syntax(error.to_string()))?;
+    Ok(root)
+}
+
+/// PEM alone: with a key what is served, without one what has to be shown.
+pub fn of_pem(text: &str) -> Root {
+    let mut root = Root::default();
+    if text.contains("PRIVATE KEY-----") {
+        root.certificates.push(Certificate {
+            chain: text.to_owned(),
+            key: Some(text.to_owned()),
+            host_key: None,
+            ocsp: None,
+            names: None,
+        });
+    } else {
+        root.server.roots = Some(text.to_owned());
+    }
+    root
+}

@@ -1,0 +1,133 @@
+//! Private keys: those in the configuration, and those that the host keeps.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{PrivateKeyDer, SubjectPublicKeyInfoDer};
+use rustls::sign::{Signer, SigningKey};
+use rustls::{Error, SignatureAlgorithm, SignatureScheme};
+use watm_core::ErrorCode;
+use watm_core::signing::{self, PrivateKey};
+
+/// Where a private key is.
+#[derive(Debug)]
+pub enum Key {
+    /// In the configuration.
+    Own(PrivateKeyDer<'static>),
+    /// With the host, under this name.
+    Host(String),
+}
+
+impl Key {
+    /// The field of a configuration that has it.
+    pub fn field(&self) -> &'static str {
+        match self {
+            Key::Own(_) => "key",
+            Key::Host(_) => "host-key",
+        }
+    }
+
+    /// Fails with what would be right.
+    pub fn load(&self, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, String> {
+        match self {
+            Key::Own(key) => provider
+                .key_provider
+                .load_private_key(key.clone_key())
+                .map_err(|_| {
+                    "expected a key of P-256, P-384, Ed25519 or RSA of 2048 bits and more"
+                        .to_owned()
+                }),
+            Key::Host(name) => {
+                let key = signing::host_key(name).map_err(|error| match error {
+                    ErrorCode::AccessDenied => format!(
+                        "the host has no key \"{name}\" for this module; name one that it has, or \
+                         give it this one, such as by --key {name}=FILE"
+                    ),
+                    ErrorCode::NotSupported => {
+                        "the host keeps no keys; use the component, on a host that does, or key"
+                            .to_owned()
+                    }
+                    error => format!("the host does not give the key \"{name}\": {error}"),
+                })?;
+                Ok(Arc::new(HostKey::new(key)))
+            }
+        }
+    }
+}
+
+/// A key that the host signs with.
+struct HostKey {
+    key: Arc<dyn PrivateKey>,
+    public_key: Vec<u8>,
+    schemes: Vec<SignatureScheme>,
+}
+
+impl HostKey {
+    fn new(key: Box<dyn PrivateKey>) -> HostKey {
+        let schemes = key.schemes().into_iter().map(SignatureScheme::from);
+        HostKey {
+            public_key: key.public_key(),
+            schemes: schemes.collect(),
+            key: key.into(),
+        }
+    }
+}
+
+impl SigningKey for HostKey {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        let mut schemes = self.schemes.iter().copied();
+        let scheme = schemes.find(|scheme| offered.contains(scheme))?;
+        Some(Box::new(Signing {
+            key: self.key.clone(),
+            scheme,
+        }))
+    }
+
+    fn public_key(&self) -> Option<SubjectPublicKeyInfoDer<'_>> {
+        Some(SubjectPublicKeyInfoDer::from(&*self.public_key))
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        match self.schemes.first() {
+            Some(SignatureScheme::ED25519 | SignatureScheme::ED448) => SignatureAlgorithm::ED25519,
+            Some(
+                SignatureScheme::ECDSA_NISTP256_SHA256
+                | SignatureScheme::ECDSA_NISTP384_SHA384
+                | SignatureScheme::ECDSA_NISTP521_SHA512,
+            ) => SignatureAlgorithm::ECDSA,
+            _ => SignatureAlgorithm::RSA,
+        }
+    }
+}
+
+impl fmt::Debug for HostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostKey")
+            .field("schemes", &self.schemes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One signature to be made.
+struct Signing {
+    key: Arc<dyn PrivateKey>,
+    scheme: SignatureScheme,
+}
+
+impl Signer for Signing {
+    fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
+        let signed = self.key.sign(self.scheme.into(), message);
+        signed.map_err(|error| Error::General(format!("the host does not sign: {error}")))
+    }
+
+    fn scheme(&self) -> SignatureScheme {
+        self.scheme
+    }
+}
+
+impl fmt::Debug for Signing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Signing").field(&self.scheme).finish()
+    }
+}

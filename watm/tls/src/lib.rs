@@ -1,0 +1,126 @@
+//! TLS 1.2 and 1.3 as a transport: it takes connections on, as stunnel and hitch do, and it
+//! dials servers. The protocol is rustls's.
+//!
+//! # Which cryptography
+//!
+//! rustls leaves it to a provider. Here that is ring: it is reviewed, constant in time also for
+//! RSA, and builds for wasm32 with nothing but `clang`. What else there is was measured in
+//! wasmtime, on one core of an AMD EPYC (handshakes are the server's share):
+//!
+//! | | ring | RustCrypto |
+//! |---|---|---|
+//! | full handshake, P-256 | 0.40 ms | 0.84 ms |
+//! | resumed | 0.18 ms | 0.21 ms |
+//! | full handshake, RSA-2048 | 13 ms | 8.5 ms |
+//! | ChaCha20-Poly1305 | 300 MB/s | 310 MB/s |
+//! | AES-128-GCM | 47 MB/s | 62 MB/s |
+//!
+//! The provider of RustCrypto crates calls itself not fit for production. So this crate is a
+//! workspace of its own, since the one around it has a stand-in of that name. Two things follow:
+//!
+//! - the server's order of ciphers counts, and has ChaCha20-Poly1305 first: a module has no AES
+//!   instructions;
+//! - keys should be of P-256, P-384 or Ed25519; one of RSA works, with a warning.
+//!
+//! Where the host grants its ciphers (`host-crypto`, `wit/crypto.wit`), records of TLS 1.3 of 512 bytes
+//! and more are encrypted by it; what is smaller, TLS 1.2, and all in a host that grants none are
+//! ring's in the module. The bar for that was twice the throughput. CPU seconds of the whole of `watm
+//! listen` for one GB that came in, in records of 16 KiB (256 MiB, the better of two runs beside other
+//! work):
+//!
+//! | | ring in the module | the host's ciphers |
+//! |---|---|---|
+//! | AES-128-GCM | 21.3 | 2.0 |
+//! | ChaCha20-Poly1305 | 3.7 | 1.9 |
+//!
+//! # The configuration
+//!
+//! Either PEM alone: a private key with its chain is the one certificate that is served, and
+//! certificates without a key are the roots that a dialled server has to show. Or JSON, all
+//! fields of which may be left out; PEM is text in it:
+//!
+//! ```json
+//! {
+//!   "certificates": [{"chain": "<PEM>", "key": "<PEM>", "ocsp": "<base64>", "names": ["example.com", "*.example.com"]}],
+//!   "no-match": "default",
+//!   "alpn": ["h2", "http/1.1"],
+//!   "versions": ["1.2", "1.3"],
+//!   "ciphers": ["TLS13_CHACHA20_POLY1305_SHA256"],
+//!   "clients": {"certificates": "required", "roots": "<PEM>", "crls": "<PEM>", "allow": ["dns:*.example.com"]},
+//!   "tickets": {"secret": "<base64>", "hours": 12},
+//!   "limits": {"handshake": 10, "idle": 300, "lifetime": 86400},
+//!   "decoy": false,
+//!   "proxy-in": {"from": "10.0.0.0/8"},
+//!   "proxy-out": {"version": "v2", "certificate": false, "unique-id": true},
+//!   "server": {
+//!     "remote": "example.com:443", "name": "example.com", "verify": "example.com",
+//!     "roots": "<PEM>", "pins": ["sha256:<base64>"], "alpn": ["h2"], "chain": "<PEM>", "key": "<PEM>"
+//!   }
+//! }
+//! ```
+//!
+//! - `certificates`: a client gets the first whose names have what it asks for, exactly or, after
+//!   those, by a wildcard for one label; the names are the certificate's own unless they are
+//!   given. `no-match` says what else it gets: the first of all (`default`), or an alert (`abort`).
+//!   `host-key` in the place of `key` names a private key that stays with the host, which signs with
+//!   it (`wit/signing.wit`): nothing that is in the module's memory can pass as the server once the
+//!   module has ended, and an RSA key costs what it costs outside. The host is given it as
+//!   `--key NAME=FILE`. `ocsp` is what the issuer says of the certificate (a response of OCSP in
+//!   DER), for clients that ask; it is handed on as it is, so that whoever renews it reconfigures.
+//! - `clients`: whether clients show a certificate (`none`, `optional`, `required`). It has to be
+//!   good under `roots`, and be one that `allow` has, if that is there: `cn:`, `dns:`, `uri:`,
+//!   `email:` with `*` for a part of a name or path, or `spki:sha256:<base64>` for the key. A pin of
+//!   a key needs no root. With `crls` a client is refused that is revoked, and so is one that no
+//!   list says anything of, up to the root; `"stale-crls": "accept"` has lists count that are older than
+//!   they are to be. Pins of keys are not looked up in them.
+//! - `tickets`: sessions are resumed by tickets alone. Their keys follow from a secret of at least
+//!   32 bytes and the time, so that whoever has the same secret resumes them: name one for several
+//!   workers. Without it one is made at the start, which the next generation of a server takes
+//!   over. `hours` is how long a key encrypts; it decrypts for as long again. `false`: none. There
+//!   is no data before the handshake is over (0-RTT).
+//! - `limits`, in seconds. A connection that idles or lasts too long is told so by an alert.
+//! - `decoy`: a client that does not speak TLS, or that fails before it was answered, is a flow of
+//!   its raw bytes; one without the certificate that it should have, one of what it says. Both
+//!   have the attribute `decoy`, with the reason, and it is for the host to take them elsewhere.
+//! - `proxy-in`: clients come by somebody who says first who they are; the fields are those of the
+//!   transport `proxy-protocol`.
+//! - `proxy-out`: the application is told who a connection is from by a header before its data, of
+//!   version 2 with what is known of TLS.
+//! - `server`: what is dialled, and how it has to prove that it is that. `name` is what it is asked
+//!   for and `verify` what its certificate has to have, both the destination's name by default. A
+//!   pin alone needs no root and no name.
+//!
+//! Reconfiguring is how certificates are renewed: connections that are open go on, and a
+//! configuration that cannot be used changes nothing.
+//!
+//! # What ends a connection
+//!
+//! `close_notify` is the end of one direction; the other goes on. A connection that ends without
+//! it may have been cut short: the application reads what came, and then an error in place of the end.
+
+mod accepted;
+mod certificates;
+mod clients;
+mod codec;
+mod config;
+mod decoy;
+mod dialled;
+mod facts;
+mod failure;
+mod keys;
+mod names;
+mod proxy;
+mod records;
+mod servers;
+mod session;
+mod tickets;
+mod transport;
+
+pub use codec::TlsCodec;
+pub use transport::Tls;
+
+#[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
+watm_guest::export!(watm_stream::Streams<Tls>, signing);
+
+#[cfg(all(target_family = "wasm", feature = "water-v1"))]
+watm_guest_v1::export!(watm_guest_v1::Relayed<Tls>);

@@ -1,0 +1,109 @@
+//! The header that tells the application who a connection is from.
+
+use std::net::SocketAddr;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use watm_proxy_protocol::{Tlv, write_v1, write_v2};
+
+use crate::accepted::Said;
+use crate::config::{ProxyOut, Version};
+use crate::facts;
+
+// The types of facts (section 2.2 of the specification).
+const ALPN: u8 = 0x01;
+const AUTHORITY: u8 = 0x02;
+const UNIQUE_ID: u8 = 0x05;
+const SSL: u8 = 0x20;
+const SSL_VERSION: u8 = 0x21;
+const SSL_COMMON_NAME: u8 = 0x22;
+const SSL_CIPHER: u8 = 0x23;
+const SSL_GROUP: u8 = 0x26;
+const SSL_CLIENT_CERTIFICATE: u8 = 0x28;
+
+/// The client used TLS; it showed a certificate on this connection; in this session.
+const USED: u8 = 1;
+const ON_CONNECTION: u8 = 2;
+const IN_SESSION: u8 = 4;
+
+/// The longest identifier (section 2.2.5).
+const ID_MOST: usize = 128;
+
+/// A header. `id` is what somebody before us has named the connection.
+pub fn header(
+    out: ProxyOut,
+    ends: Option<(SocketAddr, SocketAddr)>,
+    said: &Said,
+    id: Option<String>,
+) -> Vec<u8> {
+    if out.version == Version::One {
+        return write_v1(ends);
+    }
+    let id = out.unique_id.then(|| unique_id(id)).flatten();
+    // A certificate may be longer than a header.
+    [out.certificate, false]
+        .into_iter()
+        .find_map(|certificate| {
+            let ssl = ssl(said, certificate)?;
+            let facts = [
+                (ALPN, said.protocol.as_deref()),
+                (AUTHORITY, said.name.as_deref().map(str::as_bytes)),
+                (UNIQUE_ID, id.as_deref()),
+                (SSL, Some(ssl.as_slice())),
+            ];
+            let facts: Vec<_> = facts
+                .into_iter()
+                .filter_map(|(kind, value)| {
+                    Some(Tlv {
+                        kind,
+                        value: value?,
+                    })
+                })
+                .collect();
+            write_v2(ends, &facts)
+        })
+        .unwrap_or_default()
+}
+
+fn unique_id(id: Option<String>) -> Option<Vec<u8>> {
+    if let Some(id) = id.filter(|id| id.len() <= ID_MOST) {
+        return Some(id.into_bytes());
+    }
+    let mut made = [0; 16];
+    SystemRandom::new().fill(&mut made).ok()?;
+    Some(facts::hex(&made).into_bytes())
+}
+
+/// What is said of TLS; `None` if it is too long.
+fn ssl(said: &Said, certificate: bool) -> Option<Vec<u8>> {
+    let client = match (&said.client, said.resumed) {
+        (None, _) => USED,
+        (Some(_), true) => USED | IN_SESSION,
+        (Some(_), false) => USED | ON_CONNECTION | IN_SESSION,
+    };
+    // 0: what was shown is good. Nobody else comes this far.
+    let verify = u32::from(said.client.is_none());
+    let mut bytes = vec![client];
+    bytes.extend(verify.to_be_bytes());
+    let common_name = said
+        .client
+        .as_ref()
+        .and_then(|(_, facts)| facts.common_name.as_deref());
+    let shown = said.client.as_ref().filter(|_| certificate);
+    for (kind, value) in [
+        (SSL_VERSION, said.version.map(str::as_bytes)),
+        (SSL_COMMON_NAME, common_name.map(str::as_bytes)),
+        (SSL_CIPHER, said.cipher.as_deref().map(str::as_bytes)),
+        (SSL_GROUP, said.group.as_deref().map(str::as_bytes)),
+        (
+            SSL_CLIENT_CERTIFICATE,
+            shown.map(|(bytes, _)| bytes.as_slice()),
+        ),
+    ] {
+        if let Some(value) = value {
+            bytes.push(kind);
+            bytes.extend(u16::try_from(value.len()).ok()?.to_be_bytes());
+            bytes.extend(value);
+        }
+    }
+    Some(bytes)
+}

@@ -1,0 +1,119 @@
+//! Which servers are believed to be what was dialled.
+
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+};
+
+use crate::facts::{self, Facts};
+
+/// Judges a server's certificate.
+pub struct Judge {
+    chain: Option<Arc<WebPkiServerVerifier>>,
+    /// Where that is not what the server is asked for.
+    verify: Option<ServerName<'static>>,
+    pins: Vec<[u8; 32]>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Judge {
+    /// Fails if there is nothing to judge by, or if the roots cannot be used.
+    pub fn new(
+        roots: Option<&RootCertStore>,
+        pins: &[[u8; 32]],
+        verify: Option<ServerName<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Judge, String> {
+        let chain = roots.map(|roots| {
+            let roots = Arc::new(roots.clone());
+            WebPkiServerVerifier::builder_with_provider(roots, provider.clone())
+                .build()
+                .map_err(|error| error.to_string())
+        });
+        Ok(Judge {
+            chain: chain.transpose()?,
+            verify,
+            pins: pins.to_vec(),
+            provider: provider.clone(),
+        })
+    }
+}
+
+impl ServerCertVerifier for Judge {
+    fn verify_server_cert(
+        &self,
+        end: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let other = |error: WrongKey| {
+            Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
+        };
+        if !self.pins.is_empty() {
+            let facts = Facts::of(end)
+                .map_err(|_| Error::InvalidCertificate(CertificateError::BadEncoding))?;
+            if !self.pins.contains(&facts.key) {
+                return Err(other(WrongKey(facts.key)));
+            }
+        }
+        match &self.chain {
+            Some(chain) => {
+                let name = self.verify.as_ref().unwrap_or(name);
+                chain.verify_server_cert(end, intermediates, name, ocsp, now)
+            }
+            None => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+/// A key that is not pinned.
+#[derive(Debug)]
+struct WrongKey([u8; 32]);
+
+impl fmt::Display for WrongKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the key {} is not pinned", facts::pin(&self.0))
+    }
+}
+
+impl std::error::Error for WrongKey {}
+
+impl fmt::Debug for Judge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Judge").finish_non_exhaustive()
+    }
+}

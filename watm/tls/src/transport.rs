@@ -1,0 +1,319 @@
+//! The transport: what all connections have in common.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{ServerName, UnixTime};
+use rustls::server::{NoClientAuth, NoServerSessionStorage};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::time_provider::DefaultTimeProvider;
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use watm_core::{ConfigError, Destination, ErrorCode};
+use watm_stream::{Limits, StreamTransport};
+
+use crate::accepted::Accepted;
+use crate::certificates::{Certificates, certified, is_slow};
+use crate::clients::Gate;
+use crate::codec::TlsCodec;
+use crate::config::{Config, ProxyOut, Served, Server, field};
+use crate::dialled::Dialled;
+use crate::servers::Judge;
+use crate::session::Session;
+use crate::tickets::{SECRET, Tickets};
+use crate::{facts, failure};
+
+/// What a snapshot begins with: the format, and its version. A secret follows.
+const SNAPSHOT: &[u8] = b"watm-tls\x01";
+
+/// TLS. The crate's page has its configuration.
+#[derive(Debug)]
+pub struct Tls {
+    config: Config,
+    /// For tickets, where none is configured.
+    secret: [u8; SECRET],
+    accepting: Option<Accepting>,
+    dialling: Option<Arc<ClientConfig>>,
+    counters: Rc<Counters>,
+}
+
+#[derive(Debug)]
+struct Accepting {
+    config: Arc<ServerConfig>,
+    rules: Rc<Rules>,
+}
+
+/// What a connection that was accepted is judged by.
+#[derive(Debug)]
+pub struct Rules {
+    pub gate: Option<Arc<Gate>>,
+    pub decoy: bool,
+    pub proxy_out: Option<ProxyOut>,
+}
+
+/// What has happened to handshakes.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub full: Cell<u64>,
+    pub resumed: Cell<u64>,
+    pub failed: Cell<u64>,
+    pub decoys: Cell<u64>,
+}
+
+/// One more.
+pub fn count(counter: &Cell<u64>) {
+    counter.set(counter.get().saturating_add(1));
+}
+
+impl Tls {
+    fn assemble(
+        config: Config,
+        secret: [u8; SECRET],
+        counters: Rc<Counters>,
+    ) -> Result<Tls, ConfigError> {
+        let accepting = match &config.served {
+            Some(served) => Some(Accepting::new(&config, served, &secret)?),
+            None => None,
+        };
+        let dialling = dialling(&config)?;
+        Ok(Tls {
+            config,
+            secret,
+            accepting,
+            dialling,
+            counters,
+        })
+    }
+
+    /// A warning for each list of revoked certificates whose time is over.
+    fn stale_crls(&self) -> Vec<String> {
+        let clients = self.config.served.iter().flat_map(|served| &served.clients);
+        let (now, mut stale) = (UnixTime::now().as_secs(), Vec::new());
+        for clients in clients {
+            let late = clients
+                .crls
+                .iter()
+                .filter(|list| facts::is_stale(list, now));
+            let then = match clients.stale_crls {
+                true => "it is used all the same",
+                false => "clients whose issuer it is of are refused",
+            };
+            stale.extend(late.map(|_| format!("clients.crls: a list is out of date; {then}")));
+        }
+        stale
+    }
+
+    /// What a server is asked for by name.
+    fn name(&self, destination: Option<&Destination>) -> Result<ServerName<'static>, ErrorCode> {
+        if let Some(name) = &self.config.server.name {
+            return Ok(name.clone());
+        }
+        let missing =
+            || ErrorCode::Other("server.name: missing; nothing else names the server".to_owned());
+        match destination.or(self.config.server.remote.as_ref()) {
+            Some(Destination::Address(address)) => Ok(ServerName::from(address.ip())),
+            Some(Destination::Name(name, _)) => {
+                ServerName::try_from(name.clone()).map_err(|_| missing())
+            }
+            None => Err(missing()),
+        }
+    }
+}
+
+impl Accepting {
+    fn new(config: &Config, served: &Served, secret: &[u8]) -> Result<Accepting, ConfigError> {
+        let provider = &config.provider;
+        let gate = served
+            .clients
+            .as_ref()
+            .map(|clients| Gate::new(clients, provider, served.decoy).map(Arc::new))
+            .transpose()
+            .map_err(|why| match served.clients.as_ref() {
+                Some(clients) if !clients.crls.is_empty() => field("clients.crls", why),
+                _ => field("clients.roots", why),
+            })?;
+        let builder = ServerConfig::builder_with_details(provider.clone(), time())
+            .with_protocol_versions(&config.versions)
+            .map_err(|error| field("ciphers", error.to_string()))?;
+        let builder = match &gate {
+            Some(gate) => builder.with_client_cert_verifier(gate.clone()),
+            None => builder.with_client_cert_verifier(Arc::new(NoClientAuth)),
+        };
+        let certificates = Certificates::new(&served.certificates, served.fall_back, provider)?;
+        let mut server = builder.with_cert_resolver(Arc::new(certificates));
+        server.ignore_client_order = true;
+        server.alpn_protocols = served.alpn.clone();
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        match &served.tickets {
+            Some(options) => {
+                let secret = options.secret.as_deref().unwrap_or(secret);
+                server.ticketer = Arc::new(Tickets::new(secret, options.hours));
+            }
+            None => server.send_tls13_tickets = 0,
+        }
+        let rules = Rules {
+            gate,
+            decoy: served.decoy,
+            proxy_out: served.proxy_out,
+        };
+        Ok(Accepting {
+            config: Arc::new(server),
+            rules: Rc::new(rules),
+        })
+    }
+}
+
+/// `None`: there is nothing to judge a server by.
+fn dialling(config: &Config) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
+    let Server {
+        remote,
+        roots,
+        pins,
+        verify,
+        alpn,
+        certificate,
+        ..
+    } = &config.server;
+    let provider = &config.provider;
+    if roots.is_none() && pins.is_empty() {
+        return match remote {
+            Some(_) => Err(field(
+                "server.roots",
+                "missing; a server needs roots or pins to be believed",
+            )),
+            None => Ok(None),
+        };
+    }
+    let judge = Judge::new(roots.as_ref(), pins, verify.clone(), provider)
+        .map_err(|why| field("server.roots", why))?;
+    let builder = ClientConfig::builder_with_details(provider.clone(), time())
+        .with_protocol_versions(&config.versions)
+        .map_err(|error| field("ciphers", error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(judge));
+    let mut client = match certificate {
+        None => builder.with_no_client_auth(),
+        Some(shown) => {
+            let certified = certified(shown, provider)?;
+            let resolver = SingleCertAndKey::from(CertifiedKey::clone(&certified));
+            builder.with_client_cert_resolver(Arc::new(resolver))
+        }
+    };
+    client.alpn_protocols = alpn.clone();
+    Ok(Some(Arc::new(client)))
+}
+
+fn time() -> Arc<DefaultTimeProvider> {
+    Arc::new(DefaultTimeProvider)
+}
+
+impl StreamTransport for Tls {
+    type Codec = TlsCodec;
+
+    fn configure(config: &[u8]) -> Result<Tls, ConfigError> {
+        let mut secret = [0; SECRET];
+        SystemRandom::new()
+            .fill(&mut secret)
+            .map_err(|_| ConfigError::Other("the host gives no randomness".to_owned()))?;
+        Tls::assemble(Config::parse(config)?, secret, Rc::default())
+    }
+
+    fn reconfigure(&mut self, config: &[u8]) -> Result<(), ConfigError> {
+        let config = Config::parse(config)?;
+        *self = Tls::assemble(config, self.secret, self.counters.clone())?;
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Vec<u8> {
+        [SNAPSHOT, &self.secret].concat()
+    }
+
+    fn succeed(&mut self, snapshot: &[u8]) {
+        let secret = snapshot.strip_prefix(SNAPSHOT);
+        let Some(secret) = secret.and_then(|secret| secret.try_into().ok()) else {
+            return;
+        };
+        self.secret = secret;
+        if let (Some(served), Some(accepting)) = (&self.config.served, &mut self.accepting)
+            && let Some(options) = &served.tickets
+            && options.secret.is_none()
+        {
+            let tickets = Tickets::new(&self.secret, options.hours);
+            Arc::make_mut(&mut accepting.config).ticketer = Arc::new(tickets);
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let served = self.config.served.iter();
+        let certificates = served.flat_map(|served| &served.certificates);
+        certificates
+            .flat_map(|certificate| {
+                let provider: &CryptoProvider = &self.config.provider;
+                let now = UnixTime::now().as_secs();
+                let slow = is_slow(certificate, provider).then(|| {
+                    format!(
+                        "{}.key: an RSA key takes 30 times as long as one of P-256 for each connection",
+                        certificate.field
+                    )
+                });
+                let late = facts::is_out_of_date(&certificate.chain[0], now).then(|| {
+                    format!("{}.chain: the certificate is not valid now", certificate.field)
+                });
+                [slow, late]
+            })
+            .flatten()
+            .chain(self.stale_crls())
+            .collect()
+    }
+
+    fn limits(&self) -> Limits {
+        self.config.limits
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("tls.handshakes", self.counters.full.get()),
+            ("tls.resumed", self.counters.resumed.get()),
+            ("tls.failed", self.counters.failed.get()),
+            ("tls.decoys", self.counters.decoys.get()),
+        ]
+    }
+
+    fn accept(&self, remote: Option<SocketAddr>) -> Result<TlsCodec, ErrorCode> {
+        let (Some(accepting), Some(served)) = (&self.accepting, &self.config.served) else {
+            return Err(ErrorCode::Other(
+                "certificates: missing; a connection needs one to be accepted".to_owned(),
+            ));
+        };
+        let proxy = served.proxy_in.as_ref();
+        let proxy = proxy.map(|proxy| proxy.accept(remote)).transpose()?;
+        let connection = ServerConnection::new(accepting.config.clone());
+        Ok(TlsCodec::accepted(Accepted::new(
+            Session::new(connection.map_err(|error| failure::code(&error))?),
+            proxy,
+            accepting.rules.clone(),
+            self.counters.clone(),
+        )))
+    }
+
+    fn dial(&self, destination: Option<&Destination>) -> Result<TlsCodec, ErrorCode> {
+        let Some(config) = &self.dialling else {
+            return Err(ErrorCode::Other(
+                "server.roots: missing; a server needs roots or pins to be believed".to_owned(),
+            ));
+        };
+        let name = self.name(destination)?;
+        let connection = ClientConnection::new(config.clone(), name);
+        Ok(TlsCodec::dialled(Dialled::new(
+            Session::new(connection.map_err(|error| failure::code(&error))?),
+            self.counters.clone(),
+        )))
+    }
+
+    fn outer(&self, destination: Option<&Destination>) -> Option<Destination> {
+        destination.or(self.config.server.remote.as_ref()).cloned()
+    }
+}

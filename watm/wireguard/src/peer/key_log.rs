@@ -1,0 +1,37 @@
+//! What it takes to read a session from outside, in the format of Wireshark (`wg.keylog_file`) and
+//! of WireGuard's own extract-handshakes.sh.
+//!
+//! boringtun shows its ephemeral keys to nobody. It draws them from this workspace's `getrandom`,
+//! which keeps what was drawn last while a key log is written: the one whose public key is in a
+//! message of ours is that message's.
+
+use boringtun::x25519::{PublicKey, StaticSecret};
+
+use crate::config::PeerConfig;
+use crate::key;
+
+/// Have private keys kept from now on, or no more.
+pub fn enable(wanted: bool) {
+    getrandom::keep_keys(wanted);
+}
+
+/// The lines of the handshake in whose message from here is this ephemeral key; `None`: its private
+/// key was not kept.
+pub(super) fn lines(
+    public: &PublicKey,
+    private_key: &StaticSecret,
+    config: &PeerConfig,
+) -> Option<String> {
+    let is_its = |key: &[u8; 32]| PublicKey::from(&StaticSecret::from(*key)) == *public;
+    let ephemeral = getrandom::take_keys().into_iter().rev().find(is_its)?;
+    Some(format!(
+        "LOCAL_STATIC_PRIVATE_KEY = {}\n\
+         REMOTE_STATIC_PUBLIC_KEY = {}\n\
+         LOCAL_EPHEMERAL_PRIVATE_KEY = {}\n\
+         PRESHARED_KEY = {}\n",
+        key::encode(private_key.as_bytes()),
+        key::encode(config.public_key.as_bytes()),
+        key::encode(&ephemeral),
+        key::encode(config.preshared_key.as_ref().unwrap_or(&[0; 32])),
+    ))
+}

@@ -1,0 +1,171 @@
+//! How good the way to a peer is, by what there is to be seen of it.
+
+use std::time::Duration;
+
+use watm_core::Instant;
+
+use crate::counters::{Counter, Counters};
+
+/// What is counted of the path.
+///
+/// A round trip is the time from a handshake's message of ours to what the peer answers it with at
+/// once: from an initiation to its response, if it was sent once (of one that was repeated, nobody
+/// can tell which is answered: Karn and Partridge, 1987), and from a response to the first packet
+/// of the new session. Loss is what is missing of a session's packets from the peer, which are
+/// numbered.
+#[derive(Debug, Default)]
+pub(super) struct Path {
+    /// The session that packets came in last, by our index, and the one before.
+    session: Option<u32>,
+    older: Option<u32>,
+    /// The number after the highest that has come in it.
+    next: u64,
+    begun: Call,
+    round_trip: Option<Duration>,
+    lately: Window,
+}
+
+/// Initiations since the last response.
+#[derive(Debug, Default)]
+enum Call {
+    #[default]
+    None,
+    Once(Instant),
+    Repeated,
+}
+
+impl Path {
+    /// A handshake's initiation was sent.
+    pub(super) fn called(&mut self, now: Instant) {
+        self.begun = match self.begun {
+            Call::None => Call::Once(now),
+            Call::Once(_) | Call::Repeated => Call::Repeated,
+        };
+    }
+
+    /// Its response has come.
+    pub(super) fn answered(&mut self, now: Instant, counters: &mut Counters) {
+        if let Call::Once(begun) = std::mem::take(&mut self.begun) {
+            self.measured(now - begun, counters);
+        }
+    }
+
+    /// An authentic packet came: `datagram`, in the session with this index. `offered`: when our
+    /// response had offered that session, if the peer had not used it yet.
+    pub(super) fn packet(
+        &mut self,
+        index: u32,
+        datagram: &[u8],
+        offered: Option<Instant>,
+        now: Instant,
+        counters: &mut Counters,
+    ) {
+        let Some(number) = datagram.get(8..16) else {
+            return;
+        };
+        let number = u64::from_le_bytes(number.try_into().expect("eight"));
+        if let Some(offered) = offered
+            && number == 0
+        {
+            self.measured(now - offered, counters);
+        }
+        if self.session != Some(index) {
+            if self.older == Some(index) {
+                return;
+            }
+            self.older = self.session.replace(index);
+            self.next = 0;
+        }
+        let expected = match number.checked_sub(self.next) {
+            Some(skipped) => skipped.saturating_add(1),
+            None => 0,
+        };
+        self.next = self.next.saturating_add(expected);
+        counters.count(Counter::PathReceived);
+        counters.add(Counter::PathExpected, expected);
+        self.lately.add(now, expected);
+    }
+
+    /// The peer is at another address: what was measured says nothing of the way to that.
+    pub(super) fn moved(&mut self) {
+        self.begun = Call::None;
+        self.round_trip = None;
+        self.lately = Window::default();
+    }
+
+    /// A mean of round trips, the last of which counts most.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.round_trip
+    }
+
+    /// How many of a thousand packets from the peer are missing lately; `None`: there were too few.
+    pub(super) fn loss_permille(&self, now: Instant) -> Option<u16> {
+        self.lately.loss_permille(now)
+    }
+
+    fn measured(&mut self, time: Duration, counters: &mut Counters) {
+        counters.count(Counter::RoundTrips);
+        let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        counters.add(Counter::RoundTripMicroseconds, microseconds);
+        // There is one in two minutes: with less weight it would not be of now.
+        self.round_trip = Some(match self.round_trip {
+            Some(before) => before / 2 + time / 2,
+            None => time,
+        });
+    }
+}
+
+/// What came, and what should have, in the last minute.
+#[derive(Debug, Default)]
+struct Window([Slot; SLOTS]);
+
+/// Of ten seconds each.
+const SLOTS: usize = 6;
+const SLOT: Duration = Duration::from_secs(10);
+
+/// Of fewer, one more or less is no estimate.
+const ENOUGH: u64 = 20;
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// Counted from the clock's zero.
+    period: u64,
+    expected: u64,
+    received: u64,
+}
+
+impl Window {
+    /// One packet has come, and by its number these are to be expected, from the last one on.
+    fn add(&mut self, now: Instant, expected: u64) {
+        let period = period(now);
+        let slot = &mut self.0[(period % SLOTS as u64) as usize];
+        if slot.period != period {
+            *slot = Slot {
+                period,
+                ..Slot::default()
+            };
+        }
+        slot.expected = slot.expected.saturating_add(expected);
+        slot.received += 1;
+    }
+
+    fn loss_permille(&self, now: Instant) -> Option<u16> {
+        let recent = |slot: &&Slot| period(now).saturating_sub(slot.period) < SLOTS as u64;
+        let (mut expected, mut received) = (0_u64, 0_u64);
+        for slot in self.0.iter().filter(recent) {
+            expected = expected.saturating_add(slot.expected);
+            received = received.saturating_add(slot.received);
+        }
+        if expected < ENOUGH {
+            return None;
+        }
+        // Late ones may be of the time before.
+        let missing = expected.saturating_sub(received);
+        let permille = u128::from(missing) * 1000 / u128::from(expected);
+        Some(u16::try_from(permille).expect("a part of a thousand"))
+    }
+}
+
+fn period(now: Instant) -> u64 {
+    now.0 / u64::try_from(SLOT.as_nanos()).expect("ten seconds")
+}

@@ -1,0 +1,67 @@
+//! Whose inner addresses are whose.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use ip_network::IpNetwork;
+use ip_network_table::IpNetworkTable;
+use watm_netstack::PeerId;
+
+use crate::config::{AllowedIps, Network, PeerConfig};
+
+/// The peers' AllowedIPs without their DisallowedIPs.
+///
+/// An address belongs to the peer with the longest prefix that has it, of those peers that do
+/// not exclude it. So an exclusion takes nothing from another peer, as the many longer
+/// prefixes of a complement would.
+pub struct Routes {
+    allowed: IpNetworkTable<PeerId>,
+    /// Of the peers that exclude anything.
+    disallowed: BTreeMap<PeerId, IpNetworkTable<()>>,
+}
+
+impl Routes {
+    /// Nobody has any address.
+    pub fn new() -> Self {
+        Routes {
+            allowed: IpNetworkTable::new(),
+            disallowed: BTreeMap::new(),
+        }
+    }
+
+    /// Add what a peer's configuration says.
+    pub fn add(&mut self, id: PeerId, config: &PeerConfig) {
+        if let AllowedIps::Networks(networks) = &config.allowed_ips {
+            for network in networks.iter().filter_map(prefix) {
+                self.allowed.insert(network, id);
+            }
+        }
+        for network in config.disallowed_ips.iter().filter_map(prefix) {
+            let of_peer = self.disallowed.entry(id);
+            let table = of_peer.or_default();
+            table.insert(network, ());
+        }
+    }
+
+    /// Whose this inner address is.
+    pub fn find(&self, address: IpAddr) -> Option<PeerId> {
+        let (_, &longest) = self.allowed.longest_match(address)?;
+        if !self.excludes(longest, address) {
+            return Some(longest);
+        }
+        let matches = self.allowed.matches(address);
+        matches
+            .filter(|(_, id)| !self.excludes(**id, address))
+            .max_by_key(|(network, _)| network.netmask())
+            .map(|(_, &id)| id)
+    }
+
+    fn excludes(&self, id: PeerId, address: IpAddr) -> bool {
+        let table = self.disallowed.get(&id);
+        table.is_some_and(|table| table.longest_match(address).is_some())
+    }
+}
+
+fn prefix(network: &Network) -> Option<IpNetwork> {
+    IpNetwork::new_truncate(network.address, network.prefix).ok()
+}

@@ -1,0 +1,122 @@
+//! Endpoints that are names.
+
+use watm_core::{ErrorCode, Host, Level, Token};
+use watm_netstack::PeerId;
+
+use super::{TARGET, WireGuard};
+use crate::names::Answer;
+
+impl WireGuard {
+    /// Look up the names of the configuration that are new in it: `all` of those, or only for
+    /// peers that are known to be nowhere else.
+    pub(super) fn know_names(&mut self, all: bool, host: &mut dyn Host) {
+        let peers = &self.peers;
+        self.names.retain(|id, name, port| {
+            let endpoint = peers.get(id).and_then(|peer| peer.named_endpoint());
+            endpoint == Some((name, port))
+        });
+        let now = host.now();
+        for (id, peer) in self.peers.iter() {
+            if let Some((name, port)) = peer.named_endpoint()
+                && !self.names.has(id)
+            {
+                let at_once = all || peer.endpoint().is_none();
+                self.names.insert(id, name, port, at_once.then_some(now));
+            }
+        }
+    }
+
+    /// Begin lookups that are due, while this generation serves.
+    pub(super) fn look_up(&mut self, host: &mut dyn Host) {
+        if self.names.is_empty() || !self.generations.is_serving() {
+            return;
+        }
+        for answer in self.names.poll(host) {
+            self.take_answer(answer, host);
+        }
+    }
+
+    /// A token of nobody else's is ready.
+    pub(super) fn lookup_ready(&mut self, token: Token, host: &mut dyn Host) {
+        if let Some(answer) = self.names.ready(token, host.now()) {
+            self.take_answer(answer, host);
+        }
+    }
+
+    /// Look for a peer elsewhere that does not answer where it was thought to be. False: it has no
+    /// other address, as far as is known.
+    pub(super) fn look_elsewhere(&mut self, id: PeerId, host: &mut dyn Host) -> bool {
+        let Some(address) = self.names.next(id, host.now()) else {
+            return false;
+        };
+        self.take_answer(Answer::Found(id, address), host);
+        true
+    }
+
+    fn take_answer(&mut self, answer: Answer, host: &mut dyn Host) {
+        let (Answer::Found(id, _) | Answer::Failed(id, _)) = answer;
+        let Some(name) = self.names.name(id) else {
+            return;
+        };
+        let now = host.now();
+        let (_, sink) = self.netstack_and_sink(now);
+        let (streams, mut io) = (sink.streams, sink.io);
+        let Some(peer) = sink.peers.get_mut(id) else {
+            return;
+        };
+        let key = peer.origin().name.clone();
+        match answer {
+            Answer::Found(_, address) => {
+                if host.log_enabled(Level::Debug) {
+                    let text = format!("peer {key} is looked for at {address}, which is {name}");
+                    host.log(Level::Debug, TARGET, &text);
+                }
+                match streams.map(|streams| streams.connect(Some(address), host)) {
+                    None | Some(Ok(_)) => peer.look_at(address, &mut io),
+                    Some(Err(code)) => {
+                        let text = format!(
+                            "the Endpoint {name} of peer {key}, which is {address}, cannot be \
+                             connected to: {code}"
+                        );
+                        host.log(Level::Warn, TARGET, &text);
+                    }
+                }
+            }
+            Answer::Failed(_, code) => {
+                let text = format!(
+                    "the Endpoint {name} of peer {key}: {}",
+                    reason(&code, &name)
+                );
+                host.log(Level::Warn, TARGET, &text);
+            }
+        }
+    }
+
+    /// Why a peer is nowhere, if its Endpoint is a name that has no address; `None` if it is not
+    /// known yet, and packets wait.
+    pub(super) fn unresolved(&mut self, id: PeerId, host: &mut dyn Host) -> Option<ErrorCode> {
+        let code = self.names.failure(id)?.clone();
+        let name = self.names.name(id)?;
+        // For whoever asks next.
+        self.names.next(id, host.now());
+        self.look_up(host);
+        Some(match code {
+            ErrorCode::NotSupported => {
+                ErrorCode::Other(format!("the Endpoint {name}: {}", reason(&code, &name)))
+            }
+            other => other,
+        })
+    }
+}
+
+fn reason(code: &ErrorCode, name: &str) -> String {
+    match code {
+        ErrorCode::NotSupported => {
+            "no names are looked up here; write an address and a port".to_owned()
+        }
+        ErrorCode::AccessDenied => {
+            format!("may not be looked up; allow udp://{name}, or write an address and a port")
+        }
+        other => format!("{other}; it is looked up again"),
+    }
+}
