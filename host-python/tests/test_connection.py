@@ -79,7 +79,7 @@ async def test_what_is_dialed_is_accepted(module):
     module = await mitmproxy_watm.load_module(module, unsealed=True)
     async with await mitmproxy_watm.start_server(module, "127.0.0.1", 0, handle_tcp_stream=echo, unsealed=True) as server:
         streams = [await mitmproxy_watm.open_connection(module, *server.getsockname(), unsealed=True) for _ in range(20)]
-        threads = threading.active_count(), len(os.listdir("/proc/self/task"))
+        python, all_threads = threading.active_count(), len(os.listdir("/proc/self/task"))
         for number, stream in enumerate(streams):
             stream.write(bytes([number]) * 1000)
         for number, stream in enumerate(streams):
@@ -87,7 +87,9 @@ async def test_what_is_dialed_is_accepted(module):
             stream.write_eof()
             assert await stream.read() == b""
         more = [await mitmproxy_watm.open_connection(module, *server.getsockname(), unsealed=True) for _ in range(20)]
-        assert (threading.active_count(), len(os.listdir("/proc/self/task"))) == threads
+        assert threading.active_count() == python
+        # One more or less, when a thread of the runtime's pool has begun or ended since; not one for each.
+        assert len(os.listdir("/proc/self/task")) < all_threads + 5
         for stream in streams + more:
             stream.close()
 

@@ -53,9 +53,10 @@ async def test_tunnel_in_and_tunnel_out(tmp_path) -> None:
 
 
 async def test_routes_send_the_first_that_fits(tmp_path) -> None:
-    async with vpn() as config, page("outside") as here:
-        conf = written(tmp_path, "wg0.conf", config)
-        options = [*upstream(f"wg0=wireguard?config={conf}"), *upstream(f"all=wireguard?config={conf}")]
+    # Each has a key of its own: a server answers one client of a key, the last that shook hands.
+    async with vpn() as first, vpn() as second, page("outside") as here:
+        files = written(tmp_path, "wg0.conf", first), written(tmp_path, "all.conf", second)
+        options = [*upstream(f"wg0=wireguard?config={files[0]}"), *upstream(f"all=wireguard?config={files[1]}")]
         options += [*route("127.0.0.0/8=direct"), *route("*.test:80=wg0"), *route("*=all")]
         async with proxy(tmp_path, *options) as (program, port):
             assert await fetch(port, f"http://127.0.0.1:{here}/") == "outside"
