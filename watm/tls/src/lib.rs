@@ -113,6 +113,7 @@ mod proxy;
 mod records;
 mod servers;
 mod session;
+mod signatures;
 mod tickets;
 mod transport;
 

@@ -15,4 +15,3 @@ mod sealing;
 mod set;
 mod strict;
 mod support;
-mod table;

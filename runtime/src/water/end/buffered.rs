@@ -25,7 +25,6 @@ pub(super) struct Buffered {
     /// Bytes of `behind` that the stream has.
     passed: usize,
     flushed: bool,
-    read_shut: bool,
     write_shut: bool,
     /// The stream knows that it is shut.
     closed: bool,
@@ -42,7 +41,6 @@ impl Buffered {
             behind: Vec::new(),
             passed: 0,
             flushed: true,
-            read_shut: false,
             write_shut: false,
             closed: false,
             failed: None,
@@ -94,9 +92,6 @@ impl Buffered {
 
 impl End for Buffered {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.read_shut {
-            return Poll::Ready(Ok(0));
-        }
         if self.taken < self.ahead.len() {
             let rest = &self.ahead[self.taken..];
             let count = rest.len().min(buffer.len());
@@ -125,9 +120,6 @@ impl End for Buffered {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.write_shut {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
         let _ = self.drain(cx);
         if let Some(kind) = self.failed {
             return Poll::Ready(Err(kind.into()));
@@ -149,9 +141,6 @@ impl End for Buffered {
     }
 
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.read_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         if self.taken == self.ahead.len() && self.end.is_none() {
             self.ahead.resize(READ_AHEAD, 0);
             self.taken = 0;
@@ -177,7 +166,7 @@ impl End for Buffered {
 
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
         let _ = self.drain(cx);
-        if self.write_shut || self.failed.is_some() {
+        if self.failed.is_some() {
             return Poll::Ready(Readiness::HANGUP);
         }
         match WRITE_BEHIND.saturating_sub(self.behind.len() - self.passed) {
@@ -186,8 +175,7 @@ impl End for Buffered {
         }
     }
 
-    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
-        self.read_shut |= read;
+    fn shutdown(&mut self, _: bool, write: bool) -> io::Result<()> {
         self.write_shut |= write;
         Ok(())
     }

@@ -98,8 +98,4 @@ impl End for ControlEnd {
     fn poll_writable(&mut self, _: &mut Context<'_>) -> Poll<Readiness> {
         Poll::Ready(Readiness::of(super::USUAL_WRITE))
     }
-
-    fn shutdown(&mut self, _: bool, _: bool) -> io::Result<()> {
-        Ok(())
-    }
 }

@@ -9,18 +9,11 @@ pub(super) struct Datagrams {
     flow: DatagramFlow,
     /// Received, and not yet read.
     next: Option<Vec<u8>>,
-    read_shut: bool,
-    write_shut: bool,
 }
 
 impl Datagrams {
     pub(super) fn new(flow: DatagramFlow) -> Datagrams {
-        Datagrams {
-            flow,
-            next: None,
-            read_shut: false,
-            write_shut: false,
-        }
+        Datagrams { flow, next: None }
     }
 
     /// Whether there is one to be read; those that a guest could not tell from the end are
@@ -40,7 +33,7 @@ impl Datagrams {
 
 impl End for Datagrams {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.read_shut || !ready!(self.poll_next(cx))? {
+        if !ready!(self.poll_next(cx))? {
             return Poll::Ready(Ok(0));
         }
         let datagram = self.next.take().unwrap_or_default();
@@ -54,9 +47,6 @@ impl End for Datagrams {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.write_shut {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
         ready!(self.flow.poll_writable(cx)).map_err(io::Error::other)?;
         let datagram: Vec<u8> = data.iter().flat_map(|part| part.iter().copied()).collect();
         // A full queue loses it, as a network does.
@@ -65,9 +55,6 @@ impl End for Datagrams {
     }
 
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.read_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         Poll::Ready(match ready!(self.poll_next(cx)) {
             Ok(true) => Readiness::of(self.next.as_ref().map_or(1, Vec::len)),
             Ok(false) | Err(_) => Readiness::HANGUP,
@@ -75,18 +62,9 @@ impl End for Datagrams {
     }
 
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.write_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         Poll::Ready(match ready!(self.flow.poll_writable(cx)) {
             Ok(()) => Readiness::of(USUAL_WRITE),
             Err(_) => Readiness::HANGUP,
         })
-    }
-
-    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
-        self.read_shut |= read;
-        self.write_shut |= write;
-        Ok(())
     }
 }

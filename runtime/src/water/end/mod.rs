@@ -4,6 +4,7 @@ mod buffered;
 mod caller;
 mod control;
 mod datagrams;
+mod halves;
 mod tcp;
 mod udp;
 
@@ -12,6 +13,7 @@ use std::task::{Context, Poll};
 
 pub(super) use caller::Caller;
 pub(super) use control::Control;
+use halves::Halves;
 
 use crate::roles::{Wire, WireKind};
 
@@ -34,7 +36,9 @@ pub(super) trait End: Send {
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness>;
 
     /// End one direction or both, at once or after what was written.
-    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()>;
+    fn shutdown(&mut self, _read: bool, _write: bool) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Go on with what was written. Called whenever the guest waits.
     fn poll_background(&mut self, _: &mut Context<'_>) {}
@@ -76,10 +80,10 @@ const USUAL_WRITE: usize = 64 << 10;
 impl Wire {
     pub(super) fn into_end(self) -> Box<dyn End> {
         match self.kind {
-            WireKind::Tcp(stream) => Box::new(tcp::Tcp::new(stream)),
-            WireKind::Udp(socket) => Box::new(udp::Udp::new(socket)),
-            WireKind::Datagrams(flow) => Box::new(datagrams::Datagrams::new(flow)),
-            WireKind::Other(stream) => Box::new(buffered::Buffered::new(stream)),
+            WireKind::Tcp(stream) => Box::new(Halves::new(tcp::Tcp::new(stream))),
+            WireKind::Udp(socket) => Box::new(Halves::new(udp::Udp::new(socket))),
+            WireKind::Datagrams(flow) => Box::new(Halves::new(datagrams::Datagrams::new(flow))),
+            WireKind::Other(stream) => Box::new(Halves::new(buffered::Buffered::new(stream))),
         }
     }
 }

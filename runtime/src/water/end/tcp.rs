@@ -11,25 +11,16 @@ use crate::net::readable_bytes;
 /// A TCP connection: between the kernel and the guest's memory, without a copy here.
 pub(super) struct Tcp {
     stream: TcpStream,
-    read_shut: bool,
-    write_shut: bool,
 }
 
 impl Tcp {
     pub(super) fn new(stream: TcpStream) -> Tcp {
-        Tcp {
-            stream,
-            read_shut: false,
-            write_shut: false,
-        }
+        Tcp { stream }
     }
 }
 
 impl End for Tcp {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.read_shut {
-            return Poll::Ready(Ok(0));
-        }
         let mut buffer = ReadBuf::new(buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
@@ -40,9 +31,6 @@ impl End for Tcp {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.write_shut {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
         match data {
             [data] => Pin::new(&mut self.stream).poll_write(cx, data),
             data => Pin::new(&mut self.stream).poll_write_vectored(cx, data),
@@ -50,9 +38,6 @@ impl End for Tcp {
     }
 
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.read_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         if ready!(self.stream.poll_read_ready(cx)).is_err() {
             return Poll::Ready(Readiness::HANGUP);
         }
@@ -69,19 +54,14 @@ impl End for Tcp {
     }
 
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.write_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         Poll::Ready(match ready!(self.stream.poll_write_ready(cx)) {
             Ok(()) => Readiness::of(USUAL_WRITE),
             Err(_) => Readiness::HANGUP,
         })
     }
 
-    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
-        self.read_shut |= read;
-        if write && !self.write_shut {
-            self.write_shut = true;
+    fn shutdown(&mut self, _: bool, write: bool) -> io::Result<()> {
+        if write {
             // Never pending: the kernel sends what it has, then the end.
             let mut cx = Context::from_waker(std::task::Waker::noop());
             if let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_shutdown(&mut cx)

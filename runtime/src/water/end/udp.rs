@@ -14,17 +14,11 @@ const MAX_SKIPPED: usize = 16;
 /// guest's buffer is cut off.
 pub(super) struct Udp {
     socket: UdpSocket,
-    read_shut: bool,
-    write_shut: bool,
 }
 
 impl Udp {
     pub(super) fn new(socket: UdpSocket) -> Udp {
-        Udp {
-            socket,
-            read_shut: false,
-            write_shut: false,
-        }
+        Udp { socket }
     }
 }
 
@@ -38,9 +32,6 @@ fn is_loss(error: &io::Error) -> bool {
 
 impl End for Udp {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        if self.read_shut {
-            return Poll::Ready(Ok(0));
-        }
         for _ in 0..MAX_SKIPPED {
             let mut buffer = ReadBuf::new(buffer);
             match ready!(self.socket.poll_recv(cx, &mut buffer)) {
@@ -59,9 +50,6 @@ impl End for Udp {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.write_shut {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
         let whole;
         let datagram = match data {
             [data] => &data[..],
@@ -80,9 +68,6 @@ impl End for Udp {
     }
 
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.read_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         for _ in 0..MAX_SKIPPED {
             if ready!(self.socket.poll_recv_ready(cx)).is_err() {
                 return Poll::Ready(Readiness::HANGUP);
@@ -100,18 +85,9 @@ impl End for Udp {
     }
 
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness> {
-        if self.write_shut {
-            return Poll::Ready(Readiness::HANGUP);
-        }
         Poll::Ready(match ready!(self.socket.poll_send_ready(cx)) {
             Ok(()) => Readiness::of(USUAL_WRITE),
             Err(_) => Readiness::HANGUP,
         })
-    }
-
-    fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
-        self.read_shut |= read;
-        self.write_shut |= write;
-        Ok(())
     }
 }
