@@ -14,9 +14,10 @@ PROGRAM_web := mitmweb-watm
 PROGRAM_dump := mitmdump-watm
 PROGRAM_console := mitmproxy-watm
 
-# What the tests against other people's programs need.
-PEERS = $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard bench-programs test-programs \
-	test-guest water-programs
+# What the tests need that is other people's.
+INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
+PEERS := $(BUILD)/wgclient $(BUILD)/gowater $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
+	$(BUILD)/tools/bin/boringtun-cli test-programs
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
@@ -56,13 +57,22 @@ MINUTES ?= 60
 soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 	$(BUILD)/venv-3.13/bin/python -m tests.soak --minutes $(MINUTES)
 
-# The last ones are two at a time, since they wait most of the time. What a target `run-…` needs has
-# been made before, or one would make it under the other.
-test: deny test-transports test-runtime test-structure test-conformance \
-		$(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(PEERS) $(BUILD)/venv/ready
+# Two at a time, first what is built, then what runs: each waits for the network or for a single
+# thread of the compiler now and then. What a target `run-…` needs has been made before, or one would
+# make it under the other.
+test: setup
+	$(MAKE) --no-print-directory -j2 --output-sync=line of-the-host of-others
+	$(MAKE) --no-print-directory -j1 test-structure test-conformance test-guest water-programs \
+		$(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/ready
 	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-mitmproxy run-of-programs
 
-.PHONY: run-of-mitmproxy run-of-programs
+.PHONY: of-the-host of-others run-of-mitmproxy run-of-programs
+of-the-host:
+	$(MAKE) --no-print-directory -j1 deny test-runtime
+
+of-others:
+	$(MAKE) --no-print-directory -j1 $(INSTALLED) $(PEERS) test-transports
+
 run-of-mitmproxy:
 	$(MAKE) --no-print-directory -j2 --output-sync=target $(OLDEST_AND_NEWEST:%=run-test-python-%)
 	$(MAKE) --no-print-directory -j1 run-test-interop run-test-water
@@ -150,12 +160,20 @@ wheel: sealed $(BUILD)/maturin/bin/maturin
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
 
 # The newest mitmproxy that the newest Python at hand can run.
-$(BUILD)/venv/ready: wheel
-	test -d $(BUILD)/venv || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/venv
+$(BUILD)/venv/installed:
+	"$$(tests/setup/find-python.sh)" -m venv --clear $(BUILD)/venv
 	$(BUILD)/venv/bin/pip install -q mitmproxy
-	$(BUILD)/venv/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
-	$(BUILD)/venv/bin/pip install -q $(BUILD)/wheels/*.whl
 	touch $@
+
+# The wheel in an environment, with what it needs.
+define INSTALL_WHEEL
+$(@D)/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
+$(@D)/bin/pip install -q $(BUILD)/wheels/*.whl
+touch $@
+endef
+
+$(BUILD)/venv/ready: $(BUILD)/venv/installed wheel
+	$(INSTALL_WHEEL)
 
 # The tests.
 
@@ -189,15 +207,18 @@ test-runtime: modules
 test-structure: $(BUILD)/venv-3.13/ready
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure
 
-test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
+test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	cd watm && cargo build --locked -p watm-native
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/conformance
 
-$(BUILD)/venv-%/ready: wheel
-	test -d $(BUILD)/venv-$* || "$$(tests/setup/find-python.sh $*)" -m venv $(BUILD)/venv-$*
-	$(BUILD)/venv-$*/bin/pip install -q -r tests/setup/requirements-$*.txt
-	$(BUILD)/venv-$*/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
-	$(BUILD)/venv-$*/bin/pip install -q $(BUILD)/wheels/*.whl
+.PRECIOUS: $(BUILD)/venv-%/installed
+$(BUILD)/venv-%/installed: tests/setup/requirements-%.txt
+	"$$(tests/setup/find-python.sh $*)" -m venv --clear $(@D)
+	$(@D)/bin/pip install -q -r $<
 	touch $@
+
+$(BUILD)/venv-%/ready: $(BUILD)/venv-%/installed wheel
+	$(INSTALL_WHEEL)
 
 # All interpreters side by side: their tests wait most of the time.
 test-python: $(PYTHONS:%=$(BUILD)/venv-%/ready) $(BUILD)/wgclient test-programs
@@ -214,7 +235,8 @@ $(PYTHONS:%=test-python-%): test-python-%: $(BUILD)/venv-%/ready $(BUILD)/wgclie
 $(PYTHONS:%=run-test-python-%): run-test-python-%:
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
-test-interop: $(PEERS)
+test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest \
+		water-programs
 	$(MAKE) --no-print-directory run-test-interop
 
 .PHONY: run-test-interop
@@ -314,24 +336,19 @@ run-test-serve:
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
 
-# Programs that know proxies, through a tunnel to wireguard-go.
+# Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli.
 .PHONY: test-tunnel run-test-tunnel
-test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
+test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/boringtun-cli
 	$(MAKE) --no-print-directory run-test-tunnel
 
-TUNNEL_PEERS ?= -m "not boringtun"
 run-test-tunnel:
 	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 tshark=tshark
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel $(TUNNEL_PEERS)
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
 
-# The same with boringtun-cli at the other end, which takes minutes to build.
-.PHONY: test-boringtun
-test-boringtun: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/boringtun-cli
-	$(MAKE) --no-print-directory run-test-tunnel TUNNEL_PEERS="-m boringtun"
-
+# Only to be answered by: an optimized one takes minutes to build.
 $(BUILD)/tools/bin/boringtun-cli:
-	cargo install boringtun-cli --version 0.7.1 --locked --root $(BUILD)/tools
+	cargo install boringtun-cli --version 0.7.1 --locked --debug --root $(BUILD)/tools
 
 # Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
 .PHONY: bench-tunnel

@@ -1,4 +1,4 @@
-"""Programs that know proxies, through a tunnel to wireguard-go. What a test needs and does not find is a failure."""
+"""Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli. What a test needs and does not find is a failure."""
 
 import pathlib
 import sys
@@ -6,11 +6,4 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "wgclient")]
 
-import coroutines  # noqa: E402
-from coroutines import pytest_pyfunc_call  # noqa: E402, F401
-
-
-def pytest_configure(config) -> None:
-    """`-m "not boringtun"` is for where boringtun-cli was not built, which takes minutes."""
-    coroutines.pytest_configure(config)
-    config.addinivalue_line("markers", "boringtun: needs boringtun-cli, in build/tools")
+from coroutines import pytest_configure, pytest_pyfunc_call  # noqa: E402, F401

@@ -31,9 +31,7 @@ class Both:
 
 PEERS = [
     pytest.param((WIREGUARD_GO,), id="wireguard-go"),
-    pytest.param(
-        (BORINGTUN, "--disable-drop-privileges", "--disable-multi-queue"), id="boringtun", marks=pytest.mark.boringtun
-    ),
+    pytest.param((BORINGTUN, "--disable-drop-privileges", "--disable-multi-queue"), id="boringtun"),
 ]
 
 
