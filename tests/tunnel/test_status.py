@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
@@ -178,6 +179,22 @@ async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
     assert [line.split("\t") for line in outside.splitlines()] == conversation
 
 
+async def test_a_start_that_fails_leaves_no_file_in_the_way_of_the_next(tmp_path) -> None:
+    packets, keys, config = (tmp_path / name for name in ("inner.pcapng", "keys.log", "wg0.conf"))
+    async with peer() as other:
+        usable = to(9, other)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for text, proxy, expected in (("", LOCAL, "configuration refused"), (usable, f"127.0.0.1:{port}", "in use")):
+            config.write_text(text)
+            status, said = await fails(tmp_path, "--socks5", proxy, "--pcap", packets, "--key-log", keys)
+            assert status == 1
+            assert expected in said
+            assert not packets.exists()
+            # A module that has begun to call its peer has written keys, to which the next ones are added.
+            assert text == usable or not keys.exists()
+
+
 async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tmp_path) -> None:
     (tmp_path / "old").write_bytes(b"")
     (tmp_path / "open").write_bytes(b"")
@@ -189,10 +206,16 @@ async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tm
         (("--ready-check", "tcp:10.0.0.1:80"), "--status"),
         (("--status", LOCAL, "--ready-check", "https://x/"), "must be http://"),
     ):
-        command = [WATM, "tunnel", tmp_path / "wg0.conf", "--module", WIREGUARD, "--unsealed"]
-        command += ["--state", tmp_path / "state.json", "--socks5", LOCAL, *options]
-        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
-        async with asyncio.timeout(LIMIT):
-            _, said = await process.communicate()
-        assert process.returncode == 2, said
-        assert expected in said.decode()
+        status, said = await fails(tmp_path, "--socks5", LOCAL, *options)
+        assert status == 2, said
+        assert expected in said
+
+
+async def fails(folder, *options: object) -> tuple[int, str]:
+    """The exit status of `watm tunnel`, and what it said."""
+    command = [WATM, "tunnel", folder / "wg0.conf", "--module", WIREGUARD, "--unsealed"]
+    command += ["--state", folder / "state.json", *options]
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    async with asyncio.timeout(LIMIT):
+        _, said = await process.communicate()
+    return process.returncode, said.decode()

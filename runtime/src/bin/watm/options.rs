@@ -2,13 +2,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use watm_runtime::{Capture, Destination, Error, Keys, Limits, Module, Reach, RoleBuilder};
+use watm_runtime::{Destination, Error, Keys, Limits, Module, Reach, RoleBuilder};
 
 use crate::failure::Failure;
 use crate::keys::KeyOptions;
 use crate::loading::LoadingOptions;
 use crate::logging;
-use crate::reporting::capture::CaptureOptions;
+use crate::reporting::capture::{CaptureOptions, Capturing};
 use crate::watch::{Following, WatchOptions};
 
 /// What every command that runs a module takes.
@@ -56,7 +56,7 @@ pub(crate) struct Loaded {
     pub(crate) reach: Reach,
     timeout: Option<Duration>,
     keys: Keys,
-    capture: Option<Capture>,
+    capture: Option<Capturing>,
 }
 
 impl ModuleOptions {
@@ -110,7 +110,7 @@ impl Loaded {
             .reach(self.reach.clone())
             .limits(self.limits())
             .keys(self.keys.clone())
-            .capture(self.capture.clone());
+            .capture(self.capture.as_ref().map(Capturing::capture));
         match &self.config {
             Some(config) => builder.config(config.clone()),
             None => builder,
