@@ -12,9 +12,9 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from outer import outer
 from programs import INSIDE, LIMIT, WATM, WIREGUARD, Peer, curl, peer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from sniffer import pages, sniffing
 
 LOCAL = "127.0.0.1:0"
 PAGE = f"http://{INSIDE}/"
@@ -148,7 +148,7 @@ async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
     packets, keys, sniffed = (tmp_path / name for name in ("inner.pcapng", "keys.log", "outer.pcap"))
     async with (
         peer() as other,
-        outer(other.port) as between,
+        sniffing(other.port) as between,
         tunnel(tmp_path, to(between.port, other), "--pcap", packets, "--key-log", keys) as near,
     ):
         # Loud.
@@ -161,22 +161,14 @@ async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
         assert f"WRITES keys of all tunnels to {keys}" in table
     for path in (packets, keys):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    between.write_pcap(sniffed)
 
     about = await run("capinfos", "-M", packets)
     assert re.search(r"File encapsulation: +rawip", about)
     assert re.search(r"Time precision = nanoseconds", about)
     assert re.search(r"Name = [A-Za-z0-9+/]{43}=", about)
-    fields = ["-T", "fields", "-e", "http.request.method", "-e", "http.response.code", "-Y", "http"]
     conversation = [["GET", ""], ["", "200"]]
-    inner = await run("tshark", "-r", packets, *fields)
-    assert [line.split("\t") for line in inner.splitlines()] == conversation
-
-    dissect = ["-d", f"udp.port=={between.port},wg"]
-    reading = ["tshark", "-r", sniffed, *dissect, *fields]
-    assert await run(*reading) == ""
-    outside = await run(*reading, "-o", f"wg.keylog_file:{keys}")
-    assert [line.split("\t") for line in outside.splitlines()] == conversation
+    assert await pages(packets) == conversation
+    assert await between.pages(sniffed, keys) == ([], conversation)
 
 
 async def test_a_start_that_fails_leaves_no_file_in_the_way_of_the_next(tmp_path) -> None:

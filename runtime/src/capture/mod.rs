@@ -84,6 +84,12 @@ impl Capture {
         Capture::with_packet_bytes(packets, secrets, PACKET_BYTES)
     }
 
+    /// As [`new`](Capture::new), if any of the files is wanted.
+    pub fn wanted(packets: Option<PathBuf>, secrets: Option<PathBuf>) -> Option<Capture> {
+        let any = packets.is_some() || secrets.is_some();
+        any.then(|| Capture::new(packets, secrets))
+    }
+
     /// As [`new`](Capture::new), with another bound of the file of packets.
     pub fn with_packet_bytes(
         packets: Option<PathBuf>,
@@ -116,7 +122,7 @@ impl Capture {
     }
 
     /// Whether packets, and whether keys are wanted.
-    pub(crate) fn wanted(&self) -> (bool, bool) {
+    pub(crate) fn wishes(&self) -> (bool, bool) {
         (self.0.packets.is_some(), self.0.secrets.is_some())
     }
 

@@ -17,11 +17,7 @@ pub(crate) struct CaptureOptions {
 impl CaptureOptions {
     /// What is wanted, if anything is.
     pub(crate) fn capture(&self) -> Option<Capturing> {
-        if self.pcap.is_none() && self.key_log.is_none() {
-            return None;
-        }
-        let capture = Capture::new(self.pcap.clone(), self.key_log.clone());
-        Some(Capturing(capture))
+        Capture::wanted(self.pcap.clone(), self.key_log.clone()).map(Capturing)
     }
 }
 
