@@ -5,6 +5,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "wgclient")]
+sys.path.append(str(ROOT / "tests" / "tls"))  # certificates
 
 import coroutines  # noqa: E402
 from coroutines import pytest_pyfunc_call  # noqa: E402, F401

@@ -7,14 +7,19 @@ import os
 import re
 import signal
 import socket
+import ssl
 import stat
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+import mitmproxy_watm
+from certificates import Authority, Leaf
 from programs import INSIDE, LIMIT, WATM, WIREGUARD, Peer, curl, peer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from sniffer import pages, sniffing
+
+from mitmproxy_watm.wireguard import genkey
 
 LOCAL = "127.0.0.1:0"
 PAGE = f"http://{INSIDE}/"
@@ -54,13 +59,14 @@ async def run(*command: object) -> str:
 
 
 @contextlib.asynccontextmanager
-async def tunnel(folder, config: str, *options: object) -> AsyncIterator[Tunnel]:
+async def tunnel(folder, config: str, *options: object, **environment: object) -> AsyncIterator[Tunnel]:
     """`watm tunnel`, with a proxy and a status. Ends well when it is asked to."""
     path = folder / "wg0.conf"
     path.write_text(config)
     command = [WATM, "tunnel", path, "--module", WIREGUARD, "--unsealed", "--state", folder / "state.json"]
     command += ["--socks5", LOCAL, "--status", LOCAL, *options]
-    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    environment = os.environ | {name: str(value) for name, value in environment.items()}
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=environment)
     places: dict[str, str] = {}
     said = []
     try:
@@ -144,6 +150,59 @@ async def test_ports_are_checked_too(tmp_path) -> None:
         assert f"{INSIDE}:9: " in reason
 
 
+@contextlib.asynccontextmanager
+async def page_in_tls(leaf: Leaf, folder) -> AsyncIterator[str]:
+    """What answers in TLS wherever a tunnel's client connects to; yields the client's file."""
+    (folder / "page.pem").write_text(leaf.pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "page.pem")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    async def pump(source, sink) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+    page = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+
+    async def carry(stream: mitmproxy_watm.Stream) -> None:
+        reader, writer = await asyncio.open_connection(*page.sockets[0].getsockname())
+        await asyncio.gather(pump(stream, writer), pump(reader, stream))
+
+    config = json.dumps({"server_key": genkey(), "client_key": genkey()})
+    async with page:
+        async with await mitmproxy_watm.start_server(
+            "wireguard", "127.0.0.1", 0, config=config, handle_tcp_stream=carry
+        ) as server:
+            yield server.client_configs()[0].content
+
+
+async def test_pages_in_tls_are_asked_for_if_their_certificate_is_trusted(tmp_path) -> None:
+    known, other = Authority("known"), Authority("other")
+    for name, authority in (("known.pem", known), ("other.pem", other)):
+        (tmp_path / name).write_text(authority.pem)
+    leaf = known.sign("a page", names=[], addresses=["10.9.8.7"])
+    async with page_in_tls(leaf, tmp_path) as config:
+        for address, trusted, expected in (
+            ("10.9.8.7", "known.pem", (200, "ready\n")),
+            ("10.9.8.7", "other.pem", (503, "UnknownIssuer")),
+            ("10.9.8.8", "known.pem", (503, "not valid for name")),
+        ):
+            check = ("--ready-check", f"https://{address}/up")
+            async with tunnel(tmp_path, config, *check, SSL_CERT_FILE=tmp_path / trusted) as near:
+                code, said = await near.page("/readyz")
+                assert code == expected[0]
+                assert expected[1] in said
+
+
 async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
     packets, keys, sniffed = (tmp_path / name for name in ("inner.pcapng", "keys.log", "outer.pcap"))
     async with (
@@ -196,7 +255,7 @@ async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tm
         (("--pcap", tmp_path / "old"), "replaces no file"),
         (("--key-log", tmp_path / "open"), "owner alone"),
         (("--ready-check", "tcp:10.0.0.1:80"), "--status"),
-        (("--status", LOCAL, "--ready-check", "https://x/"), "must be http://"),
+        (("--status", LOCAL, "--ready-check", "ftp://x/"), "must be http://"),
     ):
         status, said = await fails(tmp_path, "--socks5", LOCAL, *options)
         assert status == 2, said
