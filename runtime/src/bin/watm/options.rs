@@ -63,10 +63,7 @@ impl ModuleOptions {
     /// Check everything, and compile the module. `asks`: standard input is not for data.
     pub(crate) fn load(&self, asks: bool) -> Result<Loaded, Failure> {
         logging::start(&self.running.log);
-        let reach = self
-            .allow
-            .iter()
-            .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
+        let reach = reach_of(&self.allow)?;
         let config = self.config.as_deref().map(read).transpose()?;
         let keys = self.keys.read()?;
         let loaded = self.running.load(&self.file, config, reach, asks)?;
@@ -128,6 +125,12 @@ impl Loaded {
             None => limits,
         }
     }
+}
+
+/// What these patterns of `--allow` admit.
+pub(crate) fn reach_of(allowed: &[String]) -> Result<Reach, Error> {
+    let mut patterns = allowed.iter();
+    patterns.try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))
 }
 
 /// A file, or the fault with its name.
