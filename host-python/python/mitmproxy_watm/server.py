@@ -67,7 +67,8 @@ async def start_server(
       and each UDP flow (one pair of addresses). A flow without a handler is refused. An
       exception in a handler is logged and resets its flow, no other.
     - `transport`: what the module listens on. By default what it says itself: UDP, or TCP for one
-      that has no use for UDP, as a WATER module has not, or both for shadowsocks.
+      that has no use for UDP, as a WATER module has not, or both for shadowsocks and
+      proxy-protocol, by these names, of a file too.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
     - `keys`: private keys in PEM that the module has signed with and does not get: files, by the
       names that its configuration has for them (of "tls": `host-key`).
