@@ -1,7 +1,6 @@
 //! Connections through modules, as an event loop sees them while they are made.
 
 use std::mem;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::prelude::*;
@@ -11,10 +10,8 @@ use watm_runtime::Error;
 use crate::dialers::{self, Opened, Target, Way};
 use crate::error::runtime_error;
 use crate::flow::Flow;
-use crate::limits::Limits;
 use crate::module::Module;
-use crate::names::resolver;
-use crate::options::{Options, address, read_keys};
+use crate::options::DialOptions;
 use crate::thread;
 use crate::wake::{Signal, Wake};
 
@@ -36,35 +33,21 @@ enum Outcome {
 /// Dial `destination` through a module, or, without it, where the module wants to go. Dials alike
 /// share an instance of a component.
 #[pyfunction]
-#[pyo3(signature = (module, destination, *, datagrams, config, allow, keys, limits, name, udp, dns, wake))]
-#[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
+#[pyo3(signature = (module, destination, *, datagrams, options, wake))]
 pub fn dial(
     module: &Module,
     destination: Option<(String, u16)>,
     datagrams: bool,
-    config: Option<Vec<u8>>,
-    allow: Vec<String>,
-    keys: Vec<(String, PathBuf)>,
-    limits: Limits,
-    name: &str,
-    udp: Option<&str>,
-    dns: Option<Vec<String>>,
+    options: DialOptions,
     wake: Py<Wake>,
 ) -> PyResult<Dial> {
-    let options = Options {
-        config,
-        allow,
-        limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
-        name: name.to_owned(),
-        udp: address("udp", udp)?,
-        keys: read_keys(&keys).map_err(runtime_error)?,
-    };
+    let (options, resolver) = options.read(&module.0)?;
     let target = Target {
         destination,
         datagrams,
-        resolver: resolver(dns)?,
+        resolver,
     };
-    let (module, name) = (module.0.clone(), name.to_owned());
+    let (module, name) = (module.0.clone(), options.name.clone());
     Dial::start(wake, async move {
         let fixed = target.destination.is_none();
         let way = match dialers::find(&module, &options, fixed)? {

@@ -9,10 +9,8 @@ use watm_socks::Resolver;
 use crate::dial::Dial;
 use crate::dialers::{Target, Way};
 use crate::error::runtime_error;
-use crate::limits::Limits;
 use crate::module::Module;
-use crate::names::resolver;
-use crate::options::{Options, address};
+use crate::options::DialOptions;
 use crate::server::Status;
 use crate::thread;
 use crate::wake::Wake;
@@ -31,28 +29,9 @@ pub struct Dialer {
 impl Dialer {
     /// Start the module. Other Python threads go on meanwhile.
     #[new]
-    #[pyo3(signature = (module, *, config, allow, limits, name, udp, dns, fixed))]
-    #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
-    fn new(
-        py: Python<'_>,
-        module: &Module,
-        config: Option<Vec<u8>>,
-        allow: Vec<String>,
-        limits: Limits,
-        name: &str,
-        udp: Option<&str>,
-        dns: Option<Vec<String>>,
-        fixed: bool,
-    ) -> PyResult<Dialer> {
-        let options = Options {
-            config,
-            allow,
-            limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
-            name: name.to_owned(),
-            udp: address("udp", udp)?,
-            keys: watm_runtime::Keys::new(),
-        };
-        let resolver = resolver(dns)?;
+    #[pyo3(signature = (module, *, options, fixed))]
+    fn new(py: Python<'_>, module: &Module, options: DialOptions, fixed: bool) -> PyResult<Dialer> {
+        let (options, resolver) = options.read(&module.0)?;
         let handle = thread::handle()?;
         let way = py
             .detach(|| {

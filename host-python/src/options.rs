@@ -5,19 +5,61 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use watm_runtime::{Error, Keys, Limits, Reach, RoleBuilder};
+use watm_runtime::{Capture, Error, Keys, Module, Reach, RoleBuilder};
+use watm_socks::Resolver;
+
+use crate::error::runtime_error;
+use crate::limits::Limits;
+use crate::names::resolver;
+
+/// What a dial says of the module that it goes through: a dict of Python's.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct DialOptions {
+    config: Option<Vec<u8>>,
+    allow: Vec<String>,
+    keys: Vec<(String, PathBuf)>,
+    limits: Limits,
+    name: String,
+    udp: Option<String>,
+    dns: Option<Vec<String>>,
+    pcap: Option<PathBuf>,
+    key_log: Option<PathBuf>,
+}
+
+impl DialOptions {
+    /// For this module; and who looks names up.
+    pub(crate) fn read(self, module: &Module) -> PyResult<(Options, Resolver)> {
+        let options = Options {
+            config: self.config,
+            allow: self.allow,
+            limits: self
+                .limits
+                .over(watm_runtime::Limits::for_connections_of(module)),
+            name: self.name,
+            udp: address("udp", self.udp.as_deref())?,
+            keys: read_keys(&self.keys).map_err(runtime_error)?,
+            pcap: self.pcap,
+            key_log: self.key_log,
+        };
+        Ok((options, resolver(self.dns)?))
+    }
+}
 
 /// What a module is used with.
 #[derive(PartialEq)]
 pub(crate) struct Options {
     pub(crate) config: Option<Vec<u8>>,
     pub(crate) allow: Vec<String>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: watm_runtime::Limits,
     pub(crate) name: String,
     /// Where a component's socket of datagrams is bound, if it is granted one.
     pub(crate) udp: Option<SocketAddr>,
     /// That it may sign with.
     pub(crate) keys: Keys,
+    /// For copies of its packets, and for its keys.
+    pub(crate) pcap: Option<PathBuf>,
+    pub(crate) key_log: Option<PathBuf>,
 }
 
 impl Options {
@@ -30,6 +72,7 @@ impl Options {
             .reach(reach)
             .limits(self.limits.clone())
             .keys(self.keys.clone())
+            .capture(Capture::wanted(self.pcap.clone(), self.key_log.clone()))
             .name(&self.name);
         Ok(match &self.config {
             Some(config) => builder.config(config.clone()),
@@ -39,7 +82,7 @@ impl Options {
 }
 
 /// An address, as text with its port.
-pub(crate) fn address(field: &str, text: Option<&str>) -> PyResult<Option<SocketAddr>> {
+fn address(field: &str, text: Option<&str>) -> PyResult<Option<SocketAddr>> {
     text.map(str::parse).transpose().map_err(|_| {
         let text = text.unwrap_or_default();
         PyValueError::new_err(format!(

@@ -52,6 +52,8 @@ pub fn relay(
         name: name.to_owned(),
         udp: None,
         keys: watm_runtime::Keys::new(),
+        pcap: None,
+        key_log: None,
     };
     let handle = thread::handle()?;
     let target = joined(&destination.0, destination.1);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use watm_runtime::{Phase, SwapOptions};
+use watm_runtime::{Capture, Phase, SwapOptions};
 
 use crate::error::runtime_error;
 use crate::flow::Flow;
@@ -52,7 +52,7 @@ fn one_port(address: SocketAddr) -> SocketAddr {
 
 /// Start a module: bind its socket, run its `start`. Other Python threads go on meanwhile.
 #[pyfunction]
-#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record=None))]
+#[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record, pcap, key_log))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub fn start(
     py: Python<'_>,
@@ -68,6 +68,8 @@ pub fn start(
     keys: Vec<(String, PathBuf)>,
     limits: Limits,
     record: Option<PathBuf>,
+    pcap: Option<PathBuf>,
+    key_log: Option<PathBuf>,
 ) -> PyResult<Server> {
     let host: IpAddr = host
         .parse()
@@ -78,6 +80,7 @@ pub fn start(
         .limits(limits.over(watm_runtime::Limits::default()))
         .host_crypto(host_crypto)
         .keys(read_keys(&keys).map_err(runtime_error)?)
+        .capture(Capture::wanted(pcap, key_log))
         .name(name);
     let builder = match transport {
         "udp" => builder.udp(LISTEN, address),
@@ -257,6 +260,8 @@ pub struct Status {
     granted: Option<Capabilities>,
     /// What it has used.
     used: Py<Used>,
+    /// Files with its packets or keys that are written, a sentence each.
+    captures: Vec<String>,
     /// In the order of the configuration.
     peers: Vec<Py<PeerStatus>>,
     /// Flows open now.
@@ -313,6 +318,7 @@ impl Status {
                 .map(|it| Py::new(py, Module(it)))
                 .transpose()?,
             used: Py::new(py, Used::new(py, status.used)?)?,
+            captures: status.captures,
             peers: peers.collect::<PyResult<_>>()?,
             flows: status.flows,
             counters: status.counters.into_iter().collect(),

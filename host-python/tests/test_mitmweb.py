@@ -14,15 +14,18 @@ MODE = "watm:wireguard@127.0.0.1:0"
 
 
 async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
-    async with start_web(tmp_path, "--mode", MODE) as (program, link):
+    packets = tmp_path / "inner.pcapng"
+    mode = f"watm:wireguard?pcap={packets}@127.0.0.1:0"
+    async with start_web(tmp_path, "--mode", mode) as (program, link):
         visitor = await log_in(link)
         answer = await visitor.get("/watm")
         assert answer.headers["Content-Type"].startswith("text/html")
         assert answer.headers["Cache-Control"] == "no-store"
         keys, port = keys_in(tmp_path), await program.port()
         for part in (
-            MODE,
+            mode,
             "running",
+            f"Writes all packets, in the clear, to {packets}: ",
             f"PrivateKey = {keys.client}",
             f"Endpoint = 127.0.0.1:{port}",
             pubkey(keys.client),

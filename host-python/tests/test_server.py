@@ -14,6 +14,7 @@ from support import Keys, serve
 from wgclient import WgClient, WgClientError
 
 import mitmproxy_watm
+from mitmproxy_watm.modules import usual_transport
 from mitmproxy_watm.wireguard import genkey, pubkey
 
 MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
@@ -30,6 +31,21 @@ async def test_a_module_by_name_by_path_and_as_bytes():
             assert [s.getsockname() for s in server.sockets] == [(host, port)]
         assert not server.is_serving() and server.sockets == ()
         assert server.getsockname() == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("name", "transport"),
+    [
+        ("wireguard.wasm", "udp"),
+        ("tls.wasm", "tcp"),
+        ("plain.watm1.wasm", "tcp"),
+        ("shadowsocks.wasm", "both"),
+        ("proxy-protocol.wasm", "both"),
+        ("shadowsocks.watm1.wasm", "tcp"),
+    ],
+)
+async def test_a_module_listens_on_what_it_can(name, transport):
+    assert usual_transport(await mitmproxy_watm.load_module(MODULE.with_name(name), unsealed=True)) == transport
 
 
 async def test_a_module_of_this_package_is_sealed_and_another_has_to_be(tmp_path, caplog):

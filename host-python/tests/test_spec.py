@@ -28,6 +28,9 @@ def test_a_module_and_its_options():
     assert parse("x.wasm?config=/a+b").config == Path("/a+b")
     assert parse("x.wasm?record=~/life").record == Path("~/life").expanduser()
     assert parse("x.wasm").record is None
+    data = parse("wireguard?pcap=~/a.pcapng&key_log=/b.keys")
+    assert (data.pcap, data.key_log) == (Path("~/a.pcapng").expanduser(), Path("/b.keys"))
+    assert (parse("wireguard").pcap, parse("wireguard").key_log) == (None, None)
 
 
 def test_where_connections_go():

@@ -35,6 +35,9 @@ from mitmproxy_watm.wireguard import genkey, pubkey
             "x=/a/b.wasm?fixed=on&allow=a:1,b", "x", False, "/a/b.wasm", fixed=True, allow=("a:1", "b"), watch=True)),
         ("x=plain?update=http://a/b&every=5m", Spec(
             "x=plain?update=http://a/b&every=5m", "x", False, "plain", updates=UpdateSource(source="http://a/b", every=300))),
+        ("x=tls?host_keys=a=/k&pcap=/p&key_log=/l", Spec(
+            "x=tls?host_keys=a=/k&pcap=/p&key_log=/l", "x", False, "tls",
+            host_keys={"a": Path("/k")}, pcap=Path("/p"), key_log=Path("/l"))),
         ("x=plain?mtu=1280", Spec("x=plain?mtu=1280", "x", False, "plain", options={"mtu": 1280})),
     ],
 )  # fmt: skip

@@ -209,6 +209,15 @@ async def test_python(authority: Authority, localhost: Leaf, tmp_path) -> None:
             return answer
 
         assert await said() == b"from a client"
+        config = json.dumps({"server": {"roots": authority.pem, **shown}})
+        pairs = {"mine": tmp_path / "mine.key"}
+        async with await mitmproxy_watm.start_dialer(str(COMPONENT), config=config, keys=pairs, unsealed=True) as dialer:
+            stream = await dialer.open_connection("localhost", port)
+            stream.write(b"dialled by ")
+            async with asyncio.timeout(LIMIT):
+                assert await stream.read(65536) == b"dialled by a client"
+            stream.close()
+            assert dialer.status().used.host_keys
         status = server.status()
         assert status.used.host_keys
         # Another pair, at once.

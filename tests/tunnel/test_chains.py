@@ -72,6 +72,16 @@ def test_a_tunnel_goes_through_another_without_fragments(nested) -> None:
     assert fragments(middle) == before
 
 
+def test_watm_tunnel_goes_through_another(nested) -> None:
+    near, middle, folder = nested
+    before = fragments(middle)
+    command = [WATM, "tunnel", "--unsealed", "--state", folder / "state.json", "--module", WIREGUARD, folder / "inner.conf"]
+    command += ["--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"]
+    with running(near, *command, listens=HERE):
+        assert near.run(sys.executable, "-c", MANY, str(HERE), "20", "200000") == "[200000]\n"
+    assert fragments(middle) == before
+
+
 def test_a_stream_goes_through_a_tunnel(nested) -> None:
     near, middle, folder = nested
     certificate(folder)

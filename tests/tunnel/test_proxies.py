@@ -35,6 +35,33 @@ async def test_programs_reach_what_is_in_the_tunnel(tmp_path) -> None:
             assert await udp(near.ports["udp"], b"x" * size) == b"x" * size
 
 
+async def test_why_a_destination_cannot_be_had_is_told(tmp_path) -> None:
+    """By the replies of RFC 1928, section 6, and the statuses of HTTP."""
+    async with (
+        peer() as other,
+        dialling(tmp_path, other.config, "--socks5", LOCAL, "--http", LOCAL, "--dns", INSIDE) as near,
+    ):
+
+        async def ask(what: str, question: bytes, length: int) -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", near.ports[what])
+            writer.write(question)
+            async with asyncio.timeout(LIMIT):
+                answer = await reader.readexactly(length)
+            writer.close()
+            return answer
+
+        closed, unknown = f"{INSIDE}:81", "nowhere.test:80"
+        asked = {
+            closed: b"\1" + socket.inet_aton(INSIDE) + b"\0\x51",
+            unknown: b"\3\x0cnowhere.test\0\x50",
+        }
+        for to, reply, status in ((closed, 5, b"502"), (unknown, 4, b"503")):
+            answer = await ask("socks5", b"\5\1\0" + b"\5\1\0" + asked[to], 12)
+            assert answer == b"\5\0" + b"\5%c\0\1" % reply + bytes(6)
+            answer = await ask("http", f"CONNECT {to} HTTP/1.1\r\n\r\n".encode(), 12)
+            assert answer == b"HTTP/1.1 " + status
+
+
 async def test_datagrams_are_associated(tmp_path) -> None:
     async with (
         peer() as other,

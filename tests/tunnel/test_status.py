@@ -6,14 +6,20 @@ import json
 import os
 import re
 import signal
+import socket
+import ssl
 import stat
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from outer import outer
+import mitmproxy_watm
+from certificates import Authority, Leaf
 from programs import INSIDE, LIMIT, WATM, WIREGUARD, Peer, curl, peer
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from sniffer import pages, sniffing
+
+from mitmproxy_watm.wireguard import genkey
 
 LOCAL = "127.0.0.1:0"
 PAGE = f"http://{INSIDE}/"
@@ -53,13 +59,14 @@ async def run(*command: object) -> str:
 
 
 @contextlib.asynccontextmanager
-async def tunnel(folder, config: str, *options: object) -> AsyncIterator[Tunnel]:
+async def tunnel(folder, config: str, *options: object, **environment: object) -> AsyncIterator[Tunnel]:
     """`watm tunnel`, with a proxy and a status. Ends well when it is asked to."""
     path = folder / "wg0.conf"
     path.write_text(config)
     command = [WATM, "tunnel", path, "--module", WIREGUARD, "--unsealed", "--state", folder / "state.json"]
     command += ["--socks5", LOCAL, "--status", LOCAL, *options]
-    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    environment = os.environ | {name: str(value) for name, value in environment.items()}
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=environment)
     places: dict[str, str] = {}
     said = []
     try:
@@ -143,11 +150,64 @@ async def test_ports_are_checked_too(tmp_path) -> None:
         assert f"{INSIDE}:9: " in reason
 
 
+@contextlib.asynccontextmanager
+async def page_in_tls(leaf: Leaf, folder) -> AsyncIterator[str]:
+    """What answers in TLS wherever a tunnel's client connects to; yields the client's file."""
+    (folder / "page.pem").write_text(leaf.pem)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(folder / "page.pem")
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    async def pump(source, sink) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+    page = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+
+    async def carry(stream: mitmproxy_watm.Stream) -> None:
+        reader, writer = await asyncio.open_connection(*page.sockets[0].getsockname())
+        await asyncio.gather(pump(stream, writer), pump(reader, stream))
+
+    config = json.dumps({"server_key": genkey(), "client_key": genkey()})
+    async with page:
+        async with await mitmproxy_watm.start_server(
+            "wireguard", "127.0.0.1", 0, config=config, handle_tcp_stream=carry
+        ) as server:
+            yield server.client_configs()[0].content
+
+
+async def test_pages_in_tls_are_asked_for_if_their_certificate_is_trusted(tmp_path) -> None:
+    known, other = Authority("known"), Authority("other")
+    for name, authority in (("known.pem", known), ("other.pem", other)):
+        (tmp_path / name).write_text(authority.pem)
+    leaf = known.sign("a page", names=[], addresses=["10.9.8.7"])
+    async with page_in_tls(leaf, tmp_path) as config:
+        for address, trusted, expected in (
+            ("10.9.8.7", "known.pem", (200, "ready\n")),
+            ("10.9.8.7", "other.pem", (503, "UnknownIssuer")),
+            ("10.9.8.8", "known.pem", (503, "not valid for name")),
+        ):
+            check = ("--ready-check", f"https://{address}/up")
+            async with tunnel(tmp_path, config, *check, SSL_CERT_FILE=tmp_path / trusted) as near:
+                code, said = await near.page("/readyz")
+                assert code == expected[0]
+                assert expected[1] in said
+
+
 async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
     packets, keys, sniffed = (tmp_path / name for name in ("inner.pcapng", "keys.log", "outer.pcap"))
     async with (
         peer() as other,
-        outer(other.port) as between,
+        sniffing(other.port) as between,
         tunnel(tmp_path, to(between.port, other), "--pcap", packets, "--key-log", keys) as near,
     ):
         # Loud.
@@ -160,22 +220,30 @@ async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
         assert f"WRITES keys of all tunnels to {keys}" in table
     for path in (packets, keys):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    between.write_pcap(sniffed)
 
     about = await run("capinfos", "-M", packets)
     assert re.search(r"File encapsulation: +rawip", about)
     assert re.search(r"Time precision = nanoseconds", about)
     assert re.search(r"Name = [A-Za-z0-9+/]{43}=", about)
-    fields = ["-T", "fields", "-e", "http.request.method", "-e", "http.response.code", "-Y", "http"]
     conversation = [["GET", ""], ["", "200"]]
-    inner = await run("tshark", "-r", packets, *fields)
-    assert [line.split("\t") for line in inner.splitlines()] == conversation
+    assert await pages(packets) == conversation
+    assert await between.pages(sniffed, keys) == ([], conversation)
 
-    dissect = ["-d", f"udp.port=={between.port},wg"]
-    reading = ["tshark", "-r", sniffed, *dissect, *fields]
-    assert await run(*reading) == ""
-    outside = await run(*reading, "-o", f"wg.keylog_file:{keys}")
-    assert [line.split("\t") for line in outside.splitlines()] == conversation
+
+async def test_a_start_that_fails_leaves_no_file_in_the_way_of_the_next(tmp_path) -> None:
+    packets, keys, config = (tmp_path / name for name in ("inner.pcapng", "keys.log", "wg0.conf"))
+    async with peer() as other:
+        usable = to(9, other)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for text, proxy, expected in (("", LOCAL, "configuration refused"), (usable, f"127.0.0.1:{port}", "in use")):
+            config.write_text(text)
+            status, said = await fails(tmp_path, "--socks5", proxy, "--pcap", packets, "--key-log", keys)
+            assert status == 1
+            assert expected in said
+            assert not packets.exists()
+            # A module that has begun to call its peer has written keys, to which the next ones are added.
+            assert text == usable or not keys.exists()
 
 
 async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tmp_path) -> None:
@@ -187,12 +255,18 @@ async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tm
         (("--pcap", tmp_path / "old"), "replaces no file"),
         (("--key-log", tmp_path / "open"), "owner alone"),
         (("--ready-check", "tcp:10.0.0.1:80"), "--status"),
-        (("--status", LOCAL, "--ready-check", "https://x/"), "must be http://"),
+        (("--status", LOCAL, "--ready-check", "ftp://x/"), "must be http://"),
     ):
-        command = [WATM, "tunnel", tmp_path / "wg0.conf", "--module", WIREGUARD, "--unsealed"]
-        command += ["--state", tmp_path / "state.json", "--socks5", LOCAL, *options]
-        process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
-        async with asyncio.timeout(LIMIT):
-            _, said = await process.communicate()
-        assert process.returncode == 2, said
-        assert expected in said.decode()
+        status, said = await fails(tmp_path, "--socks5", LOCAL, *options)
+        assert status == 2, said
+        assert expected in said
+
+
+async def fails(folder, *options: object) -> tuple[int, str]:
+    """The exit status of `watm tunnel`, and what it said."""
+    command = [WATM, "tunnel", folder / "wg0.conf", "--module", WIREGUARD, "--unsealed"]
+    command += ["--state", folder / "state.json", *options]
+    process = await asyncio.create_subprocess_exec(*command, stderr=PIPE)
+    async with asyncio.timeout(LIMIT):
+        _, said = await process.communicate()
+    return process.returncode, said.decode()

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 import datetime
 
+from mitmproxy_watm._options import DialOptions
 from mitmproxy_watm.limits import Limits
 
 __all__ = [
@@ -65,20 +66,16 @@ def start(
     host_crypto: bool,
     keys: list[tuple[str, str | PathLike[str]]],
     limits: Limits,
-    record: str | PathLike[str] | None = None,
+    record: str | PathLike[str] | None,
+    pcap: str | PathLike[str] | None,
+    key_log: str | PathLike[str] | None,
 ) -> Server: ...
 def dial(
     module: Module,
     destination: tuple[str, int] | None,
     *,
     datagrams: bool,
-    config: bytes | None,
-    allow: list[str],
-    keys: list[tuple[str, str | PathLike[str]]],
-    limits: Limits,
-    name: str,
-    udp: str | None,
-    dns: list[str] | None,
+    options: DialOptions,
     wake: Wake,
 ) -> Dial: ...
 def relay(
@@ -197,18 +194,7 @@ class Dial:
 
 @final
 class Dialer:
-    def __new__(
-        cls,
-        module: Module,
-        *,
-        config: bytes | None,
-        allow: list[str],
-        limits: Limits,
-        name: str,
-        udp: str | None,
-        dns: list[str] | None,
-        fixed: bool,
-    ) -> Dialer: ...
+    def __new__(cls, module: Module, *, options: DialOptions, fixed: bool) -> Dialer: ...
     def dial(self, destination: tuple[str, int] | None, *, datagrams: bool, wake: Wake) -> Dial: ...
     def swap(self, module: Module) -> None: ...
     def status(self) -> Status: ...
@@ -324,6 +310,8 @@ class Status:
     def granted(self) -> Capabilities | None: ...
     @property
     def used(self) -> Used: ...
+    @property
+    def captures(self) -> list[str]: ...
     @property
     def peers(self) -> list[PeerStatus]: ...
     @property

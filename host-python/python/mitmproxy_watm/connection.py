@@ -3,26 +3,24 @@
 import asyncio
 import atexit
 import datetime
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 from weakref import WeakSet
 
 from mitmproxy_watm import _native
-from mitmproxy_watm._native import Module
 from mitmproxy_watm._logs import set_log_level
+from mitmproxy_watm._native import Module
+from mitmproxy_watm._options import AnyPath, DialOptions, content_of, dial_options
+from mitmproxy_watm._starting import at_first, in_thread
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import AnyModule, load_module, read_module
-from mitmproxy_watm.server import NO_SUCH_FAMILY, resolve
+from mitmproxy_watm.server import resolve
 from mitmproxy_watm.stream import Origin, Stream
 
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
 """How long the interpreter's exit waits for connections and relays that are still open."""
-
-ANY_PORT = "[::]:0"
-"""Where a socket of datagrams is bound of which nothing was said."""
 
 AnyStream = TypeVar("AnyStream", bound=Stream)
 
@@ -34,12 +32,14 @@ async def open_connection(
     *,
     config: str | bytes | None = None,
     allow: Iterable[str] = (),
-    keys: Mapping[str, str | os.PathLike[str]] = {},
+    keys: Mapping[str, AnyPath] = {},
     limits: Limits = Limits(),
     name: str | None = None,
     unsealed: bool = False,
     udp: str | bool | None = None,
     dns: Sequence[str] | None = None,
+    pcap: AnyPath | None = None,
+    key_log: AnyPath | None = None,
 ) -> Stream:
     """Connect to `host` and `port` through a module, which has done its handshake then.
 
@@ -55,6 +55,7 @@ async def open_connection(
       of this machine, False none, and None any if the module has a use for one, as WireGuard has.
     - `dns`: who looks names up: servers, asked through the module, as "address" or "address:port", or
       `["host"]`, this machine. By default the module is told names; WireGuard can do nothing with them.
+    - `pcap`, `key_log`: as for `start_server`, while the module runs.
 
     Cancelling the task gives up; a connection that was made lives by itself. All connections of
     the process share one native thread, except that a component has one of its own for each
@@ -65,7 +66,20 @@ async def open_connection(
     `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong or a
     configuration that a component refuses.
     """
-    return await _dial(module, (host, port), False, config, allow, limits, name, unsealed, udp, dns, keys)
+    loaded = await _load(module, unsealed)
+    options = dial_options(
+        loaded,
+        config=config,
+        allow=allow,
+        keys=keys,
+        limits=limits,
+        name=name,
+        udp=udp,
+        dns=dns,
+        pcap=pcap,
+        key_log=key_log,
+    )
+    return await _dial(loaded, (host, port), False, options)
 
 
 async def open_datagrams(
@@ -75,11 +89,14 @@ async def open_datagrams(
     *,
     config: str | bytes | None = None,
     allow: Iterable[str] = (),
+    keys: Mapping[str, AnyPath] = {},
     limits: Limits = Limits(),
     name: str | None = None,
     unsealed: bool = False,
     udp: str | bool | None = None,
     dns: Sequence[str] | None = None,
+    pcap: AnyPath | None = None,
+    key_log: AnyPath | None = None,
 ) -> Stream:
     """Have a module carry datagrams to `host` and `port`, and the answers back.
 
@@ -88,7 +105,20 @@ async def open_datagrams(
     may be lost on the way. A module that carries streams alone, such as those of WATER, is an
     `OSError` (EOPNOTSUPP).
     """
-    return await _dial(module, (host, port), True, config, allow, limits, name, unsealed, udp, dns)
+    loaded = await _load(module, unsealed)
+    options = dial_options(
+        loaded,
+        config=config,
+        allow=allow,
+        keys=keys,
+        limits=limits,
+        name=name,
+        udp=udp,
+        dns=dns,
+        pcap=pcap,
+        key_log=key_log,
+    )
+    return await _dial(loaded, (host, port), True, options)
 
 
 async def open_fixed_connection(
@@ -104,7 +134,9 @@ async def open_fixed_connection(
 
     As `open_connection`. What `allow` does not admit is a `PermissionError`.
     """
-    return await _dial(module, None, False, config, allow, limits, name, unsealed, None, None)
+    loaded = await _load(module, unsealed)
+    options = dial_options(loaded, config=config, allow=allow, limits=limits, name=name)
+    return await _dial(loaded, None, False, options)
 
 
 async def start_relay(
@@ -135,34 +167,22 @@ async def start_relay(
 
     def run() -> _native.Relay:
         loaded = read_module(module, unsealed=unsealed)
-        error: OSError | None = None
-        for address in addresses:
-            try:
-                return _native.relay(
-                    loaded,
-                    address,
-                    port,
-                    (upstream_host, upstream_port),
-                    config=content_of(config),
-                    allow=list(allow),
-                    limits=limits,
-                    name=name or loaded.name,
-                    wake=wake.native,
-                )
-            except OSError as e:
-                error = error or e
-                if e.errno not in NO_SUCH_FAMILY:
-                    break
-        assert error is not None  # the list has at least one address
-        raise error
+        return at_first(
+            addresses,
+            lambda address: _native.relay(
+                loaded,
+                address,
+                port,
+                (upstream_host, upstream_port),
+                config=content_of(config),
+                allow=list(allow),
+                limits=limits,
+                name=name or loaded.name,
+                wake=wake.native,
+            ),
+        )
 
-    starting = loop.run_in_executor(None, run)
-    try:
-        native = await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # Collected, it is closed.
-        starting.add_done_callback(lambda starting: starting.cancelled() or starting.exception())
-        raise
+    native = await in_thread(run)
     return Relay(native, loop, wake)
 
 
@@ -212,38 +232,19 @@ class Relay:
         return f"<{type(self).__name__} on {host} port {port}>"
 
 
+async def _load(module: AnyModule, unsealed: bool) -> Module:
+    set_log_level()
+    return await load_module(module, unsealed=unsealed)
+
+
 async def _dial(
-    module: AnyModule,
-    destination: tuple[str, int] | None,
-    datagrams: bool,
-    config: str | bytes | None,
-    allow: Iterable[str],
-    limits: Limits,
-    name: str | None,
-    unsealed: bool,
-    udp: str | bool | None,
-    dns: Sequence[str] | None,
-    keys: Mapping[str, str | os.PathLike[str]] = {},
+    module: Module, destination: tuple[str, int] | None, datagrams: bool, options: DialOptions
 ) -> Stream:
     loop = asyncio.get_running_loop()
-    set_log_level()
     if destination is not None:
         check_port(destination[1])
-    loaded = await load_module(module, unsealed=unsealed)
     wake = LoopWake.of(loop)
-    native = _native.dial(
-        loaded,
-        destination,
-        datagrams=datagrams,
-        config=content_of(config),
-        allow=list(allow),
-        keys=list(keys.items()),
-        limits=limits,
-        name=name or loaded.name,
-        udp=socket_of(loaded, udp),
-        dns=None if dns is None else list(dns),
-        wake=wake.native,
-    )
+    native = _native.dial(module, destination, datagrams=datagrams, options=options, wake=wake.native)
     return await opened(native, Origin(loop, wake))
 
 
@@ -261,21 +262,6 @@ async def opened(native: _native.Dial, origin: Origin, stream_class: type[AnyStr
     finally:
         wake.waiters.pop(native.key, None)
         native.cancel()
-
-
-def socket_of(module: Module, udp: str | bool | None) -> str | None:
-    """Where a component's socket of datagrams is bound, if it is granted one."""
-    if isinstance(udp, str):
-        return udp
-    if udp is None:
-        granted = module.granted
-        udp = "udp" in module.listens_on and (granted is None or "udp listen" in granted.sockets)
-    return ANY_PORT if udp else None
-
-
-def content_of(config: str | bytes | None) -> bytes | None:
-    """A configuration, as the module reads it."""
-    return config.encode() if isinstance(config, str) else config
 
 
 def check_port(port: int) -> None:

@@ -3,16 +3,18 @@
 import asyncio
 import atexit
 import errno
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 from weakref import WeakSet
 
 from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
+from mitmproxy_watm._options import AnyPath, dial_options
+from mitmproxy_watm._starting import in_thread
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.applications import Applications
-from mitmproxy_watm.connection import AnyStream, check_port, content_of, opened, socket_of
+from mitmproxy_watm.connection import AnyStream, check_port, opened
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import AnyModule, load_module
 from mitmproxy_watm.stream import Origin, Stream
@@ -24,11 +26,14 @@ async def start_dialer(
     *,
     config: str | bytes | None = None,
     allow: Iterable[str] = (),
+    keys: Mapping[str, AnyPath] = {},
     limits: Limits = Limits(),
     name: str | None = None,
     unsealed: bool = False,
     udp: str | bool | None = None,
     dns: Sequence[str] | None = None,
+    pcap: AnyPath | None = None,
+    key_log: AnyPath | None = None,
     fixed: bool = False,
     applications: Applications | None = None,
     updates: AnyUpdates | None = None,
@@ -47,31 +52,20 @@ async def start_dialer(
     loop = asyncio.get_running_loop()
     set_log_level()
     followed, loaded = await load_with_updates(module, updates, unsealed=unsealed)
-    title = name or loaded.name
-
-    def run() -> _native.Dialer:
-        return _native.Dialer(
-            loaded,
-            config=content_of(config),
-            allow=list(allow),
-            limits=limits,
-            name=title,
-            udp=socket_of(loaded, udp),
-            dns=None if dns is None else list(dns),
-            fixed=fixed,
-        )
-
-    starting = loop.run_in_executor(None, run)
-    try:
-        native = await asyncio.shield(starting)
-    except BaseException as e:
-        if isinstance(e, asyncio.CancelledError):
-            # Collected, it is closed.
-            starting.add_done_callback(lambda starting: starting.cancelled() or starting.exception())
-        if followed is not None:
-            followed.close()
-        raise
-    dialer = Dialer(native, Origin(loop, LoopWake.of(loop)), title, fixed, applications)
+    options = dial_options(
+        loaded,
+        config=config,
+        allow=allow,
+        keys=keys,
+        limits=limits,
+        name=name,
+        udp=udp,
+        dns=dns,
+        pcap=pcap,
+        key_log=key_log,
+    )
+    native = await in_thread(lambda: _native.Dialer(loaded, options=options, fixed=fixed), followed)
+    dialer = Dialer(native, Origin(loop, LoopWake.of(loop)), options["name"], fixed, applications)
     if followed is not None:
         followed.follow(native, loaded)
         dialer.updates = followed

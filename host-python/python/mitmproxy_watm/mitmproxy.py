@@ -8,9 +8,10 @@
 A module whose name begins with "wireguard" and that has no `config` gets the keys in mitmproxy's
 `wireguard.conf`, or in the file that the option `keys` names. The option `to` is where the
 connections of a WATER module go; with a scheme (http, https, tcp, tls) they are handled as in
-mitmproxy's reverse mode. Options that are none of `config`, `keys`, `record`, `to` and `transport`
-go to the module: `watm:wireguard?mtu=1280`. In a path, "%" stands for
-an encoded character, so that it is written "%25"; "?" is "%3f".
+mitmproxy's reverse mode. The options `pcap` and `key_log` name files for copies of the packets in its
+tunnels, and for their keys. Options that are none of these, nor `record` and `transport`, go to the
+module: `watm:wireguard?mtu=1280`. In a path, "%" stands for an encoded character, so that it is
+written "%25"; "?" is "%3f".
 
 What mitmproxy connects to, whichever mode a connection comes by, goes through a module too:
 

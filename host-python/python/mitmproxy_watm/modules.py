@@ -61,8 +61,8 @@ def read_name(module: AnyModule) -> str | None:
 
 
 def usual_transport(module: Module) -> Literal["udp", "tcp", "both"]:
-    """What it listens on unless it is told otherwise."""
-    if module.name in BOTH:
+    """What it listens on unless it is told otherwise. By its name where it could be both."""
+    if module.listens_on == ["udp", "tcp"] and Path(module.name).stem in BOTH:
         return "both"
     return "tcp" if module.listens_on[:1] == ["tcp"] else "udp"
 

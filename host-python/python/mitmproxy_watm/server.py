@@ -3,11 +3,9 @@
 import asyncio
 import atexit
 import datetime
-import errno
 import inspect
 import ipaddress
 import logging
-import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
@@ -16,6 +14,8 @@ from weakref import WeakSet
 
 from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
+from mitmproxy_watm._options import AnyPath
+from mitmproxy_watm._starting import at_first, in_thread
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import AnyModule, load_module, usual_transport
@@ -29,9 +29,6 @@ ACCEPT_BATCH = 64
 
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
 """How long the interpreter's exit waits for a server that is still running."""
-
-NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT}
-"""Errors of an address after which the next one is tried."""
 
 Handler = Callable[[Any], Awaitable[None] | None]
 """Called with each new flow; a coroutine that it returns runs as a task of its own."""
@@ -50,10 +47,12 @@ async def start_server(
     transport: Literal["udp", "tcp", "both"] | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
-    keys: Mapping[str, str | os.PathLike[str]] = {},
+    keys: Mapping[str, AnyPath] = {},
     ipv6_only: bool = False,
     name: str | None = None,
-    record: str | os.PathLike[str] | None = None,
+    record: AnyPath | None = None,
+    pcap: AnyPath | None = None,
+    key_log: AnyPath | None = None,
     unsealed: bool = False,
     updates: AnyUpdates | None = None,
 ) -> "Server":
@@ -68,7 +67,8 @@ async def start_server(
       and each UDP flow (one pair of addresses). A flow without a handler is refused. An
       exception in a handler is logged and resets its flow, no other.
     - `transport`: what the module listens on. By default what it says itself: UDP, or TCP for one
-      that has no use for UDP, as a WATER module has not, or both for shadowsocks.
+      that has no use for UDP, as a WATER module has not, or both for shadowsocks and
+      proxy-protocol, by these names, of a file too.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
     - `keys`: private keys in PEM that the module has signed with and does not get: files, by the
       names that its configuration has for them (of "tls": `host-key`).
@@ -76,6 +76,12 @@ async def start_server(
     - `name`: what log records call the server.
     - `record`: write the module's whole life to this new file, for `watm replay`. It holds all
       payload and every key, is readable by its owner alone, and must not exist yet.
+    - `pcap`: write the packets in the module's tunnels, in the clear, to this new file, in pcapng,
+      an interface for each peer, up to 1 GiB. A file in which there is nothing in the end is removed.
+    - `key_log`: add the keys of the module's tunnels to this file, as Wireshark reads them
+      (`wg.keylog_file`). Who has it can read what went by outside, and has our private key. Both
+      files are for their owner alone, are told of in a warning and in `status().captures`, and need
+      a module that has `capture`, by its seal and its grant: "wireguard".
     - `unsealed`: for development, run a module that has no seal; see `load_module`.
     - `updates`: where newer modules come from while the server runs: a path, a URL, or an
       `UpdateSource`. The newest that did well is kept, and serves in the place of `module` from the
@@ -101,6 +107,8 @@ async def start_server(
         ipv6_only=ipv6_only,
         name=name,
         record=record,
+        pcap=pcap,
+        key_log=key_log,
         unsealed=unsealed,
         updates=updates,
     )
@@ -119,10 +127,12 @@ async def start(
     transport: Literal["udp", "tcp", "both"] | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
-    keys: Mapping[str, str | os.PathLike[str]] = {},
+    keys: Mapping[str, AnyPath] = {},
     ipv6_only: bool = False,
     name: str | None = None,
-    record: str | os.PathLike[str] | None = None,
+    record: AnyPath | None = None,
+    pcap: AnyPath | None = None,
+    key_log: AnyPath | None = None,
     unsealed: bool = False,
     updates: AnyUpdates | Updates | None = None,
 ) -> AnyServer:
@@ -141,40 +151,25 @@ async def start(
     else:
         followed, loaded = await load_with_updates(module, updates, unsealed=unsealed)
 
-    def run() -> _native.Server:
-        error: OSError | None = None
-        for address in addresses:
-            try:
-                return _native.start(
-                    loaded,
-                    content,
-                    address,
-                    port,
-                    wake=wake.native,
-                    transport=transport or usual_transport(loaded),
-                    name=name or loaded.name,
-                    ipv6_only=ipv6_only,
-                    host_crypto=host_crypto,
-                    keys=list(keys.items()),
-                    limits=limits,
-                    record=record,
-                )
-            except OSError as e:
-                error = error or e
-                if e.errno not in NO_SUCH_FAMILY:
-                    break
-        assert error is not None  # the list has at least one address
-        raise error
+    def run(address: str) -> _native.Server:
+        return _native.start(
+            loaded,
+            content,
+            address,
+            port,
+            wake=wake.native,
+            transport=transport or usual_transport(loaded),
+            name=name or loaded.name,
+            ipv6_only=ipv6_only,
+            host_crypto=host_crypto,
+            keys=list(keys.items()),
+            limits=limits,
+            record=record,
+            pcap=pcap,
+            key_log=key_log,
+        )
 
-    starting = loop.run_in_executor(None, run)
-    try:
-        native = await asyncio.shield(starting)
-    except BaseException as e:
-        if isinstance(e, asyncio.CancelledError):
-            starting.add_done_callback(_close_unwanted)
-        if followed is not None:
-            followed.close()
-        raise
+    native = await in_thread(lambda: at_first(addresses, run), followed)
     server = server_class(native, Origin(loop, wake), handle_tcp_stream, handle_udp_stream, stream_class)
     if followed is not None:
         followed.follow(native, loaded)
@@ -266,7 +261,7 @@ class Server:
         module: AnyModule,
         *,
         config: str | bytes | None = None,
-        keys: Mapping[str, str | os.PathLike[str]] | None = None,
+        keys: Mapping[str, AnyPath] | None = None,
         drain: float | None = None,
         probation: float = 1.0,
         unsealed: bool = False,
@@ -365,11 +360,6 @@ def _close_all() -> None:
     """A driver thread must not outlive the interpreter's libraries."""
     for server in list(_running):
         server._native.finish(EXIT_TIMEOUT)
-
-
-def _close_unwanted(starting: asyncio.Future[_native.Server]) -> None:
-    if not starting.cancelled() and starting.exception() is None:
-        starting.result().close()
 
 
 async def resolve(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[str]:

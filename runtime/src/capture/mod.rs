@@ -5,8 +5,9 @@ mod pcapng;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::mem::take;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::log::{cut, printable};
@@ -45,13 +46,12 @@ struct Files {
     packets: Option<PathBuf>,
     secrets: Option<PathBuf>,
     packet_bytes: u64,
-    /// What it is in logs.
-    server: OnceLock<String>,
     open: Mutex<Open>,
 }
 
 #[derive(Debug, Default)]
 struct Open {
+    begun: bool,
     packets: Option<Writing>,
     secrets: Option<Writing>,
     /// By their peers.
@@ -62,8 +62,15 @@ struct Open {
 /// A file that is written to.
 #[derive(Debug)]
 struct Writing {
+    path: PathBuf,
     file: File,
+    /// Whether it was made for this.
+    new: bool,
+    /// What the server is called in logs.
+    server: String,
     written: u64,
+    /// What of that says nothing yet.
+    head: u64,
     limit: u64,
     /// It is complete, for this reason.
     ended: Option<String>,
@@ -71,9 +78,16 @@ struct Writing {
 
 impl Capture {
     /// Write packets and keys into these files; `None`: none of them. The file of packets has to be a
-    /// new one, and ends at 1 GiB; keys are added to what is in a key log.
+    /// new one, and ends at 1 GiB; keys are added to what is in a key log. A new file for which there
+    /// was nothing to write is removed at the end.
     pub fn new(packets: Option<PathBuf>, secrets: Option<PathBuf>) -> Capture {
         Capture::with_packet_bytes(packets, secrets, PACKET_BYTES)
+    }
+
+    /// As [`new`](Capture::new), if any of the files is wanted.
+    pub fn wanted(packets: Option<PathBuf>, secrets: Option<PathBuf>) -> Option<Capture> {
+        let any = packets.is_some() || secrets.is_some();
+        any.then(|| Capture::new(packets, secrets))
     }
 
     /// As [`new`](Capture::new), with another bound of the file of packets.
@@ -86,50 +100,29 @@ impl Capture {
             packets,
             secrets,
             packet_bytes: bytes,
-            server: OnceLock::new(),
             open: Mutex::default(),
         }))
     }
 
-    /// Open the files, once, for a server that is called so.
-    pub(crate) fn begin(&self, server: &str) -> Result<(), Error> {
-        let files = &*self.0;
-        let mut open = files.lock();
-        if files.server.get().is_some() {
-            return Ok(());
+    /// Open the files, once, for a server that is called so. `None`: they are open.
+    pub(crate) fn begin(&self, server: &str) -> Result<Option<Begun>, Error> {
+        let mut open = self.0.lock();
+        if open.begun {
+            return Ok(None);
         }
-        if let Some(path) = &files.packets {
-            open.packets = Some(Writing::new(new_file(path)?, files.packet_bytes));
-            let mut head = Vec::new();
-            pcapng::section(&mut head);
-            open.write_packets(files, &head);
-        }
-        if let Some(path) = &files.secrets {
-            open.secrets = Some(Writing::new(key_log(path)?, SECRET_BYTES));
-        }
-        let server = files.server.get_or_init(|| server.to_owned());
-        if let Some(path) = &files.packets {
-            tracing::warn!(
-                target: "watm::server",
-                server,
-                "capturing to {}; the file holds all packets in the clear",
-                path.display()
-            );
-        }
-        if let Some(path) = &files.secrets {
-            tracing::warn!(
-                target: "watm::server",
-                server,
-                "writing keys to {}; who has that file can read all of the tunnels' traffic, and \
-                 has our private key",
-                path.display()
-            );
-        }
-        Ok(())
+        // Of the two files none is left, if one cannot be had.
+        open.begin(&self.0, server)
+            .inspect_err(|_| open.end())
+            .map(|()| Some(Begun(Some(self.clone()))))
+    }
+
+    /// Write no more. What is empty is removed, if it was made for this.
+    pub fn end(&self) {
+        self.0.lock().end();
     }
 
     /// Whether packets, and whether keys are wanted.
-    pub(crate) fn wanted(&self) -> (bool, bool) {
+    pub(crate) fn wishes(&self) -> (bool, bool) {
         (self.0.packets.is_some(), self.0.secrets.is_some())
     }
 
@@ -140,7 +133,7 @@ impl Capture {
         if open.packets.as_ref().is_none_or(|it| it.ended.is_some()) {
             return;
         }
-        let mut block = std::mem::take(&mut open.block);
+        let mut block = take(&mut open.block);
         block.clear();
         let interface = open.interface(peer, &mut block);
         let way = if from_peer { Way::In } else { Way::Out };
@@ -148,7 +141,9 @@ impl Capture {
         // 584 years.
         let now = now.unwrap_or(Duration::ZERO).as_nanos() as u64;
         pcapng::packet(&mut block, interface, now, &way, packet, LONGEST_PACKET);
-        open.write_packets(files, &block);
+        if let Some(writing) = &mut open.packets {
+            writing.write(&block);
+        }
         open.block = block;
     }
 
@@ -158,39 +153,69 @@ impl Capture {
         if lines.len() > LONGEST_SECRET || !lines.bytes().all(text) || !lines.ends_with('\n') {
             return;
         }
-        let files = &*self.0;
-        if let Some(writing) = &mut files.lock().secrets {
-            writing.write(files, &files.secrets, lines.as_bytes());
+        if let Some(writing) = &mut self.0.lock().secrets {
+            writing.write(lines.as_bytes());
         }
     }
 
     /// What is written now, in a sentence for each file.
     pub(crate) fn describe(&self) -> Vec<String> {
-        let files = &*self.0;
-        let open = files.lock();
-        let one = |what: &str, path: &Option<PathBuf>, writing: &Option<Writing>| {
-            let (path, writing) = (path.as_ref()?.display(), writing.as_ref()?);
+        let open = self.0.lock();
+        let one = |what: &str, writing: &Option<Writing>| {
+            let writing = writing.as_ref()?;
+            let (path, written) = (writing.path.display(), writing.written);
             Some(match &writing.ended {
-                None => format!("{what} {path}: {} bytes so far", writing.written),
+                None => format!("{what} {path}: {written} bytes so far"),
                 Some(reason) => {
-                    format!(
-                        "{what} {path}: {} bytes, and no more, because {reason}",
-                        writing.written
-                    )
+                    format!("{what} {path}: {written} bytes, and no more, because {reason}")
                 }
             })
         };
         [
-            one(
-                "all packets, in the clear, to",
-                &files.packets,
-                &open.packets,
-            ),
-            one("keys of all tunnels to", &files.secrets, &open.secrets),
+            one("all packets, in the clear, to", &open.packets),
+            one("keys of all tunnels to", &open.secrets),
         ]
         .into_iter()
         .flatten()
         .collect()
+    }
+}
+
+/// Files that are open for a server that may not start, in which case they are closed again.
+pub(crate) struct Begun(Option<Capture>);
+
+impl Begun {
+    /// The server runs, which is when the files are told of.
+    pub(crate) fn keep(mut self) {
+        let Some(capture) = self.0.take() else {
+            return;
+        };
+        let open = capture.0.lock();
+        if let Some(writing) = &open.packets {
+            tracing::warn!(
+                target: "watm::server",
+                server = writing.server,
+                "capturing to {}; the file holds all packets in the clear",
+                writing.path.display()
+            );
+        }
+        if let Some(writing) = &open.secrets {
+            tracing::warn!(
+                target: "watm::server",
+                server = writing.server,
+                "writing keys to {}; who has that file can read all of the tunnels' traffic, and \
+                 has our private key",
+                writing.path.display()
+            );
+        }
+    }
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(capture) = &self.0 {
+            capture.end();
+        }
     }
 }
 
@@ -200,7 +225,30 @@ impl Files {
     }
 }
 
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.lock().end();
+    }
+}
+
 impl Open {
+    fn begin(&mut self, files: &Files, server: &str) -> Result<(), Error> {
+        self.begun = true;
+        if let Some(path) = &files.packets {
+            let mut writing = Writing::new(path, new_file(path)?, true, server, files.packet_bytes);
+            let mut head = Vec::new();
+            pcapng::section(&mut head);
+            writing.write(&head);
+            writing.head = writing.written;
+            self.packets = Some(writing);
+        }
+        if let Some(path) = &files.secrets {
+            let (file, new) = key_log(path)?;
+            self.secrets = Some(Writing::new(path, file, new, server, SECRET_BYTES));
+        }
+        Ok(())
+    }
+
     fn interface(&mut self, peer: &str, block: &mut Vec<u8>) -> u32 {
         let shared = self.interfaces.len() >= INTERFACES;
         let name = match cut(peer, LONGEST_NAME) {
@@ -216,25 +264,31 @@ impl Open {
         number
     }
 
-    fn write_packets(&mut self, files: &Files, block: &[u8]) {
-        if let Some(writing) = &mut self.packets {
-            writing.write(files, &files.packets, block);
+    /// As before [`begin`](Open::begin).
+    fn end(&mut self) {
+        let ended = take(self);
+        for writing in [ended.packets, ended.secrets].into_iter().flatten() {
+            writing.remove_if_empty();
         }
     }
 }
 
 impl Writing {
-    fn new(file: File, limit: u64) -> Writing {
+    fn new(path: &Path, file: File, new: bool, server: &str, limit: u64) -> Writing {
         Writing {
+            path: path.to_owned(),
             file,
+            new,
+            server: server.to_owned(),
             written: 0,
+            head: 0,
             limit,
             ended: None,
         }
     }
 
     /// All of it or nothing, and then nothing more.
-    fn write(&mut self, files: &Files, path: &Option<PathBuf>, bytes: &[u8]) {
+    fn write(&mut self, bytes: &[u8]) {
         if self.ended.is_some() {
             return;
         }
@@ -248,15 +302,22 @@ impl Writing {
         match written {
             Ok(()) => self.written += bytes.len() as u64,
             Err(reason) => {
-                let path = path.as_deref().unwrap_or(Path::new("")).display();
-                let server = files.server.get().map_or("", String::as_str);
                 tracing::warn!(
                     target: "watm::server",
-                    server,
-                    "{path} is written no more, because {reason}; the server goes on"
+                    server = self.server,
+                    "{} is written no more, because {reason}; the server goes on",
+                    self.path.display()
                 );
                 self.ended = Some(reason);
             }
+        }
+    }
+
+    /// So that nobody takes it for a capture, and the next one finds no file in its way.
+    fn remove_if_empty(&self) {
+        if self.new && self.written == self.head {
+            // One that cannot be removed is in the way, which is said then.
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
@@ -271,18 +332,23 @@ fn new_file(path: &Path) -> Result<File, Error> {
     })
 }
 
-fn key_log(path: &Path) -> Result<File, Error> {
-    let open = || {
-        let mut file = private::open_file(path)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok((file, private::is_open_to_others(path)?))
+/// The file, and whether it is a new one.
+fn key_log(path: &Path) -> Result<(File, bool), Error> {
+    let open = || match private::create_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let mut file = private::open_file(path)?;
+            file.seek(SeekFrom::End(0))?;
+            Ok((file, false))
+        }
+        created => Ok((created?, true)),
     };
-    match open().map_err(|source| file_error(path, source))? {
+    let checked = open().and_then(|opened| Ok((opened, private::is_open_to_others(path)?)));
+    match checked.map_err(|source| file_error(path, source))? {
         (_, true) => Err(Error::Options(format!(
             "key log: others may read {}, or write to it; must be for its owner alone (chmod 600)",
             path.display()
         ))),
-        (file, false) => Ok(file),
+        (opened, false) => Ok(opened),
     }
 }
 
@@ -311,7 +377,7 @@ mod tests {
         let folder = folder("limit");
         let path = folder.join("a.pcapng");
         let capture = Capture::with_packet_bytes(Some(path.clone()), None, 1000);
-        capture.begin("test").unwrap();
+        capture.begin("test").unwrap().unwrap().keep();
         for _ in 0..100 {
             capture.packet("peer", true, &[0x45; 100]);
         }
@@ -320,9 +386,10 @@ mod tests {
         let said = capture.describe();
         assert!(said[0].contains("limit of 1000 bytes"), "{said:?}");
         // Begun once, whoever else it is for.
-        capture.begin("another").unwrap();
+        assert!(capture.begin("another").unwrap().is_none());
         let again = Capture::new(Some(path), None).begin("test");
-        assert!(again.unwrap_err().to_string().contains("replaces no file"));
+        let refused = again.err().unwrap().to_string();
+        assert!(refused.contains("replaces no file"), "{refused}");
         fs::remove_dir_all(folder).unwrap();
     }
 
@@ -331,7 +398,7 @@ mod tests {
         let folder = folder("peers");
         let path = folder.join("a.pcapng");
         let capture = Capture::new(Some(path.clone()), None);
-        capture.begin("test").unwrap();
+        capture.begin("test").unwrap().unwrap().keep();
         for peer in 0..INTERFACES + 20 {
             capture.packet(&format!("peer {peer}"), false, &[0x45; 20]);
         }
@@ -348,7 +415,7 @@ mod tests {
         let path = folder.join("keys");
         for line in ["A = one\n", "B = two\n"] {
             let capture = Capture::new(None, Some(path.clone()));
-            capture.begin("test").unwrap();
+            capture.begin("test").unwrap().unwrap().keep();
             for wrong in [
                 "no end",
                 "\x1b[0m\n",
@@ -361,6 +428,35 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), "A = one\nB = two\n");
         assert!(!private::is_open_to_others(&path).unwrap());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn files_of_a_server_that_did_not_start_are_gone_and_what_was_there_is_not() {
+        let folder = folder("begun");
+        let [packets, keys, old] = ["a.pcapng", "keys", "old"].map(|name| folder.join(name));
+        private::create_file(&old).unwrap();
+        let both = |keys: &PathBuf| Capture::new(Some(packets.clone()), Some(keys.clone()));
+        for keys in [&keys, &old] {
+            let capture = both(keys);
+            // It may be tried again.
+            for _ in 0..2 {
+                drop(capture.begin("test").unwrap().unwrap());
+                assert!(!packets.exists());
+                assert_eq!(keys.exists(), *keys == old);
+                assert_eq!(capture.describe(), [""; 0]);
+            }
+        }
+        // One of the two cannot be had.
+        assert!(both(&folder).begin("test").is_err());
+        assert!(!packets.exists());
+        // The server ran, and nothing went through it but a key.
+        let capture = both(&keys);
+        capture.begin("test").unwrap().unwrap().keep();
+        capture.secret("A = one\n");
+        capture.end();
+        assert!(!packets.exists());
+        assert_eq!(fs::read_to_string(&keys).unwrap(), "A = one\n");
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -5,7 +5,7 @@ use super::bindings::watm::transport::capture;
 /// where it was wanted.
 impl capture::Host for State {
     fn wanted(&mut self) -> wasmtime::Result<capture::Wishes> {
-        let wanted = self.capture.as_ref().map(crate::Capture::wanted);
+        let wanted = self.capture.as_ref().map(crate::Capture::wishes);
         let (packets, secrets) = wanted.unwrap_or_default();
         Ok(capture::Wishes { packets, secrets })
     }

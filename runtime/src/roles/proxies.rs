@@ -99,3 +99,59 @@ fn refusal(error: Error) -> Refusal {
         _ => Refusal::Failed(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_error_of_a_dial_has_its_refusal() {
+        let module = || "m".to_owned();
+        let answered = |code| {
+            refusal(Error::Refused {
+                module: module(),
+                code,
+            })
+        };
+        for (code, expected) in [
+            (ErrorCode::AccessDenied, Refusal::NotAllowed),
+            (ErrorCode::ConnectionRefused, Refusal::Refused),
+            (ErrorCode::Timeout, Refusal::TimedOut),
+            (ErrorCode::RemoteUnreachable, Refusal::HostUnreachable),
+            (ErrorCode::NameUnresolvable, Refusal::HostUnreachable),
+            (ErrorCode::NotSupported, Refusal::NotSupported),
+            (
+                ErrorCode::LimitReached,
+                Refusal::Failed("m: limit reached".to_owned()),
+            ),
+        ] {
+            assert_eq!(answered(code), expected);
+        }
+        for (kind, expected) in [
+            (io::ErrorKind::ConnectionRefused, Refusal::Refused),
+            (io::ErrorKind::TimedOut, Refusal::TimedOut),
+            (io::ErrorKind::HostUnreachable, Refusal::HostUnreachable),
+            (
+                io::ErrorKind::NetworkUnreachable,
+                Refusal::NetworkUnreachable,
+            ),
+        ] {
+            let connecting = Error::Connect {
+                module: module(),
+                target: "192.0.2.1:80".to_owned(),
+                source: kind.into(),
+            };
+            assert_eq!(refusal(connecting), expected);
+        }
+        let denied = Error::Denied {
+            module: module(),
+            target: "192.0.2.1:80".to_owned(),
+        };
+        assert_eq!(refusal(denied), Refusal::NotAllowed);
+        let late = Error::Timeout {
+            module: module(),
+            after: std::time::Duration::from_secs(1),
+        };
+        assert_eq!(refusal(late), Refusal::TimedOut);
+    }
+}

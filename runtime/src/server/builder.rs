@@ -242,9 +242,8 @@ impl ServerBuilder {
                 Some(Recorder::create(path, &header, limits.record_bytes)?)
             }
         };
-        if let Some(capture) = &self.capture {
-            capture.begin(&name)?;
-        }
+        let capturing = self.capture.as_ref().map(|capture| capture.begin(&name));
+        let capturing = capturing.transpose()?.flatten();
         let used = addresses.iter().map(|(label, protocol, address)| {
             let network = match protocol {
                 Protocol::Udp => Network::Udp,
@@ -279,6 +278,9 @@ impl ServerBuilder {
         };
         module.accept()?;
         server.handle.hub.begin_keeping(&module, used);
+        if let Some(begun) = capturing {
+            begun.keep();
+        }
         Ok(server)
     }
 

@@ -57,7 +57,33 @@ impl BuiltIn {
 
 #[cfg(test)]
 mod tests {
+    use watm_seal::{DAY, PrivateKey, RootRecord};
+
     use super::*;
+    use crate::trust::now;
+
+    #[test]
+    fn a_root_is_trusted_if_enough_have_signed_it() {
+        let keys = [1, 2].map(|seed| PrivateKey::from_seed(&[seed; 32]));
+        let record = RootRecord {
+            version: 1,
+            first: None,
+            epoch: 1,
+            expires: now() + DAY,
+            threshold: 2,
+            keys: keys.iter().map(PrivateKey::public).collect(),
+            delegations: Vec::new(),
+            revoked: [].into(),
+        };
+        let half = SignedRoot::new(record).and_then(|root| root.sign(&keys[0]));
+        let half = half.expect("a possible record");
+        let error = BuiltIn::parse(&half.to_file(), "").expect_err("one is missing");
+        assert!(error.contains("WATM_BUILT_IN_ROOT"), "{error}");
+        let whole = half.sign(&keys[1]).expect("one of its keys");
+        let built = BuiltIn::parse(&whole.to_file(), "wireguard=1.5").expect("both");
+        assert_eq!(built.root.map(|root| root.id()), Some(whole.id()));
+        assert_eq!(built.floors.len(), 1);
+    }
 
     #[test]
     fn by_default_there_is_neither() {

@@ -512,6 +512,45 @@ fn modules_are_described_for_people_and_for_programs() {
     assert!(said.contains("not WebAssembly"), "{said}");
 }
 
+/// Its status, with a standard output or error behind which nobody reads.
+pub(crate) fn unread(arguments: &[&dyn AsRef<OsStr>]) -> [Option<i32>; 2] {
+    [true, false].map(|output| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = watm(arguments);
+        command.stdin(Stdio::null());
+        match output {
+            true => command.stdout(writer).stderr(Stdio::null()),
+            false => command.stdout(Stdio::null()).stderr(writer),
+        };
+        command.status().expect("runs").code()
+    })
+}
+
+#[test]
+fn a_reader_who_has_enough_ends_no_command_otherwise_than_it_would() {
+    let module = plain();
+    assert_eq!(unread(&[&"--help"]), [Some(0); 2]);
+    assert_eq!(unread(&[&"inspect", &module]), [Some(0); 2]);
+    assert_eq!(unread(&[&"inspect", &module, &"--json"]), [Some(0); 2]);
+    assert_eq!(unread(&[&"inspect", &"nowhere.wasm"]), [Some(2); 2]);
+    assert_eq!(unread(&[&"status", &nobody()]), [Some(1); 2]);
+}
+
+/// A device that takes nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_cannot_be_printed_is_said() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    let mut command = watm(&[&"inspect", &plain()]);
+    let output = command.stdout(full.expect("opens")).output().expect("runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        said(output.stderr),
+        "watm: standard output: No space left on device (os error 28)\n"
+    );
+}
+
 #[test]
 fn a_module_follows_its_file_where_that_is_asked_for() {
     let folder = directory("command-watch");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::command::{plain, run};
+use crate::command::{plain, run, unread};
 use crate::support::directory;
 
 /// A folder with the keys and descriptions of one test.
@@ -137,6 +137,9 @@ fn a_module_is_sealed_by_two_and_verified_with_nothing_but_the_root() {
     assert_eq!(half["code"], "threshold");
     desk.well("seal @half.wasm --key @c.key --output @plain.wasm");
 
+    let [file, root, state] = ["plain.wasm", "root", "state"].map(|name| desk.path(name));
+    let verify: [&dyn AsRef<OsStr>; 6] = [&"verify", &file, &"--root", &root, &"--state", &state];
+    assert_eq!(unread(&verify), [Some(0); 2]);
     let shown = desk.json("verify @plain.wasm --root @root --state @state");
     assert_eq!(shown["accepted"], true);
     assert_eq!(shown["delegation"], "release");

@@ -169,7 +169,14 @@ impl<C: Codec> Relay<C> {
             }
         }
         Ok(match (self.inward.wait, self.outward.wait) {
-            (Wait::Ended, Wait::Ended) => Progress::Done,
+            (Wait::Ended, Wait::Ended) => {
+                if self.codec.has_ended_inward() {
+                    // It was said inside, and that the stream itself goes on is not a failure of
+                    // which the other end should be told: it may lose what is on its way to it.
+                    network.ignore()?;
+                }
+                Progress::Done
+            }
             (Wait::Nothing, _) | (_, Wait::Nothing) => Progress::Again,
             (Wait::Answers, _) if self.outward.to.len() < ANSWERS => Progress::Again,
             _ => Progress::Waiting,

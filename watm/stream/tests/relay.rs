@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Copy, Echo, Framed, Random, Wire};
+use support::{Copy, Echo, Framed, Random, UntilZero, Wire};
 use watm_core::ErrorCode;
 use watm_stream::{CHUNK, Codec, Progress, Ready, Relay};
 
@@ -83,6 +83,21 @@ fn streams_that_end_at_once_are_done_at_once() {
     pair.network.ended = true;
     assert_eq!(pair.settle(), Ok(Progress::Done));
     assert!(pair.network.finished && pair.application.finished);
+}
+
+#[test]
+fn an_end_that_is_said_inside_needs_none_of_the_stream() {
+    let mut pair = Pair::<UntilZero>::new();
+    pair.network.send(b"question\0");
+    assert_eq!(pair.settle(), Ok(Progress::Waiting));
+    assert!(pair.application.finished && !pair.network.ignored);
+    assert_eq!(pair.application.received, b"question");
+    pair.application.send(b"answer");
+    pair.application.ended = true;
+    assert_eq!(pair.settle(), Ok(Progress::Done));
+    assert_eq!(pair.network.received, b"answer");
+    // Let go of now, it is closed and not reset.
+    assert!(pair.network.finished && pair.network.ignored);
 }
 
 #[test]

@@ -137,6 +137,8 @@ class WatmInstance(ServerInstance[WatmMode]):
                 name=self.mode.full_spec,
                 keys=data.host_keys,
                 record=data.record,
+                pcap=data.pcap,
+                key_log=data.key_log,
                 updates=followed,
             )
         except OSError as e:

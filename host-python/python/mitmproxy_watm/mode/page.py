@@ -150,10 +150,12 @@ def _state(facts: dict[str, Any]) -> str:
     kind = "good" if facts["phase"] == "running" else "bad"
     count = facts["counters"].get("host.restarts")
     restarts = f", restarted {count} times" if count else ""
-    refused = f'<p class="bad">{escape(facts["swap_error"])}</p>' if facts["swap_error"] else ""
+    said = [facts["swap_error"]] if facts["swap_error"] else []
+    said += [f"Writes {capture}." for capture in facts["captures"]]
     return (
         f'<p><span class="{kind}">{escape(state)}</span>{" on " if where else ""}{escape(where)}, '
-        f"{facts['flows']} open flows{restarts}</p>{refused}"
+        f"{facts['flows']} open flows{restarts}</p>"
+        + "".join(f'<p class="bad">{escape(text)}</p>' for text in said)
     )
 
 

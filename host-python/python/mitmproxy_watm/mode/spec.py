@@ -42,6 +42,10 @@ class Data:
     """Private keys that the module has signed with, by name."""
     record: Path | None = None
     """A new file for the module's whole life, with all payload and keys."""
+    pcap: Path | None = None
+    """A new file for the packets in its tunnels."""
+    key_log: Path | None = None
+    """A file for the keys of its tunnels."""
     upstream: Upstream | None = None
     """Where all connections go."""
     transport: Literal["udp", "tcp", "both"] | None = None
@@ -67,17 +71,17 @@ class Data:
 def parse(data: str) -> Data:
     """Take `data` apart. Percent-encoding is undone. Raises ValueError."""
     module, named = take_apart(data)
-    files = ("config", "keys", "record")
-    config, keys, record = (Path(path).expanduser() if (path := named.pop(name, None)) else None for name in files)
+    files = ("config", "keys", "record", "pcap", "key_log")
+    config, keys, record, pcap, key_log = (take_path(named, name) for name in files)
     if config and keys:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
-    host_keys = _host_keys(named.pop("host_keys", None))
+    host_keys = take_host_keys(named)
     upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
     transport = _transport(named.pop("transport", None), module, upstream)
     updates = take_updates(named)
     watch = take_watch(named.pop("watch", None), module, updates)
     options = {name: literal(value) for name, value in named.items()}
-    return Data(module, config, keys, host_keys, record, upstream, transport, watch, updates, options)
+    return Data(module, config, keys, host_keys, record, pcap, key_log, upstream, transport, watch, updates, options)
 
 
 def take_apart(data: str) -> tuple[str, dict[str, str]]:
@@ -125,7 +129,9 @@ def _transport(option: str | None, module: str, upstream: Upstream | None) -> Li
     return "both" if module in BOTH else "udp"
 
 
-def _host_keys(option: str | None) -> dict[str, Path]:
+def take_host_keys(named: dict[str, str]) -> dict[str, Path]:
+    """The keys that the option `host_keys` names, which is taken out."""
+    option = named.pop("host_keys", None)
     keys: dict[str, Path] = {}
     for item in option.split(",") if option is not None else []:
         name, _, path = item.partition("=")
@@ -133,6 +139,12 @@ def _host_keys(option: str | None) -> dict[str, Path]:
             raise ValueError(f"option host_keys: {item!r}; must be NAME=FILE, several with a comma between them")
         keys[name] = Path(path).expanduser()
     return keys
+
+
+def take_path(named: dict[str, str], name: str) -> Path | None:
+    """A file that an option names, which is taken out."""
+    path = named.pop(name, None)
+    return Path(path).expanduser() if path else None
 
 
 def take_watch(option: str | None, module: str, updates: UpdateSource | None) -> bool:

@@ -74,7 +74,8 @@ def facts_of(status: Status, module: Module | None, updates: Updates | None) -> 
     facts: dict[str, Any] = {"seal": None if seal is None else {name: getattr(seal, name) for name in SEAL}}
     facts["warnings"] = [] if module is None else module.warnings
     facts |= {"asked": _plain(status.asked), "granted": _plain(status.granted), "used": _used(status)}
-    facts |= {name: getattr(status, name) for name in ("phase", "reason", "generation", "flows", "counters")}
+    plain = ("phase", "reason", "generation", "flows", "counters", "captures")
+    facts |= {name: getattr(status, name) for name in plain}
     facts["updates"] = None if updates is None else {name: _text(getattr(updates.status, name)) for name in UPDATES}
     of_each = ("number", "module", "sha256", "flows", "age", "draining")
     facts["generations"] = [{name: getattr(known, name) for name in of_each} for known in status.generations]

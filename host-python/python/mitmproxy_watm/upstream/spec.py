@@ -8,7 +8,7 @@ from typing import Any
 
 from mitmproxy_watm._native import Pattern
 from mitmproxy_watm.applications import names
-from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_updates, take_watch
+from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_keys, take_path, take_updates, take_watch
 from mitmproxy_watm.updates import UpdateSource
 
 DIRECT = "direct"
@@ -33,6 +33,12 @@ class Spec:
     module: str
     config: Path | None = None
     """A file in the module's own format."""
+    host_keys: dict[str, Path] = field(default_factory=dict)
+    """Private keys that the module has signed with, by name."""
+    pcap: Path | None = None
+    """A new file for the packets in its tunnels."""
+    key_log: Path | None = None
+    """A file for the keys of its tunnels."""
     to: tuple[str, int] | None = None
     """Where the module connects to, in the place of each connection's own destination."""
     fixed: bool = False
@@ -80,14 +86,16 @@ def parse(text: str) -> Spec:
     name = found["name"] if found else Path(module).stem
     if name == DIRECT or not _NAME.fullmatch(name):
         raise ValueError(f"name {name!r}: must be letters, digits, '.', '-' and '_', and not {DIRECT}")
-    config = named.pop("config", None)
     updates = take_updates(named)
     spec = Spec(
         text,
         name,
         found is None,
         module,
-        config=None if config is None else Path(config).expanduser(),
+        config=take_path(named, "config"),
+        host_keys=take_host_keys(named),
+        pcap=take_path(named, "pcap"),
+        key_log=take_path(named, "key_log"),
         to=None if (to := named.pop("to", None)) is None else _destination(to),
         fixed=_switch(named, "fixed", False),
         allow=_list(named, "allow") or (),

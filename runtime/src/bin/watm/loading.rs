@@ -2,12 +2,12 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use watm_runtime::{BuiltIn, Engine, EngineConfig, Error, Grants, LoadOptions, Module, Trust};
-use watm_seal::{Digest, Name, Release, Root, Sealed};
+use watm_seal::{Digest, Root, Sealed};
 
 use crate::failure::Failure;
 use crate::options::read;
 use crate::question;
-use crate::sealing::{StateOptions, invalid, read_complete_root};
+use crate::sealing::{StateOptions, Wanted, invalid, read_complete_root};
 
 /// Which module a command wants, and whom it believes about it.
 #[derive(Clone, clap::Args)]
@@ -15,21 +15,11 @@ pub(crate) struct LoadingOptions {
     /// For development: run the module although it has no seal.
     #[arg(long)]
     unsealed: bool,
-    /// Must be this module.
-    #[arg(long)]
-    name: Option<Name>,
-    /// Must be for this channel.
-    #[arg(long)]
-    channel: Option<Name>,
-    /// A group that this host belongs to; may be given several times.
-    #[arg(long = "audience", value_name = "NAME")]
-    audiences: Vec<Name>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// Must be the file with this SHA-256; may be given several times.
     #[arg(long = "pin", value_name = "SHA256")]
     pins: Vec<Digest>,
-    /// Run this release although a newer one was run.
-    #[arg(long, value_name = "EPOCH.SEQUENCE", requires = "name")]
-    allow_downgrade: Option<Release>,
     /// The root to trust. By default the one that `watm trust` was told of.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
@@ -46,10 +36,11 @@ impl LoadingOptions {
     /// module it is.
     pub(crate) fn for_another(&self) -> LoadingOptions {
         LoadingOptions {
-            name: None,
-            channel: None,
+            wanted: Wanted {
+                audiences: self.wanted.audiences.clone(),
+                ..Wanted::default()
+            },
             pins: Vec::new(),
-            allow_downgrade: None,
             ..self.clone()
         }
     }
@@ -146,11 +137,11 @@ impl LoadingOptions {
     /// What they say of the module. `only`: it has to be the file with this SHA-256.
     pub(crate) fn options(&self, approve: bool, only: Option<Digest>) -> LoadOptions {
         LoadOptions {
-            name: self.name.clone(),
-            channel: self.channel.clone(),
-            audiences: self.audiences.iter().cloned().collect(),
+            name: self.wanted.name.clone(),
+            channel: self.wanted.channel.clone(),
+            audiences: self.wanted.audiences.iter().cloned().collect(),
             pins: only.map_or_else(|| self.pins.iter().copied().collect(), |only| [only].into()),
-            allow_downgrade: self.allow_downgrade,
+            allow_downgrade: self.wanted.allow_downgrade,
             approve,
             unsealed: self.unsealed,
             ..LoadOptions::default()

@@ -11,6 +11,10 @@
 //!
 //! The reason is one line on standard error, which begins with `watm: `.
 
+// First, for its macros.
+#[macro_use]
+mod output;
+
 mod dial;
 mod doctor;
 mod failure;
@@ -169,7 +173,7 @@ fn main() -> ExitCode {
     };
     // What still runs ends with the program, without being asked.
     watm_runtime::note_usage();
-    match result {
+    match result.and_then(|outcome| output::finish().map(|()| outcome)) {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Otherwise) => ExitCode::from(1),
         Err(failure) => {

@@ -2,13 +2,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use watm_runtime::{Capture, Destination, Error, Keys, Limits, Module, Reach, RoleBuilder};
+use watm_runtime::{Destination, Error, Keys, Limits, Module, Reach, RoleBuilder};
 
 use crate::failure::Failure;
 use crate::keys::KeyOptions;
 use crate::loading::LoadingOptions;
 use crate::logging;
-use crate::reporting::capture::CaptureOptions;
+use crate::reporting::capture::{CaptureOptions, Capturing};
 use crate::watch::{Following, WatchOptions};
 
 /// What every command that runs a module takes.
@@ -56,17 +56,14 @@ pub(crate) struct Loaded {
     pub(crate) reach: Reach,
     timeout: Option<Duration>,
     keys: Keys,
-    capture: Option<Capture>,
+    capture: Option<Capturing>,
 }
 
 impl ModuleOptions {
     /// Check everything, and compile the module. `asks`: standard input is not for data.
     pub(crate) fn load(&self, asks: bool) -> Result<Loaded, Failure> {
         logging::start(&self.running.log);
-        let reach = self
-            .allow
-            .iter()
-            .try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))?;
+        let reach = reach_of(&self.allow)?;
         let config = self.config.as_deref().map(read).transpose()?;
         let keys = self.keys.read()?;
         let loaded = self.running.load(&self.file, config, reach, asks)?;
@@ -110,7 +107,7 @@ impl Loaded {
             .reach(self.reach.clone())
             .limits(self.limits())
             .keys(self.keys.clone())
-            .capture(self.capture.clone());
+            .capture(self.capture.as_ref().map(Capturing::capture));
         match &self.config {
             Some(config) => builder.config(config.clone()),
             None => builder,
@@ -128,6 +125,12 @@ impl Loaded {
             None => limits,
         }
     }
+}
+
+/// What these patterns of `--allow` admit.
+pub(crate) fn reach_of(allowed: &[String]) -> Result<Reach, Error> {
+    let mut patterns = allowed.iter();
+    patterns.try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))
 }
 
 /// A file, or the fault with its name.

@@ -2,42 +2,31 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_derive::Serialize;
-use watm_runtime::BuiltIn;
-use watm_seal::{Moment, Name, Policy, Release, private};
+use watm_seal::{Moment, Release, private};
 use watm_update::{Module, Outcome as Done, Place, Report, Source, Terms, Updater, Watch};
 
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::interval::interval;
 use crate::network::NetworkArguments;
-use crate::sealing::{StateOptions, invalid, trusted_root};
+use crate::sealing::{StateOptions, Wanted, invalid, trusted_root};
 use crate::stop::{self, Stop};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where the module comes from: a file, a folder, https://…, http://…,
+    /// Where the module comes from: a file, a folder, which needs --name, https://…, http://…,
     /// oci://registry/repository:tag or oci://registry/repository@sha256:…
     source: Source,
     /// The file that a host loads. It is replaced as a whole, and only by a module that is verified.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
-    /// Must be this module. A folder needs it.
-    #[arg(long)]
-    name: Option<Name>,
-    /// Must be for this channel.
-    #[arg(long)]
-    channel: Option<Name>,
-    /// A group that this host belongs to; may be given several times.
-    #[arg(long = "audience", value_name = "NAME")]
-    audiences: Vec<Name>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// The root to trust. By default the one that `watm trust` was told of.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
     #[command(flatten)]
     state: StateOptions,
-    /// Accept this release although a newer one has been accepted.
-    #[arg(long, value_name = "EPOCH.SEQUENCE", requires = "name")]
-    allow_downgrade: Option<Release>,
     /// Approve what this release asks for, which was kept aside, and put it in place.
     #[arg(long, value_name = "EPOCH.SEQUENCE", conflicts_with = "every")]
     approve: Option<Release>,
@@ -96,15 +85,7 @@ impl Arguments {
         }
         let known = state.load().map_err(Failure::unusable)?;
         let root = trusted_root(self.root.as_ref(), &known)?;
-        let policy = Policy {
-            name: self.name.clone(),
-            channel: self.channel.clone(),
-            audiences: self.audiences.iter().cloned().collect(),
-            host: env!("CARGO_PKG_VERSION").parse().ok(),
-            floors: BuiltIn::of_release()?.floors,
-            allow_downgrade: self.name.clone().zip(self.allow_downgrade),
-            ..Policy::default()
-        };
+        let policy = self.wanted.policy()?;
         let terms = Terms {
             root,
             state,

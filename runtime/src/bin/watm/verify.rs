@@ -1,13 +1,13 @@
 use std::path::PathBuf;
 
 use serde_derive::Serialize;
-use watm_runtime::{BuiltIn, worlds};
-use watm_seal::{Approval, Digest, ModuleRole, Name, Policy, Refused, Release, Verified, verify};
+use watm_runtime::worlds;
+use watm_seal::{Approval, Digest, ModuleRole, Policy, Refused, Verified, verify};
 
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::options::read;
-use crate::sealing::{ManifestText, StateOptions, now, trusted_root, update};
+use crate::sealing::{ManifestText, StateOptions, Wanted, now, trusted_root, update};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -18,27 +18,17 @@ pub(crate) struct Arguments {
     root: Option<PathBuf>,
     #[command(flatten)]
     state: StateOptions,
-    /// Must be this module.
-    #[arg(long)]
-    name: Option<Name>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// Must have this role: dialer, fixed-dialer, listener or relay.
     #[arg(long)]
     role: Option<ModuleRole>,
     /// Must understand this configuration.
     #[arg(long, value_name = "NUMBER")]
     config_schema: Option<u32>,
-    /// Must be for this channel.
-    #[arg(long)]
-    channel: Option<Name>,
-    /// A group that this host belongs to; may be given several times.
-    #[arg(long = "audience", value_name = "NAME")]
-    audiences: Vec<Name>,
     /// Must be the file with this SHA-256; may be given several times.
     #[arg(long = "pin", value_name = "SHA256")]
     pins: Vec<Digest>,
-    /// Accept this release although a newer one has been accepted.
-    #[arg(long, value_name = "EPOCH.SEQUENCE", requires = "name")]
-    allow_downgrade: Option<Release>,
     /// Remember it as accepted, and what it asks for as approved: nothing older is accepted from
     /// now on.
     #[arg(long)]
@@ -102,21 +92,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 
 impl Arguments {
     fn policy(&self) -> Result<Policy, Failure> {
-        let downgrade = self.name.clone().zip(self.allow_downgrade);
         Ok(Policy {
-            floors: BuiltIn::of_release()?.floors,
-            name: self.name.clone(),
             worlds: worlds(),
             role: self.role,
             config_schema: self.config_schema,
-            channel: self.channel.clone(),
-            audiences: self.audiences.iter().cloned().collect(),
-            host: env!("CARGO_PKG_VERSION").parse().ok(),
-            allow_downgrade: downgrade,
             pins: self.pins.iter().copied().collect(),
             // Nothing is run: what it asks for is shown.
             approval: Approval::Given,
-            ..Policy::default()
+            ..self.wanted.policy()?
         })
     }
 }

@@ -24,6 +24,34 @@ impl Codec for Copy {
     }
 }
 
+/// As [`Copy`], until the network says so by a zero.
+#[derive(Debug, Default)]
+pub struct UntilZero(bool);
+
+impl Codec for UntilZero {
+    fn inward(
+        &mut self,
+        from: &mut Buffer,
+        application: &mut Buffer,
+        _: &mut Buffer,
+    ) -> Result<(), ErrorCode> {
+        let data = from.bytes().split(|byte| *byte == 0).next();
+        application.extend(data.unwrap_or_default());
+        self.0 = from.bytes().contains(&0);
+        from.clear();
+        Ok(())
+    }
+
+    fn outward(&mut self, from: &mut Buffer, network: &mut Buffer) -> Result<(), ErrorCode> {
+        network.append(from);
+        Ok(())
+    }
+
+    fn has_ended_inward(&self) -> bool {
+        self.0
+    }
+}
+
 /// Answers every byte of the network's with one of its own.
 #[derive(Debug, Default)]
 pub struct Echo;

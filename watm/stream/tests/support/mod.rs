@@ -5,7 +5,7 @@ mod codecs;
 pub mod host;
 mod wire;
 
-pub use codecs::{Copy, Echo, Framed, FramedTransport};
+pub use codecs::{Copy, Echo, Framed, FramedTransport, UntilZero};
 pub use wire::Wire;
 
 /// SplitMix64: every random choice in the tests comes from here.

@@ -16,10 +16,23 @@ pub(crate) struct CaptureOptions {
 
 impl CaptureOptions {
     /// What is wanted, if anything is.
-    pub(crate) fn capture(&self) -> Option<Capture> {
-        if self.pcap.is_none() && self.key_log.is_none() {
-            return None;
-        }
-        Some(Capture::new(self.pcap.clone(), self.key_log.clone()))
+    pub(crate) fn capture(&self) -> Option<Capturing> {
+        Capture::wanted(self.pcap.clone(), self.key_log.clone()).map(Capturing)
+    }
+}
+
+/// A capture, for as long as the command goes on: what it runs may end later than it, or not at all.
+pub(crate) struct Capturing(Capture);
+
+impl Capturing {
+    /// For a module.
+    pub(crate) fn capture(&self) -> Capture {
+        self.0.clone()
+    }
+}
+
+impl Drop for Capturing {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }

@@ -1,6 +1,7 @@
 //! Whether something answers, through a module.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Empty;
@@ -9,8 +10,14 @@ use hyper::client::conn::http1;
 use hyper::header::HOST;
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use watm_runtime::{Destination, Error};
 use watm_socks::{Carried, Dial};
 
@@ -19,6 +26,11 @@ use crate::proxies::destination_of;
 /// For all of it. Who asks whether a program is ready waits no longer, by habit.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What HTTP goes by.
+trait Carrying: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Carrying for S {}
+
 /// Whom to ask, and what.
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
@@ -26,41 +38,84 @@ pub(crate) enum Check {
     Tcp(Destination),
     /// Whether it answers a GET with anything but a fault of its own (500 and above).
     Http(Destination, Uri),
+    /// The same in TLS, by a certificate that this machine trusts.
+    Https(Destination, Tls, Uri),
+}
+
+/// Who is asked in TLS, and whom to believe about it.
+#[derive(Debug, Clone)]
+pub(crate) struct Tls {
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
 }
 
 impl FromStr for Check {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Check, String> {
-        let wrong = || "must be http://HOST[:PORT]/PATH or tcp:HOST:PORT".to_owned();
+        let wrong =
+            || "must be http://HOST[:PORT]/PATH, https:// and that, or tcp:HOST:PORT".to_owned();
         let destination = |text: &str| text.parse().map_err(|error: Error| error.to_string());
         if let Some(place) = text.strip_prefix("tcp:") {
             return Ok(Check::Tcp(destination(place)?));
         }
         let uri: Uri = text.parse().map_err(|_| wrong())?;
-        let (Some("http"), Some(host)) = (uri.scheme_str(), uri.host()) else {
+        let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else {
             return Err(wrong());
         };
-        let port = uri.port_u16().unwrap_or(80);
-        Ok(Check::Http(destination(&format!("{host}:{port}"))?, uri))
+        let to = |usual: u16| {
+            let port = uri.port_u16().unwrap_or(usual);
+            destination(&format!("{host}:{port}"))
+        };
+        match scheme {
+            "http" => Ok(Check::Http(to(80)?, uri)),
+            "https" => Ok(Check::Https(to(443)?, Tls::new(host)?, uri)),
+            _ => Err(wrong()),
+        }
     }
 }
 
 impl Check {
     /// Ask. If nothing good comes of it, why.
     pub(crate) async fn pass(&self, dialer: &impl Dial) -> Result<(), String> {
-        let (Check::Tcp(to) | Check::Http(to, _)) = self;
+        let (Check::Tcp(to) | Check::Http(to, _) | Check::Https(to, ..)) = self;
         let asking = async {
             let stream = dialer.stream(&destination_of(to)).await;
             let stream = stream.map_err(|refusal| refusal.to_string())?;
             match self {
                 Check::Tcp(_) => answers(stream).await,
                 Check::Http(_, uri) => serves(stream, uri).await,
+                Check::Https(_, tls, uri) => serves(tls.connect(stream).await?, uri).await,
             }
         };
         let asked = timeout(PATIENCE, asking).await;
         let asked = asked.unwrap_or_else(|_| Err(format!("no answer in {PATIENCE:?}")));
         asked.map_err(|reason| format!("{to}: {reason}"))
+    }
+}
+
+impl Tls {
+    /// With this machine's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    fn new(host: &str) -> Result<Tls, String> {
+        let refused = |error: rustls::Error| format!("no certificate can be checked: {error}");
+        let bare = host.trim_matches(['[', ']']).to_owned();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(BuilderVerifierExt::with_platform_verifier)
+            .map_err(refused)?
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Tls {
+            name: bare
+                .try_into()
+                .map_err(|error| format!("{host}: {error}"))?,
+            config: Arc::new(config),
+        })
+    }
+
+    async fn connect<S: Carried>(&self, stream: S) -> Result<TlsStream<S>, String> {
+        let connecting = TlsConnector::from(self.config.clone()).connect(self.name.clone(), stream);
+        connecting.await.map_err(|error| format!("TLS: {error}"))
     }
 }
 
@@ -73,7 +128,7 @@ async fn answers(mut stream: impl Carried) -> Result<(), String> {
     said.await.map(drop).map_err(|error| error.to_string())
 }
 
-async fn serves(stream: impl Carried, uri: &Uri) -> Result<(), String> {
+async fn serves(stream: impl Carrying, uri: &Uri) -> Result<(), String> {
     let words = |error: hyper::Error| error.to_string();
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
@@ -112,6 +167,9 @@ mod tests {
         let read = |text: &str| match text.parse::<Check>() {
             Ok(Check::Tcp(to)) => format!("tcp {to}"),
             Ok(Check::Http(to, uri)) => format!("http {to} {}", uri.path()),
+            Ok(Check::Https(to, tls, uri)) => {
+                format!("https {to} {} as {}", uri.path(), tls.name.to_str())
+            }
             Err(reason) => reason,
         };
         assert_eq!(read("tcp:10.0.0.1:22"), "tcp 10.0.0.1:22");
@@ -120,8 +178,16 @@ mod tests {
             read("http://[fd00::1]:8080/up?x=1"),
             "http [fd00::1]:8080 /up"
         );
+        assert_eq!(
+            read("https://[fd00::1]/up"),
+            "https [fd00::1]:443 /up as fd00::1"
+        );
+        assert_eq!(
+            read("https://example.com:8443"),
+            "https example.com:8443 / as example.com"
+        );
         for wrong in [
-            "https://example.com/",
+            "https://a..b/",
             "example.com:80",
             "ftp://x",
             "tcp:x",

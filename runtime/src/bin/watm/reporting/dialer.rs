@@ -35,8 +35,8 @@ pub(crate) struct ReportOptions {
     /// Answer /status, /metrics and /readyz here, by HTTP, for `watm status` and others.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening_address)]
     status: Option<SocketAddr>,
-    /// For /readyz, ask this through the tunnel each time: `http://HOST[:PORT]/PATH` or `tcp:HOST:PORT`.
-    /// Without it the tunnel is ready when a peer had a handshake in the last three minutes.
+    /// For /readyz, ask this through the tunnel each time: `http://HOST[:PORT]/PATH`, the same with
+    /// `https`, by a certificate that this machine trusts, or `tcp:HOST:PORT`. Without it the tunnel is ready when a peer had a handshake in the last three minutes.
     #[arg(long, value_name = "URL|tcp:HOST:PORT", requires = "status")]
     ready_check: Option<Check>,
 }

@@ -6,6 +6,7 @@ mod keys;
 mod manifest;
 mod root;
 mod state;
+mod wanted;
 
 pub(crate) use capabilities::CapabilitiesText;
 pub(crate) use files::{invalid, now, parse_json, read_complete_root, read_root, write_output};
@@ -13,3 +14,4 @@ pub(crate) use keys::{KeyOptions, new_passphrase};
 pub(crate) use manifest::ManifestText;
 pub(crate) use root::RootText;
 pub(crate) use state::{StateOptions, root as trusted_root, update};
+pub(crate) use wanted::Wanted;

@@ -15,10 +15,11 @@ use self::file::File;
 use self::reverse::Reverses;
 use crate::failure::Failure;
 use crate::forward::Forward;
-use crate::options::{RunningOptions, destination, read};
+use crate::options::{RunningOptions, destination, reach_of, read};
 use crate::proxies::{DNS_PORT, ProxyOptions, destination_of};
 use crate::reporting::dialer::ReportOptions;
 use crate::stop::{self, Stop};
+use crate::through::{LABEL, ThroughOptions};
 use crate::{Outcome, logging, standard, watch};
 
 #[derive(clap::Args)]
@@ -39,6 +40,13 @@ pub(crate) struct Arguments {
     /// `0.0.0.0` or `[::]` for all. May be given several times.
     #[arg(long = "reverse", value_name = "PORT=HOST:PORT")]
     reverses: Vec<Forward>,
+    #[command(flatten)]
+    through: ThroughOptions,
+    /// Where modules of --through may go beyond where they are told to, such as to their own
+    /// servers; may be given several times. A name, *.name, address, network or *, then :port or
+    /// :low-high.
+    #[arg(long, value_name = "PATTERN", requires = "hops")]
+    allow: Vec<String>,
     #[command(flatten)]
     proxies: ProxyOptions,
     #[command(flatten)]
@@ -68,12 +76,19 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         arguments.stdio.is_none(),
     )?;
     let name = arguments.file.display().to_string();
-    let dialer = loaded
+    let allowed = reach_of(&arguments.allow)?;
+    let through = arguments
+        .through
+        .open(&loaded.loading, &allowed, arguments.stdio.is_none())?;
+    let builder = loaded
         .apply(Dialer::builder(&loaded.module))
         .name(&name)
-        .udp("listen", socket_address(&file))
-        .accepting(move |carried, to| admitted.admit(carried, to))
-        .build()?;
+        .accepting(move |carried, to| admitted.admit(carried, to));
+    let builder = match &through {
+        Some(through) => through.carry(builder, true),
+        None => builder.udp(LABEL, socket_address(&file)),
+    };
+    let dialer = builder.build()?;
     stop::run(|stop| async move {
         let resolving = Resolving::new(dialer.clone(), proxies.resolver().clone());
         let reported = Resolving::new(dialer.clone(), proxies.resolver().clone());

@@ -1,17 +1,18 @@
-"""The network between the two ends of a tunnel, where a test listens."""
+"""The network between the two ends of a tunnel, where a test listens, and what tshark makes of that."""
 
 import asyncio
 import contextlib
 import pathlib
 import socket
 import struct
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 
 LINKTYPE_RAW = 101
 UDP = 17
 
 
-class Outer:
+class Sniffer:
     """Carries datagrams to a port of this machine and back, and keeps a copy of each."""
 
     def __init__(self, beyond: int) -> None:
@@ -43,6 +44,12 @@ class Outer:
         self.seen.append((self.port, self._client[1], datagram))
         self._near.sendto(datagram, self._client)
 
+    async def pages(self, path: pathlib.Path, keys: pathlib.Path) -> tuple[list[list[str]], list[list[str]]]:
+        """What `pages` finds in what was seen, without these keys and with them."""
+        self.write_pcap(path)
+        dissect = ["-d", f"udp.port=={self.port},wg"]
+        return await pages(path, *dissect), await pages(path, *dissect, "-o", f"wg.keylog_file:{keys}")
+
     def write_pcap(self, path: pathlib.Path) -> None:
         """What was seen, as tcpdump would have written it."""
         with path.open("wb") as file:
@@ -63,11 +70,21 @@ class Side(asyncio.DatagramProtocol):
 
 
 @contextlib.asynccontextmanager
-async def outer(beyond: int) -> AsyncIterator[Outer]:
+async def sniffing(beyond: int) -> AsyncIterator[Sniffer]:
     """Between this machine's programs and the port."""
-    between = Outer(beyond)
+    between = Sniffer(beyond)
     await between.start()
     try:
         yield between
     finally:
         between.close()
+
+
+async def pages(path: pathlib.Path, *options: str) -> list[list[str]]:
+    """Of each message of HTTP that tshark finds in a file: the request's method, and the answer's code."""
+    command = ["tshark", "-r", path, *options, "-T", "fields", "-Y", "http"]
+    command += ["-e", "http.request.method", "-e", "http.response.code"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    found, _ = await process.communicate()
+    assert process.returncode == 0, command
+    return [line.split("\t") for line in found.decode().splitlines()]
