@@ -27,7 +27,7 @@ SIZE = 20_000_000
 # longest time in milliseconds without any.
 FETCH = """
 import socket, sys, time
-port, size = map(int, sys.argv[1:])
+port, size = map(int, sys.argv[1:3])
 with socket.create_connection(("127.0.0.1", port)) as stream:
     stream.sendall(b"%d\\n" % size)
     read, longest, last = 0, 0.0, time.monotonic()
@@ -40,7 +40,7 @@ print(read, round(longest * 1000))
 # Sends so many bytes to a port and says how many the other end has counted.
 PUT = """
 import socket, sys
-port, size = map(int, sys.argv[1:])
+port, size = map(int, sys.argv[1:3])
 with socket.create_connection(("127.0.0.1", port)) as stream:
     stream.sendall(bytes(size))
     stream.shutdown(socket.SHUT_WR)
