@@ -24,6 +24,22 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
+# Reads a number, sends so many bytes, and closes.
+SEND = """
+import asyncio, sys
+async def send(reader, writer):
+    left = int(await reader.readline())
+    while left:
+        piece = bytes(min(left, 65536))
+        writer.write(piece)
+        await writer.drain()
+        left -= len(piece)
+    writer.close()
+async def main():
+    server = await asyncio.start_server(send, sys.argv[1], int(sys.argv[2]))
+    await server.serve_forever()
+asyncio.run(main())
+"""
 # Opens so many connections, of which all are open before the first has its end, and writes to each
 # before it closes that direction alone. Prints what is answered to them, each once.
 MANY = """
@@ -66,3 +82,8 @@ def listening(space: Space, process: subprocess.Popen, port: int) -> None:
 def counting(space: Space, address: str, port: int) -> contextlib.AbstractContextManager:
     """Runs `COUNT`."""
     return running(space, sys.executable, "-c", COUNT, address, port, listens=port)
+
+
+def sending(space: Space, address: str, port: int) -> contextlib.AbstractContextManager:
+    """Runs `SEND`."""
+    return running(space, sys.executable, "-c", SEND, address, port, listens=port)

@@ -14,8 +14,6 @@ OUTER, INNER = "10.7.0.1", "10.8.0.1"
 OUTER_PORT, INNER_PORT, COUNTED, TLS = 51820, 51821, 7000, 4433
 HERE = 7001
 MODULES = ROOT / "watm" / "target" / "modules"
-# What the outer tunnel leaves of its own: 20 bytes of IPv4, 8 of UDP, 32 of WireGuard.
-NESTED_MTU = 1420 - 60
 
 
 @pytest.fixture(scope="module")
@@ -25,13 +23,13 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Space, Sp
     folder = tmp_path_factory.mktemp("chains")
     with spaces(3) as (near, middle, far), contextlib.ExitStack() as stack:
         tunnels = (
-            ("outer", near, middle, OUTER, "127.0.0.1", OUTER_PORT, 1420, ""),
-            ("inner", middle, far, INNER, OUTER, INNER_PORT, NESTED_MTU, f"MTU = {NESTED_MTU}\n"),
+            ("outer", near, middle, OUTER, "127.0.0.1", OUTER_PORT),
+            ("inner", middle, far, INNER, OUTER, INNER_PORT),
         )
-        for name, outside, inside, address, host, port, mtu, settings in tunnels:
-            server, client = configs(address, host, port, settings)
+        for name, outside, inside, address, host, port in tunnels:
+            server, client = configs(address, host, port, "")
             (folder / f"{name}.conf").write_text(client)
-            stack.enter_context(wireguard_go(outside, inside, server, [f"{address}/24"], mtu))
+            stack.enter_context(wireguard_go(outside, inside, server, [f"{address}/24"]))
         stack.enter_context(counting(far, INNER, COUNTED))
         stack.enter_context(counting(middle, OUTER, COUNTED))
         yield near, middle, folder

@@ -136,6 +136,15 @@ impl flows::HostDatagramFlow for State {
         })
     }
 
+    fn set_longest(&mut self, flow: Resource<GuestDatagrams>, bytes: u32) -> wasmtime::Result<()> {
+        self.turn(Function::DatagramFlowSetLongest, || (flow.rep(), bytes))
+            .take(self, |state| {
+                state.table.get(&flow)?.set_longest(bytes as usize);
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+
     fn drop(&mut self, flow: Resource<GuestDatagrams>) -> wasmtime::Result<()> {
         self.turn(Function::DatagramFlowDrop, || (flow.rep(),))
             .take(self, |state| {

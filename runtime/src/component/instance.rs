@@ -258,6 +258,14 @@ impl Instance {
         Ok(())
     }
 
+    /// Tell it that the machine's addresses or routes have changed.
+    pub(crate) fn network_changed(&mut self) -> Result<(), Trap> {
+        self.call(
+            |now| Call::NetworkChanged { now },
+            |guest, store, now| guest.call_network_changed(store, now),
+        )
+    }
+
     /// Have a stream carried to `destination`, or to where the configuration says. The
     /// application's end of it; what fails later resets that.
     pub(crate) fn dial(&mut self, dial: Dial) -> Result<Result<Begun<StreamFlow>, Error>, Trap> {

@@ -20,6 +20,8 @@ pub struct DatagramSocket {
     label: String,
     port: Arc<DatagramPort>,
     waker: Waker,
+    /// Datagrams were too long, which the module is to be told by the next `send` that is whole.
+    too_long: bool,
 }
 
 /// A granted listener, taken by an instance.
@@ -124,6 +126,38 @@ impl sockets::HostDatagramSocket for State {
         .take(self, |state| state.send_batch(&socket, batch))
     }
 
+    fn longest(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        remote: types::IpSocketAddress,
+    ) -> wasmtime::Result<Option<u32>> {
+        self.turn(Function::DatagramSocketLongest, || (socket.rep(), remote))
+            .take(self, |state| {
+                let longest = state
+                    .table
+                    .get(&socket)?
+                    .port
+                    .longest(address_from_guest(remote));
+                Ok(longest.and_then(|bytes| u32::try_from(bytes).ok()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn set_dont_fragment(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        on: bool,
+    ) -> wasmtime::Result<()> {
+        self.turn(Function::DatagramSocketSetDontFragment, || {
+            (socket.rep(), on)
+        })
+        .take(self, |state| {
+            state.table.get(&socket)?.port.set_dont_fragment(on);
+            Ok(())
+        })
+        .map_err(Failure::into_trap)
+    }
+
     fn local_address(
         &mut self,
         socket: Resource<DatagramSocket>,
@@ -155,7 +189,14 @@ impl State {
         let port = port.clone();
         let waker = self.take(Protocol::Udp, label, token)?;
         let label = label.to_owned();
-        let socket = DatagramSocket { label, port, waker };
+        // Whatever another instance wanted.
+        port.set_dont_fragment(false);
+        let socket = DatagramSocket {
+            label,
+            port,
+            waker,
+            too_long: false,
+        };
         Ok(self.table.push(socket)?.rep())
     }
 
@@ -164,7 +205,7 @@ impl State {
         socket: &Resource<DatagramSocket>,
         batch: sockets::DatagramBatch,
     ) -> Result<u32, Failure> {
-        let socket = self.table.get(socket)?;
+        let socket = self.table.get_mut(socket)?;
         let total: u64 = batch.datagrams.iter().map(|info| u64::from(info.len)).sum();
         let sane = |info: &sockets::DatagramInfo| info.segment_size != Some(0);
         if total != batch.payload.len() as u64 || !batch.datagrams.iter().all(sane) {
@@ -181,12 +222,16 @@ impl State {
                 ecn: ecn_from_guest(info.ecn),
             })
             .collect();
-        let accepted = socket.port.send(
+        let sent = socket.port.send(
             &batch.payload,
             &entries,
             &mut Context::from_waker(&socket.waker),
         );
-        Ok(u32::try_from(accepted).unwrap_or(u32::MAX))
+        socket.too_long |= sent.too_long;
+        if sent.accepted == entries.len() && std::mem::take(&mut socket.too_long) {
+            return Err(ErrorCode::DatagramTooLarge.into());
+        }
+        Ok(u32::try_from(sent.accepted).unwrap_or(u32::MAX))
     }
 }
 

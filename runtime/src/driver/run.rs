@@ -12,7 +12,7 @@ use super::restart::Rest;
 use super::swap::{Predecessor, Probation};
 use super::{Command, Reply};
 use crate::component::{Grants, StartError, Trap};
-use crate::net::Port;
+use crate::net::{NetworkChanges, Port};
 use crate::{Error, GenerationStatus, Module, Phase, Status};
 
 /// Calls in a row without looking at the sockets, while the application keeps tokens
@@ -43,6 +43,8 @@ pub(super) struct Driver {
     pub(super) failures: u32,
     /// When something other than the modules is due.
     alarm: Alarm,
+    /// If it matters to a socket.
+    network: Option<NetworkChanges>,
     ready: Vec<u64>,
     calls: u32,
     /// Whose turn it is, so that none waits for ever.
@@ -54,6 +56,8 @@ enum Event {
     Process(usize),
     Command(Command),
     Alarm,
+    /// The machine's has changed.
+    Network,
     Closed,
 }
 
@@ -70,6 +74,11 @@ impl Driver {
         config: Vec<u8>,
         grants: Grants,
     ) -> Result<Driver, StartFailure> {
+        let bound = |port: &Port| matches!(port, Port::Udp(port) if port.is_bound());
+        let network = match grants.ports.iter().any(|(_, port)| bound(port)) {
+            true => NetworkChanges::new(),
+            false => None,
+        };
         let mut driver = Driver {
             grants,
             module,
@@ -86,6 +95,7 @@ impl Driver {
                 timer: Box::pin(sleep(Duration::ZERO)),
                 set: false,
             },
+            network,
             ready: Vec::new(),
             calls: 0,
             command_first: true,
@@ -108,6 +118,7 @@ impl Driver {
                 Event::Command(command) => self.answer(command),
                 Event::Process(index) => self.process(index),
                 Event::Alarm => self.tend(Instant::now()),
+                Event::Network => self.network_changed(),
             }
             if self.grants.hub.is_closing() {
                 return;
@@ -137,6 +148,25 @@ impl Driver {
                 let number = generation.number;
                 self.failed(number, trap);
             }
+        }
+    }
+
+    /// Tell all that run.
+    fn network_changed(&mut self) {
+        for (_, port) in self.grants.ports.iter() {
+            if let Port::Udp(port) = port {
+                port.network_changed();
+            }
+        }
+        let mut failures = Vec::new();
+        for generation in &mut self.generations {
+            match generation.instance.network_changed() {
+                Ok(()) => generation.changed(),
+                Err(trap) => failures.push((generation.number, trap)),
+            }
+        }
+        for (number, trap) in failures {
+            self.failed(number, trap);
         }
     }
 
@@ -330,6 +360,11 @@ impl Driver {
             }
             if self.alarm.set && self.alarm.timer.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Event::Alarm);
+            }
+            if let Some(network) = &mut self.network
+                && network.poll(cx).is_ready()
+            {
+                return Poll::Ready(Event::Network);
             }
             let count = self.generations.len();
             for turn in 0..count {

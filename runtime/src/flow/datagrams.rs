@@ -55,6 +55,8 @@ struct State {
     /// The module's last receive or send fell short.
     read_armed: bool,
     write_armed: bool,
+    /// How long the application's may be.
+    longest: Option<usize>,
     reader: Option<Waker>,
     writer: Option<Waker>,
 }
@@ -166,6 +168,12 @@ impl DatagramFlow {
         }
         register(&mut state.writer, cx);
         Poll::Pending
+    }
+
+    /// How many bytes a datagram may have to be carried whole, as the module has said last; `None`:
+    /// it has not. What is longer is carried in fragments, or lost.
+    pub fn longest(&self) -> Option<usize> {
+        self.shared.lock().longest
     }
 
     /// As [`poll_receive`](DatagramFlow::poll_receive). Dropping the future loses nothing.
@@ -289,6 +297,11 @@ impl GuestDatagrams {
             wakers.add(state.reader.take());
         }
         Ok(count)
+    }
+
+    /// As `datagram-flow.set-longest`.
+    pub(crate) fn set_longest(&self, bytes: usize) {
+        self.shared.lock().longest = Some(bytes);
     }
 }
 

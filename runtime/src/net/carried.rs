@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
+use super::datagrams::{Gone, Sent};
 use super::udp::{Entry, Waiting};
 use crate::counters::Counters;
 use crate::flow::DatagramFlow;
@@ -29,6 +31,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The longest train: what the kernel puts together.
 const MAX_TRAIN: usize = 1 << 16;
 
+/// What is carried whole before there is a flow that says more: what every path of IPv6 takes
+/// (RFC 8200 section 5), less its header and that of UDP.
+const SHORTEST: usize = 1280 - 48;
+
 /// A socket of datagrams whose datagrams a connector carries: those to and from one address are a
 /// flow of its, which is opened by the first one that is sent, and again if it has ended.
 pub(crate) struct CarriedPort {
@@ -39,6 +45,8 @@ pub(crate) struct CarriedPort {
     shared: Arc<Shared>,
     /// Generations of the module that found no room to send.
     waiting: Arc<Waiting>,
+    /// What is longer than its flow carries whole is lost.
+    dont_fragment: AtomicBool,
 }
 
 struct Shared {
@@ -98,6 +106,7 @@ impl CarriedPort {
                 counters,
             }),
             waiting: Arc::default(),
+            dont_fragment: AtomicBool::new(false),
         }
     }
 
@@ -148,20 +157,45 @@ impl CarriedPort {
     }
 
     /// As [`UdpPort::send`](super::UdpPort::send).
-    pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> usize {
+    pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
         let room = self.waiting.clone().into();
         let mut for_all = Context::from_waker(&room);
         let mut links = self.shared.lock();
         let mut rest = payload;
-        for (index, entry) in entries.iter().enumerate() {
+        let mut sent = Sent {
+            accepted: 0,
+            too_long: false,
+        };
+        for entry in entries {
             let (contents, tail) = rest.split_at(entry.len.min(rest.len()));
-            if !self.send_entry(&mut links, entry, contents, &mut for_all) {
-                self.waiting.add(cx.waker());
-                return index;
+            match self.send_entry(&mut links, entry, contents, &mut for_all) {
+                Gone::Not => {
+                    self.waiting.add(cx.waker());
+                    break;
+                }
+                Gone::Sent => {}
+                Gone::TooLong => sent.too_long = true,
             }
             rest = tail;
+            sent.accepted += 1;
         }
-        entries.len()
+        sent
+    }
+
+    /// See [`DatagramPort::longest`](super::DatagramPort::longest).
+    pub(crate) fn longest(&self, remote: SocketAddr) -> Option<usize> {
+        match self.shared.lock().by_remote.get(&remote) {
+            Some(Link {
+                state: State::Open(flow),
+                ..
+            }) => flow.longest(),
+            _ => Some(SHORTEST),
+        }
+    }
+
+    /// See [`DatagramPort::set_dont_fragment`](super::DatagramPort::set_dont_fragment).
+    pub(crate) fn set_dont_fragment(&self, on: bool) {
+        self.dont_fragment.store(on, Ordering::Relaxed);
     }
 
     /// As [`UdpPort::discard`](super::UdpPort::discard).
@@ -176,27 +210,36 @@ impl CarriedPort {
         }
     }
 
-    /// `false`: there is no room for now, and nothing was sent.
     fn send_entry(
         &self,
         links: &mut Links,
         entry: &Entry,
         contents: &[u8],
         cx: &mut Context<'_>,
-    ) -> bool {
+    ) -> Gone {
         let counters = &self.shared.counters;
         let size = entry.segment_size.map_or(contents.len(), usize::from);
         let link = self.link(links, entry.remote);
         let mut datagrams = Datagrams::new(contents, size);
         let mut sent = 0;
+        let mut gone = Gone::Sent;
         if let State::Open(flow) = &link.state {
+            let strict = self.dont_fragment.load(Ordering::Relaxed);
+            let longest = flow.longest().filter(|_| strict).unwrap_or(usize::MAX);
             while let Some(datagram) = datagrams.next {
+                if datagram.len() > longest {
+                    counters.dropped_send_too_large.add(1);
+                    gone = Gone::TooLong;
+                    sent += 1;
+                    datagrams.advance();
+                    continue;
+                }
                 match flow.poll_writable(cx) {
-                    Poll::Pending if sent == 0 => return false,
+                    Poll::Pending if sent == 0 => return Gone::Not,
                     // The rest of the train is lost rather than its head sent twice.
                     Poll::Pending => {
                         counters.dropped_send_buffer.add(datagrams.count() as u64);
-                        return true;
+                        return gone;
                     }
                     Poll::Ready(Err(_)) => break,
                     Poll::Ready(Ok(())) => {}
@@ -217,7 +260,7 @@ impl CarriedPort {
                 datagrams.advance();
             }
             if datagrams.next.is_none() {
-                return true;
+                return gone;
             }
             // It has ended, as flows do that were idle.
             link.state = self.open(entry.remote);
@@ -236,7 +279,7 @@ impl CarriedPort {
                 counters.dropped_send_unreachable.add(lost as u64);
             }
         }
-        true
+        gone
     }
 
     fn link<'a>(&self, links: &'a mut Links, remote: SocketAddr) -> &'a mut Link {

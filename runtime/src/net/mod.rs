@@ -4,6 +4,7 @@
 
 mod bind;
 mod carried;
+mod changes;
 mod datagrams;
 mod doorbell;
 mod options;
@@ -15,6 +16,7 @@ mod upstream;
 
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
 pub(crate) use carried::CarriedPort;
+pub(crate) use changes::NetworkChanges;
 pub(crate) use datagrams::DatagramPort;
 pub use doorbell::Doorbell;
 pub(crate) use options::readable_bytes;

@@ -1,7 +1,11 @@
 //! What sockets are asked for, and answer, differently by the operating system.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::SocketAddr;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::Socket;
 
@@ -33,20 +37,64 @@ pub(super) fn share_port(_: &Socket) -> io::Result<()> {
 }
 
 /// The path's MTU is the kernel's to learn, and what does not fit is fragmented here, as
-/// with any other datagram socket. quinn-udp forbids it, because QUIC probes for itself.
+/// with any other datagram socket, or lost with an [error](is_too_large). quinn-udp wants neither,
+/// because QUIC probes for itself.
 ///
-/// Elsewhere than on Linux it stays forbidden: what does not fit is lost, and counted. What
-/// a tunnel of 1420 bytes sends fits through Ethernet.
+/// Elsewhere than on Linux it stays as quinn-udp has it: what does not fit is lost, and counted.
+/// What a tunnel of 1420 bytes sends fits through Ethernet.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn allow_fragments(socket: &UdpSocket) {
-    use rustix::net::sockopt::{Ipv4PathMtuDiscovery, set_ip_mtu_discover};
+pub(super) fn set_dont_fragment(socket: &impl AsFd, on: bool) {
+    use rustix::net::sockopt::{
+        Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery, set_ip_mtu_discover, set_ipv6_mtu_discover,
+    };
 
-    // Not every socket has it; then large datagrams are lost here too.
-    let _ = set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::WANT);
+    let (v4, v6) = match on {
+        true => (Ipv4PathMtuDiscovery::DO, Ipv6PathMtuDiscovery::DO),
+        false => (Ipv4PathMtuDiscovery::WANT, Ipv6PathMtuDiscovery::WANT),
+    };
+    // A socket of IPv4 has only the first, and one of IPv6 has both.
+    let _ = set_ip_mtu_discover(socket, v4);
+    let _ = set_ipv6_mtu_discover(socket, v6);
+    let dont_fragment = libc::c_int::from(on);
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the value is an
+    // int of the size that is given.
+    let _ = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_IPV6,
+            libc::IPV6_DONTFRAG,
+            (&raw const dont_fragment).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn allow_fragments(_: &UdpSocket) {}
+pub(super) fn set_dont_fragment<S>(_: &S, _: bool) {}
+
+/// The largest packet to this address that goes whole: of the interface that it leaves through, or
+/// what routers have answered to larger ones, which the kernel keeps for ten minutes.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn path_mtu(remote: SocketAddr) -> Option<u32> {
+    use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
+
+    let any: SocketAddr = match remote.is_ipv4() {
+        true => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        false => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // It is told of connected sockets alone, and nothing is sent to connect one.
+    let probe = UdpSocket::bind(any).ok()?;
+    probe.connect(remote).ok()?;
+    match remote.is_ipv4() {
+        true => ip_mtu(&probe).ok(),
+        false => ipv6_mtu(&probe).ok(),
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn path_mtu(_: SocketAddr) -> Option<u32> {
+    None
+}
 
 /// Whether a datagram was not sent because of its size.
 pub(super) fn is_too_large(error: &io::Error) -> bool {
@@ -59,6 +107,13 @@ const MESSAGE_SIZE: i32 = rustix::io::Errno::MSGSIZE.raw_os_error();
 /// WSAEMSGSIZE of winsock2.h.
 #[cfg(windows)]
 const MESSAGE_SIZE: i32 = 10040;
+
+/// Whether a datagram was not sent because the address that it was to come from is not this
+/// machine's. Elsewhere than on Linux nothing is known of that.
+pub(super) fn is_lost_source(error: &io::Error) -> bool {
+    cfg!(any(target_os = "linux", target_os = "android"))
+        && error.kind() == io::ErrorKind::InvalidInput
+}
 
 /// Bytes that can be read from this socket now, as far as the system tells; 0 also at the end
 /// and where it does not.
@@ -81,7 +136,7 @@ pub(super) const CAN_BIND_TRANSPARENT: bool = cfg!(target_os = "linux");
 #[cfg(target_os = "linux")]
 pub(super) fn bind_transparent(
     socket: &Socket,
-    address: std::net::SocketAddr,
+    address: SocketAddr,
     mark: Option<u32>,
 ) -> io::Result<()> {
     match address.is_ipv4() {
@@ -100,7 +155,7 @@ pub(super) fn bind_transparent(
         // Where it cannot be set, the port is one that nothing else has.
         let _ = unsafe {
             libc::setsockopt(
-                std::os::fd::AsRawFd::as_raw_fd(socket),
+                socket.as_raw_fd(),
                 libc::IPPROTO_IP,
                 libc::IP_BIND_ADDRESS_NO_PORT,
                 (&raw const on).cast(),
@@ -112,10 +167,6 @@ pub(super) fn bind_transparent(
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn bind_transparent(
-    _: &Socket,
-    _: std::net::SocketAddr,
-    _: Option<u32>,
-) -> io::Result<()> {
+pub(super) fn bind_transparent(_: &Socket, _: SocketAddr, _: Option<u32>) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }

@@ -1,13 +1,15 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as StdSocket};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
+use super::datagrams::{Gone, Sent};
 use super::options;
 use crate::counters::Counters;
 
@@ -33,7 +35,7 @@ const MAX_SCOPES: usize = 256;
 /// A bound UDP socket. It outlives the instances of the module that use it.
 pub(crate) struct UdpPort {
     socket: UdpSocket,
-    state: UdpSocketState,
+    state: RwLock<UdpSocketState>,
     local: SocketAddr,
     received: Mutex<Received>,
     /// Generations of the module that found no room to send.
@@ -41,6 +43,10 @@ pub(crate) struct UdpPort {
     /// The interfaces that link-local senders were heard on; their addresses mean nothing
     /// without (RFC 4007 section 6).
     scopes: Mutex<BTreeMap<Ipv6Addr, u32>>,
+    /// What does not fit is lost.
+    dont_fragment: AtomicBool,
+    /// An address to send from that is not this machine's any more.
+    lost_source: Mutex<Option<IpAddr>>,
     counters: Arc<Counters>,
 }
 
@@ -93,10 +99,10 @@ impl UdpPort {
         counters: Arc<Counters>,
     ) -> io::Result<UdpPort> {
         let state = UdpSocketState::new((&socket).into())?;
-        options::allow_fragments(&socket);
+        options::set_dont_fragment(&socket, false);
         Ok(UdpPort {
             socket: UdpSocket::from_std(socket)?,
-            state,
+            state: RwLock::new(state),
             local: SocketAddr::new(local.ip().to_canonical(), local.port()),
             received: Mutex::new(Received {
                 buffers: vec![0; BUFFER_BYTES * BATCH_SIZE],
@@ -107,6 +113,8 @@ impl UdpPort {
             }),
             waiting: Arc::default(),
             scopes: Mutex::default(),
+            dont_fragment: AtomicBool::new(false),
+            lost_source: Mutex::default(),
             counters,
         })
     }
@@ -158,26 +166,55 @@ impl UdpPort {
         (payload, entries)
     }
 
-    /// Send entries laid end to end in `payload`, whose lengths add up to its length.
-    /// Returns how many were accepted; if not all, `cx` is woken when there is room.
+    /// Send entries laid end to end in `payload`, whose lengths add up to its length. If not all
+    /// are accepted, `cx` is woken when there is room.
     ///
     /// Single datagrams that follow each other to one address leave in one system call.
-    pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> usize {
+    pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
         let mut rest = payload;
         let mut accepted = 0;
+        let mut too_long = false;
         let room = self.waiting.clone().into();
         let mut for_all = Context::from_waker(&room);
         while accepted < entries.len() {
-            let run = Run::gather(&entries[accepted..], self.state.max_gso_segments());
+            let run = Run::gather(&entries[accepted..], self.max_segments());
             let (contents, tail) = rest.split_at(run.bytes.min(rest.len()));
-            if !self.send_run(&entries[accepted], &run, contents, &mut for_all) {
-                self.waiting.add(cx.waker());
-                break;
+            match self.send_run(&entries[accepted], &run, contents, &mut for_all) {
+                Gone::Not => {
+                    self.waiting.add(cx.waker());
+                    break;
+                }
+                Gone::Sent => {}
+                Gone::TooLong => too_long = true,
             }
             rest = tail;
             accepted += run.entries;
         }
-        accepted
+        Sent { accepted, too_long }
+    }
+
+    /// See [`DatagramPort::longest`](super::DatagramPort::longest).
+    pub(crate) fn longest(&self, remote: SocketAddr) -> Option<usize> {
+        /// Of UDP, and of IP without options or extensions.
+        const HEADERS: (usize, usize) = (8 + 20, 8 + 40);
+        let remote = match self.outer(remote)? {
+            // With the interface that it is on.
+            SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => v6.into(),
+            _ => remote,
+        };
+        let headers = match remote.is_ipv4() {
+            true => HEADERS.0,
+            false => HEADERS.1,
+        };
+        let path = usize::try_from(options::path_mtu(remote)?).ok()?;
+        Some(path.checked_sub(headers)?.min(MAX_SEND_BYTES))
+    }
+
+    /// See [`DatagramPort::set_dont_fragment`](super::DatagramPort::set_dont_fragment).
+    pub(crate) fn set_dont_fragment(&self, on: bool) {
+        if self.dont_fragment.swap(on, Ordering::Relaxed) != on {
+            options::set_dont_fragment(&self.socket, on);
+        }
     }
 
     /// Throw away what has arrived, for want of a module. Bounded by one batch.
@@ -205,9 +242,9 @@ impl UdpPort {
                 let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
                     std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
                 self.counters.receive_calls.add(1);
-                count = self
-                    .state
-                    .recv((&self.socket).into(), &mut slices, &mut received.metas)?;
+                count =
+                    self.state()
+                        .recv((&self.socket).into(), &mut slices, &mut received.metas)?;
                 // A short batch says that the next read would block, so it is not made.
                 // It cannot say so where a batch is one datagram.
                 if count < BATCH_SIZE {
@@ -232,23 +269,27 @@ impl UdpPort {
         false
     }
 
-    /// `false`: there is no room for now.
-    fn send_run(&self, entry: &Entry, run: &Run, contents: &[u8], cx: &mut Context<'_>) -> bool {
+    fn send_run(&self, entry: &Entry, run: &Run, contents: &[u8], cx: &mut Context<'_>) -> Gone {
         let Some(destination) = self.outer(entry.remote) else {
             self.counters
                 .dropped_send_unreachable
                 .add(run.segments as u64);
-            return true;
+            return Gone::Sent;
         };
-        let src_ip = entry.local.and_then(|local| self.outer_ip(local));
+        let lost = *self.lost_source.lock().expect("no panic under this lock");
+        let source = entry.local.filter(|_| lost != entry.local);
+        let mut src_ip = source.and_then(|local| self.outer_ip(local));
         let size = run.segment_size.max(1);
         let mut rest = contents;
+        let mut gone = Gone::Sent;
+        // The kernel makes no fragments of a train.
+        let mut one_by_one = false;
         loop {
-            let limit = self
-                .state
-                .max_gso_segments()
-                .min(MAX_SEND_BYTES / size)
-                .max(1);
+            let limit = match one_by_one {
+                true => 1,
+                false => self.max_segments().min(MAX_SEND_BYTES / size),
+            };
+            let limit = limit.max(1);
             let (now, later) = rest.split_at(rest.len().min(size.saturating_mul(limit)));
             let segments = now.len().div_ceil(size).max(1);
             let transmit = Transmit {
@@ -264,21 +305,36 @@ impl UdpPort {
                     self.counters.bytes_sent.add(now.len() as u64);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let untouched = rest.len() == contents.len();
-                    if !untouched {
-                        // The head of the train is gone; the tail is lost rather than
-                        // the head sent twice.
-                        let lost = rest.len().div_ceil(size);
-                        self.counters.dropped_send_buffer.add(lost as u64);
+                    if rest.len() == contents.len() {
+                        return Gone::Not;
                     }
-                    return !untouched;
+                    // The head of the train is gone; the tail is lost rather than the head
+                    // sent twice.
+                    let lost = rest.len().div_ceil(size);
+                    self.counters.dropped_send_buffer.add(lost as u64);
+                    return gone;
                 }
                 // Segmentation has just been found not to work; now one by one.
-                Err(_) if segments > self.state.max_gso_segments() => continue,
+                Err(_) if segments > self.max_segments() => continue,
+                // It was this machine's when it was heard to.
+                Err(error) if src_ip.is_some() && options::is_lost_source(&error) => {
+                    self.lose_source(entry.local);
+                    src_ip = None;
+                    continue;
+                }
+                Err(error) if options::is_too_large(&error) => {
+                    if self.dont_fragment.load(Ordering::Relaxed) {
+                        gone = Gone::TooLong;
+                    } else if segments > 1 {
+                        one_by_one = true;
+                        continue;
+                    }
+                    self.count_lost(&error, segments as u64);
+                }
                 Err(error) => self.count_lost(&error, segments as u64),
             }
             if later.is_empty() {
-                return true;
+                return gone;
             }
             rest = later;
         }
@@ -293,7 +349,7 @@ impl UdpPort {
             }
             let result = self.socket.try_io(Interest::WRITABLE, || {
                 self.counters.send_calls.add(1);
-                self.state.try_send((&self.socket).into(), transmit)
+                self.state().try_send((&self.socket).into(), transmit)
             });
             match result {
                 // The readiness was stale and is cleared; the next turn leaves a waker.
@@ -301,6 +357,30 @@ impl UdpPort {
                 other => return other,
             }
         }
+    }
+
+    /// Send from any address in place of this one, until the network changes.
+    fn lose_source(&self, source: Option<IpAddr>) {
+        *self.lost_source.lock().expect("no panic under this lock") = source;
+        // quinn-udp takes the error for one that forbids trains.
+        if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
+            *self.state.write().expect("no panic under this lock") = state;
+            options::set_dont_fragment(&self.socket, self.dont_fragment.load(Ordering::Relaxed));
+        }
+    }
+
+    /// The machine's addresses may be others by now.
+    pub(crate) fn network_changed(&self) {
+        *self.lost_source.lock().expect("no panic under this lock") = None;
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, UdpSocketState> {
+        self.state.read().expect("no panic under this lock")
+    }
+
+    /// Of a train.
+    fn max_segments(&self) -> usize {
+        self.state().max_gso_segments()
     }
 
     fn count_lost(&self, error: &io::Error, datagrams: u64) {

@@ -9,7 +9,7 @@ use crate::component::wit::flows::{FlowInfo, Kind};
 use crate::component::wit::generations::MessageInfo;
 use crate::component::wit::log::Level;
 use crate::component::wit::sockets::{DatagramInfo, Direction};
-use crate::component::wit::types::{Destination, ErrorCode};
+use crate::component::wit::types::{Destination, ErrorCode, IpSocketAddress};
 use crate::recording::Call;
 
 /// What a person is shown of one value; the rest says nothing.
@@ -60,6 +60,9 @@ impl Function {
             Function::ByteStreamConnecting => "sockets.byte-stream.connecting",
             Function::ByteStreamConnected => "sockets.byte-stream.connected",
             Function::Accepts => "flows.accepts",
+            Function::DatagramSocketLongest => "sockets.datagram-socket.longest",
+            Function::DatagramSocketSetDontFragment => "sockets.datagram-socket.set-dont-fragment",
+            Function::DatagramFlowSetLongest => "flows.datagram-flow.set-longest",
         }
     }
 
@@ -78,7 +81,11 @@ impl Function {
             | Function::DatagramFlowReceive
             | Function::MailboxReceive => show::<(u32, u32, u32)>(bytes),
             Function::DatagramSocketSend => show::<(u32, Digest, Vec<DatagramInfo>)>(bytes),
-            Function::ByteStreamRead => show::<(u32, u32)>(bytes),
+            Function::ByteStreamRead | Function::DatagramFlowSetLongest => {
+                show::<(u32, u32)>(bytes)
+            }
+            Function::DatagramSocketLongest => show::<(u32, IpSocketAddress)>(bytes),
+            Function::DatagramSocketSetDontFragment => show::<(u32, bool)>(bytes),
             Function::ByteStreamWrite => show::<(u32, Digest)>(bytes),
             Function::ByteStreamShutdown => show::<(u32, Direction)>(bytes),
             Function::ByteStreamReset => show::<(u32, ErrorCode)>(bytes),
@@ -127,7 +134,7 @@ impl Call<'_> {
             Call::Snapshot { .. } => postcard::from_bytes::<Vec<u8>>(bytes)
                 .ok()
                 .map(|snapshot| format!("{:?}", Digest::of(&snapshot))),
-            Call::Serving { .. } => show::<()>(bytes),
+            Call::Serving { .. } | Call::NetworkChanged { .. } => show::<()>(bytes),
             Call::GetStatus { .. } => show::<Status>(bytes),
             Call::ClientConfigs { .. } => {
                 postcard::from_bytes::<Result<Vec<ClientConfig>, ErrorCode>>(bytes)

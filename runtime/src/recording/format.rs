@@ -159,6 +159,9 @@ pub(crate) enum Call<'a> {
         /// The handle of the application's flow.
         application: u32,
     },
+    NetworkChanged {
+        now: u64,
+    },
 }
 
 impl Call<'_> {
@@ -173,6 +176,7 @@ impl Call<'_> {
             Call::Snapshot { .. } => "endpoint.snapshot",
             Call::Serving { .. } => "endpoint.serving",
             Call::DialDatagrams { .. } => "endpoint.dial-datagrams",
+            Call::NetworkChanged { .. } => "endpoint.network-changed",
         }
     }
 
@@ -185,6 +189,7 @@ impl Call<'_> {
             | Call::GetStatus { now }
             | Call::Snapshot { now }
             | Call::Serving { now, .. }
+            | Call::NetworkChanged { now }
             | Call::Dial { now, .. }
             | Call::DialDatagrams { now, .. } => Some(*now),
             Call::ClientConfigs { .. } => None,
@@ -244,6 +249,9 @@ pub(crate) enum Function {
     ByteStreamConnecting,
     ByteStreamConnected,
     Accepts,
+    DatagramSocketLongest,
+    DatagramSocketSetDontFragment,
+    DatagramFlowSetLongest,
 }
 
 /// Stands for bytes that the module hands to the host.

@@ -100,6 +100,7 @@ impl Stage {
             Call::Process { ready, .. } => instance.process(ready).map(drop),
             Call::Snapshot { .. } => instance.snapshot().map(drop),
             Call::Serving { generation, .. } => instance.serving(*generation),
+            Call::NetworkChanged { .. } => instance.network_changed(),
             Call::GetStatus { .. } => instance.status().map(drop),
             Call::Dial {
                 destination,

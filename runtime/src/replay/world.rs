@@ -55,6 +55,8 @@ struct Source {
     write_error: Option<ErrorCode>,
     /// The answer of a lookup, and whether it was taken.
     found: Option<(Vec<IpSocketAddress>, bool)>,
+    /// How long datagrams may be, by the encoded address, as it was said last.
+    longest: BTreeMap<Vec<u8>, Option<u32>>,
     local: Option<IpSocketAddress>,
     remote: Option<IpSocketAddress>,
 }
@@ -242,6 +244,11 @@ impl World {
                 let (handle, digest) = read::<(u32, Digest)>(arguments)?;
                 Some(self.resources.source(handle)?.written(digest.len))
             }
+            Function::DatagramSocketLongest => {
+                let (handle, remote) = read::<(u32, IpSocketAddress)>(arguments)?;
+                let said = &self.resources.source(handle)?.longest;
+                Some(done(said.get(&encoded(&remote)).unwrap_or(&None)))
+            }
             Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
                 let (handle,) = read::<(u32,)>(arguments)?;
                 Some(done(&self.resources.source(handle)?.local?))
@@ -299,6 +306,8 @@ impl World {
             | Function::ByteStreamReset
             | Function::ByteStreamConnecting
             | Function::ByteStreamConnected
+            | Function::DatagramSocketSetDontFragment
+            | Function::DatagramFlowSetLongest
             | Function::AeadKeyCreate
             | Function::Log => Some(done(&())),
         }
@@ -435,6 +444,14 @@ impl World {
                     resources.recorded(handle)?.write_error = Some(code);
                 }
             }
+            Function::DatagramSocketLongest => {
+                let ((handle, remote), outcome) =
+                    split::<(u32, IpSocketAddress), Option<u32>>(rest)?;
+                if let Outcome::Done(longest) = outcome {
+                    let source = resources.recorded(handle)?;
+                    source.longest.insert(encoded(&remote), longest);
+                }
+            }
             Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
                 let ((handle,), outcome) = split::<(u32,), IpSocketAddress>(rest)?;
                 if let Outcome::Done(address) = outcome {
@@ -475,6 +492,8 @@ impl World {
             Function::DatagramSocketSend
             | Function::ByteStreamConnecting
             | Function::ByteStreamConnected
+            | Function::DatagramSocketSetDontFragment
+            | Function::DatagramFlowSetLongest
             | Function::MailboxReceive
             | Function::MailboxSend
             | Function::MailboxDrop

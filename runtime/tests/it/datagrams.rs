@@ -30,6 +30,19 @@ fn datagrams_reach_the_application_and_its_answers_the_sender() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_module_is_told_what_goes_whole_and_once_it_asks_what_did_not() {
+    let server = serve("whole");
+    let client = Client::new(&server);
+    // What IPv4 takes, through an interface that takes more.
+    assert_eq!(
+        client.ask("!long"),
+        "Some(65507) Ok(1) Err(ErrorCode::DatagramTooLarge) Ok(1)"
+    );
+    assert_eq!(counter(&server, "host.dropped.send_too_large"), 2);
+}
+
 #[test]
 fn every_size_survives_in_order() {
     let server = serve("sizes");

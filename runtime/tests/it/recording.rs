@@ -30,7 +30,7 @@ fn life(name: &str) -> PathBuf {
         flow.send(b"from the application").expect("taken");
         assert_eq!(client.receive(), Some(b"from the application".to_vec()));
     });
-    for command in ["!ping", "!crypto", "!open", "!lie", "!fill"] {
+    for command in ["!ping", "!crypto", "!open", "!lie", "!long", "!fill"] {
         client.ask(command);
     }
     server.reconfigure("newer").expect("accepted");

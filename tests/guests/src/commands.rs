@@ -53,6 +53,7 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         "open" => open(),
         "connect" => connect(),
         "lie" => lie(forward),
+        "long" => long(forward),
         "flows" => flows_without_end(forward),
         "fill" => fill(forward),
         "keys" => keys_without_end(forward),
@@ -165,6 +166,31 @@ fn anywhere() -> IpSocketAddress {
         address: IpAddress::Ipv4((127, 0, 0, 1)),
         port: 9,
     }
+}
+
+/// How long a datagram to this machine may be, and what becomes of longer ones: with fragments,
+/// without, and of the next one after that.
+fn long(forward: &Forward) -> String {
+    let socket = forward.socket();
+    let address = IpSocketAddress {
+        address: IpAddress::Ipv4((127, 0, 0, 1)),
+        port: 9,
+    };
+    let longest = socket.longest(address);
+    let send = |len: u32| {
+        let batch = DatagramBatch {
+            payload: vec![0; len as usize],
+            datagrams: vec![entry(address, len)],
+        };
+        format!("{:?}", socket.send(&batch))
+    };
+    let too_long = longest.unwrap_or(u32::from(u16::MAX)) + 1;
+    let lost = send(too_long);
+    socket.set_dont_fragment(true);
+    let told = send(too_long);
+    let after = send(1);
+    socket.set_dont_fragment(false);
+    format!("{longest:?} {lost} {told} {after}")
 }
 
 /// Lengths that do not add up, limits out of all proportion.

@@ -51,6 +51,8 @@ pub struct Forward {
     /// What a command left behind.
     pub mood: Mood,
     pub received: u64,
+    /// How often the network changed.
+    networks: u64,
     pub kept: commands::Kept,
 }
 
@@ -92,6 +94,7 @@ impl Forward {
             config,
             mood: Mood::Normal,
             received: 0,
+            networks: 0,
             kept: commands::Kept::default(),
         })
     }
@@ -332,6 +335,10 @@ impl Guest for Module {
         });
     }
 
+    fn network_changed(_: u64) {
+        FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").networks += 1);
+    }
+
     fn dial(to: Option<Destination>, application: ByteStream, _: u64) -> Result<u64, ErrorCode> {
         FORWARD.with_borrow_mut(|forward| {
             let forward = forward.as_mut().expect("started");
@@ -371,7 +378,10 @@ impl Guest for Module {
                     loss_permille: Some(60_000),
                 }],
                 flows: forward.flows.len() as u32,
-                counters: vec![("received".to_owned(), forward.received)],
+                counters: vec![
+                    ("received".to_owned(), forward.received),
+                    ("networks".to_owned(), forward.networks),
+                ],
             }
         })
     }

@@ -200,7 +200,21 @@ pub trait DatagramSocket {
 
     /// Send a batch, in order. Returns how many entries were accepted; the caller keeps
     /// the rest. What the network refuses is lost, and counts as accepted.
+    ///
+    /// Fails with [`ErrorCode::DatagramTooLarge`] if all were accepted, but after
+    /// [`set_dont_fragment`](Self::set_dont_fragment) datagrams were lost because they are longer
+    /// than [`longest`](Self::longest) says by now.
     fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode>;
+
+    /// How many bytes a datagram to this address may have to get there whole, as far as the host
+    /// knows.
+    fn longest(&self, _remote: SocketAddr) -> Option<u32> {
+        None
+    }
+
+    /// Whether what is longer than that is lost, in place of being sent in fragments. Not so until
+    /// it is asked for.
+    fn set_dont_fragment(&mut self, _on: bool) {}
 
     /// The address the socket is bound to.
     fn local_address(&self) -> SocketAddr;
@@ -255,6 +269,9 @@ pub trait DatagramFlow {
 
     /// Hand datagrams to the application, in order. Returns how many were accepted.
     fn send(&mut self, datagrams: &Datagrams) -> Result<u32, ErrorCode>;
+
+    /// How many bytes a datagram of the application's may have to be carried whole, from now on.
+    fn set_longest(&mut self, _bytes: u32) {}
 }
 
 /// A listening stream socket, granted by the host.

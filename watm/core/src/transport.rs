@@ -163,6 +163,9 @@ pub trait Transport: Sized {
     /// is, and take no more; then [`process`](Self::process) returns [`Wakeup::Finished`].
     fn serving(&mut self, _generation: u32, _host: &mut dyn Host) {}
 
+    /// The machine's addresses or routes have changed, so that sessions with others may be broken.
+    fn network_changed(&mut self, _host: &mut dyn Host) {}
+
     /// How the transport is doing at `now`.
     fn status(&self, now: Instant) -> Status;
 

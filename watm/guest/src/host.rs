@@ -144,6 +144,14 @@ impl DatagramSocket for Socket {
             .map_err(to_error)
     }
 
+    fn longest(&self, remote: SocketAddr) -> Option<u32> {
+        self.socket.longest(from_socket_address(remote))
+    }
+
+    fn set_dont_fragment(&mut self, on: bool) {
+        self.socket.set_dont_fragment(on);
+    }
+
     fn local_address(&self) -> SocketAddr {
         to_socket_address(self.socket.local_address())
     }
@@ -212,6 +220,10 @@ impl DatagramFlow for Flow {
                 lengths: &datagrams.lengths,
             })
             .map_err(to_error)
+    }
+
+    fn set_longest(&mut self, bytes: u32) {
+        self.0.set_longest(bytes);
     }
 }
 

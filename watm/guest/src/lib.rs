@@ -70,6 +70,10 @@ macro_rules! export {
                     SHELL.with(|shell| shell.serving(generation, now))
                 }
 
+                fn network_changed(now: u64) {
+                    SHELL.with(|shell| shell.network_changed(now))
+                }
+
                 fn dial(
                     destination: Option<endpoint::DestinationResult>,
                     application: endpoint::ByteStream,

@@ -94,6 +94,15 @@ impl<T: Transport> Shell<T> {
         }
     }
 
+    /// `endpoint.network-changed`.
+    pub fn network_changed(&self, now: u64) {
+        if let Some(running) = self.0.borrow_mut().as_mut() {
+            running
+                .transport
+                .network_changed(&mut imports(now, running.log_level));
+        }
+    }
+
     /// `endpoint.dial`.
     pub fn dial(
         &self,

@@ -6,7 +6,7 @@ use watm_core::ErrorCode;
 
 use crate::PeerId;
 use crate::ip::{self, Packet};
-use crate::table::Key;
+use crate::table::{Key, Protocol};
 
 /// What has become of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,24 +17,25 @@ pub(crate) enum Fate {
     TooBig(usize),
 }
 
-/// A segment of ours, and what has become of it.
+/// A segment or a datagram of ours, and what has become of it.
 pub(crate) struct Told {
+    pub protocol: Protocol,
     pub key: Key,
-    /// Where the segment began.
+    /// Where the segment began; nothing of a datagram.
     pub sequence: u32,
     pub fate: Fate,
 }
 
-/// The fate of a TCP segment. `None`: the message says something else, or of something else.
-/// `packet` is sound.
-pub(crate) fn of_segment(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
+/// The fate of a packet of TCP or UDP. `None`: the message says something else, or of something
+/// else. `packet` is sound.
+pub(crate) fn of_packet(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
     let (head, quoted) = packet.payload.split_first_chunk::<8>()?;
     let [kind, code, _, _, field @ ..] = *head;
     let fate = match packet.source {
         IpAddr::V4(_) => fate_v4(kind, code, field)?,
         IpAddr::V6(_) => fate_v6(kind, code, field)?,
     };
-    let (from, to, sequence) = match packet.source {
+    let (protocol, (from, to, sequence)) = match packet.source {
         IpAddr::V4(_) => ends_v4(quoted)?,
         IpAddr::V6(_) => ends_v6(quoted)?,
     };
@@ -45,6 +46,11 @@ pub(crate) fn of_segment(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
         destination: from,
     };
     Some(Told {
+        protocol: match protocol {
+            ip::TCP => Protocol::Tcp,
+            ip::UDP => Protocol::Udp,
+            _ => return None,
+        },
         key,
         sequence,
         fate,
@@ -74,26 +80,30 @@ fn fate_v6(kind: u8, code: u8, field: [u8; 4]) -> Option<Fate> {
 
 type Ends = (SocketAddr, SocketAddr, u32);
 
-fn ends_v4(quoted: &[u8]) -> Option<Ends> {
+/// With the protocol.
+fn ends_v4(quoted: &[u8]) -> Option<(u8, Ends)> {
     let header = quoted.get(..ip::V4_HEADER)?;
     let length = usize::from(header[0] & 15) * 4;
     let first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
-    if header[0] >> 4 != 4 || length < ip::V4_HEADER || !first || header[9] != ip::TCP {
+    if header[0] >> 4 != 4 || length < ip::V4_HEADER || !first {
         return None;
     }
     let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&header[at..at + 4]).expect("four"));
-    ends(address(12), address(16), quoted.get(length..)?)
+    let ends = ends(address(12), address(16), quoted.get(length..)?)?;
+    Some((header[9], ends))
 }
 
-fn ends_v6(quoted: &[u8]) -> Option<Ends> {
+/// With the protocol.
+fn ends_v6(quoted: &[u8]) -> Option<(u8, Ends)> {
     let header = quoted.get(..ip::V6_HEADER)?;
-    // The stack's own segments have no other headers.
-    if header[0] >> 4 != 6 || header[6] != ip::TCP {
+    // The stack's own packets have no other headers, unless they are fragments.
+    if header[0] >> 4 != 6 {
         return None;
     }
     let address =
         |at: usize| IpAddr::from(<[u8; 16]>::try_from(&header[at..at + 16]).expect("sixteen"));
-    ends(address(8), address(24), &quoted[ip::V6_HEADER..])
+    let ends = ends(address(8), address(24), &quoted[ip::V6_HEADER..])?;
+    Some((header[6], ends))
 }
 
 fn ends(from: IpAddr, to: IpAddr, segment: &[u8]) -> Option<Ends> {

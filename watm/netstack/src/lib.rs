@@ -46,6 +46,7 @@ use crate::io::Io;
 use crate::ip::{Fault, Outcome, Packet, Reassembly, Sender};
 use crate::table::FlowId;
 use crate::tcp::Tcp;
+use crate::tcp::width::NARROWEST;
 use crate::udp::{Taken, Udp};
 
 /// A peer's number, chosen by the owner of the stack and never reused for another peer
@@ -78,10 +79,6 @@ pub trait PacketSink {
 /// The stack. See the crate's page for the run loop.
 pub struct Netstack {
     config: Config,
-    /// Makes seeds for what needs one.
-    seeds: Keyed,
-    /// Of the configuration.
-    generation: u64,
     tcp: Tcp,
     udp: Udp,
     icmp: Icmp,
@@ -98,17 +95,15 @@ impl Netstack {
         let config = config.checked();
         let seeds = Keyed::new(seed);
         let hash = Keyed::new(seeds.hash_one("hash"));
-        let sequence = seeds.hash_one(("sequence", 0u64));
+        let sequence = seeds.hash_one("sequence");
         Netstack {
-            tcp: Tcp::new(config.mtu, config.buffer_budget, sequence, hash.clone()),
+            tcp: Tcp::new(config.buffer_budget, sequence, hash.clone()),
             udp: Udp::new(config.udp_idle_timeout, hash.clone()),
             icmp: Icmp::new(hash.clone()),
             reassembly: Reassembly::new(hash),
             sender: Sender::new(config.mtu, seeds.hash_one("fragment") as u32),
             elsewhere: Elsewhere::default(),
             counters: Counters::default(),
-            seeds,
-            generation: 0,
             config,
         }
     }
@@ -117,13 +112,23 @@ impl Netstack {
     /// new MTU counts for all packets, but the MSS that open TCP flows announced stays.
     pub fn reconfigure(&mut self, config: Config) {
         let config = config.checked();
-        self.generation += 1;
-        let sequence = self.seeds.hash_one(("sequence", self.generation));
-        self.tcp
-            .reconfigure(config.mtu, config.buffer_budget, sequence);
+        self.tcp.set_budget(config.buffer_budget);
         self.udp.set_idle_timeout(config.udp_idle_timeout);
         self.sender.set_mtu(config.mtu);
         self.config = config;
+        self.tcp.resize(None, &self.sender);
+        self.udp.resize(None, &self.sender);
+    }
+
+    /// The way to this peer takes IP packets of so many bytes, and not those of the
+    /// [configuration](Config::mtu); `None`: it takes those. At least 576 are sent all the same.
+    /// What is on its way to it by TCP, and too long for it, is sent again in smaller segments.
+    /// The MSS that open flows announced stays.
+    pub fn set_path_mtu(&mut self, peer: PeerId, mtu: Option<usize>) {
+        self.sender
+            .set_path(peer, mtu.map(|mtu| mtu.max(NARROWEST)));
+        self.tcp.resize(Some(peer), &self.sender);
+        self.udp.resize(Some(peer), &self.sender);
     }
 
     /// Take an inner IP packet from an authenticated peer, whose source address the caller
@@ -197,12 +202,15 @@ impl Netstack {
             .tcp
             .free_port(peer, source, destination, &self.elsewhere)
             .ok_or(ErrorCode::LimitReached)?;
-        self.tcp.connect(key, application, now, &mut self.counters)
+        let mtu = self.sender.mtu(peer);
+        self.tcp
+            .connect(key, mtu, application, now, &mut self.counters)
     }
 
     /// As [`connect`](Self::connect), of datagrams: whoever answers from `destination` is heard,
-    /// until the flow has been idle for [`Config::udp_idle_timeout`]. Datagrams that do not fit an
-    /// IP packet are dropped and counted.
+    /// until the flow has been idle for [`Config::udp_idle_timeout`]. The application is told how
+    /// long datagrams may be to go in one packet; longer ones go in fragments. Those that do not
+    /// fit IP at all are dropped and counted.
     pub fn connect_datagrams(
         &mut self,
         origin: &Origin,
@@ -221,7 +229,10 @@ impl Netstack {
             .udp
             .free_port(origin.peer, source, destination, &self.elsewhere)
             .ok_or(ErrorCode::LimitReached)?;
-        Ok(self.udp.connect(key, application, now, &mut self.counters))
+        let mtu = self.sender.mtu(origin.peer);
+        Ok(self
+            .udp
+            .connect(key, mtu, application, now, &mut self.counters))
     }
 
     /// Whether the stack chose this token. Its tokens, and no others, have the top bit set.
@@ -276,6 +287,7 @@ impl Netstack {
         self.udp.remove_peer(peer);
         self.icmp.forget(peer);
         self.reassembly.forget(peer);
+        self.sender.set_path(peer, None);
         self.elsewhere.forget_peer(peer);
     }
 
@@ -384,8 +396,11 @@ impl Netstack {
             _ if io.sink.decline(peer, packet.whole, None) => {}
             (ip::ICMP, IpAddr::V4(_)) | (ip::ICMPV6, IpAddr::V6(_)) => {
                 if icmp::is_sound(packet)
-                    && let Some(told) = icmp_error::of_segment(peer, packet)
-                    && self.tcp.learn(told)
+                    && let Some(told) = icmp_error::of_packet(peer, packet)
+                    && match told.protocol {
+                        Protocol::Tcp => self.tcp.learn(told),
+                        Protocol::Udp => self.udp.learn(told, sender),
+                    }
                 {
                     counters.icmp_heeded += 1;
                     return;

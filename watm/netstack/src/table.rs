@@ -185,6 +185,14 @@ impl<F> Table<F> {
             .collect()
     }
 
+    /// All flows, or those of one peer, with whose they are.
+    pub(crate) fn of(&self, peer: Option<PeerId>) -> Vec<(FlowId, PeerId)> {
+        self.iter()
+            .map(|(id, key, _)| (id, key.peer))
+            .filter(|(_, of)| peer.is_none_or(|peer| peer == *of))
+            .collect()
+    }
+
     /// All flows, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Key, &F)> {
         self.slots.iter().zip(0..).filter_map(|(slot, number)| {

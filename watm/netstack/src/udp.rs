@@ -10,9 +10,11 @@ use watm_core::{DatagramFlow, Datagrams, FlowInfo, FlowKind, Instant, Token};
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
+use crate::icmp_error::{Fate, Told};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
+use crate::tcp::width::{NARROW, NARROWEST};
 use crate::timer::{Alarm, Timers};
 use crate::{Origin, PeerId, port};
 
@@ -58,6 +60,8 @@ struct Flow {
     info: Option<Rc<FlowInfo>>,
     /// For the application, since the last flush.
     pending: Datagrams,
+    /// The largest packet that gets to its destination, as far as routers behind the peer have said.
+    path: usize,
     /// When the last datagram passed, either way.
     used: Instant,
     alarm: Alarm,
@@ -167,19 +171,61 @@ impl Udp {
         Taken::Done
     }
 
-    /// Carry a flow of the application's, which nobody has yet.
+    /// Carry a flow of the application's, which nobody has yet, in packets of at most `mtu` bytes.
     pub(crate) fn connect(
         &mut self,
         key: Key,
-        application: Box<dyn DatagramFlow>,
+        mtu: usize,
+        mut application: Box<dyn DatagramFlow>,
         now: Instant,
         counters: &mut Counters,
     ) -> Token {
+        application.set_longest(longest(&key, mtu));
         let token = self.flows.next_id().token(Protocol::Udp);
         self.insert(key, application, None, now);
         self.dialled += 1;
         counters.udp_dialled += 1;
         token
+    }
+
+    /// The ways to all peers or one may take packets of another size: tell those who have dialled.
+    pub(crate) fn resize(&mut self, peer: Option<PeerId>, sender: &Sender) {
+        for (id, peer) in self.flows.of(peer) {
+            if let Some(key) = self.flows.key(id).copied()
+                && let Some(flow) = self.flows.get_mut(id)
+                && flow.info.is_none()
+            {
+                let mtu = flow.path.min(sender.mtu(peer));
+                flow.flow.set_longest(longest(&key, mtu));
+            }
+        }
+    }
+
+    /// ICMP has told what became of a datagram of this flow. Whether there is one, to which that
+    /// is news.
+    pub(crate) fn learn(&mut self, told: Told, sender: &Sender) -> bool {
+        let Fate::TooBig(mtu) = told.fate else {
+            return false;
+        };
+        let key = &told.key;
+        let flow = self.flows.find(key).and_then(|id| self.flows.get_mut(id));
+        let Some(flow) = flow else {
+            return false;
+        };
+        // Nobody can make a flow send tiny packets: see `Width`.
+        let least = match key.source.is_ipv4() {
+            true => NARROWEST,
+            false => NARROW,
+        };
+        let mtu = mtu.max(least);
+        let news = mtu < flow.path.min(sender.mtu(key.peer));
+        if news {
+            flow.path = mtu;
+            if flow.info.is_none() {
+                flow.flow.set_longest(longest(key, mtu));
+            }
+        }
+        news
     }
 
     /// A flow of ours that is not there.
@@ -291,6 +337,7 @@ impl Udp {
                 flow,
                 info,
                 pending: Datagrams::default(),
+                path: usize::MAX,
                 used: now,
                 alarm: Alarm::default(),
                 // Opened armed: its token comes when there is something.
@@ -375,11 +422,12 @@ impl Udp {
             }
             flow.used = io.now;
             left = left.saturating_sub(datagrams.lengths.len());
+            let path = flow.path;
             let Some(key) = self.flows.key(id) else {
                 return;
             };
             for datagram in datagrams.iter() {
-                if !send(key, datagram, sender, io) {
+                if !send(key, datagram, path, sender, io) {
                     counters.udp_too_large += 1;
                 }
             }
@@ -391,6 +439,12 @@ impl Udp {
         self.timers.cancel(id, &mut flow.alarm);
         Some((key, flow))
     }
+}
+
+/// The longest datagram of a flow that fits a packet of so many bytes.
+fn longest(key: &Key, mtu: usize) -> u32 {
+    let headers = ip::header_len(key.source.ip()) + UDP_HEADER_LEN;
+    u32::try_from(mtu.saturating_sub(headers)).unwrap_or(u32::MAX)
 }
 
 fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
@@ -407,13 +461,14 @@ fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
     sound.then_some(datagram)
 }
 
-fn send(key: &Key, datagram: &[u8], sender: &mut Sender, io: &mut Io<'_>) -> bool {
+/// In packets of at most `path` bytes.
+fn send(key: &Key, datagram: &[u8], path: usize, sender: &mut Sender, io: &mut Io<'_>) -> bool {
     let (source, destination) = (key.destination, key.source);
     let Ok(length) = u16::try_from(UDP_HEADER_LEN + datagram.len()) else {
         return false;
     };
     let addresses = (source.ip(), destination.ip());
-    sender.send(key.peer, io.sink, addresses, ip::UDP, |out| {
+    sender.send_within(path, key.peer, io.sink, addresses, ip::UDP, |out| {
         let start = out.len();
         out.resize(start + UDP_HEADER_LEN, 0);
         out.extend_from_slice(datagram);

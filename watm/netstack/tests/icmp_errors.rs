@@ -138,3 +138,45 @@ fn a_narrower_path_gets_smaller_segments() {
         assert_eq!(longest, expected, "{told} of {to}");
     }
 }
+
+#[test]
+fn a_narrower_path_gets_smaller_datagrams() {
+    for (to, router, kind, code, told, expected) in [
+        (V4, "10.99.0.1", 3, 4, 1300, 1300),
+        (V4, "10.99.0.1", 3, 4, 0, 576),
+        (V6, "fd00:99::1", 2, 0, 1300, 1300),
+        (V6, "fd00:99::1", 2, 0, 68, 1280),
+        // No news.
+        (V4, "10.99.0.1", 3, 4, 1500, 1420),
+        // Something else.
+        (V4, "10.99.0.1", 3, 3, 1300, 1420),
+    ] {
+        let mut bench = Bench::new(Config::default());
+        let flow = bench.dial_datagrams(1, to.parse().unwrap()).unwrap();
+        let other = bench.dial_datagrams(1, to.parse().unwrap()).unwrap();
+        let headers = if to == V4 { 28 } else { 48 };
+        flow.write(&vec![7; 1420 - headers]);
+        let sent = bench.settle().remove(0);
+        assert_eq!(sent.len(), 1420);
+        // Another peer has no say.
+        bench.packet(2, &error(router, &sent, kind, code, told));
+        assert_eq!(flow.longest(), Some(1420 - headers as u32));
+        bench.packet(1, &error(router, &sent, kind, code, told));
+        assert_eq!(
+            flow.longest(),
+            Some((expected - headers) as u32),
+            "{told} of {to}"
+        );
+        assert_eq!(other.longest(), Some(1420 - headers as u32));
+        let news = u64::from(expected < 1420);
+        assert_eq!(bench.counter("icmp_heeded"), news);
+        // Who does not mind sends fragments.
+        flow.write(&vec![7; 1420 - headers]);
+        let longest = bench.settle().iter().map(Vec::len).max().unwrap();
+        assert!(longest <= expected && longest + 8 > expected, "{longest}");
+        // It stays so when the way to the peer gets wider.
+        bench.stack.set_path_mtu(1, Some(1400));
+        let longest = expected.min(1400) - headers;
+        assert_eq!(flow.longest(), Some(longest as u32));
+    }
+}

@@ -48,7 +48,7 @@ fn write(
     }
     write_address(text, config, peer)?;
     writeln!(text, "DNS = {}", config.client.dns.join(", "))?;
-    writeln!(text, "MTU = {}", config.mtu)?;
+    writeln!(text, "MTU = {}", config.largest_packet())?;
     writeln!(text)?;
     writeln!(text, "[Peer]")?;
     writeln!(

@@ -20,8 +20,8 @@ pub struct Config {
     pub public_key: PublicKey,
     /// The port that the file names. The host has the last word.
     pub listen_port: Option<u16>,
-    /// The largest inner packet.
-    pub mtu: u16,
+    /// The largest inner packet; `None`: what the way to the peer takes, up to [`DEFAULT_MTU`].
+    pub mtu: Option<u16>,
     /// Our own inner addresses, which connections from here come from.
     pub addresses: Vec<IpAddr>,
     /// Where a connection from here goes whose application names no destination.
@@ -33,6 +33,13 @@ pub struct Config {
     pub limits: Limits,
     /// What the user should look at.
     pub warnings: Vec<String>,
+}
+
+impl Config {
+    /// The largest inner packet that there is.
+    pub fn largest_packet(&self) -> u16 {
+        self.mtu.unwrap_or(DEFAULT_MTU)
+    }
 }
 
 /// What goes into client configurations and is not derived from the peers.

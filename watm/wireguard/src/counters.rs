@@ -43,6 +43,8 @@ counters! {
     SessionsExpired = "wireguard.sessions_expired",
     /// Endpoints that have moved.
     Roamed = "wireguard.roamed",
+    /// The way to a peer takes smaller packets than was thought.
+    Narrower = "wireguard.narrower",
     /// Not a WireGuard message.
     NotWireGuard = "wireguard.dropped.not_wireguard",
     /// A handshake message whose sender does not know our public key.

@@ -1,8 +1,10 @@
 //! The way out: datagrams gathered into one batch, equal sizes to one address as a train.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn};
+use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn, ErrorCode};
+use watm_netstack::PeerId;
 
 use crate::counters::{Counter, Counters};
 
@@ -32,6 +34,10 @@ pub struct Outgoing {
     committed: usize,
     /// The host took less than it was given, and will say when it takes more.
     blocked: bool,
+    /// Peers of which it is to be asked how much the way to them takes.
+    unsure: BTreeSet<PeerId>,
+    /// Where datagrams went of which some were too long for it.
+    too_long: BTreeSet<SocketAddr>,
 }
 
 impl Outgoing {
@@ -41,6 +47,8 @@ impl Outgoing {
             batch: DatagramBatch::default(),
             committed: 0,
             blocked: false,
+            unsure: BTreeSet::new(),
+            too_long: BTreeSet::new(),
         }
     }
 
@@ -99,6 +107,24 @@ impl Outgoing {
         self.batch.is_empty()
     }
 
+    /// The way to this peer may be another one by now.
+    pub fn doubt(&mut self, peer: PeerId) {
+        self.unsure.insert(peer);
+    }
+
+    /// The peers whose ways are in doubt, and the addresses to which something was too long.
+    pub fn take_doubts(&mut self) -> (BTreeSet<PeerId>, BTreeSet<SocketAddr>) {
+        (
+            std::mem::take(&mut self.unsure),
+            std::mem::take(&mut self.too_long),
+        )
+    }
+
+    /// Whether there are any.
+    pub fn has_doubts(&self) -> bool {
+        !self.unsure.is_empty() || !self.too_long.is_empty()
+    }
+
     /// The socket may take more than it did.
     pub fn unblock(&mut self) {
         self.blocked = false;
@@ -111,12 +137,19 @@ impl Outgoing {
             return;
         }
         let given = self.batch.datagrams.len();
-        let Ok(taken) = self.socket.send(&self.batch) else {
-            counters.add(Counter::SocketError, given as u64);
-            self.remove(given);
-            return;
+        let taken = match self.socket.send(&self.batch) {
+            Ok(taken) => (taken as usize).min(given),
+            Err(ErrorCode::DatagramTooLarge) => {
+                let remotes = self.batch.datagrams.iter().map(|datagram| datagram.remote);
+                self.too_long.extend(remotes);
+                given
+            }
+            Err(_) => {
+                counters.add(Counter::SocketError, given as u64);
+                self.remove(given);
+                return;
+            }
         };
-        let taken = (taken as usize).min(given);
         for datagram in &self.batch.datagrams[..taken] {
             counters.add(Counter::DatagramsSent, segments(datagram) as u64);
             counters.add(Counter::BytesSent, u64::from(datagram.len));

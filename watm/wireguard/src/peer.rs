@@ -27,10 +27,13 @@ use crate::key;
 use crate::outgoing::{Endpoint, Outgoing};
 
 /// What WireGuard adds to an inner packet.
-const OVERHEAD: usize = 32;
+pub const OVERHEAD: usize = 32;
 
 /// The largest message of a handshake.
 const INITIATION: usize = 148;
+
+/// The type of a message that carries a packet.
+const DATA: u8 = 4;
 
 /// The largest packet that can wait for a session, encrypted: see `config::value::MTU`.
 const LARGEST: usize = 65_507;
@@ -50,6 +53,9 @@ pub struct Io<'a> {
     pub next_tick: &'a mut Option<Instant>,
     /// Whether handshakes may be begun here.
     pub begins: bool,
+    /// The largest packet that there may be, if the ways to peers are to be tried for how much
+    /// they take.
+    pub tries: Option<u16>,
     /// Who wants copies.
     pub capture: Option<&'a dyn Capture>,
 }
@@ -144,6 +150,8 @@ pub struct Peer {
     /// It is to be called before there is anything to send.
     wanted: bool,
     path: Path,
+    /// The largest packet that the way to it takes, as far as it was asked and is known.
+    room: Option<Option<usize>>,
     /// What initiations must be newer than.
     floor: Floor,
     handover: Handover,
@@ -195,6 +203,7 @@ impl Peer {
             complained: false,
             wanted: false,
             path: Path::default(),
+            room: None,
             floor: Floor::default(),
             handover: Handover::default(),
         }
@@ -246,6 +255,7 @@ impl Peer {
             return;
         }
         self.set_endpoint(remote);
+        io.out.doubt(self.origin.peer);
         if self.tunnel.tunn.is_some() {
             self.catch_up(io);
             self.initiate(io);
@@ -286,6 +296,16 @@ impl Peer {
         !std::mem::replace(&mut self.complained, true)
     }
 
+    /// Our network is another one: what it is sent may come from another address than before.
+    /// Whether it is in use, so that it has to know.
+    pub fn uproot(&mut self) -> bool {
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.local = None;
+        }
+        let used = self.live && (self.has_session() || self.unanswered > 0);
+        used && self.endpoint.is_some() && !self.is_taken_over()
+    }
+
     /// It is there.
     pub fn set_endpoint(&mut self, remote: SocketAddr) {
         if self.endpoint() != Some(remote) {
@@ -294,6 +314,16 @@ impl Peer {
                 local: None,
             });
         }
+    }
+
+    /// The largest packet that the way to it takes; `None` if nobody has asked yet, or nobody knows.
+    pub fn room(&self) -> Option<Option<usize>> {
+        self.room
+    }
+
+    /// That was asked.
+    pub fn set_room(&mut self, room: Option<Option<usize>>) {
+        self.room = room;
     }
 
     /// Whether any inner address is its own.
@@ -574,6 +604,7 @@ impl Peer {
             Some(bytes) => self.sent_bytes += bytes as u64,
             None => {
                 io.counters.count(Counter::InitiationsSent);
+                self.try_way(endpoint, io);
                 self.initiated(io);
             }
         }
@@ -598,6 +629,27 @@ impl Peer {
         {
             capture.secret(&lines);
         }
+    }
+
+    /// Try how much the way takes, with a handshake: before that is done, a router that cannot pass
+    /// on a datagram as long as packets will be has said so, and the host has taken note. It is
+    /// for a session that nobody has, so that the peer ignores it.
+    fn try_way(&self, endpoint: Endpoint, io: &mut Io<'_>) {
+        let Some(largest) = io.tries else {
+            return;
+        };
+        let Some(longest) = io.out.socket().longest(endpoint.remote) else {
+            return;
+        };
+        let size = (usize::from(largest) + OVERHEAD).min(longest as usize);
+        if let Some(room) = io.out.room(size.max(OVERHEAD), io.counters) {
+            room.fill(0);
+            room[0] = DATA;
+            // The receiver's index.
+            room[4..8].fill(u8::MAX);
+            io.out.commit(size.max(OVERHEAD), endpoint);
+        }
+        io.out.doubt(self.origin.peer);
     }
 
     fn initiated(&mut self, io: &mut Io<'_>) {
@@ -640,6 +692,7 @@ impl Peer {
             io.counters.count(Counter::Roamed);
             self.path.moved();
         }
+        io.out.doubt(self.origin.peer);
         self.endpoint = Some(from);
         self.origin.underlay = Some(underlay(from, server));
         true
@@ -677,6 +730,7 @@ impl Peer {
 
     fn completed(&mut self, io: &mut Io<'_>) -> Handshake {
         io.counters.count(Counter::Handshakes);
+        io.out.doubt(self.origin.peer);
         self.handover.renewed();
         self.send_waiting(io);
         match self.last_handshake.replace(io.now) {
@@ -732,7 +786,6 @@ struct Sent {
 
 impl Sent {
     fn of(message: &[u8]) -> Self {
-        const DATA: u8 = 4;
         Sent {
             len: message.len(),
             ephemeral: ephemeral(message),

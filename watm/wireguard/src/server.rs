@@ -4,6 +4,7 @@ mod dial;
 mod handover;
 mod mail;
 mod names;
+mod paths;
 mod receive;
 mod silence;
 mod sink;
@@ -30,7 +31,7 @@ use crate::counters::Counters;
 use crate::generations::{self, Generations, Role};
 use crate::names::Names;
 use crate::outgoing::Outgoing;
-use crate::peer::{Identity, Io, Silence, key_log};
+use crate::peer::{Identity, Io, Peer, Silence, key_log};
 use crate::peers::Peers;
 
 /// The label of the socket that WireGuard listens on.
@@ -115,7 +116,8 @@ impl Transport for WireGuard {
         let mut random = [0; 12];
         getrandom::getrandom(&mut random).map_err(|error| ConfigError::Other(error.to_string()))?;
         let (seed, first_id) = random.split_at(8);
-        let out = Outgoing::new(socket);
+        let mut out = Outgoing::new(socket);
+        out.socket().set_dont_fragment(config.mtu.is_none());
         let mut server = WireGuard {
             peers: Peers::new(
                 generations::tag(options.generation),
@@ -184,6 +186,7 @@ impl Transport for WireGuard {
         self.limiter = limiter(&config);
         self.config = config;
         self.next_tick = Some(host.now());
+        self.forget_paths();
         self.warn(host);
         Ok(())
     }
@@ -219,6 +222,7 @@ impl Transport for WireGuard {
             }
         }
         self.receive(host);
+        self.learn_paths(host);
         self.give_up_unreachable(host);
         if self
             .netstack
@@ -231,6 +235,11 @@ impl Transport for WireGuard {
         let (netstack, mut sink) = self.netstack_and_sink(host.now());
         netstack.flush(host, &mut sink);
         self.out.flush(&mut self.counters);
+        if self.learn_paths(host) {
+            let (netstack, mut sink) = self.netstack_and_sink(host.now());
+            netstack.flush(host, &mut sink);
+            self.out.flush(&mut self.counters);
+        }
         if let Some(streams) = &self.streams {
             streams.reconnect(host);
         }
@@ -248,6 +257,19 @@ impl Transport for WireGuard {
             self.take_over(host);
         } else {
             self.retire(generation, host);
+        }
+    }
+
+    /// Peers know where we are by what we send, and a handshake is what they answer. Streams end
+    /// by themselves.
+    fn network_changed(&mut self, _: &mut dyn Host) {
+        if self.streams.is_some() {
+            return;
+        }
+        let used = |(id, peer): (_, &mut Peer)| peer.uproot().then_some(id);
+        let used: Vec<_> = self.peers.iter_mut().filter_map(used).collect();
+        if self.generations.is_serving() {
+            self.inheritance.begin(used);
         }
     }
 
@@ -350,6 +372,7 @@ impl WireGuard {
                 now,
                 next_tick: &mut self.next_tick,
                 begins,
+                tries: tries(&self.config),
                 capture: self.capture.as_deref(),
             },
         };
@@ -360,6 +383,7 @@ impl WireGuard {
         let more = self.readable
             || self.tick_from.is_some()
             || self.has_handshakes()
+            || self.out.has_doubts()
             || self.generations.has_mail();
         if more {
             return Wakeup::Again;
@@ -426,12 +450,17 @@ fn socket(
 
 fn netstack_config(config: &Config) -> watm_netstack::Config {
     watm_netstack::Config {
-        mtu: config.mtu.into(),
+        mtu: config.largest_packet().into(),
         udp_idle_timeout: config.limits.udp_idle_timeout,
         // Lossless: wasm32 has pointers of 32 bits.
         max_flows: config.limits.max_flows as usize,
         ..watm_netstack::Config::default()
     }
+}
+
+/// The largest packet, if the ways to peers say whether there are any.
+fn tries(config: &Config) -> Option<u16> {
+    config.mtu.is_none().then(|| config.largest_packet())
 }
 
 fn limiter(config: &Config) -> RateLimiter {

@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use smoltcp::wire::{Ipv4Packet, Ipv6FragmentHeader, Ipv6Packet};
@@ -15,6 +16,8 @@ const FRAGMENT_HEADER: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Sender {
     mtu: usize,
+    /// What the ways to peers take that take less.
+    narrow: BTreeMap<PeerId, usize>,
     next_id: u32,
     packet: Vec<u8>,
     fragment: Vec<u8>,
@@ -24,6 +27,7 @@ impl Sender {
     pub(crate) fn new(mtu: usize, first_id: u32) -> Self {
         Sender {
             mtu,
+            narrow: BTreeMap::new(),
             next_id: first_id,
             packet: Vec::new(),
             fragment: Vec::new(),
@@ -34,10 +38,37 @@ impl Sender {
         self.mtu = mtu;
     }
 
+    /// The way to this peer takes packets of so many bytes; `None`: of any size.
+    pub(crate) fn set_path(&mut self, peer: PeerId, mtu: Option<usize>) {
+        match mtu {
+            Some(mtu) => self.narrow.insert(peer, mtu),
+            None => self.narrow.remove(&peer),
+        };
+    }
+
+    /// The largest packet to this peer.
+    pub(crate) fn mtu(&self, peer: PeerId) -> usize {
+        let path = self.narrow.get(&peer);
+        path.map_or(self.mtu, |&path| path.min(self.mtu))
+    }
+
     /// Send a packet whose payload `fill` appends. False, and nothing is sent, if the
     /// payload is more than IP can carry.
     pub(crate) fn send(
         &mut self,
+        peer: PeerId,
+        sink: &mut dyn PacketSink,
+        addresses: (IpAddr, IpAddr),
+        protocol: u8,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> bool {
+        self.send_within(usize::MAX, peer, sink, addresses, protocol, fill)
+    }
+
+    /// As [`send`](Self::send), where what is behind the peer takes packets of so many bytes.
+    pub(crate) fn send_within(
+        &mut self,
+        path: usize,
         peer: PeerId,
         sink: &mut dyn PacketSink,
         (source, destination): (IpAddr, IpAddr),
@@ -57,7 +88,8 @@ impl Sender {
         if counted > MAX_LENGTH {
             return false;
         }
-        if length <= self.mtu {
+        let mtu = self.mtu(peer).min(path);
+        if length <= mtu {
             write_header(&mut self.packet, source, destination, protocol);
             sink.send(peer, &self.packet);
             return true;
@@ -69,7 +101,7 @@ impl Sender {
             IpAddr::V6(_) => header + FRAGMENT_HEADER,
         };
         // All but the last are multiples of eight bytes.
-        let step = (self.mtu - overhead) / 8 * 8;
+        let step = (mtu - overhead) / 8 * 8;
         let payload = &self.packet[header..];
         for (number, piece) in payload.chunks(step).enumerate() {
             let offset = number * step;
@@ -109,7 +141,7 @@ pub(crate) fn write_packet(
     write_header(out, source, destination, protocol);
 }
 
-fn header_len(address: IpAddr) -> usize {
+pub(crate) fn header_len(address: IpAddr) -> usize {
     match address {
         IpAddr::V4(_) => V4_HEADER,
         IpAddr::V6(_) => V6_HEADER,

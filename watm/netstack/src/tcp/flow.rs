@@ -108,7 +108,9 @@ pub(crate) struct Flow {
     pub dirty: bool,
     /// In the queue for memory.
     pub starved: bool,
-    /// What its path takes.
+    /// What the way to its peer takes.
+    path: usize,
+    /// What is behind that takes.
     pub width: Width,
 }
 
@@ -278,8 +280,35 @@ impl Flow {
             alarm: Alarm::default(),
             dirty: false,
             starved: false,
+            path: 0,
             width: Width::default(),
         }
+    }
+
+    /// The largest packet.
+    pub(crate) fn mtu(&self) -> usize {
+        self.width.mtu(self.path)
+    }
+
+    /// The way to the peer takes packets of so many bytes. Whether there is something to do: what
+    /// is on its way may be too long for it, and is sent again, cut anew.
+    pub(crate) fn set_mtu(&mut self, mtu: usize) -> bool {
+        let before = self.mtu();
+        self.path = mtu;
+        let narrower = self.mtu() < before;
+        if !narrower || self.flags.connecting || self.is_half_open() {
+            return false;
+        }
+        let sent_end = self.log.sent_end;
+        let again = sent_end.is_some_and(|end| end.is_after(self.acknowledged));
+        if again {
+            self.flags.rewinds = true;
+            // What comes twice of it says nothing of losses.
+            self.recovery = sent_end;
+            self.repairs = MOST_REPAIRS + 1;
+            self.timed = None;
+        }
+        again
     }
 
     /// Take over what the peer's SYN says.

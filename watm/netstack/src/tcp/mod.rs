@@ -3,26 +3,25 @@
 
 mod flow;
 mod half_open;
+mod interfaces;
 mod memory;
 mod segment;
 mod time_wait;
-mod width;
+pub(crate) mod width;
 mod wire;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use smoltcp::iface::{self, Interface};
-use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
 use watm_core::{ByteStream, ErrorCode, FlowKind, Instant, Token};
 
-use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict, smoltcp_time};
+use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict};
 use self::half_open::HalfOpen;
+use self::interfaces::Interfaces;
 use self::memory::Memory;
 use self::segment::Segment;
 use self::time_wait::TimeWait;
 use self::width::Width;
-use self::wire::{Log, Outgoing, Wire};
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
@@ -44,9 +43,7 @@ const RETRIES: usize = 64;
 
 /// The TCP half of the stack.
 pub(crate) struct Tcp {
-    /// As [`Width::ALL`].
-    interfaces: [Interface; 3],
-    mtu: usize,
+    interfaces: Interfaces,
     /// For packets that smoltcp writes, one at a time.
     buffer: Vec<u8>,
     /// For packets that are written anew for smoltcp.
@@ -74,10 +71,9 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub(crate) fn new(mtu: usize, budget: usize, seed: u64, hash: Keyed) -> Self {
+    pub(crate) fn new(budget: usize, seed: u64, hash: Keyed) -> Self {
         Tcp {
-            interfaces: interfaces(mtu, seed),
-            mtu,
+            interfaces: Interfaces::new(seed),
             buffer: Vec::new(),
             rewritten: Vec::new(),
             piece: Vec::new(),
@@ -121,12 +117,18 @@ impl Tcp {
         self.memory.pool.lent()
     }
 
-    /// `seed` must be a new one.
-    pub(crate) fn reconfigure(&mut self, mtu: usize, budget: usize, seed: u64) {
+    pub(crate) fn set_budget(&mut self, budget: usize) {
         self.memory.budget = budget;
-        if mtu != self.mtu {
-            self.mtu = mtu;
-            self.interfaces = interfaces(mtu, seed);
+    }
+
+    /// The ways to all peers or one may take packets of another size.
+    pub(crate) fn resize(&mut self, peer: Option<PeerId>, sender: &Sender) {
+        for (id, peer) in self.flows.of(peer) {
+            if let Some(flow) = self.flows.get_mut(id)
+                && flow.set_mtu(sender.mtu(peer))
+            {
+                self.touch(id);
+            }
         }
     }
 
@@ -190,7 +192,10 @@ impl Tcp {
                 counters.tcp_refused += 1;
                 return true;
             }
-            None => self.admit(key, origin, &segment, io, counters),
+            None => {
+                let mtu = sender.mtu(key.peer);
+                self.admit(key, origin, &segment, mtu, io, counters)
+            }
         };
         let mut rewritten = std::mem::take(&mut self.rewritten);
         let plain = if packet.is_plain() {
@@ -213,11 +218,12 @@ impl Tcp {
         true
     }
 
-    /// Open a flow from here, with a key of [`free_port`](Self::free_port). There must be room
-    /// for one.
+    /// Open a flow from here, with a key of [`free_port`](Self::free_port), whose packets have at
+    /// most `mtu` bytes. There must be room for one.
     pub(crate) fn connect(
         &mut self,
         key: Key,
+        mtu: usize,
         application: Box<dyn ByteStream>,
         now: Instant,
         counters: &mut Counters,
@@ -227,8 +233,9 @@ impl Tcp {
             return Err(ErrorCode::LimitReached);
         }
         let token = self.flows.next_id().token(Protocol::Tcp);
-        let interface = &mut self.interfaces[Width::Full as usize];
-        let flow = Flow::dialled(key, token, application, &self.memory, interface, now);
+        let interface = self.interfaces.of(mtu);
+        let mut flow = Flow::dialled(key, token, application, &self.memory, interface, now);
+        flow.set_mtu(mtu);
         let id = self.flows.insert(key, flow);
         self.dialled += 1;
         counters.tcp_dialled += 1;
@@ -373,7 +380,7 @@ impl Tcp {
                 }
                 failed
             }
-            Fate::TooBig(mtu) if mtu < flow.width.mtu(self.mtu) => {
+            Fate::TooBig(mtu) if mtu < flow.mtu() => {
                 let width = Width::of_path(mtu, key.source.is_ipv4());
                 let news = width > flow.width;
                 flow.width = flow.width.max(width);
@@ -389,6 +396,7 @@ impl Tcp {
         key: Key,
         origin: &Origin,
         syn: &Segment<'_>,
+        mtu: usize,
         io: &mut Io<'_>,
         counters: &mut Counters,
     ) -> FlowId {
@@ -399,7 +407,8 @@ impl Tcp {
         let id = self.flows.next_id();
         let token = id.token(Protocol::Tcp);
         let info = flow_info(origin, &key);
-        let flow = Flow::accepted(key, token, info, syn, &self.memory, io.now);
+        let mut flow = Flow::accepted(key, token, info, syn, &self.memory, io.now);
+        flow.set_mtu(mtu);
         self.half_open.insert(key.peer, flow.since, id);
         self.flows.insert(key, flow)
     }
@@ -528,9 +537,10 @@ impl Tcp {
         counters: &'a mut Counters,
     ) -> Option<(&'a mut Flow, Context<'a, 'io>)> {
         let flow = self.flows.get_mut(id)?;
+        let mtu = flow.mtu();
         let context = Context {
-            interface: &mut self.interfaces[flow.width as usize],
-            mtu: flow.width.mtu(self.mtu),
+            interface: self.interfaces.of(mtu),
+            mtu,
             buffer: &mut self.buffer,
             piece: &mut self.piece,
             memory: &mut self.memory,
@@ -539,42 +549,4 @@ impl Tcp {
         };
         Some((flow, context))
     }
-}
-
-/// smoltcp asks a device for its limits, and sends nothing, when it makes an interface.
-struct Nowhere;
-
-impl PacketSink for Nowhere {
-    fn send(&mut self, _: PeerId, _: &[u8]) {}
-}
-
-fn interfaces(mtu: usize, seed: u64) -> [Interface; 3] {
-    Width::ALL.map(|width| interface(width.mtu(mtu), seed.wrapping_add(width as u64)))
-}
-
-/// An interface that has every address. It is told the time with every poll.
-fn interface(mtu: usize, seed: u64) -> Interface {
-    let mut config = iface::Config::new(HardwareAddress::Ip);
-    config.random_seed = seed;
-    let mut log = Log::default();
-    let mut wire = Wire {
-        mtu,
-        incoming: None,
-        outgoing: Outgoing {
-            peer: 0,
-            sink: &mut Nowhere,
-            buffer: &mut Vec::new(),
-            log: &mut log,
-        },
-    };
-    let mut interface = Interface::new(config, &mut wire, smoltcp_time(Instant::default()));
-    interface.set_any_ip(true);
-    interface.update_ip_addrs(|addresses| {
-        let everything = [
-            IpCidr::new(IpAddress::v4(0, 0, 0, 1), 0),
-            IpCidr::new(IpAddress::v6(0, 0, 0, 0, 0, 0, 0, 1), 0),
-        ];
-        addresses.extend(everything);
-    });
-    interface
 }

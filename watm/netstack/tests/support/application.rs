@@ -69,6 +69,7 @@ impl Application {
             incoming: Vec::new(),
             room: self.room.unwrap_or(usize::MAX),
             outgoing: VecDeque::new(),
+            longest: None,
             closed: false,
             gone: false,
             read_armed: true,
@@ -339,6 +340,7 @@ struct Flow {
     incoming: Vec<Vec<u8>>,
     room: usize,
     outgoing: VecDeque<Vec<u8>>,
+    longest: Option<u32>,
     closed: bool,
     gone: bool,
     read_armed: bool,
@@ -373,6 +375,11 @@ impl DatagramEnd {
 
     pub fn set_room(&self, room: usize) {
         self.0.borrow_mut().room = room;
+    }
+
+    /// How long datagrams may be, as far as was told.
+    pub fn longest(&self) -> Option<u32> {
+        self.0.borrow().longest
     }
 
     /// Close, with or without the stack being told at once.
@@ -434,6 +441,10 @@ impl DatagramFlow for HostFlow {
             count += 1;
         }
         Ok(count)
+    }
+
+    fn set_longest(&mut self, bytes: u32) {
+        self.0.0.borrow_mut().longest = Some(bytes);
     }
 }
 

@@ -71,6 +71,11 @@ impl Link {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
+    /// Lose what is on its way.
+    pub fn clear(&mut self) {
+        self.queue.clear();
+    }
+
     pub fn due(&mut self, now: Instant) -> Vec<Vec<u8>> {
         let mut due = Vec::new();
         while self.next().is_some_and(|at| at <= now) {

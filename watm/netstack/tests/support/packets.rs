@@ -126,6 +126,8 @@ pub struct Segment {
     pub sequence: u32,
     pub acknowledges: Option<u32>,
     pub window: u16,
+    /// The largest segment that is taken, if that is said.
+    pub most: Option<u16>,
     pub payload: Vec<u8>,
 }
 
@@ -141,6 +143,11 @@ pub fn read_tcp(packet: &[u8]) -> Segment {
         sequence: segment.seq_number().0 as u32,
         acknowledges: segment.ack().then(|| segment.ack_number().0 as u32),
         window: segment.window_len(),
+        // The first option of a SYN.
+        most: match payload[20..] {
+            [2, 4, high, low, ..] if segment.syn() => Some(u16::from_be_bytes([high, low])),
+            _ => None,
+        },
         payload: segment.payload().to_vec(),
     }
 }

@@ -6,9 +6,7 @@ use boringtun::x25519::{PublicKey, StaticSecret};
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
 
-use super::{
-    AllowedIps, ClientSettings, Config, DEFAULT_DNS, DEFAULT_MTU, Limits, PeerConfig, check, value,
-};
+use super::{AllowedIps, ClientSettings, Config, DEFAULT_DNS, Limits, PeerConfig, check, value};
 
 /// What a client is told to use where mitmproxy's own configuration says 10.0.0.1: that,
 /// and an address of the private IPv6 range (RFC 4193).
@@ -64,9 +62,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         private_key,
         public_key,
         listen_port: None,
-        mtu: number(&object, "mtu", value::MTU)?
-            .and_then(|mtu| u16::try_from(mtu).ok())
-            .unwrap_or(DEFAULT_MTU),
+        mtu: number(&object, "mtu", value::MTU)?.and_then(|mtu| u16::try_from(mtu).ok()),
         // Its peers are clients.
         addresses: Vec::new(),
         target: None,

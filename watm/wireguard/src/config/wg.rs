@@ -5,9 +5,7 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::ConfigError;
 
-use super::{
-    AllowedIps, ClientSettings, Config, DEFAULT_DNS, DEFAULT_MTU, Limits, PeerConfig, check, value,
-};
+use super::{AllowedIps, ClientSettings, Config, DEFAULT_DNS, Limits, PeerConfig, check, value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
@@ -138,8 +136,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             .filter(|&port| port != 0),
         mtu: interface
             .one("MTU", |text| value::number(text, value::MTU))?
-            .and_then(|mtu| u16::try_from(mtu).ok())
-            .unwrap_or(DEFAULT_MTU),
+            .and_then(|mtu| u16::try_from(mtu).ok()),
         addresses: {
             let networks = interface.many("Address", value::network)?;
             networks.iter().map(|network| network.address).collect()

@@ -72,6 +72,9 @@ impl WireGuard {
             )));
         };
         self.reach(id, host)?;
+        if self.peers.get(id).is_some_and(|peer| peer.room().is_none()) {
+            self.learn_path(id, host);
+        }
         let now = host.now();
         let (netstack, mut sink) = self.netstack_and_sink(now);
         let Some(peer) = sink.peers.get_mut(id) else {

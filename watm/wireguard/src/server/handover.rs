@@ -1,6 +1,6 @@
 //! One generation after another. See `generations` for the rules.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use watm_core::{Host, Instant, Level};
 use watm_netstack::{FlowKey, PeerId};
@@ -22,6 +22,15 @@ pub struct Inheritance {
     told: Vec<FlowKey>,
     /// Those that were opened between it and our end of service.
     late: Vec<FlowKey>,
+}
+
+impl Inheritance {
+    /// Begin handshakes to these peers too, in turn.
+    pub fn begin(&mut self, ids: Vec<PeerId>) {
+        let known: BTreeSet<_> = self.begin.iter().copied().collect();
+        self.begin
+            .extend(ids.into_iter().filter(|id| !known.contains(id)));
+    }
 }
 
 impl WireGuard {

@@ -185,6 +185,7 @@ impl WireGuard {
             now,
             next_tick: &mut self.next_tick,
             begins,
+            tries: super::tries(&self.config),
             capture: self.capture.as_deref(),
         };
         let received = peer.receive(

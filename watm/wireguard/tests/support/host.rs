@@ -43,6 +43,14 @@ struct Socket {
     sent: Vec<(SocketAddr, Option<IpAddr>, Vec<u8>)>,
     /// Entries that are taken before the network is full.
     room: usize,
+    /// What datagrams are sent to.
+    local: Option<IpAddr>,
+    /// How long a datagram may be to get through, and what is known of that.
+    longest: Option<usize>,
+    told: Option<usize>,
+    dont_fragment: bool,
+    /// Datagrams that were longer.
+    too_long: u64,
 }
 
 impl SimHost {
@@ -63,6 +71,11 @@ impl SimHost {
                 batches: Vec::new(),
                 sent: Vec::new(),
                 room: usize::MAX,
+                local: None,
+                longest: None,
+                told: None,
+                dont_fragment: false,
+                too_long: 0,
             })),
             streams: None,
             mailbox: None,
@@ -93,6 +106,24 @@ impl SimHost {
         if room > 0 && std::mem::take(&mut socket.armed_to_write) {
             socket.ready = true;
         }
+    }
+
+    /// Let longer datagrams be lost, or go in fragments if the transport does not mind. It is
+    /// `told` something else until one was too long.
+    pub fn set_longest(&mut self, longest: Option<usize>, told: Option<usize>) {
+        let mut socket = self.socket.borrow_mut();
+        socket.longest = longest;
+        socket.told = told;
+    }
+
+    /// Let it be told that datagrams come to this address of ours.
+    pub fn set_local(&mut self, local: IpAddr) {
+        self.socket.borrow_mut().local = Some(local);
+    }
+
+    /// How many have been too long since this was asked last.
+    pub fn take_too_long(&mut self) -> u64 {
+        std::mem::take(&mut self.socket.borrow_mut().too_long)
     }
 
     /// What has come and was not received.
@@ -226,6 +257,7 @@ impl DatagramSocket for SocketEnd {
     fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
         let mut socket = self.0.borrow_mut();
         let mut batch = DatagramBatch::default();
+        let local = socket.local;
         while let Some((from, datagram)) = socket.incoming.front() {
             if batch.payload.len() + datagram.len() > max_bytes as usize {
                 break;
@@ -247,7 +279,7 @@ impl DatagramSocket for SocketEnd {
                     len,
                     segment_size: None,
                     remote: *from,
-                    local: None,
+                    local,
                     ecn: Ecn::NotEct,
                 }),
             }
@@ -264,15 +296,27 @@ impl DatagramSocket for SocketEnd {
         assert_eq!(total as usize, batch.payload.len(), "the lengths add up");
         let taken = socket.room.min(batch.datagrams.len());
         let mut rest = batch.payload.as_slice();
+        let mut lost = false;
         for datagram in &batch.datagrams[..taken] {
             let (bytes, tail) = rest.split_at(datagram.len as usize);
             rest = tail;
             let size = datagram.segment_size.map_or(bytes.len(), usize::from);
             assert!(bytes.len() <= 65_507 && bytes.len().div_ceil(size) <= 64);
             for segment in bytes.chunks(size) {
-                socket
-                    .sent
-                    .push((datagram.remote, datagram.local, segment.to_vec()));
+                let fits = socket
+                    .longest
+                    .is_none_or(|longest| segment.len() <= longest);
+                if !fits {
+                    socket.too_long += 1;
+                    // A router answers to the first, and the host knows of the others.
+                    lost |= socket.dont_fragment && socket.told == socket.longest;
+                    socket.told = socket.longest;
+                }
+                if fits || !socket.dont_fragment {
+                    socket
+                        .sent
+                        .push((datagram.remote, datagram.local, segment.to_vec()));
+                }
             }
         }
         if socket.room != usize::MAX {
@@ -280,7 +324,18 @@ impl DatagramSocket for SocketEnd {
         }
         socket.armed_to_write = taken < batch.datagrams.len();
         socket.batches.push(batch.clone());
+        if lost && taken == batch.datagrams.len() {
+            return Err(ErrorCode::DatagramTooLarge);
+        }
         Ok(taken as u32)
+    }
+
+    fn longest(&self, _: SocketAddr) -> Option<u32> {
+        self.0.borrow().told.map(|bytes| bytes as u32)
+    }
+
+    fn set_dont_fragment(&mut self, on: bool) {
+        self.0.borrow_mut().dont_fragment = on;
     }
 
     fn local_address(&self) -> SocketAddr {

@@ -141,6 +141,15 @@ impl Pair {
         result
     }
 
+    /// Tell the client that its network is another one.
+    pub fn network_changed(&mut self) {
+        let Side {
+            transport, host, ..
+        } = &mut self.client;
+        transport.network_changed(host);
+        self.client.wake = Some(self.now());
+    }
+
     /// As [`dial`](Self::dial), of datagrams.
     pub fn dial_datagrams(&mut self, to: Option<&str>) -> Result<DatagramEnd, ErrorCode> {
         let (end, flow) = self.client.host.app.new_datagrams();

@@ -1,0 +1,81 @@
+//! smoltcp's interfaces, one for each largest packet that a flow has, which is fixed when one is
+//! made.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+
+use smoltcp::iface::{self, Interface};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+use watm_core::Instant;
+
+use super::flow::smoltcp_time;
+use super::wire::{Log, Outgoing, Wire};
+use crate::hash::Keyed;
+use crate::{PacketSink, PeerId};
+
+/// Interfaces that are kept. They hold nothing of flows, so that one is made anew if more sizes
+/// are in use.
+const MOST: usize = 64;
+
+/// See the module's page.
+pub(super) struct Interfaces {
+    by_mtu: BTreeMap<usize, Interface>,
+    /// Makes seeds for sequence numbers, another one for each interface.
+    seeds: Keyed,
+    made: u64,
+}
+
+impl Interfaces {
+    pub(super) fn new(seed: u64) -> Self {
+        Interfaces {
+            by_mtu: BTreeMap::new(),
+            seeds: Keyed::new(seed),
+            made: 0,
+        }
+    }
+
+    /// The one whose largest packet has so many bytes.
+    pub(super) fn of(&mut self, mtu: usize) -> &mut Interface {
+        if self.by_mtu.len() >= MOST && !self.by_mtu.contains_key(&mtu) {
+            self.by_mtu.clear();
+        }
+        self.by_mtu.entry(mtu).or_insert_with(|| {
+            self.made += 1;
+            interface(mtu, self.seeds.hash_one(self.made))
+        })
+    }
+}
+
+/// smoltcp asks a device for its limits, and sends nothing, when it makes an interface.
+struct Nowhere;
+
+impl PacketSink for Nowhere {
+    fn send(&mut self, _: PeerId, _: &[u8]) {}
+}
+
+/// An interface that has every address. It is told the time with every poll.
+fn interface(mtu: usize, seed: u64) -> Interface {
+    let mut config = iface::Config::new(HardwareAddress::Ip);
+    config.random_seed = seed;
+    let mut log = Log::default();
+    let mut wire = Wire {
+        mtu,
+        incoming: None,
+        outgoing: Outgoing {
+            peer: 0,
+            sink: &mut Nowhere,
+            buffer: &mut Vec::new(),
+            log: &mut log,
+        },
+    };
+    let mut interface = Interface::new(config, &mut wire, smoltcp_time(Instant::default()));
+    interface.set_any_ip(true);
+    interface.update_ip_addrs(|addresses| {
+        let everything = [
+            IpCidr::new(IpAddress::v4(0, 0, 0, 1), 0),
+            IpCidr::new(IpAddress::v6(0, 0, 0, 0, 0, 0, 0, 1), 0),
+        ];
+        addresses.extend(everything);
+    });
+    interface
+}
