@@ -177,7 +177,7 @@ pub use limits::Limits;
 pub use module::{Module, ModuleInfo, ModuleKind, inspect, worlds};
 pub use net::{
     BindTransparent, Doorbell, TransparentOptions, UpstreamStream, connect_upstream,
-    connect_upstream_datagrams, share_address,
+    connect_upstream_datagrams, share_address, share_datagram_address,
 };
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]

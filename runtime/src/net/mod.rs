@@ -20,7 +20,7 @@ pub(crate) use datagrams::DatagramPort;
 pub use doorbell::Doorbell;
 pub(crate) use inlet::{Inlet, with_scratch};
 pub(crate) use options::readable_bytes;
-pub use share::share_address;
+pub use share::{share_address, share_datagram_address};
 pub(crate) use tcp::{Connection, TcpPort};
 pub(crate) use udp::{Entry, UdpPort};
 pub use upstream::{
