@@ -170,14 +170,14 @@ mod water;
 pub use capture::Capture;
 pub use engine::{CacheDir, Engine, EngineConfig};
 pub use error::Error;
-pub use flow::{DatagramFlow, Flow, StreamFlow};
+pub use flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use grant::Grants;
 pub use keys::{Keys, Signer};
 pub use limits::Limits;
 pub use module::{Module, ModuleInfo, ModuleKind, inspect, worlds};
 pub use net::{
-    BindTransparent, Doorbell, TransparentOptions, connect_upstream, connect_upstream_datagrams,
-    share_address,
+    BindTransparent, Doorbell, TransparentOptions, UpstreamStream, connect_upstream,
+    connect_upstream_datagrams, share_address, share_datagram_address,
 };
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]

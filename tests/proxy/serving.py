@@ -30,7 +30,12 @@ class Serving(watm_serve.Serving):
 
 @contextlib.contextmanager
 def serving(
-    inside: Namespace, config: str = 'from = "any"', *, transparent: str | None = None, descriptors: int | None = None
+    inside: Namespace,
+    config: str = 'from = "any"',
+    *,
+    transparent: str | None = None,
+    descriptors: int | None = None,
+    workers: int = 1,
 ) -> Iterator[Serving]:
     """Runs it for the length of the block, on TCP and UDP, IPv4 and IPv6."""
     with tempfile.TemporaryDirectory() as name:
@@ -49,7 +54,7 @@ module = "{MODULE}"
 config-file = "proxy.conf"
 addresses = ["tcp://[::]:{PORT}", "udp://[::]:{PORT}"]
 upstream = {{ ipv4 = "{HOST}:{UPSTREAM}", ipv6 = "[::1]:{UPSTREAM}" }}
-workers = 1
+workers = {workers}
 {f"transparent = {transparent}" if transparent else ""}
 """
         reach = lambda port: inside.connected(HOST, port)  # noqa: E731

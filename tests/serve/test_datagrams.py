@@ -121,6 +121,27 @@ def test_a_flow_that_is_silent_ends_and_is_one_record(tmp_path):
             assert upstream.recv(100) == b"again"
 
 
+def test_each_address_stays_with_its_worker(tmp_path):
+    """And all workers have some of them."""
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(datagrams(HOST))
+        running = stack.enter_context(serving(tmp_path, config(HOST, of(upstream), "workers = 2")))
+        proxies = [stack.enter_context(datagrams(HOST)) for _ in range(40)]
+        heard = {}
+        for _ in range(3):
+            for port, near in enumerate(proxies, 5001):
+                near.sendto(header(HOST, port) + b"%d" % port, (HOST, running.port))
+                said, far = upstream.recvfrom(100)
+                assert said == b"%d" % port
+                # Another worker would have another socket for it.
+                assert heard.setdefault(port, far) == far
+                upstream.sendto(b"answer to %d" % port, far)
+                assert near.recv(100) == b"answer to %d" % port
+        [listener] = running.status()["listeners"]
+        flows = [worker["flows"] for worker in listener["workers"]]
+        assert len(flows) == 2 and sum(flows) == len(proxies) and all(flows)
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

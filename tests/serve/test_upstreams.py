@@ -69,7 +69,8 @@ frontend to-{port}
 """
             for front, port in [(allowed, application), (denied, other)]
         )
-        backend = f"backend watm\n    server one {HOST}:{running.port} send-proxy-v2"
+        # A refusal may be there before haproxy has seen that it is connected.
+        backend = f"backend watm\n    retries 0\n    server one {HOST}:{running.port} send-proxy-v2"
         start("haproxy", "haproxy", "-f", configured(tmp_path, frontends + backend))
         # A connection that says nothing is haproxy's own, until it says more.
         wait_for(lambda: listens(allowed), (tmp_path / "haproxy.log").read_text)

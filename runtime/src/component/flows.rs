@@ -110,6 +110,9 @@ impl flows::HostDatagramFlow for State {
                 max_bytes as usize,
                 &mut state.wakers,
             );
+            state.moved |= received
+                .as_ref()
+                .is_some_and(|(_, lengths)| !lengths.is_empty());
             Ok(received.map(|(payload, lengths)| flows::Datagrams { payload, lengths }))
         })
     }
@@ -132,6 +135,7 @@ impl flows::HostDatagramFlow for State {
                 &datagrams.lengths,
                 &mut state.wakers,
             )?;
+            state.moved |= accepted > 0;
             Ok(u32::try_from(accepted).unwrap_or(u32::MAX))
         })
     }

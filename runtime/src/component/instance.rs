@@ -119,6 +119,7 @@ impl Instance {
             taken: BTreeMap::new(),
             ready: Arc::default(),
             wakers: WakeBatch::default(),
+            moved: false,
             failed: Arc::new(AtomicBool::new(false)),
             cpu: CpuMeter::new(grants.share.longest_call(hub.limits.cpu_per_call)),
             limiter: Limiter::new(memory_bytes, hub.counters.clone()),
@@ -167,6 +168,11 @@ impl Instance {
     /// The module's tokens.
     pub(crate) fn ready(&self) -> &Arc<ReadyList> {
         &self.store.data().ready
+    }
+
+    /// Whether it has read or written anything since the last time that this was asked.
+    pub(crate) fn has_moved(&mut self) -> bool {
+        std::mem::take(&mut self.store.data_mut().moved)
     }
 
     /// Until when it has to rest, because it has used more than its share of a core.

@@ -116,6 +116,8 @@ pub(crate) struct State {
     taken: BTreeMap<(Protocol, String), Arc<Token>>,
     ready: Arc<ReadyList>,
     wakers: WakeBatch,
+    /// Whether anything was read or written, since that was asked last.
+    moved: bool,
     /// Set before an instance that failed is dropped: its flows are reset, not ended.
     failed: Arc<AtomicBool>,
     cpu: CpuMeter,

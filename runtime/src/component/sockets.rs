@@ -108,6 +108,7 @@ impl sockets::HostDatagramSocket for State {
                 max_bytes as usize,
                 &mut Context::from_waker(&socket.waker),
             );
+            state.moved |= !entries.is_empty();
             Ok(sockets::DatagramBatch {
                 datagrams: entries.into_iter().map(info_of).collect(),
                 payload,
@@ -227,6 +228,7 @@ impl State {
             &entries,
             &mut Context::from_waker(&socket.waker),
         );
+        self.moved |= sent.accepted > 0;
         socket.too_long |= sent.too_long;
         if sent.accepted == entries.len() && std::mem::take(&mut socket.too_long) {
             return Err(ErrorCode::DatagramTooLarge.into());
@@ -255,7 +257,7 @@ impl sockets::HostByteStream for State {
         let max = max_bytes as usize;
         self.turn(Function::ByteStreamRead, || (stream.rep(), max_bytes))
             .take(self, |state| {
-                Ok(match state.table.get_mut(&stream)? {
+                let read = match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.read(max, &mut state.wakers)?,
                     ByteStream::Connection(connection, waker) => {
                         connection.read(max, &mut Context::from_waker(waker))?
@@ -263,7 +265,9 @@ impl sockets::HostByteStream for State {
                     ByteStream::Dialled(dialled, waker) => {
                         dialled.read(max, &mut Context::from_waker(waker), &mut state.wakers)?
                     }
-                })
+                };
+                state.moved |= read.as_ref().is_some_and(|data| !data.is_empty());
+                Ok(read)
             })
     }
 
@@ -281,6 +285,7 @@ impl sockets::HostByteStream for State {
                     dialled.write(data, &mut Context::from_waker(waker), &mut state.wakers)?
                 }
             };
+            state.moved |= written > 0;
             // A list in a 32-bit memory is shorter than 4 GiB.
             Ok(written as u32)
         })

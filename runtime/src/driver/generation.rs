@@ -9,8 +9,8 @@ use crate::Module;
 use crate::component::{Instance, Trap, Wakeup};
 use crate::engine::Ticking;
 
-/// `again` in a row with no token ready, after which the module is made to wait: it
-/// says it has work but moves nothing.
+/// `again` in a row with no token ready and nothing read or written, after which the module is
+/// made to wait: it says it has work but moves nothing.
 const IDLE_AGAINS: u32 = 64;
 /// How long then.
 const IDLE_PAUSE: Duration = Duration::from_millis(1);
@@ -72,7 +72,8 @@ impl Generation {
         ready.clear();
         self.instance.ready().take(ready);
         self.wakeup = self.instance.process(ready)?;
-        if self.wakeup == Wakeup::Again && ready.is_empty() {
+        let idle = !self.instance.has_moved() && ready.is_empty();
+        if self.wakeup == Wakeup::Again && idle {
             self.idle_agains = self.idle_agains.saturating_add(1);
         } else {
             self.idle_agains = 0;

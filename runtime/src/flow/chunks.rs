@@ -103,25 +103,37 @@ impl Chunks {
     /// Move as much as fits into `buffer`; how much.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> usize {
         let mut count = 0;
-        while count < buffer.len()
-            && let Some(first) = self.chunks.front()
-        {
-            let rest = &first[self.taken..];
+        while count < buffer.len() && !self.is_empty() {
+            let rest = self.front();
             let step = rest.len().min(buffer.len() - count);
             buffer[count..count + step].copy_from_slice(&rest[..step]);
             count += step;
-            if step == rest.len() {
-                self.chunks.pop_front();
-                self.taken = 0;
-            } else {
-                self.taken += step;
-            }
+            self.consume(step);
         }
+        count
+    }
+
+    /// Those that come first and lie together; none if the queue is empty.
+    pub(crate) fn front(&self) -> &[u8] {
+        let first = self.chunks.front();
+        first.map_or(&[], |first| &first[self.taken..])
+    }
+
+    /// Take away so many of [`front`](Chunks::front).
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.taken += count;
         self.len -= count;
+        if self
+            .chunks
+            .front()
+            .is_some_and(|first| first.len() == self.taken)
+        {
+            self.chunks.pop_front();
+            self.taken = 0;
+        }
         if self.chunks.is_empty() && self.chunks.capacity() > KEPT_CAPACITY {
             self.chunks = VecDeque::new();
         }
-        count
     }
 
     pub(crate) fn clear(&mut self) {

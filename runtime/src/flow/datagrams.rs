@@ -1,3 +1,5 @@
+mod joined;
+
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
@@ -5,6 +7,8 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
+
+use joined::Joined;
 
 use super::{FlowPermit, KEPT_CAPACITY};
 use crate::counters::Counters;
@@ -59,6 +63,8 @@ struct State {
     longest: Option<usize>,
     reader: Option<Waker>,
     writer: Option<Waker>,
+    /// What the application is, if it is a socket.
+    joined: Option<Box<Joined>>,
 }
 
 #[derive(Default)]
@@ -230,29 +236,27 @@ impl GuestDatagrams {
         max_bytes: usize,
         wakers: &mut WakeBatch,
     ) -> Option<(Vec<u8>, Vec<u32>)> {
-        let mut payload = Vec::new();
-        let mut lengths = Vec::new();
+        let mut taken = Taken {
+            max_datagrams,
+            max_bytes,
+            payload: Vec::new(),
+            lengths: Vec::new(),
+        };
         let mut state = self.shared.lock();
         if state.outbound.datagrams.is_empty() && state.app_closed {
             return None;
         }
-        while lengths.len() < max_datagrams
-            && let Some(next) = state.outbound.datagrams.front()
-        {
+        while let Some(next) = state.outbound.datagrams.front() {
             if next.len() > max_bytes {
                 // It would never fit; holding it back would hold back the rest.
-                state.outbound.pop();
                 self.shared.counters.dropped_to_module.add(1);
-                continue;
-            }
-            if payload.len() + next.len() > max_bytes {
+            } else if !taken.take(next) {
                 break;
             }
-            let datagram = state.outbound.pop().unwrap_or_default();
-            payload.extend_from_slice(&datagram);
-            lengths.push(u32::try_from(datagram.len()).unwrap_or(u32::MAX));
+            state.outbound.pop();
         }
-        let short = lengths.len() < max_datagrams;
+        self.shared.receive_upstream(&mut state, &mut taken);
+        let short = !taken.is_full();
         state.read_armed = short;
         wakers.add(state.writer.take());
         let notify = short && (!state.outbound.datagrams.is_empty() || state.app_closed);
@@ -260,7 +264,7 @@ impl GuestDatagrams {
         if notify {
             self.shared.token.notify();
         }
-        Some((payload, lengths))
+        Some((taken.payload, taken.lengths))
     }
 
     /// As `datagram-flow.send`.
@@ -285,15 +289,17 @@ impl GuestDatagrams {
         }
         for length in lengths {
             let (datagram, tail) = rest.split_at(*length as usize);
-            if !self.shared.has_room(&state.inbound, datagram.len()) {
-                break;
+            if !state.send_upstream(datagram) {
+                if !self.shared.has_room(&state.inbound, datagram.len()) {
+                    break;
+                }
+                state.inbound.push(datagram.to_vec());
             }
-            state.inbound.push(datagram.to_vec());
             rest = tail;
             count += 1;
         }
         state.write_armed = count < lengths.len();
-        if count > 0 {
+        if !state.inbound.datagrams.is_empty() {
             wakers.add(state.reader.take());
         }
         Ok(count)
@@ -302,6 +308,32 @@ impl GuestDatagrams {
     /// As `datagram-flow.set-longest`.
     pub(crate) fn set_longest(&self, bytes: usize) {
         self.shared.lock().longest = Some(bytes);
+    }
+}
+
+/// What the module is handed at once.
+struct Taken {
+    max_datagrams: usize,
+    max_bytes: usize,
+    payload: Vec<u8>,
+    lengths: Vec<u32>,
+}
+
+impl Taken {
+    fn is_full(&self) -> bool {
+        self.lengths.len() >= self.max_datagrams
+    }
+
+    /// `false`: there is no room.
+    fn take(&mut self, datagram: &[u8]) -> bool {
+        let room = self.max_bytes - self.payload.len();
+        if self.is_full() || datagram.len() > room {
+            return false;
+        }
+        self.payload.extend_from_slice(datagram);
+        self.lengths
+            .push(u32::try_from(datagram.len()).unwrap_or(u32::MAX));
+        true
     }
 }
 

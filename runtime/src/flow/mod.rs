@@ -6,11 +6,13 @@
 mod chunks;
 mod datagrams;
 mod held;
+mod join;
 mod stream;
 
 pub(crate) use datagrams::pair as datagram_pair;
 pub use datagrams::{DatagramFlow, GuestDatagrams};
 pub(crate) use held::Held;
+pub use join::{JoinError, Meter};
 pub use stream::StreamFlow;
 pub(crate) use stream::{CloseWatch, GuestStream, pair as stream_pair};
 

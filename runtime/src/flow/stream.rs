@@ -1,4 +1,5 @@
 mod direct;
+mod joined;
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::timeout;
 
 pub(crate) use direct::CloseWatch;
+use joined::Joined;
 
 use super::chunks::Chunks;
 use super::{FlowPermit, Held};
@@ -84,6 +86,8 @@ struct State {
     closer: Option<Waker>,
     /// Who waits for the module to.
     survivor: Option<Waker>,
+    /// What the application is, if it is a socket.
+    joined: Option<Box<Joined>>,
 }
 
 /// Make both ends of a flow, which is counted if there is a permit.
@@ -361,6 +365,13 @@ impl GuestStream {
         if state.guest_deaf {
             return Ok(None);
         }
+        if state.reads_upstream() {
+            let read = state.read_upstream(max, &self.shared.token);
+            if !matches!(read, Ok(None)) {
+                wakers.add(read.is_err().then(|| state.reader.take()).flatten());
+                return read;
+            }
+        }
         if state.outbound.is_empty() && state.app_finished {
             state.guest_saw_end = true;
             wakers.add(state.writer.take());
@@ -398,15 +409,20 @@ impl GuestStream {
         if state.app_deaf {
             return Err(ErrorCode::ConnectionAborted);
         }
+        let written = state.write_upstream(&data);
+        let written = written.inspect_err(|_| wakers.add(state.reader.take()))?;
+        let rest = data.len() - written;
         let room = self.shared.capacity.saturating_sub(state.inbound.len());
-        let count = data.len().min(room);
-        state.write_armed = count < data.len();
-        if count > 0 {
-            data.truncate(count);
+        let queued = rest.min(room);
+        state.write_armed = queued < rest;
+        if queued > 0 {
+            data.truncate(written + queued);
+            data.drain(..written);
             state.inbound.push_vec(data);
+            state.count_received(queued);
             wakers.add(state.reader.take());
         }
-        Ok(count)
+        Ok(written + queued)
     }
 
     /// As `byte-stream.shutdown`.

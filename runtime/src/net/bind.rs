@@ -47,6 +47,13 @@ impl BoundSocket {
         Ok(BoundSocket::Tcp(listener, address))
     }
 
+    /// So too, for datagrams.
+    pub(crate) fn given_datagrams(socket: UdpSocket) -> io::Result<BoundSocket> {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        Ok(BoundSocket::Udp(socket, address))
+    }
+
     pub(crate) fn protocol(&self) -> Protocol {
         match self {
             BoundSocket::Udp(..) | BoundSocket::Carried => Protocol::Udp,
@@ -81,12 +88,7 @@ impl Grant {
     }
 
     fn bind_udp(&self) -> io::Result<BoundSocket> {
-        let socket = self.socket(Type::DGRAM)?;
-        // Larger buffers are a wish.
-        let _ = socket.set_recv_buffer_size(UDP_BUFFER_BYTES);
-        let _ = socket.set_send_buffer_size(UDP_BUFFER_BYTES);
-        socket.bind(&self.address.into())?;
-        let socket: UdpSocket = socket.into();
+        let socket = bind_datagrams(self.socket(Type::DGRAM)?, self.address)?;
         let address = socket.local_addr()?;
         Ok(BoundSocket::Udp(socket, address))
     }
@@ -106,6 +108,15 @@ impl Grant {
         prepare(&socket, self.address, self.ipv6_only)?;
         Ok(socket)
     }
+}
+
+/// Bind a socket for datagrams, which bursts of them are for.
+pub(super) fn bind_datagrams(socket: Socket, address: SocketAddr) -> io::Result<UdpSocket> {
+    // Larger buffers are a wish.
+    let _ = socket.set_recv_buffer_size(UDP_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(UDP_BUFFER_BYTES);
+    socket.bind(&address.into())?;
+    Ok(socket.into())
 }
 
 /// What every socket is told before it is bound to `address`.

@@ -7,6 +7,7 @@ mod carried;
 mod changes;
 mod datagrams;
 mod doorbell;
+mod inlet;
 mod options;
 pub(crate) mod outgoing;
 mod share;
@@ -19,12 +20,14 @@ pub(crate) use carried::CarriedPort;
 pub(crate) use changes::NetworkChanges;
 pub(crate) use datagrams::DatagramPort;
 pub use doorbell::Doorbell;
+pub(crate) use inlet::{Inlet, with_scratch};
 pub(crate) use options::readable_bytes;
-pub use share::share_address;
+pub use share::{share_address, share_datagram_address};
 pub(crate) use tcp::{Connection, TcpPort};
 pub(crate) use udp::{Entry, UdpPort};
 pub use upstream::{
-    BindTransparent, TransparentOptions, connect_upstream, connect_upstream_datagrams,
+    BindTransparent, TransparentOptions, UpstreamStream, connect_upstream,
+    connect_upstream_datagrams,
 };
 
 use std::sync::Arc;

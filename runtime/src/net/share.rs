@@ -1,9 +1,9 @@
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
-use super::bind::{advise, prepare};
+use super::bind::{advise, bind_datagrams, prepare};
 use super::options;
 use crate::Error;
 
@@ -25,19 +25,47 @@ pub fn share_address(
     count: usize,
     backlog: u32,
 ) -> Result<Vec<TcpListener>, Error> {
-    if !(1..=MOST).contains(&count) {
+    check(count, "listeners")?;
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    listeners(address, ipv6_only, count, backlog).map_err(|error| failed("tcp", address, error))
+}
+
+/// As [`share_address`], sockets for datagrams, for
+/// [`ServerBuilder::udp_socket`](crate::ServerBuilder::udp_socket). All that come from one address
+/// and port come to the same one, for as long as all are open. More than one there are on Linux
+/// alone: what others do with datagrams for one port suits no sessions.
+pub fn share_datagram_address(
+    address: SocketAddr,
+    ipv6_only: bool,
+    count: usize,
+) -> Result<Vec<UdpSocket>, Error> {
+    check(count, "sockets for datagrams")?;
+    if count > 1 && !options::CAN_SHARE_PORTS {
         return Err(Error::Options(format!(
-            "{count} listeners on one address; must be 1 to {MOST}"
+            "{count} sockets for datagrams on {address}; must be 1: this system does not divide \
+             them by who sends"
         )));
     }
-    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
-    listeners(address, ipv6_only, count, backlog).map_err(|error| Error::Grant {
-        protocol: "tcp",
+    datagram_sockets(address, ipv6_only, count).map_err(|error| failed("udp", address, error))
+}
+
+fn check(count: usize, what: &str) -> Result<(), Error> {
+    match (1..=MOST).contains(&count) {
+        true => Ok(()),
+        false => Err(Error::Options(format!(
+            "{count} {what} on one address; must be 1 to {MOST}"
+        ))),
+    }
+}
+
+fn failed(protocol: &'static str, address: SocketAddr, error: io::Error) -> Error {
+    Error::Grant {
+        protocol,
         address,
         label: "listen".to_owned(),
         reason: advise(&error),
         source: error,
-    })
+    }
 }
 
 fn listeners(
@@ -47,7 +75,8 @@ fn listeners(
     backlog: i32,
 ) -> io::Result<Vec<TcpListener>> {
     // Without the option that shares it: somebody else who has the address shows here.
-    let first = socket(address, ipv6_only)?;
+    let first = socket(Type::STREAM, address, ipv6_only)?;
+    options::reuse_address(&first)?;
     first.bind(&address.into())?;
     let listens_apart = count > 1 && options::CAN_SHARE_PORTS;
     if !listens_apart {
@@ -61,7 +90,8 @@ fn listeners(
     first.listen(1)?;
     let taken = TcpListener::from(first).local_addr()?;
     let listener = |_| {
-        let socket = socket(taken, ipv6_only)?;
+        let socket = socket(Type::STREAM, taken, ipv6_only)?;
+        options::reuse_address(&socket)?;
         options::share_port(&socket)?;
         socket.bind(&taken.into())?;
         socket.listen(backlog)?;
@@ -70,10 +100,30 @@ fn listeners(
     (0..count).map(listener).collect()
 }
 
-fn socket(address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+fn datagram_sockets(
+    address: SocketAddr,
+    ipv6_only: bool,
+    count: usize,
+) -> io::Result<Vec<UdpSocket>> {
+    // As above.
+    let first = socket(Type::DGRAM, address, ipv6_only)?;
+    let first = bind_datagrams(first, address)?;
+    if count == 1 {
+        return Ok(vec![first]);
+    }
+    let taken = first.local_addr()?;
+    drop(first);
+    let shared = |_| {
+        let socket = socket(Type::DGRAM, taken, ipv6_only)?;
+        options::share_port(&socket)?;
+        bind_datagrams(socket, taken)
+    };
+    (0..count).map(shared).collect()
+}
+
+fn socket(kind: Type, address: SocketAddr, ipv6_only: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), kind, None)?;
     prepare(&socket, address, ipv6_only)?;
-    options::reuse_address(&socket)?;
     Ok(socket)
 }
 
@@ -122,5 +172,39 @@ mod tests {
             }
         }
         assert!(share_address(ANY, false, 0, 128).is_err());
+    }
+
+    #[test]
+    fn datagrams_of_one_sender_come_to_one_socket() {
+        let count = if options::CAN_SHARE_PORTS { 2 } else { 1 };
+        let sockets = share_datagram_address(ANY, false, count).expect("a port");
+        let address = sockets[0].local_addr().expect("bound");
+        let senders: Vec<UdpSocket> = (0..64)
+            .map(|_| UdpSocket::bind(ANY).expect("a port"))
+            .collect();
+        for round in 0..3 {
+            for sender in &senders {
+                sender.send_to(&[round], address).expect("sent");
+            }
+        }
+        let mut heard = Vec::new();
+        for socket in &sockets {
+            let mut by = std::collections::BTreeMap::<SocketAddr, usize>::new();
+            while let Ok((_, from)) = socket.recv_from(&mut [0]) {
+                *by.entry(from).or_default() += 1;
+            }
+            assert!(
+                !by.is_empty() && by.values().all(|count| *count == 3),
+                "{by:?}"
+            );
+            heard.push(by.len());
+        }
+        assert_eq!(heard.iter().sum::<usize>(), senders.len());
+        // Nobody else has the address, however many sockets there are.
+        for count in [1, count] {
+            let error = share_datagram_address(address, false, count).expect_err("it is taken");
+            assert!(error.to_string().contains("already in use"), "{error}");
+        }
+        assert!(share_datagram_address(ANY, false, 0).is_err());
     }
 }

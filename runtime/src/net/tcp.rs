@@ -1,4 +1,3 @@
-use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener as StdListener};
@@ -8,19 +7,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Sleep, sleep};
 
+use super::inlet::Inlet;
 use crate::ErrorCode;
 use crate::counters::Counters;
-
-/// The most that one read takes: what a module asks for, or this much. Bounds what is set
-/// aside before it is known how much is there.
-const MAX_READ: usize = 256 << 10;
-
-/// What one system call of a read asks for.
-const PIECE: usize = 64 << 10;
 
 /// Accept errors in a row (a connection that is gone again) before giving up for now.
 const MAX_ACCEPT_ERRORS: usize = 16;
@@ -28,11 +20,6 @@ const MAX_ACCEPT_ERRORS: usize = 16;
 /// How long nothing is accepted after the system was short of descriptors or memory: long enough
 /// for connections to end, and short enough that nobody notices.
 const SHORTAGE: Duration = Duration::from_millis(200);
-
-thread_local! {
-    /// What is read on this thread, before it is known how much it is.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
-}
 
 /// A listening TCP socket. It outlives the instances of the module that use it.
 pub(crate) struct TcpPort {
@@ -135,9 +122,7 @@ pub struct Connection {
     remote: SocketAddr,
     read_shut: bool,
     write_shut: bool,
-    saw_end: bool,
-    /// What the next read fails with.
-    failed: Option<ErrorCode>,
+    inlet: Inlet,
     /// Who counts it, if it was accepted.
     counters: Option<Arc<Counters>>,
 }
@@ -157,8 +142,7 @@ impl Connection {
             remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
             read_shut: false,
             write_shut: false,
-            saw_end: false,
-            failed: None,
+            inlet: Inlet::default(),
             counters,
         }
     }
@@ -169,51 +153,10 @@ impl Connection {
         max: usize,
         cx: &mut Context<'_>,
     ) -> Result<Option<Vec<u8>>, ErrorCode> {
-        if self.read_shut || self.saw_end {
-            return Ok(None);
+        match self.read_shut {
+            true => Ok(None),
+            false => self.inlet.read(&mut self.stream, max, cx),
         }
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        SCRATCH.with_borrow_mut(|scratch| self.read_by(scratch, max, cx))
-    }
-
-    fn read_by(
-        &mut self,
-        scratch: &mut [u8],
-        max: usize,
-        cx: &mut Context<'_>,
-    ) -> Result<Option<Vec<u8>>, ErrorCode> {
-        let mut data = Vec::new();
-        while data.len() < max {
-            let ask = (max - data.len()).min(scratch.len());
-            let mut piece = ReadBuf::new(&mut scratch[..ask]);
-            // Less than was asked for says that there is no more, which then costs no system call.
-            match Pin::new(&mut self.stream).poll_read(cx, &mut piece) {
-                Poll::Pending => break,
-                Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
-                    data.extend_from_slice(piece.filled());
-                }
-                Poll::Ready(Ok(())) if data.is_empty() => {
-                    self.saw_end = true;
-                    return Ok(None);
-                }
-                Poll::Ready(Err(error)) if data.is_empty() => return Err((&error).into()),
-                Poll::Ready(result) => {
-                    // The end, or the error, comes with the next call, which can be made at once.
-                    self.failed = result.err().map(|error| (&error).into());
-                    cx.waker().wake_by_ref();
-                    break;
-                }
-            }
-            if data.len() >= MAX_READ {
-                if data.len() < max {
-                    cx.waker().wake_by_ref();
-                }
-                break;
-            }
-        }
-        Ok(Some(data))
     }
 
     /// As `byte-stream.write`. After a short write `cx` is woken when there is room.
@@ -273,7 +216,7 @@ impl Connection {
 /// What is not finished is reset.
 impl Drop for Connection {
     fn drop(&mut self) {
-        let finished = self.write_shut && (self.read_shut || self.saw_end);
+        let finished = self.write_shut && (self.read_shut || self.inlet.saw_end());
         if !finished {
             self.reset();
         }

@@ -4,10 +4,31 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 use super::options;
 use crate::{Error, Module};
+
+/// A stream to what is behind a listener, which a flow can be
+/// [joined](crate::StreamFlow::join) to.
+pub trait UpstreamStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
+    /// Have the other end see a failure, and no end, when this is dropped.
+    fn reset(&self);
+}
+
+impl UpstreamStream for TcpStream {
+    fn reset(&self) {
+        // If it cannot be set, the other end sees an end.
+        let _ = self.set_zero_linger();
+    }
+}
+
+/// A machine's own sockets have no such thing as a reset.
+#[cfg(unix)]
+impl UpstreamStream for tokio::net::UnixStream {
+    fn reset(&self) {}
+}
 
 /// That flows of a module may go on from their clients' addresses, which are not this machine's:
 /// [`Module::bind_transparent`] gives it, if the module's seal and grant do.

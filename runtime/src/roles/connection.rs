@@ -3,6 +3,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Sleep, timeout};
 
 use super::runner::Opened;
-use crate::{Error, ErrorCode, FlowInfo, StreamFlow};
+use crate::{Error, ErrorCode, FlowInfo, JoinError, Meter, StreamFlow, UpstreamStream};
 
 /// A stream through a module.
 ///
@@ -94,6 +95,15 @@ impl Connection {
     /// End at once: reads and writes fail with `reason`, what is queued is dropped.
     pub fn abort(&self, reason: ErrorCode) {
         self.flow.abort(reason);
+    }
+
+    /// As [`StreamFlow::join`].
+    pub async fn join(
+        &self,
+        upstream: Box<dyn UpstreamStream>,
+        meter: Arc<dyn Meter>,
+    ) -> Result<(), JoinError> {
+        self.flow.join(upstream, meter).await
     }
 
     /// The same stream as one of a [`Server`](crate::Server)'s flows, for what handles both.

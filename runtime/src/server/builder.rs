@@ -1,4 +1,5 @@
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -20,6 +21,7 @@ pub struct ServerBuilder {
     grants: Vec<Grant>,
     carried: Vec<String>,
     listeners: Vec<(String, TcpListener)>,
+    datagram_sockets: Vec<(String, UdpSocket)>,
     limits: Limits,
     reach: Reach,
     connector: Option<Arc<dyn Connect>>,
@@ -40,6 +42,7 @@ impl ServerBuilder {
             grants: Vec::new(),
             carried: Vec::new(),
             listeners: Vec::new(),
+            datagram_sockets: Vec::new(),
             limits: Limits::default(),
             reach: Reach::none(),
             connector: None,
@@ -74,6 +77,12 @@ impl ServerBuilder {
     /// Grant a listener that is bound already.
     pub fn tcp_listener(mut self, label: &str, listener: TcpListener) -> Self {
         self.listeners.push((label.to_owned(), listener));
+        self
+    }
+
+    /// Grant a datagram socket that is bound already.
+    pub fn udp_socket(mut self, label: &str, socket: UdpSocket) -> Self {
+        self.datagram_sockets.push((label.to_owned(), socket));
         self
     }
 
@@ -187,6 +196,11 @@ impl ServerBuilder {
                     .map(|(label, _)| (label, Protocol::Tcp)),
             )
             .chain(self.carried.iter().map(|label| (label, Protocol::Udp)))
+            .chain(
+                self.datagram_sockets
+                    .iter()
+                    .map(|(label, _)| (label, Protocol::Udp)),
+            )
             .collect();
         labels.sort();
         if let Some([(label, _), _]) = labels.array_windows().find(|[one, next]| one == next) {
@@ -205,6 +219,15 @@ impl ServerBuilder {
             check_use(&self.module, &name, &grant.label, grant.protocol)?;
             sockets.push((grant.label.clone(), grant.bind()?));
         }
+        let unusable = |label: &str, error: io::Error| {
+            Error::System(format!("socket with label \"{label}\": {error}"))
+        };
+        for (label, socket) in self.datagram_sockets {
+            check_use(&self.module, &name, &label, Protocol::Udp)?;
+            let socket = BoundSocket::given_datagrams(socket);
+            let socket = socket.map_err(|error| unusable(&label, error))?;
+            sockets.push((label, socket));
+        }
         for label in self.carried {
             check_use(&self.module, &name, &label, Protocol::Udp)?;
             if self.connector.is_none() {
@@ -217,9 +240,8 @@ impl ServerBuilder {
         }
         for (label, listener) in self.listeners {
             check_use(&self.module, &name, &label, Protocol::Tcp)?;
-            let socket = BoundSocket::given(listener).map_err(|error| {
-                Error::System(format!("socket with label \"{label}\": {error}"))
-            })?;
+            let socket = BoundSocket::given(listener);
+            let socket = socket.map_err(|error| unusable(&label, error))?;
             sockets.push((label, socket));
         }
         let addresses: Vec<(String, Protocol, SocketAddr)> = sockets

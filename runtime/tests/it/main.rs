@@ -10,6 +10,7 @@ mod example;
 mod failures;
 mod files;
 mod grants;
+mod joins;
 mod logs;
 mod names;
 mod overload;

@@ -4,6 +4,7 @@ own. `make bench-proxy`."""
 
 import argparse
 import contextlib
+import os
 import pathlib
 import statistics
 import subprocess
@@ -22,19 +23,20 @@ HOST = "127.0.0.1"
 
 
 @contextlib.contextmanager
-def ours(inside: Namespace, protocol: str) -> Iterator[None]:
-    with serving(inside, transparent="{ client-port = true }"):
-        yield
+def ours(inside: Namespace, protocol: str) -> Iterator[int]:
+    # As mmproxy, which has a thread for each core.
+    with serving(inside, transparent="{ client-port = true }", workers=os.cpu_count() or 1) as running:
+        yield running.process.pid
 
 
 @contextlib.contextmanager
-def theirs(inside: Namespace, protocol: str) -> Iterator[None]:
+def theirs(inside: Namespace, protocol: str) -> Iterator[int]:
     # The number of listeners is its backlog, and 1 by default, with which it loses connections.
     command = [MMPROXY, "--listeners", "1024", "-l", f"{HOST}:{PORT}", "-4", f"{HOST}:{UPSTREAM}", "-p", protocol]
     process = subprocess.Popen(inside.command(*command), stderr=subprocess.DEVNULL, env={"RUST_LOG": "off"})
     try:
         time.sleep(0.3)
-        yield
+        yield process.pid
         assert process.poll() is None, f"mmproxy ended with {process.returncode}"
     finally:
         process.terminate()
@@ -49,12 +51,25 @@ QUESTIONS = {
 }
 
 
+def spent(process: int) -> float:
+    """Microseconds that its threads have had of the cores: what else the machine does counts less in
+    them than in what is done in a second."""
+    times = pathlib.Path(f"/proc/{process}/task").glob("*/schedstat")
+    return sum(int(each.read_text().split()[0]) for each in times) / 1000
+
+
+def shown(medians: dict[str, float]) -> str:
+    each = ", ".join(f"{name} {median:,.3f}" for name, median in medians.items())
+    return f"{each}, ratio {medians['watm'] / medians['mmproxy']:.2f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
     arguments = parser.parse_args()
     results: dict = {question: {name: [] for name in PROGRAMS} for question in QUESTIONS}
+    costs: dict = {question: {name: [] for name in PROGRAMS} for question in QUESTIONS}
     with namespace() as inside:
         inside.bring_answers_back()
         with inside.inside(), echo(HOST, UPSTREAM):
@@ -62,14 +77,17 @@ def main() -> None:
             for _ in range(arguments.rounds):
                 for question, (protocol, measure) in QUESTIONS.items():
                     for name, program in PROGRAMS.items():
-                        with program(inside, protocol), inside.inside():
+                        with program(inside, protocol) as process, inside.inside():
+                            began, before = time.monotonic(), spent(process)
                             measured = measure(HOST, PORT, protocol, arguments.seconds)
+                            cost = (spent(process) - before) / (time.monotonic() - began)
                         results[question][name].append(measured)
+                        costs[question][name].append(cost / measured)
     for question, by_name in results.items():
-        medians = {name: statistics.median(values) for name, values in by_name.items()}
-        ratio = medians["watm"] / medians["mmproxy"]
-        shown = ", ".join(f"{name} {median:,.3f}" for name, median in medians.items())
-        print(f"{question}: {shown}, ratio {ratio:.2f}", flush=True)
+        print(f"{question}: {shown({name: statistics.median(values) for name, values in by_name.items()})}", flush=True)
+        if question.startswith("PING"):
+            used = {name: statistics.median(values) for name, values in costs[question].items()}
+            print(f"    microseconds of a core for each: {shown(used)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -177,6 +177,12 @@ mod elsewhere {
         }
     }
 
+    impl watm_runtime::UpstreamStream for LocalStream {
+        fn reset(&self) {
+            match *self {}
+        }
+    }
+
     impl AsyncRead for LocalStream {
         fn poll_read(
             self: Pin<&mut Self>,

@@ -2,14 +2,17 @@
 //! between the queues and its own memory.
 
 use std::io::IoSlice;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, MutexGuard};
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
 
 use super::{GuestStream, Shared, State, StreamFlow, wake};
 use crate::ErrorCode;
 use crate::ready::register;
+
+/// What is read of an upstream when a guest asks whether there is anything.
+const AHEAD: usize = 64 << 10;
 
 impl StreamFlow {
     /// As [`poll_read_some`](StreamFlow::poll_read_some), into the caller's memory.
@@ -54,6 +57,9 @@ impl GuestStream {
         if let Some(reason) = &state.abort {
             return Err(reason.clone());
         }
+        if let Err(reason) = state.read_ahead(buffer.len(), &self.shared.token) {
+            return Err(told(state, reason));
+        }
         if state.outbound.is_empty() && !state.guest_deaf {
             if !state.app_finished {
                 state.read_armed = true;
@@ -82,17 +88,22 @@ impl GuestStream {
     pub(crate) fn write_from(&self, data: &[IoSlice<'_>]) -> Result<usize, ErrorCode> {
         let mut state = self.shared.lock();
         state.check_guest_write()?;
-        let mut room = self.shared.capacity.saturating_sub(state.inbound.len());
-        let mut count = 0;
+        let (mut count, mut queued) = (0, 0);
         for slice in data {
-            let step = slice.len().min(room);
-            state.inbound.push(&slice[..step]);
-            room -= step;
-            count += step;
+            let written = match state.write_upstream(slice) {
+                Ok(written) => written,
+                Err(reason) => return Err(told(state, reason)),
+            };
+            let room = self.shared.capacity.saturating_sub(state.inbound.len());
+            let step = room.min(slice.len() - written);
+            state.inbound.push(&slice[written..written + step]);
+            queued += step;
+            count += written + step;
         }
+        state.count_received(queued);
         let offered = data.iter().any(|slice| !slice.is_empty());
         state.write_armed = count == 0 && offered;
-        let reader = match count {
+        let reader = match queued {
             0 => None,
             _ => state.reader.take(),
         };
@@ -107,6 +118,9 @@ impl GuestStream {
         let mut state = self.shared.lock();
         if let Some(reason) = &state.abort {
             return Err(reason.clone());
+        }
+        if let Err(reason) = state.read_ahead(AHEAD, &self.shared.token) {
+            return Err(told(state, reason));
         }
         let last = state.app_finished || state.guest_deaf;
         if state.outbound.is_empty() && !last {
@@ -162,6 +176,14 @@ impl GuestStream {
     }
 }
 
+/// Tell whoever waits that an upstream has failed.
+fn told(mut state: MutexGuard<'_, State>, reason: ErrorCode) -> ErrorCode {
+    let wakers = state.take_wakers();
+    drop(state);
+    wake(wakers);
+    reason
+}
+
 /// Whether the application still has its end, apart from the guest's calls.
 pub(crate) struct CloseWatch {
     shared: Arc<Shared>,
@@ -195,6 +217,15 @@ impl CloseWatch {
 impl State {
     fn is_abandoned(&self) -> bool {
         self.abort.is_some() || (self.app_finished && self.app_deaf)
+    }
+
+    /// Have up to `max` bytes of an upstream's in the queue, if that is empty, or know its end.
+    fn read_ahead(&mut self, max: usize, token: &Waker) -> Result<(), ErrorCode> {
+        if !self.guest_deaf && self.reads_upstream() {
+            let data = self.read_upstream(max, token)?;
+            self.outbound.push_vec(data.unwrap_or_default());
+        }
+        Ok(())
     }
 
     fn check_guest_write(&self) -> Result<(), ErrorCode> {

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use watm_runtime::{BindTransparent, DatagramFlow, ErrorCode, Flow, FlowInfo, Network, StreamFlow};
+use watm_runtime::{
+    BindTransparent, DatagramFlow, ErrorCode, Flow, FlowInfo, JoinError, Network, StreamFlow,
+};
 
 use super::clients::Clients;
 use super::gate::Gate;
 use super::header::{self, attribute};
 use super::metrics::ListenerMetrics;
 use super::outcome::Ending;
-use super::relay;
 use super::settings::{Introduction, Terms};
 use super::traffic::Traffic;
-use super::upstream::{self, Stream, Unreachable};
+use super::upstream::{self, Unreachable};
 use crate::serve::Complaints;
 
 /// What all connections of a listener have in common.
@@ -63,6 +64,7 @@ pub(super) async fn carry(common: Arc<Common>, flow: Flow) {
     common.metrics.opened();
     let place = common.gate.enter(info.source.ip(), &terms);
     let traffic = Traffic::new(common.clients.enter(&client), common.metrics.clone());
+    let traffic = Arc::new(traffic);
     let ending = match (&place, &flow) {
         (Err(limit), _) => *limit,
         (Ok(_), flow) => {
@@ -84,7 +86,7 @@ pub(super) async fn carry(common: Arc<Common>, flow: Flow) {
     drop(place);
 }
 
-async fn join(common: &Common, terms: &Terms, flow: &Flow, traffic: &Traffic) -> Ending {
+async fn join(common: &Common, terms: &Terms, flow: &Flow, traffic: &Arc<Traffic>) -> Ending {
     let info = flow.info();
     let joined = match flow {
         Flow::Stream(flow) => join_stream(common, terms, flow, traffic).await,
@@ -109,23 +111,21 @@ async fn join_stream(
     common: &Common,
     terms: &Terms,
     flow: &StreamFlow,
-    traffic: &Traffic,
+    traffic: &Arc<Traffic>,
 ) -> Result<Ending, Unreachable> {
     let mut upstream = upstream::connect(terms, common.transparent().as_ref(), flow.info()).await?;
     common.works(traffic.age());
-    let introduced = match &mut upstream {
-        Stream::Tcp(stream) => introduce(terms, flow.info(), stream).await,
-        Stream::Local(stream) => introduce(terms, flow.info(), stream).await,
-    };
+    let introduced = introduce(terms, flow.info(), &mut upstream).await;
     introduced.map_err(|error| Unreachable::new(&error))?;
-    // Whatever ends this before its time is not to look like an end.
-    let mut upstream = Unfinished(upstream, true);
-    let ending = match &mut upstream.0 {
-        Stream::Tcp(stream) => relay::streams(flow, stream.split(), traffic).await,
-        Stream::Local(stream) => relay::streams(flow, tokio::io::split(stream), traffic).await,
-    };
-    upstream.1 = ending != Ending::Done;
-    Ok(ending)
+    Ok(ending(flow.join(upstream, traffic.clone()).await))
+}
+
+fn ending(joined: Result<(), JoinError>) -> Ending {
+    match joined {
+        Ok(()) => Ending::Done,
+        Err(JoinError::Flow) => Ending::ClientReset,
+        Err(JoinError::Upstream) => Ending::UpstreamReset,
+    }
 }
 
 /// Tell an upstream who comes.
@@ -146,28 +146,17 @@ async fn introduce(
     }
 }
 
-/// Reset when it is dropped, if so.
-struct Unfinished(Stream, bool);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        if self.1 {
-            self.0.reset();
-        }
-    }
-}
-
 async fn join_datagrams(
     common: &Common,
     terms: &Terms,
     flow: &DatagramFlow,
-    traffic: &Traffic,
+    traffic: &Arc<Traffic>,
 ) -> Result<Ending, Unreachable> {
-    let socket =
+    let upstream =
         upstream::connect_datagrams(terms, common.transparent().as_ref(), flow.info()).await?;
     common.works(traffic.age());
     let before = each_begins(terms, flow.info());
-    Ok(relay::datagrams(flow, (&socket, &before), traffic).await)
+    Ok(ending(flow.join(upstream, before, traffic.clone()).await))
 }
 
 /// What each datagram to an upstream begins with: who it is from, since each is by itself.

@@ -1,7 +1,8 @@
 //! A listener at work: its module on each of its workers.
 
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use watm_runtime::{
     BindTransparent, Error, Keys, Limits, Module, Network, Server, Status, SwapOptions,
-    share_address, swap_all,
+    share_address, share_datagram_address, swap_all,
 };
 
 use super::carry::{Common, carry};
 use super::clients::Clients;
 use super::metrics::Metrics;
 use super::settings::{Introduction, Listener, Terms};
-use super::values::{Place, Protocol, ProxyHeader, Upstream};
+use super::values::{Place, Protocol, ProxyHeader, Upstream, Workers};
 use crate::failure::Failure;
 use crate::keys;
 use crate::loading::LoadingOptions;
@@ -96,21 +97,16 @@ impl Frontend {
         let mut workers = Vec::new();
         let mut addresses = Vec::new();
         for (address, kinds) in places(settings, &serving.module).map_err(failed)? {
-            let mut address = address;
             let sockets = sockets(settings, address, kinds).map_err(failed)?;
-            if let Some(Some(first)) = sockets.first() {
-                address = first.local_addr().map_err(Failure::failed)?;
-                addresses.push((Protocol::Tcp, address));
+            let Some(first) = sockets.first() else {
+                continue;
+            };
+            for (protocol, address) in first.addresses().map_err(Failure::failed)? {
+                addresses.push((protocol, address));
             }
-            for socket in sockets {
-                let udp = kinds.udp.then_some(address);
-                let worker = start_worker(settings, &serving, socket, udp)
-                    .map_err(|error| failed(error.into()))?;
-                if kinds.udp {
-                    let bound = worker.local_addr_of(Network::Udp, LISTEN);
-                    addresses.push((Protocol::Udp, bound.unwrap_or(address)));
-                }
-                workers.push(worker);
+            for sockets in sockets {
+                let worker = start_worker(settings, &serving, sockets);
+                workers.push(worker.map_err(|error| failed(error.into()))?);
             }
         }
         let common = Arc::new(Common {
@@ -144,12 +140,15 @@ impl Frontend {
             return Ok(());
         };
         let own: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let socket = match kinds.tcp {
-            true => share_address(own, false, 1, 1)?.pop(),
-            false => None,
+        let one = Listener {
+            workers: Workers::Exactly(1),
+            ipv6_only: false,
+            ..settings.clone()
         };
-        let worker = start_worker(settings, serving, socket, kinds.udp.then_some(own));
-        worker.map_err(|error| failed(error.into()))?.close();
+        for sockets in sockets(&one, own, *kinds).map_err(failed)? {
+            let worker = start_worker(settings, serving, sockets);
+            worker.map_err(|error| failed(error.into()))?.close();
+        }
         Ok(())
     }
 
@@ -318,14 +317,8 @@ fn places(settings: &Listener, module: &Module) -> Result<BTreeMap<SocketAddr, K
             }
         }
     }
-    let datagrams = places.values().any(|kinds| kinds.udp);
-    if datagrams {
+    if places.values().any(|kinds| kinds.udp) {
         check_for_datagrams(&settings.terms)?;
-    }
-    if datagrams && settings.workers.count(true) > 1 {
-        return Err(Failure::unusable(
-            "workers: must be 1 where datagrams are taken, since a session of them is one worker's",
-        ));
     }
     Ok(places)
 }
@@ -351,26 +344,55 @@ fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
     }
 }
 
-/// For each worker at this address one, or none if it takes no connections.
-fn sockets(
-    settings: &Listener,
-    address: SocketAddr,
-    kinds: Kinds,
-) -> Result<Vec<Option<TcpListener>>, Failure> {
-    let count = settings.workers.count(kinds.udp);
-    if !kinds.tcp {
-        return Ok(vec![None]);
-    }
-    let sockets = share_address(address, settings.ipv6_only, count, settings.backlog)?;
-    Ok(sockets.into_iter().map(Some).collect())
+/// What one worker has of an address.
+struct Sockets {
+    tcp: Option<TcpListener>,
+    udp: Option<UdpSocket>,
 }
 
-fn start_worker(
+impl Sockets {
+    fn addresses(&self) -> io::Result<Vec<(Protocol, SocketAddr)>> {
+        let tcp = self.tcp.as_ref().map(|socket| socket.local_addr());
+        let tcp = tcp.map(|address| Ok((Protocol::Tcp, address?)));
+        let udp = self.udp.as_ref().map(|socket| socket.local_addr());
+        let udp = udp.map(|address| Ok((Protocol::Udp, address?)));
+        tcp.into_iter().chain(udp).collect()
+    }
+}
+
+/// For each worker at this address some.
+fn sockets(
     settings: &Listener,
-    serving: &Serving,
-    socket: Option<TcpListener>,
-    udp: Option<SocketAddr>,
-) -> Result<Server, Error> {
+    mut address: SocketAddr,
+    kinds: Kinds,
+) -> Result<Vec<Sockets>, Failure> {
+    let count = settings.workers.count(kinds.udp);
+    let mut all: Vec<Sockets> = (0..count)
+        .map(|_| Sockets {
+            tcp: None,
+            udp: None,
+        })
+        .collect();
+    if kinds.tcp {
+        let listeners = share_address(address, settings.ipv6_only, count, settings.backlog)?;
+        if let Some(first) = listeners.first() {
+            // With what was asked for as port 0.
+            address = first.local_addr().map_err(Failure::failed)?;
+        }
+        for (sockets, listener) in all.iter_mut().zip(listeners) {
+            sockets.tcp = Some(listener);
+        }
+    }
+    if kinds.udp {
+        let shared = share_datagram_address(address, settings.ipv6_only, count)?;
+        for (sockets, socket) in all.iter_mut().zip(shared) {
+            sockets.udp = Some(socket);
+        }
+    }
+    Ok(all)
+}
+
+fn start_worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> Result<Server, Error> {
     let limits = Limits::for_connections_of(&serving.module);
     let limits = Limits {
         memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
@@ -383,11 +405,11 @@ fn start_worker(
         .reach(settings.reach.clone())
         .limits(limits)
         .name(&settings.name);
-    if let Some(udp) = udp {
-        builder = builder.udp(LISTEN, udp).ipv6_only(settings.ipv6_only);
+    if let Some(socket) = sockets.udp {
+        builder = builder.udp_socket(LISTEN, socket);
     }
-    if let Some(socket) = socket {
-        builder = builder.tcp_listener(LISTEN, socket);
+    if let Some(listener) = sockets.tcp {
+        builder = builder.tcp_listener(LISTEN, listener);
     }
     builder.start()
 }

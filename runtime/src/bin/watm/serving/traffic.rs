@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+use watm_runtime::Meter;
 
 use super::clients::Client;
 use super::metrics::ListenerMetrics;
@@ -30,24 +31,6 @@ impl Traffic {
             client,
             metrics,
         }
-    }
-
-    /// From the client.
-    pub(super) fn receive(&self, bytes: usize) {
-        let bytes = bytes as u64;
-        self.received.fetch_add(bytes, Ordering::Relaxed);
-        self.client.receive(bytes);
-        self.metrics.received.inc_by(bytes);
-        self.touch();
-    }
-
-    /// To the client.
-    pub(super) fn send(&self, bytes: usize) {
-        let bytes = bytes as u64;
-        self.sent.fetch_add(bytes, Ordering::Relaxed);
-        self.client.send(bytes);
-        self.metrics.sent.inc_by(bytes);
-        self.touch();
     }
 
     pub(super) fn received(&self) -> u64 {
@@ -81,5 +64,23 @@ impl Traffic {
         let elapsed = self.began.elapsed().as_millis();
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
         self.last.store(elapsed, Ordering::Relaxed);
+    }
+}
+
+impl Meter for Traffic {
+    fn receive(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.received.fetch_add(bytes, Ordering::Relaxed);
+        self.client.receive(bytes);
+        self.metrics.received.inc_by(bytes);
+        self.touch();
+    }
+
+    fn send(&self, bytes: usize) {
+        let bytes = bytes as u64;
+        self.sent.fetch_add(bytes, Ordering::Relaxed);
+        self.client.send(bytes);
+        self.metrics.sent.inc_by(bytes);
+        self.touch();
     }
 }

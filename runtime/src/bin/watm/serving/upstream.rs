@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 
-use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::net::{UdpSocket, lookup_host};
 use tokio::time::timeout;
 use watm_runtime::{
-    BindTransparent, Destination, Error, FlowInfo, Network, Target, connect_upstream,
-    connect_upstream_datagrams,
+    BindTransparent, Destination, Error, FlowInfo, Network, Target, UpstreamStream,
+    connect_upstream, connect_upstream_datagrams,
 };
 
 use super::header::attribute;
@@ -15,23 +15,6 @@ use super::outcome::Ending;
 use super::settings::Terms;
 use super::values::Upstream;
 use crate::system::LocalStream;
-
-/// A stream to an upstream.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Local(LocalStream),
-}
-
-impl Stream {
-    /// Have the other end see a failure, and no end, when this is dropped; one of this machine's own
-    /// sockets has no such thing.
-    pub(super) fn reset(&self) {
-        if let Stream::Tcp(stream) = self {
-            // If it cannot be set, the other end sees an end.
-            let _ = stream.set_zero_linger();
-        }
-    }
-}
 
 /// Why there is none.
 pub(super) struct Unreachable {
@@ -100,14 +83,14 @@ pub(super) async fn connect(
     terms: &Terms,
     transparent: Option<&BindTransparent>,
     info: &FlowInfo,
-) -> Result<Stream, Unreachable> {
+) -> Result<Box<dyn UpstreamStream>, Unreachable> {
     let source = transparent.map(|transparent| (transparent, info.source));
     let connecting = async {
         match chosen(terms, info)? {
-            Upstream::Unix(path) => LocalStream::connect(path)
-                .await
-                .map(Stream::Local)
-                .map_err(|error| Unreachable::new(&error)),
+            Upstream::Unix(path) => match LocalStream::connect(path).await {
+                Ok(stream) => Ok(Box::new(stream) as Box<dyn UpstreamStream>),
+                Err(error) => Err(Unreachable::new(&error)),
+            },
             upstream => {
                 let addresses = addresses(upstream, terms, info, Network::Tcp).await?;
                 connect_tcp(&addresses, source).await
@@ -204,9 +187,9 @@ async fn look_up(destination: &Destination) -> io::Result<Vec<SocketAddr>> {
 async fn connect_tcp(
     addresses: &[SocketAddr],
     source: Option<(&BindTransparent, SocketAddr)>,
-) -> Result<Stream, Unreachable> {
+) -> Result<Box<dyn UpstreamStream>, Unreachable> {
     match connect_upstream(addresses, source).await {
-        Ok(stream) => Ok(Stream::Tcp(stream)),
+        Ok(stream) => Ok(Box::new(stream)),
         Err(error) => Err(Unreachable::new(&error)),
     }
 }

@@ -97,7 +97,7 @@ impl TryFrom<String> for Place {
 #[serde(try_from = "toml::Value")]
 pub(crate) enum Workers {
     /// One for each core of a listener that takes connections; one of one that takes datagrams,
-    /// since a session of datagrams is one worker's.
+    /// since most modules of those know of sessions that go on from other addresses.
     #[default]
     Auto,
     Exactly(usize),

@@ -1,0 +1,268 @@
+//! The application's end of a stream when it is a socket: what the module writes goes into that at
+//! once, and what the module reads comes out of it, so that no byte waits for a task to be called.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+use super::{Shared, State, StreamFlow};
+use crate::ErrorCode;
+use crate::flow::join::{JoinError, Meter};
+use crate::net::{Inlet, UpstreamStream};
+use crate::ready::register;
+
+/// How long an upstream may take to take what a client had sent before it was gone.
+const PASSING_ON: Duration = Duration::from_secs(2);
+
+pub(super) struct Joined {
+    upstream: Box<dyn UpstreamStream>,
+    meter: Arc<dyn Meter>,
+    inlet: Inlet,
+    /// The upstream was told the end.
+    finished: bool,
+    failed: bool,
+}
+
+impl StreamFlow {
+    /// Have `upstream` be the application, until both directions have ended, each of which is
+    /// passed on; or until one side fails, which resets the upstream. So does dropping the future,
+    /// which leaves the flow open. Meanwhile the flow's other calls are not for use, but
+    /// [`abort`](StreamFlow::abort) after that.
+    ///
+    /// The module's thread reads and writes the upstream. What it has no room for waits as far as
+    /// [`Limits::stream_buffer_bytes`](crate::Limits) goes; then the module has to.
+    pub async fn join(
+        &self,
+        upstream: Box<dyn UpstreamStream>,
+        meter: Arc<dyn Meter>,
+    ) -> Result<(), JoinError> {
+        self.shared.begin_join(upstream, meter);
+        let mut joint = Joint {
+            shared: &self.shared,
+            whole: false,
+        };
+        let result = poll_fn(|cx| self.shared.poll_joined(cx)).await;
+        if result == Err(JoinError::Flow) {
+            let passed_on = poll_fn(|cx| self.shared.poll_passed_on(cx));
+            // It is there already, and nobody waits for more.
+            let _ = timeout(PASSING_ON, passed_on).await;
+        }
+        joint.whole = result.is_ok();
+        result
+    }
+}
+
+/// Takes the upstream away again.
+struct Joint<'a> {
+    shared: &'a Shared,
+    whole: bool,
+}
+
+impl Drop for Joint<'_> {
+    fn drop(&mut self) {
+        let joined = self.shared.lock().joined.take();
+        if let Some(joined) = joined
+            && !self.whole
+        {
+            // Whatever ends this before its time is not to look like an end.
+            joined.upstream.reset();
+        }
+        // What it reads comes out of the queue again.
+        self.shared.token.wake_by_ref();
+    }
+}
+
+impl Shared {
+    fn begin_join(&self, upstream: Box<dyn UpstreamStream>, meter: Arc<dyn Meter>) {
+        let mut state = self.lock();
+        state.joined = Some(Box::new(Joined {
+            upstream,
+            meter,
+            inlet: Inlet::default(),
+            finished: false,
+            failed: false,
+        }));
+        state.count_received(state.inbound.len());
+        let notify = std::mem::take(&mut state.read_armed);
+        drop(state);
+        if notify {
+            self.token.wake_by_ref();
+        }
+    }
+
+    fn poll_joined(&self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
+        let ended = self.poll_ended(cx);
+        if let Poll::Ready(Err(JoinError::Upstream)) = ended {
+            // The module may not know.
+            self.token.wake_by_ref();
+        }
+        ended
+    }
+
+    fn poll_ended(&self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
+        let mut state = self.lock();
+        let sent = state.poll_pass_on(cx)?;
+        if state.end.is_some() {
+            return Poll::Ready(Err(JoinError::Flow));
+        }
+        let ended = state.poll_end(cx)?;
+        if sent.is_ready() && state.guest_finished && ended.is_ready() {
+            return Poll::Ready(Ok(()));
+        }
+        // Whatever the module does about an end calls one of them.
+        register(&mut state.reader, cx);
+        register(&mut state.writer, cx);
+        let notify = state.write_armed && state.inbound.len() <= self.capacity / 2;
+        if notify {
+            state.write_armed = false;
+        }
+        drop(state);
+        if notify {
+            self.token.wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Ready when nothing waits for the upstream, or nothing more can be done about it.
+    fn poll_passed_on(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.lock().poll_pass_on(cx).map(|_| ())
+    }
+}
+
+impl State {
+    /// Have the upstream take what waits for it, and the end.
+    fn poll_pass_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
+        let Some(joined) = &mut self.joined else {
+            return Poll::Ready(Err(JoinError::Upstream));
+        };
+        let mut failed = joined.failed;
+        while !failed && !self.inbound.is_empty() {
+            match Pin::new(&mut joined.upstream).poll_write(cx, self.inbound.front()) {
+                Poll::Ready(Ok(count)) if count > 0 => self.inbound.consume(count),
+                Poll::Ready(_) => failed = true,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        if !failed && self.guest_finished && self.end.is_none() && !joined.finished {
+            match Pin::new(&mut joined.upstream).poll_shutdown(cx) {
+                Poll::Ready(result) => failed = result.is_err(),
+                Poll::Pending => return Poll::Pending,
+            }
+            joined.finished = true;
+        }
+        match failed {
+            true => {
+                self.fail_upstream();
+                Poll::Ready(Err(JoinError::Upstream))
+            }
+            false => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Ready when the module knows that the upstream has ended, or does not want to.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
+        if !self.guest_deaf {
+            return match self.guest_saw_end {
+                true => Poll::Ready(Ok(())),
+                false => Poll::Pending,
+            };
+        }
+        // Nobody reads any more, so it is looked at here.
+        if let Some(joined) = &mut self.joined
+            && !self.app_finished
+        {
+            let mut byte = [0];
+            let mut byte = ReadBuf::new(&mut byte);
+            match Pin::new(&mut joined.upstream).poll_read(cx, &mut byte) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => {
+                    self.fail_upstream();
+                    return Poll::Ready(Err(JoinError::Upstream));
+                }
+                // The module reads no more, and there would be.
+                Poll::Ready(Ok(())) if !byte.filled().is_empty() => {
+                    return Poll::Ready(Err(JoinError::Flow));
+                }
+                Poll::Ready(Ok(())) => self.app_finished = true,
+            }
+        }
+        Poll::Ready(match self.write_error.is_some() && !self.guest_content {
+            true => Err(JoinError::Flow),
+            false => Ok(()),
+        })
+    }
+
+    /// Whether what the module reads next has to come out of an upstream.
+    pub(super) fn reads_upstream(&self) -> bool {
+        self.joined.is_some() && self.outbound.is_empty() && !self.app_finished
+    }
+
+    /// As `byte-stream.read`, out of the upstream. `token` is woken when there is more.
+    pub(super) fn read_upstream(
+        &mut self,
+        max: usize,
+        token: &Waker,
+    ) -> Result<Option<Vec<u8>>, ErrorCode> {
+        let Some(joined) = &mut self.joined else {
+            return Ok(Some(Vec::new()));
+        };
+        let mut cx = Context::from_waker(token);
+        match joined.inlet.read(&mut *joined.upstream, max, &mut cx) {
+            Ok(Some(data)) => {
+                if !data.is_empty() {
+                    joined.meter.send(data.len());
+                }
+                Ok(Some(data))
+            }
+            Ok(None) => {
+                self.app_finished = true;
+                Ok(None)
+            }
+            Err(_) => Err(self.fail_upstream()),
+        }
+    }
+
+    /// Give the upstream as much of `data` as it takes at once; how much.
+    pub(super) fn write_upstream(&mut self, data: &[u8]) -> Result<usize, ErrorCode> {
+        let mut written = 0;
+        let Some(joined) = &mut self.joined else {
+            return Ok(0);
+        };
+        // What waits already is the task's, which is woken when there is room.
+        let mut cx = Context::from_waker(Waker::noop());
+        while written < data.len() && self.inbound.is_empty() {
+            match Pin::new(&mut joined.upstream).poll_write(&mut cx, &data[written..]) {
+                Poll::Ready(Ok(count)) if count > 0 => written += count,
+                Poll::Ready(_) => return Err(self.fail_upstream()),
+                Poll::Pending => break,
+            }
+        }
+        self.count_received(written);
+        Ok(written)
+    }
+
+    /// So many bytes are the upstream's, or wait for it.
+    pub(super) fn count_received(&self, bytes: usize) {
+        if let Some(joined) = &self.joined
+            && bytes > 0
+        {
+            joined.meter.receive(bytes);
+        }
+    }
+
+    /// The application's side is broken: what the module's calls fail with.
+    fn fail_upstream(&mut self) -> ErrorCode {
+        let reason = ErrorCode::ConnectionReset;
+        if let Some(joined) = &mut self.joined {
+            joined.failed = true;
+        }
+        self.fail(&reason);
+        self.abort = Some(reason.clone());
+        reason
+    }
+}
