@@ -16,7 +16,8 @@
 //!    knows where it comes from and where it was going.
 //! 4. **Read and write** each flow until it ends. No call of the application enters the
 //!    module: flows are queues, bounded both ways, and a full one stops the sender at the
-//!    other end of the transport.
+//!    other end of the transport. Where the application is a socket, [`StreamFlow::join`] and
+//!    [`DatagramFlow::join`] have the module's thread read and write that, without queues.
 //! 5. **Close**, or drop the last handle. Flows are reset, ports are free.
 //!
 //! Nothing here depends on the caller's executor; it is reached through

@@ -36,8 +36,9 @@ def serving(
     transparent: str | None = None,
     descriptors: int | None = None,
     workers: int = 1,
+    address: str = "[::]",
 ) -> Iterator[Serving]:
-    """Runs it for the length of the block, on TCP and UDP, IPv4 and IPv6."""
+    """Runs it for the length of the block, on TCP and UDP, by default IPv4 and IPv6."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "proxy.conf").write_text(config)
@@ -52,7 +53,7 @@ listen = "{HOST}:{METRICS}"
 name = "proxy"
 module = "{MODULE}"
 config-file = "proxy.conf"
-addresses = ["tcp://[::]:{PORT}", "udp://[::]:{PORT}"]
+addresses = ["tcp://{address}:{PORT}", "udp://{address}:{PORT}"]
 upstream = {{ ipv4 = "{HOST}:{UPSTREAM}", ipv6 = "[::1]:{UPSTREAM}" }}
 workers = {workers}
 {f"transparent = {transparent}" if transparent else ""}

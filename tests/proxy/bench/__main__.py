@@ -24,8 +24,9 @@ HOST = "127.0.0.1"
 
 @contextlib.contextmanager
 def ours(inside: Namespace, protocol: str) -> Iterator[int]:
-    # As mmproxy, which has a thread for each core.
-    with serving(inside, transparent="{ client-port = true }", workers=os.cpu_count() or 1) as running:
+    # As mmproxy, which has a thread for each core and listens on IPv4.
+    workers = os.cpu_count() or 1
+    with serving(inside, transparent="{ client-port = true }", workers=workers, address=HOST) as running:
         yield running.process.pid
 
 
