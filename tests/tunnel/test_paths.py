@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -257,3 +258,20 @@ def test_a_download_goes_on_in_another_network(tmp_path: pathlib.Path, moves: st
             assert read == size
             assert silence < STALL_MS
             print(f"{moves}: {silence} ms")
+
+
+@pytest.mark.parametrize("family", ["IPv4", "IPv6"])
+def test_an_endpoint_where_nobody_listens_is_told_at_once(tmp_path: pathlib.Path, family: str) -> None:
+    """What the machine says by ICMP is heard in place of half a minute's silence."""
+    host = {"IPv4": "127.0.0.1", "IPv6": "[::1]"}[family]
+    _, client = configs(ENDS[0], host, PORTS[0], "")
+    (tmp_path / "wg0.conf").write_text(client)
+    with spaces(1) as (near,):
+        command = (WATM, "tunnel", "--unsealed", "--module", WIREGUARD, "--state", tmp_path / "state.json")
+        options = (tmp_path / "wg0.conf", "--stdio", f"{ENDS[0]}:80")
+        began = time.monotonic()
+        done = subprocess.run(near.command(*command, *options), capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert f"nobody listens at {host}:{PORTS[0]}, where peer " in done.stderr
+        # Silence takes a quarter of a minute.
+        assert time.monotonic() - began < 10

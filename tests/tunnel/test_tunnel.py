@@ -133,11 +133,16 @@ async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> 
 
     async with peer() as other:
         endpoint = other.config.rpartition("Endpoint = ")[2].strip()
-        silent, strange = await asyncio.gather(
-            cause("silent", other.config.replace(endpoint, "127.0.0.1:9")),
-            cause("strange", other.config + f"PresharedKey = {'A' * 42}E=\n"),
-        )
-    assert "at 127.0.0.1:9 does not answer" in silent
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as somebody:
+            somebody.bind(("127.0.0.1", 0))
+            place = f"127.0.0.1:{somebody.getsockname()[1]}"
+            silent, nobody, strange = await asyncio.gather(
+                cause("silent", other.config.replace(endpoint, place)),
+                cause("nobody", other.config.replace(endpoint, "127.0.0.1:9")),
+                cause("strange", other.config + f"PresharedKey = {'A' * 42}E=\n"),
+            )
+    assert f"at {place} does not answer" in silent
+    assert "nobody listens at 127.0.0.1:9" in nobody
     assert "its keys do not fit" in strange
 
 

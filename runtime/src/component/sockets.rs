@@ -159,6 +159,18 @@ impl sockets::HostDatagramSocket for State {
         .map_err(Failure::into_trap)
     }
 
+    fn refused(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+    ) -> wasmtime::Result<Vec<types::IpAddress>> {
+        self.turn(Function::DatagramSocketRefused, || (socket.rep(),))
+            .take(self, |state| {
+                let refused = state.table.get(&socket)?.port.refused();
+                Ok(refused.into_iter().map(ip_to_guest).collect())
+            })
+            .map_err(Failure::into_trap)
+    }
+
     fn local_address(
         &mut self,
         socket: Resource<DatagramSocket>,

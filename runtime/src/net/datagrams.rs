@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::task::Context;
 
 use super::carried::CarriedPort;
@@ -75,6 +75,14 @@ impl DatagramPort {
         match self {
             DatagramPort::Bound(port) => port.set_dont_fragment(on),
             DatagramPort::Carried(port) => port.set_dont_fragment(on),
+        }
+    }
+
+    /// Machines that have said since this was asked last that nobody takes what was sent to them.
+    pub(crate) fn refused(&self) -> Vec<IpAddr> {
+        match self {
+            DatagramPort::Bound(port) => port.refused(),
+            DatagramPort::Carried(_) => Vec::new(),
         }
     }
 

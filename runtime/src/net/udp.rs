@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use quinn_udp::{
+    BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, TransportErrorPayload, UdpSocketState,
+};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -29,6 +31,13 @@ const MAX_RECEIVE_ENTRIES: usize = 4096;
 /// is left alone until the next call.
 const MAX_RECEIVE_ERRORS: usize = 16;
 
+/// Machines that are told of at once of which nobody takes what was sent to them.
+const MAX_REFUSED: usize = 16;
+
+/// Answers of ICMP that are looked at in one call, at most: more than the kernel keeps. They take
+/// the room of what arrives.
+const MAX_ERRORS: usize = 1 << 16;
+
 /// Link-local addresses whose interface is remembered; more than one link has.
 const MAX_SCOPES: usize = 256;
 
@@ -45,6 +54,10 @@ pub(crate) struct UdpPort {
     scopes: Mutex<BTreeMap<Ipv6Addr, u32>>,
     /// What does not fit is lost.
     dont_fragment: AtomicBool,
+    /// The kernel keeps what ICMP has answered.
+    hears_errors: AtomicBool,
+    /// Who has said by that that nobody takes datagrams, and was not asked for yet.
+    refused: Mutex<Vec<IpAddr>>,
     /// An address to send from that is not this machine's any more.
     lost_source: Mutex<Option<IpAddr>>,
     counters: Arc<Counters>,
@@ -114,6 +127,8 @@ impl UdpPort {
             waiting: Arc::default(),
             scopes: Mutex::default(),
             dont_fragment: AtomicBool::new(false),
+            hears_errors: AtomicBool::new(false),
+            refused: Mutex::default(),
             lost_source: Mutex::default(),
             counters,
         })
@@ -261,7 +276,10 @@ impl UdpPort {
             }
             match result {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => tracing::trace!("udp {}: receive: {error}", self.local),
+                Err(error) => {
+                    tracing::trace!("udp {}: receive: {error}", self.local);
+                    self.hear_errors();
+                }
                 Ok(()) => {}
             }
         }
@@ -349,7 +367,18 @@ impl UdpPort {
             }
             let result = self.socket.try_io(Interest::WRITABLE, || {
                 self.counters.send_calls.add(1);
-                self.state().try_send((&self.socket).into(), transmit)
+                let sent = self.state().try_send((&self.socket).into(), transmit);
+                match sent {
+                    // It may be the answer of ICMP to an earlier datagram, told once.
+                    Err(error)
+                        if error.kind() != io::ErrorKind::WouldBlock
+                            && self.hears_errors.load(Ordering::Relaxed) =>
+                    {
+                        self.hear_errors();
+                        self.state().try_send((&self.socket).into(), transmit)
+                    }
+                    sent => sent,
+                }
             });
             match result {
                 // The readiness was stale and is cleared; the next turn leaves a waker.
@@ -366,6 +395,37 @@ impl UdpPort {
         if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
             *self.state.write().expect("no panic under this lock") = state;
             options::set_dont_fragment(&self.socket, self.dont_fragment.load(Ordering::Relaxed));
+        }
+    }
+
+    /// See [`DatagramPort::refused`](super::DatagramPort::refused). From the first time on it is
+    /// listened for.
+    pub(crate) fn refused(&self) -> Vec<IpAddr> {
+        if !self.hears_errors.swap(true, Ordering::Relaxed) {
+            // What is not heard is a hint less.
+            let _ = self.state().enable_transport_errors((&self.socket).into());
+        }
+        self.hear_errors();
+        std::mem::take(&mut *self.refused.lock().expect("no panic under this lock"))
+    }
+
+    /// Take what ICMP has answered from the kernel.
+    fn hear_errors(&self) {
+        if !self.hears_errors.load(Ordering::Relaxed) {
+            return;
+        }
+        let state = self.state();
+        let mut refused = self.refused.lock().expect("no panic under this lock");
+        for _ in 0..MAX_ERRORS {
+            let Ok(Some(error)) = state.recv_transport_error((&self.socket).into()) else {
+                return;
+            };
+            if let (TransportErrorPayload::Unreachable, Some(from)) = (error.payload, error.addr) {
+                let from = from.ip().to_canonical();
+                if refused.len() < MAX_REFUSED && !refused.contains(&from) {
+                    refused.push(from);
+                }
+            }
         }
     }
 

@@ -63,6 +63,7 @@ impl Function {
             Function::DatagramSocketLongest => "sockets.datagram-socket.longest",
             Function::DatagramSocketSetDontFragment => "sockets.datagram-socket.set-dont-fragment",
             Function::DatagramFlowSetLongest => "flows.datagram-flow.set-longest",
+            Function::DatagramSocketRefused => "sockets.datagram-socket.refused",
         }
     }
 
@@ -104,6 +105,7 @@ impl Function {
             Function::RandomBytes => show::<(u64,)>(bytes),
             Function::RandomU64 | Function::WallClock => show::<()>(bytes),
             Function::DatagramSocketLocalAddress
+            | Function::DatagramSocketRefused
             | Function::DatagramSocketDrop
             | Function::ByteStreamRemoteAddress
             | Function::ByteStreamDrop

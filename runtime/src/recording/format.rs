@@ -252,6 +252,7 @@ pub(crate) enum Function {
     DatagramSocketLongest,
     DatagramSocketSetDontFragment,
     DatagramFlowSetLongest,
+    DatagramSocketRefused,
 }
 
 /// Stands for bytes that the module hands to the host.

@@ -11,7 +11,7 @@ use super::signing::Signing;
 use crate::component::wit::flows::{Datagrams, FlowInfo, Kind};
 use crate::component::wit::generations::{Mail, MessageInfo, Messages};
 use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
-use crate::component::wit::types::{Destination, ErrorCode, IpSocketAddress};
+use crate::component::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 use crate::recording::{Digest, Function, Outcome, encode};
 
 /// Handles of resources that the recording does not have are counted from here, above any
@@ -57,6 +57,8 @@ struct Source {
     found: Option<(Vec<IpSocketAddress>, bool)>,
     /// How long datagrams may be, by the encoded address, as it was said last.
     longest: BTreeMap<Vec<u8>, Option<u32>>,
+    /// Who has refused datagrams, and was not told yet.
+    refusing: Vec<IpAddress>,
     local: Option<IpSocketAddress>,
     remote: Option<IpSocketAddress>,
 }
@@ -248,6 +250,11 @@ impl World {
                 let (handle, remote) = read::<(u32, IpSocketAddress)>(arguments)?;
                 let said = &self.resources.source(handle)?.longest;
                 Some(done(said.get(&encoded(&remote)).unwrap_or(&None)))
+            }
+            Function::DatagramSocketRefused => {
+                let (handle,) = read::<(u32,)>(arguments)?;
+                let source = self.resources.source(handle)?;
+                Some(done(&std::mem::take(&mut source.refusing)))
             }
             Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
                 let (handle,) = read::<(u32,)>(arguments)?;
@@ -450,6 +457,12 @@ impl World {
                 if let Outcome::Done(longest) = outcome {
                     let source = resources.recorded(handle)?;
                     source.longest.insert(encoded(&remote), longest);
+                }
+            }
+            Function::DatagramSocketRefused => {
+                let ((handle,), outcome) = split::<(u32,), Vec<IpAddress>>(rest)?;
+                if let Outcome::Done(refused) = outcome {
+                    resources.recorded(handle)?.refusing.extend(refused);
                 }
             }
             Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {

@@ -216,6 +216,12 @@ pub trait DatagramSocket {
     /// it is asked for.
     fn set_dont_fragment(&mut self, _on: bool) {}
 
+    /// Machines that have said since this was asked last that nobody takes what was sent to them.
+    /// Only a hint: strangers may say so in their name.
+    fn refused(&mut self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     /// The address the socket is bound to.
     fn local_address(&self) -> SocketAddr;
 }

@@ -1,6 +1,6 @@
 //! [`Host`] and its resources, on the imports.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use watm_core::{
     ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Destination, Direction,
@@ -11,7 +11,7 @@ use watm_core::{
 use crate::bindings::watm::transport::{flows, generations, log, sockets};
 use crate::convert::{
     error_param, from_datagram, from_destination, from_direction, from_level, from_socket_address,
-    to_batch, to_datagrams, to_error, to_socket_address,
+    to_batch, to_datagrams, to_error, to_ip, to_socket_address,
 };
 
 /// The imports, during one call.
@@ -150,6 +150,10 @@ impl DatagramSocket for Socket {
 
     fn set_dont_fragment(&mut self, on: bool) {
         self.socket.set_dont_fragment(on);
+    }
+
+    fn refused(&mut self) -> Vec<IpAddr> {
+        self.socket.refused().into_iter().map(to_ip).collect()
     }
 
     fn local_address(&self) -> SocketAddr {

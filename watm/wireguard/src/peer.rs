@@ -278,6 +278,11 @@ impl Peer {
         })
     }
 
+    /// Whether it is called, without an answer so far, and there is no session with it.
+    pub fn is_called(&self) -> bool {
+        self.unanswered > 0 && !self.has_session()
+    }
+
     /// Have it called, if it has an Endpoint and was not called before: then it is known whether
     /// it is there, and the first packet finds a session.
     pub fn want(&mut self) {

@@ -118,6 +118,9 @@ impl Transport for WireGuard {
         let (seed, first_id) = random.split_at(8);
         let mut out = Outgoing::new(socket);
         out.socket().set_dont_fragment(config.mtu.is_none());
+        if listens_for_refusals(&config) {
+            out.socket().refused();
+        }
         let mut server = WireGuard {
             peers: Peers::new(
                 generations::tag(options.generation),
@@ -212,6 +215,9 @@ impl Transport for WireGuard {
         self.read_mail(host);
         self.begin_handshakes(host.now());
         self.look_up(host);
+        if self.next_tick.is_some_and(|due| due <= host.now()) {
+            self.heed_refusals(host);
+        }
         for (id, silence) in self.tick(host.now()) {
             self.bear_silence(id, silence, host);
         }
@@ -456,6 +462,12 @@ fn netstack_config(config: &Config) -> watm_netstack::Config {
         max_flows: config.limits.max_flows as usize,
         ..watm_netstack::Config::default()
     }
+}
+
+/// Whether what is answered to calls is asked for. A server's port is known to strangers, who may
+/// answer in anybody's name and so many times that the host has no room for what else arrives.
+fn listens_for_refusals(config: &Config) -> bool {
+    config.listen_port.is_none() && config.peers.iter().any(|peer| peer.endpoint.is_some())
 }
 
 /// The largest packet, if the ways to peers say whether there are any.

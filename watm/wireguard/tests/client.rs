@@ -339,6 +339,46 @@ fn whoever_does_not_answer_is_said_not_to() {
 }
 
 #[test]
+fn who_waits_for_a_peer_whose_machine_says_that_nobody_listens_waits_no_longer() {
+    let mut pair = pair();
+    pair.cut = true;
+    let stream = pair.dial(None).expect("dialled");
+    pair.run_for(SECOND / 10);
+    // Somebody else's machine.
+    pair.client.host.refuse("203.0.113.5".parse().unwrap());
+    pair.run_for(2 * SECOND);
+    assert_eq!(stream.reset(), None);
+    pair.client.host.refuse("192.0.2.1".parse().unwrap());
+    pair.run_for(3 * SECOND / 2);
+    let key = public_text(support::SERVER_KEY);
+    let expected = format!("nobody listens at {SERVER}, where peer {key} should be");
+    assert_eq!(stream.reset(), Some(ErrorCode::Other(expected.clone())));
+    assert_eq!(warnings(&pair), std::slice::from_ref(&expected));
+    // It is called on, and what comes later finds it.
+    pair.cut = false;
+    pair.run_for(10 * SECOND);
+    connected(&mut pair);
+}
+
+#[test]
+fn what_works_is_not_ended_by_who_says_that_nobody_listens() {
+    let mut pair = pair();
+    let (near, far) = connected(&mut pair);
+    for _ in 0..200 {
+        pair.client.host.refuse("192.0.2.1".parse().unwrap());
+        near.write(b"on");
+        pair.run_for(SECOND);
+        assert_eq!(far.read(), b"on");
+    }
+    assert_eq!(near.reset(), None);
+    let another = pair.dial(None).expect("dialled");
+    pair.client.host.refuse("192.0.2.1".parse().unwrap());
+    pair.run_for(2 * SECOND);
+    assert_eq!(another.reset(), None);
+    assert_eq!(warnings(&pair), Vec::<String>::new());
+}
+
+#[test]
 fn a_peer_that_was_away_is_missed_anew_the_next_time() {
     let mut pair = pair();
     for count in 1..=3 {

@@ -3,11 +3,42 @@
 use watm_core::{ErrorCode, Host, Level};
 use watm_netstack::PeerId;
 
-use super::{TARGET, WireGuard};
+use super::{TARGET, WireGuard, listens_for_refusals};
 use crate::key;
 use crate::peer::{Peer, Silence};
 
 impl WireGuard {
+    /// Machines have said that nobody listens there. If peers should, and have not answered, what
+    /// waits for them is given up. Anybody can say so in another's name, so that nothing else
+    /// follows from it, and handshakes go on.
+    pub(super) fn heed_refusals(&mut self, host: &mut dyn Host) {
+        if self.streams.is_some() || !listens_for_refusals(&self.config) {
+            return;
+        }
+        for machine in self.out.socket().refused() {
+            let there = |(id, peer): (_, &Peer)| {
+                let endpoint = peer.endpoint().filter(|at| at.ip() == machine)?;
+                peer.is_called().then_some((id, endpoint))
+            };
+            let there: Vec<_> = self.peers.iter().filter_map(there).collect();
+            for (id, endpoint) in there {
+                if self.look_elsewhere(id, host) {
+                    continue;
+                }
+                let Some(peer) = self.peers.get_mut(id) else {
+                    continue;
+                };
+                let name = peer.origin().name.clone();
+                let why = format!("nobody listens at {endpoint}, where peer {name} should be");
+                if peer.is_first_complaint() {
+                    host.log(Level::Warn, TARGET, &why);
+                }
+                let reason = ErrorCode::Other(why);
+                self.netstack.fail_connecting(id, host.now(), &reason);
+            }
+        }
+    }
+
     /// A peer has not answered several handshakes. It is looked for elsewhere; without another
     /// address, connections are given up that have waited all the time. Handshakes go on for as
     /// long as there is something to send, or a keepalive.

@@ -51,6 +51,8 @@ struct Socket {
     dont_fragment: bool,
     /// Datagrams that were longer.
     too_long: u64,
+    /// Machines that have said that nobody listens.
+    refused: Vec<IpAddr>,
 }
 
 impl SimHost {
@@ -76,6 +78,7 @@ impl SimHost {
                 told: None,
                 dont_fragment: false,
                 too_long: 0,
+                refused: Vec::new(),
             })),
             streams: None,
             mailbox: None,
@@ -114,6 +117,11 @@ impl SimHost {
         let mut socket = self.socket.borrow_mut();
         socket.longest = longest;
         socket.told = told;
+    }
+
+    /// A machine says that nobody takes datagrams there.
+    pub fn refuse(&mut self, machine: IpAddr) {
+        self.socket.borrow_mut().refused.push(machine);
     }
 
     /// Let it be told that datagrams come to this address of ours.
@@ -336,6 +344,10 @@ impl DatagramSocket for SocketEnd {
 
     fn set_dont_fragment(&mut self, on: bool) {
         self.0.borrow_mut().dont_fragment = on;
+    }
+
+    fn refused(&mut self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.0.borrow_mut().refused)
     }
 
     fn local_address(&self) -> SocketAddr {
