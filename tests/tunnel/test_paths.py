@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -269,9 +268,7 @@ def test_an_endpoint_where_nobody_listens_is_told_at_once(tmp_path: pathlib.Path
     with spaces(1) as (near,):
         command = (WATM, "tunnel", "--unsealed", "--module", WIREGUARD, "--state", tmp_path / "state.json")
         options = (tmp_path / "wg0.conf", "--stdio", f"{ENDS[0]}:80")
-        began = time.monotonic()
         done = subprocess.run(near.command(*command, *options), capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
-        assert f"nobody listens at {host}:{PORTS[0]}, where peer " in done.stderr
-        # Silence takes a quarter of a minute.
-        assert time.monotonic() - began < 10
+        # In the log, and of the connection, which silence would have ended for another reason.
+        assert done.stderr.count(f"nobody listens at {host}:{PORTS[0]}, where peer ") == 2, done.stderr
