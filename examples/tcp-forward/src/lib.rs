@@ -209,11 +209,7 @@ impl Guest for Module {
 
     fn network_changed(_: u64) {} // Those that are broken by it end by themselves.
 
-    fn dial_datagrams(
-        _: Option<Destination>,
-        _: DatagramFlow,
-        _: u64,
-    ) -> Result<u64, ErrorCode> {
+    fn dial_datagrams(_: Option<Destination>, _: DatagramFlow, _: u64) -> Result<u64, ErrorCode> {
         Err(ErrorCode::NotSupported)
     }
 

@@ -148,7 +148,7 @@ fn a_connection_that_rests_goes_on() {
         let begin = Instant::now();
         let mut rounds = 0;
         // Until it has rested, and some more.
-        while used(&server) < Duration::from_millis(120) {
+        while used(&server) < Duration::from_millis(135) {
             client.write_all(&[7]).await.expect("written");
             let mut answer = [0];
             client.read_exact(&mut answer).await.expect("read");
