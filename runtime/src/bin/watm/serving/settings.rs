@@ -292,6 +292,13 @@ fn listener(
 ) -> Result<Listener, String> {
     let config = match (listener.config, listener.config_file) {
         (None, None) => Config::None,
+        // The command's own --config is a file, so this is easily mistaken for one.
+        (Some(text), None) if !text.is_empty() && folder.join(&text).is_file() => {
+            return Err(format!(
+                "config: \"{text}\" is a file, and this is the configuration itself; \
+                 must be config-file"
+            ));
+        }
         (Some(text), None) => Config::Inline(text.into_bytes()),
         (None, Some(path)) => Config::File(folder.join(path)),
         (Some(_), Some(_)) => {
