@@ -34,6 +34,12 @@ class Namespace:
         """The command, to be run inside."""
         return ["ip", "netns", "exec", self.name, *map(str, command)]
 
+    def counter(self, group: str, name: str) -> int:
+        """A count of the kernel's, from a line of names and one of numbers."""
+        text = subprocess.check_output(self.command("cat", "/proc/net/netstat"), text=True)
+        names, numbers = (line.split() for line in text.splitlines() if line.startswith(f"{group}:"))
+        return int(numbers[names.index(name)])
+
     def bring_answers_back(self) -> None:
         """What mmproxy's README asks for."""
         for rule in RULES:

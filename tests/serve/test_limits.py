@@ -97,7 +97,7 @@ def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
 
 
 @MODULE
-@pytest.mark.parametrize(("limits", "reason"), [("idle-timeout = 0.4", "idle"), ("lifetime = 0.6", "lifetime")])
+@pytest.mark.parametrize(("limits", "reason"), [("idle-timeout = 1", "idle"), ("lifetime = 3", "lifetime")])
 def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp_path):
     with (
         echo() as upstream,
@@ -108,9 +108,9 @@ def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp
         # For longer than it may be silent, and not as long as it may live.
         for _ in range(5):
             assert talks(stream)
-            time.sleep(0.1)
+            time.sleep(0.25)
         assert is_cut(stream, module)
-        assert 0.55 < time.monotonic() - began < 3
+        assert 1.2 < time.monotonic() - began < 10
         assert running.record()["reason"] == reason
 
 
@@ -127,7 +127,7 @@ def test_an_upstream_has_its_time_to_accept(tmp_path):
         stream = stack.enter_context(running.reach(running.port))
         began = time.monotonic()
         assert is_cut(stream, "plain.wasm")
-        assert 0.45 < time.monotonic() - began < 3
+        assert 0.45 < time.monotonic() - began < 10
         assert running.record()["reason"] == "upstream-timeout"
 
 
@@ -135,7 +135,7 @@ def test_an_upstream_has_its_time_to_accept(tmp_path):
 def test_a_drain_ends_at_its_deadline(module, tmp_path):
     with (
         echo() as upstream,
-        serving(tmp_path, config(module, upstream, drain=0.5)) as running,
+        serving(tmp_path, config(module, upstream, drain=2)) as running,
         running.reach(running.port) as stays,
         running.reach(running.port) as goes,
     ):
@@ -146,7 +146,7 @@ def test_a_drain_ends_at_its_deadline(module, tmp_path):
         assert talks(stays) and talks(goes)
         goes.close()
         assert running.process.wait(LIMIT) == 1
-        assert 0.45 < time.monotonic() - began < 5
+        assert 1.9 < time.monotonic() - began < 10
         assert is_cut(stays, module)
         assert "watm: 1 connections did not end in time" in running.log()
         reasons = re.findall(r'"reason":"([a-z-]+)"', running.log())
