@@ -17,7 +17,7 @@ PROGRAM_console := mitmproxy-watm
 # What the tests need that is other people's.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
 PEERS := $(BUILD)/wgclient $(BUILD)/gowater $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
-	$(BUILD)/tools/bin/boringtun-cli test-programs
+	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
@@ -310,17 +310,15 @@ run-test-update: $(BUILD)/tools/bin/registry
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/update
 
-# Shadowsocks, with other people's servers and clients. `make test` goes without shadowsocks-rust,
-# which takes minutes to build.
+# Shadowsocks, with other people's servers and clients.
 .PHONY: test-shadowsocks run-test-shadowsocks bench-shadowsocks
-test-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver $(BUILD)/gowater
-	$(MAKE) --no-print-directory run-test-shadowsocks SHADOWSOCKS_PEERS=
+test-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/peers/bin/ssserver $(BUILD)/gowater
+	$(MAKE) --no-print-directory run-test-shadowsocks
 
-SHADOWSOCKS_PEERS ?= -m "not rust"
 run-test-shadowsocks:
 	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/shadowsocks $(SHADOWSOCKS_PEERS)
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/shadowsocks
 
 bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
 	tests/setup/apt.sh ss-server=shadowsocks-libev
@@ -338,17 +336,13 @@ run-test-serve:
 
 # Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli.
 .PHONY: test-tunnel run-test-tunnel
-test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/boringtun-cli
+test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/peers/bin/boringtun-cli
 	$(MAKE) --no-print-directory run-test-tunnel
 
 run-test-tunnel:
 	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 tshark=tshark
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
-
-# Only to be answered by: an optimized one takes minutes to build.
-$(BUILD)/tools/bin/boringtun-cli:
-	cargo install boringtun-cli --version 0.7.1 --locked --debug --root $(BUILD)/tools
 
 # Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
 .PHONY: bench-tunnel
@@ -463,10 +457,20 @@ $(BUILD)/gowater: $(wildcard $(addprefix tests/water/gowater/,go.mod *.go)) $(WG
 $(BUILD)/tools/bin/onetun:
 	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
 
-# Its two programs are built by one command.
+# A server and a client.
+SHADOWSOCKS_RUST := shadowsocks-rust --version 1.25.0 --locked --no-default-features \
+	--features server,local,logging,aead-cipher,aead-cipher-2022
+
 $(BUILD)/tools/bin/ssserver:
-	cargo install shadowsocks-rust --version 1.25.0 --locked --no-default-features \
-		--features server,local,logging,aead-cipher,aead-cipher-2022 --root $(BUILD)/tools
+	cargo install $(SHADOWSOCKS_RUST) --root $(BUILD)/tools
+
+# Those that only have to answer: optimized they take minutes to build.
+$(BUILD)/peers/bin/%: export CARGO_PROFILE_DEV_DEBUG := false
+$(BUILD)/peers/bin/ssserver:
+	cargo install $(SHADOWSOCKS_RUST) --debug --root $(BUILD)/peers
+
+$(BUILD)/peers/bin/boringtun-cli:
+	cargo install boringtun-cli --version 0.7.1 --locked --debug --root $(BUILD)/peers
 
 $(BUILD)/tools/bin/wireguard:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install golang.zx2c4.com/wireguard@v0.0.0-20260522210424-ecfc5a8d5446

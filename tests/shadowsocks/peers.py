@@ -12,7 +12,7 @@ import pytest
 from methods import password
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = ROOT / "build" / "tools" / "bin"
+PROGRAMS = ROOT / "build" / "peers" / "bin"
 WATM = ROOT / "target" / "release" / "watm"
 HOST = "127.0.0.1"
 # Seconds for one step.
@@ -101,7 +101,7 @@ class Rust:
         settings = {"server": HOST, "server_port": free_port(), "password": password(method), "method": method}
         # Users are known in a list of servers alone.
         listed = {"servers": [settings | {"mode": "tcp_and_udp"} | more]}
-        return _configured(folder, str(TOOLS / "ssserver"), settings["server_port"], listed)
+        return _configured(folder, str(PROGRAMS / "ssserver"), settings["server_port"], listed)
 
     @staticmethod
     def client(folder: pathlib.Path, method: str, port: int, **more: Any) -> contextlib.AbstractAsyncContextManager[int]:
@@ -115,11 +115,11 @@ class Rust:
             "method": method,
             "mode": "tcp_and_udp",
         }
-        return _configured(folder, str(TOOLS / "sslocal"), settings["local_port"], settings | more)
+        return _configured(folder, str(PROGRAMS / "sslocal"), settings["local_port"], settings | more)
 
 
 def cases(methods_of_libev: list[str], methods_of_rust: list[str]) -> list:
     """Parameters `peer` and `method` of a test."""
     libev = [pytest.param(Libev, method, id=f"libev-{method}") for method in methods_of_libev]
-    rust = [pytest.param(Rust, method, id=f"rust-{method}", marks=pytest.mark.rust) for method in methods_of_rust]
+    rust = [pytest.param(Rust, method, id=f"rust-{method}") for method in methods_of_rust]
     return libev + rust

@@ -29,7 +29,6 @@ async def test_servers_take_a_salt_with_a_prefix(peer, method, prefix, tmp_path)
         assert await exchange(stream, stream, b"hello") == b"hello"
 
 
-@pytest.mark.rust
 @pytest.mark.parametrize("method", EIH)
 async def test_a_user_of_a_server_with_users(method, tmp_path) -> None:
     users = [{"name": "alice", "password": password(method, 2)}]

@@ -33,7 +33,6 @@ async def test_curl(peer, method, tmp_path) -> None:
         assert output == b"from inside /page"
 
 
-@pytest.mark.rust
 @pytest.mark.parametrize("method", EIH)
 async def test_users_have_names(method, tmp_path) -> None:
     users = [{"name": name, "password": password(method, seed)} for name, seed in (("alice", 2), ("bob", 3))]

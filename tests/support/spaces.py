@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WIREGUARD_GO = ROOT / "build" / "tools" / "bin" / "wireguard"
-BORINGTUN = ROOT / "build" / "tools" / "bin" / "boringtun-cli"
+BORINGTUN = ROOT / "build" / "peers" / "bin" / "boringtun-cli"
 # Seconds until wireguard-go must have its interface.
 _START = 10
 
