@@ -17,7 +17,7 @@ PROGRAM_console := mitmproxy-watm
 # What the tests need that is other people's.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
 PEERS := $(BUILD)/wgclient $(BUILD)/gowater $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
-	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs
+	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs watm-native
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
@@ -91,14 +91,18 @@ modules: setup
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
 
+# What is for WATER's runtimes has a folder of its own: in one, each of both shapes would take the
+# other's place, and be built again each time.
+V1 := watm/target/v1
+
 # WireGuard for WATER's runtimes, over streams. Its key exchanges take more of the stack.
 modules: wireguard-v1
 .PHONY: wireguard-v1
 wireguard-v1: setup
-	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-wireguard \
+	cd watm && cargo rustc --release --locked -q --target-dir $(abspath $(V1)) --target wasm32-wasip1 -p watm-wireguard \
 		--crate-type cdylib --features water-v1 -- -Clink-arg=-zstack-size=262144
 	mkdir -p watm/target/modules
-	cp watm/target/wasm32-wasip1/release/watm_wireguard.wasm watm/target/modules/wireguard.watm1.wasm
+	cp $(V1)/wasm32-wasip1/release/watm_wireguard.wasm watm/target/modules/wireguard.watm1.wasm
 
 # Each stream transport is two modules: a component, and a core module for WATER's runtimes.
 # There is an instance for each connection there, so its memory counts.
@@ -114,10 +118,10 @@ SMALL_STACK := -Clink-arg=-zstack-size=65536
 .PHONY: $(STREAM_TRANSPORTS:%=module-%)
 modules: $(STREAM_TRANSPORTS:%=module-%)
 $(STREAM_TRANSPORTS:%=module-%): module-%: setup
-	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
+	cd watm && cargo rustc --release --locked -q --target-dir $(abspath $(V1)) --target wasm32-wasip1 -p watm-$* \
 		--crate-type cdylib --features water-v1 -- $(SMALL_STACK)
 	mkdir -p watm/target/modules
-	cp watm/target/wasm32-wasip1/release/watm_$(subst -,_,$*).wasm watm/target/modules/$*.watm1.wasm
+	cp $(V1)/wasm32-wasip1/release/watm_$(subst -,_,$*).wasm watm/target/modules/$*.watm1.wasm
 	cd watm && cargo rustc --release --locked -q --target wasm32-wasip1 -p watm-$* \
 		--crate-type cdylib -- $(SMALL_STACK)
 	cd watm && cargo run --locked -q -p watm-componentize -- \
@@ -128,10 +132,10 @@ TLS_CARGO := cd watm/tls && CARGO_TARGET_DIR=../target cargo
 .PHONY: module-tls tls-programs
 modules: module-tls
 module-tls: setup tls-programs
-	$(TLS_CARGO) rustc --release --locked -q --target wasm32-wasip1 --crate-type cdylib \
+	$(TLS_CARGO) rustc --release --locked -q --target-dir $(abspath $(V1)) --target wasm32-wasip1 --crate-type cdylib \
 		--features water-v1 -- -Clink-arg=-zstack-size=131072
 	mkdir -p watm/target/modules
-	cp watm/target/wasm32-wasip1/release/watm_tls.wasm watm/target/modules/tls.watm1.wasm
+	cp $(V1)/wasm32-wasip1/release/watm_tls.wasm watm/target/modules/tls.watm1.wasm
 	$(TLS_CARGO) rustc --release --locked -q --target wasm32-wasip1 --crate-type cdylib \
 		-- -Clink-arg=-zstack-size=262144
 	cd watm && cargo run --locked -q -p watm-componentize -- \
@@ -207,8 +211,7 @@ test-runtime: modules
 test-structure: $(BUILD)/venv-3.13/ready
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure
 
-test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
-	cd watm && cargo build --locked -p watm-native
+test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient watm-native
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/conformance
 
 .PRECIOUS: $(BUILD)/venv-%/installed
@@ -236,7 +239,7 @@ $(PYTHONS:%=run-test-python-%): run-test-python-%:
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest \
-		water-programs
+		water-programs watm-native
 	$(MAKE) --no-print-directory run-test-interop
 
 .PHONY: run-test-interop
@@ -383,10 +386,12 @@ test-mitmproxy: wheel
 		-k "wireguard or mode_specs or dns_resolver"
 
 # The transport crate in a program of its own, and the host in Rust.
-.PHONY: bench-programs
-bench-programs: modules
+.PHONY: bench-programs watm-native
+bench-programs: modules watm-native
+	cargo build --release --locked --workspace --examples
+
+watm-native:
 	cd watm && cargo build --release --locked -p watm-native
-	cargo build --release --locked --example serve
 
 # A module that does what it is told, the guest of the runtime's tests.
 .PHONY: test-guest

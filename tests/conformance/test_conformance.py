@@ -17,7 +17,7 @@ from mitmproxy_watm.wireguard import genkey, pubkey  # noqa: E402
 from wgclient import WgClient, WgClientError  # noqa: E402
 
 PROGRAMS = {
-    "crate": [str(ROOT / "watm" / "target" / "debug" / "watm-native")],
+    "crate": [str(ROOT / "watm" / "target" / "release" / "watm-native")],
     "module": [sys.executable, str(HERE / "module_server.py")],
 }
 # Seconds without traffic until a UDP flow ends and is reported.
