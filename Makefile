@@ -92,8 +92,10 @@ modules: setup
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
 
 # What is for WATER's runtimes has a folder of its own: in one, each of both shapes would take the
-# other's place, and be built again each time.
+# other's place, and be built again each time. So would what TLS has of other crates of ours.
 V1 := watm/target/v1
+TLS := watm/target/tls
+TLS_V1 := watm/target/tls-v1
 
 # WireGuard for WATER's runtimes, over streams. Its key exchanges take more of the stack.
 modules: wireguard-v1
@@ -132,14 +134,14 @@ TLS_CARGO := cd watm/tls && CARGO_TARGET_DIR=../target cargo
 .PHONY: module-tls tls-programs
 modules: module-tls
 module-tls: setup tls-programs
-	$(TLS_CARGO) rustc --release --locked -q --target-dir $(abspath $(V1)) --target wasm32-wasip1 --crate-type cdylib \
+	$(TLS_CARGO) rustc --release --locked -q --target-dir $(abspath $(TLS_V1)) --target wasm32-wasip1 --crate-type cdylib \
 		--features water-v1 -- -Clink-arg=-zstack-size=131072
 	mkdir -p watm/target/modules
-	cp $(V1)/wasm32-wasip1/release/watm_tls.wasm watm/target/modules/tls.watm1.wasm
-	$(TLS_CARGO) rustc --release --locked -q --target wasm32-wasip1 --crate-type cdylib \
+	cp $(TLS_V1)/wasm32-wasip1/release/watm_tls.wasm watm/target/modules/tls.watm1.wasm
+	$(TLS_CARGO) rustc --release --locked -q --target-dir $(abspath $(TLS)) --target wasm32-wasip1 --crate-type cdylib \
 		-- -Clink-arg=-zstack-size=262144
 	cd watm && cargo run --locked -q -p watm-componentize -- \
-		target/wasm32-wasip1/release/watm_tls.wasm target/modules/tls.wasm
+		target/tls/wasm32-wasip1/release/watm_tls.wasm target/modules/tls.wasm
 
 tls-programs:
 	tests/setup/apt.sh clang=clang llvm-ar=llvm
