@@ -471,8 +471,9 @@ SHADOWSOCKS_RUST := shadowsocks-rust --version 1.25.0 --locked --no-default-feat
 $(BUILD)/tools/bin/ssserver:
 	cargo install $(SHADOWSOCKS_RUST) --root $(BUILD)/tools
 
-# Those that only have to answer: optimized they take minutes to build.
+# Those that only have to answer: fully optimized they take minutes to build.
 $(BUILD)/peers/bin/%: export CARGO_PROFILE_DEV_DEBUG := false
+$(BUILD)/peers/bin/%: export CARGO_PROFILE_DEV_OPT_LEVEL := 1
 $(BUILD)/peers/bin/ssserver:
 	cargo install $(SHADOWSOCKS_RUST) --debug --root $(BUILD)/peers
 
