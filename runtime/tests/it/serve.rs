@@ -307,7 +307,7 @@ fn a_fault_of_the_configuration_is_named_and_nothing_starts() {
         ),
         (
             "upstream = \"127.0.0.1:1\"\nconfig = \"watm.toml\"",
-            "line 3: config: \"watm.toml\" is a file, and this is the configuration itself; must be config-file",
+            "line 8: config: \"watm.toml\" is a file, and this is the configuration itself; must be config-file",
         ),
         (
             "upstream = \"127.0.0.1:1\"\nconfig-file = \"missing\"",
