@@ -348,7 +348,7 @@ test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireg
 run-test-tunnel:
 	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 tshark=tshark
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel -k "not (hundreds and boringtun)"
+	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
 
 # Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
 .PHONY: bench-tunnel

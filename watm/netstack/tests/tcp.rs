@@ -5,6 +5,7 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use smoltcp::iface::SocketHandle;
 use smoltcp::socket::tcp::{CongestionControl, State};
 use smoltcp::wire::TcpControl;
 use support::{Bench, Conditions, MINUTES, Random, Simulation, packets};
@@ -276,6 +277,48 @@ fn a_silent_client_is_given_up_in_time() {
     assert_eq!(stream.reset(), Some(ErrorCode::Timeout));
     assert_eq!(simulation.bench.counter("tcp_timed_out"), 1);
     assert_eq!(simulation.bench.stack.flows(), 0);
+}
+
+/// Bytes that the client has, in order.
+fn received(simulation: &mut Simulation, handle: SocketHandle) -> usize {
+    simulation.client.socket(handle).recv_queue()
+}
+
+#[test]
+fn what_is_lost_at_the_end_is_sent_again_soon() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    // Of these the round trip is known.
+    stream.write(&[1; 1000]);
+    simulation.run_until(MINUTES, |simulation| received(simulation, handle) == 1000);
+    simulation.run_for(ROUND_TRIP);
+    simulation.down.conditions.loss = 1000;
+    stream.write(&[2; 5000]);
+    simulation.run_for(ROUND_TRIP);
+    simulation.down.conditions.loss = 0;
+    // A timeout of at least 300 ms, spread over a quarter more, and three trips to the client.
+    simulation.run_for(ROUND_TRIP * 6);
+    assert_eq!(received(&mut simulation, handle), 6000);
+}
+
+#[test]
+fn a_client_that_goes_silent_while_bytes_are_on_their_way_has_its_time() {
+    let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
+    let (handle, stream) = simulation.connect(v4());
+    stream.write(&[1; 1000]);
+    simulation.run_for(ROUND_TRIP * 2);
+    for (silence, comes_back) in [(200, true), (360, false)] {
+        simulation.up.conditions.loss = 1000;
+        simulation.down.conditions.loss = 1000;
+        stream.write(&[2; 5000]);
+        simulation.run_for(Duration::from_secs(silence));
+        assert_eq!(stream.gone(), !comes_back, "after {silence} s");
+        simulation.up.conditions.loss = 0;
+        simulation.down.conditions.loss = 0;
+        simulation.run_for(Duration::from_secs(70));
+        assert_eq!(received(&mut simulation, handle), 6000, "after {silence} s");
+    }
+    assert_eq!(stream.reset(), Some(ErrorCode::Timeout));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use smoltcp::wire::IpListenEndpoint;
 use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
 use super::memory::Memory;
+use super::round_trip::RoundTrip;
 use super::segment::{Segment, Selective, Sequence};
 use super::time_wait::Last;
 use super::width::Width;
@@ -51,6 +52,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Gaps of one window that are filled one a round trip. If there are more, everything behind the
 /// first is sent again, slowly at first, which takes fewer: twice as much with every one.
 const MOST_REPAIRS: u8 = 3;
+/// Acknowledgements wait for less than this, and what was sent is waited for longer.
+const SOON: Duration = Duration::from_millis(50);
 /// A round trip that is more than twice the shortest, and this, waits in queues: more bytes on the
 /// way would only make them longer, until they overflow.
 const QUEUEING: Duration = Duration::from_millis(10);
@@ -88,10 +91,7 @@ pub(crate) struct Flow {
     /// While gaps are filled: the end of what had been sent when the first was, and how many.
     recovery: Option<Sequence>,
     repairs: u8,
-    /// A segment whose round trip is measured, by its end, and when it was sent.
-    timed: Option<(Sequence, Instant)>,
-    trip: Duration,
-    least_trip: Duration,
+    trips: RoundTrip,
     /// Bytes of a full segment to the peer.
     segment_size: usize,
     /// The most that the send buffer held since it was last empty.
@@ -264,9 +264,7 @@ impl Flow {
             repaired: None,
             recovery: None,
             repairs: 0,
-            timed: None,
-            trip: Duration::ZERO,
-            least_trip: Duration::MAX,
+            trips: RoundTrip::default(),
             segment_size: DEFAULT_SEGMENT,
             tx_peak: 0,
             window_taken: 0,
@@ -299,16 +297,27 @@ impl Flow {
         if !narrower || self.flags.connecting || self.is_half_open() {
             return false;
         }
-        let sent_end = self.log.sent_end;
-        let again = sent_end.is_some_and(|end| end.is_after(self.acknowledged));
+        let again = self.unanswered().is_some();
         if again {
-            self.flags.rewinds = true;
-            // What comes twice of it says nothing of losses.
-            self.recovery = sent_end;
-            self.repairs = MOST_REPAIRS + 1;
-            self.timed = None;
+            self.send_again();
         }
         again
+    }
+
+    /// What was sent and is not acknowledged, by its first byte.
+    fn unanswered(&self) -> Option<Sequence> {
+        let from = self.acknowledged;
+        let sent = self.log.sent_end.is_some_and(|end| end.is_after(from));
+        sent.then_some(from)
+    }
+
+    /// Send everything again that is not acknowledged, in the next turn.
+    fn send_again(&mut self) {
+        self.flags.rewinds = true;
+        // What comes twice of it says nothing of losses.
+        self.recovery = self.log.sent_end;
+        self.repairs = MOST_REPAIRS + 1;
+        self.trips.forget();
     }
 
     /// Take over what the peer's SYN says.
@@ -358,7 +367,7 @@ impl Flow {
                 self.feed(packet, cx);
             }
         }
-        self.measure(cx.io.now);
+        self.trips.measure(self.acknowledged, cx.io.now);
         self.window = segment.repr.window_len;
         let after = self.state();
         let ended = before != after && matches!(after, State::Closed | State::Listen);
@@ -428,7 +437,7 @@ impl Flow {
             }
             self.repairs += 1;
             self.flags.rewinds = self.repairs > MOST_REPAIRS;
-            self.timed = None;
+            self.trips.forget();
             for _ in 0..if self.flags.rewinds { 0 } else { 3 } {
                 self.feed(&piece, cx);
             }
@@ -446,28 +455,19 @@ impl Flow {
     fn rewind(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
         self.flags.rewinds = false;
         let now = smoltcp_time(cx.io.now);
+        // The time of a peer that does not answer is not over with it.
+        self.socket_mut().set_timeout(None);
         // An acknowledgement may be due before.
         for _ in 0..2 {
             let Some(due) = cx.interface.poll_at(now, &self.sockets) else {
-                return;
+                break;
             };
             *left = left.saturating_sub(1);
             if self.poll_egress(due.max(now), cx) == PollResult::None {
-                return;
+                break;
             }
         }
-    }
-
-    /// Take the round trip of the segment that is measured, if it is acknowledged, and measure the
-    /// next.
-    fn measure(&mut self, now: Instant) {
-        if let Some((end, sent)) = self.timed
-            && !end.is_after(self.acknowledged)
-        {
-            self.trip = now - sent;
-            self.least_trip = self.least_trip.min(self.trip);
-            self.timed = None;
-        }
+        self.socket_mut().set_timeout(Some(TIMEOUT.into()));
     }
 
     /// Let the congestion window grow by what an acknowledgement covers, as if it had come
@@ -591,11 +591,27 @@ impl Flow {
         let socket = match cx.interface.poll_at(smoltcp_time(now), &self.sockets) {
             _ if self.holds_unread() => None,
             // It was just polled until it had nothing to say; it must not make the stack spin.
-            at => at.map(|at| from_smoltcp(at).max(now + Duration::from_millis(1))),
+            at => {
+                let ours = self.trips.timeout_at();
+                let at = [at.map(from_smoltcp), ours].into_iter().flatten().min();
+                at.map(|at| (at + self.spread(at - now)).max(now + Duration::from_millis(1)))
+            }
         };
         let orphan = self.orphaned.map(|since| since + ORPHAN_TIMEOUT);
         let idle = (!self.flags.small).then(|| self.moved + IDLE);
         [socket, orphan, idle].into_iter().flatten().min()
+    }
+
+    /// How much later than its timeout the flow sends again, up to a quarter of it.
+    /// Hundreds of flows that lost one burst would otherwise send the next in the same
+    /// millisecond, lose it again, and wait twice as long each time.
+    fn spread(&self, until: Duration) -> Duration {
+        if until < SOON {
+            return Duration::ZERO;
+        }
+        let end = self.log.sent_end.map_or(0, |end| end.0);
+        // The golden ratio's bits: ends that lie close together are far apart in the product.
+        until * (end.wrapping_mul(0x9E37_79B9) >> 24) / 1024
     }
 
     /// End the flow from our side, with RST.
@@ -823,21 +839,23 @@ impl Flow {
         }
         let time = smoltcp_time(cx.io.now);
         let before = self.state();
+        if self.trips.timeout_at().is_some_and(|at| at <= cx.io.now) {
+            self.trips.back_off(cx.io.now);
+            self.send_again();
+        }
         while *left > 0 && self.poll_egress(time, cx) != PollResult::None {
             *left -= 1;
         }
         if self.flags.rewinds && *left > 0 {
             self.rewind(left, cx);
         }
-        if self.timed.is_none()
-            && let Some(end) = self
-                .log
-                .sent_end
-                .filter(|end| end.is_after(self.acknowledged))
-            && !self.is_sent_again(self.acknowledged)
+        let unanswered = self.unanswered();
+        if let (Some(from), Some(end)) = (unanswered, self.log.sent_end)
+            && !self.is_sent_again(from)
         {
-            self.timed = Some((end, cx.io.now));
+            self.trips.begin(end, cx.io.now);
         }
+        self.trips.wait(unanswered, cx.io.now);
         let after = self.state();
         self.flags.lingers = after == State::TimeWait;
         // Of itself the socket closes for this reason only, and at the end of TIME-WAIT.
@@ -904,7 +922,7 @@ impl Flow {
             && socket.may_send()
             && socket.send_queue() == length
             && self.log.sent_end == Some(self.queued_end)
-            && self.trip <= self.least_trip.saturating_mul(2).saturating_add(QUEUEING);
+            && self.trips.is_short(QUEUEING);
         if !limits || length >= MAX_BUFFER || !cx.memory.grants(self.key.peer, length * 2) {
             return false;
         }

@@ -5,6 +5,7 @@ mod flow;
 mod half_open;
 mod interfaces;
 mod memory;
+mod round_trip;
 mod segment;
 mod time_wait;
 pub(crate) mod width;
