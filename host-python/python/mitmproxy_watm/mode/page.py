@@ -186,7 +186,10 @@ def _seal(facts: dict[str, Any]) -> str:
     if not facts["running"]:
         return ""
     seal = facts["seal"]
-    said = "Not sealed." if seal is None else f"Sealed as {seal['name']} {seal['release']} ({seal['version']})."
+    said = "Not sealed."
+    if seal is not None:
+        version = f" ({seal['version']})" if seal["version"] else ""
+        said = f"Sealed as {seal['name']} {seal['release']}{version}."
     warnings = "".join(f'<p class="bad">{escape(warning)}</p>' for warning in facts["warnings"])
     return f"<p>{escape(said)}</p>{warnings}"
 

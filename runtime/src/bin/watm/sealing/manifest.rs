@@ -112,8 +112,11 @@ impl ManifestText {
     /// A line each for people, with what it is about before it.
     pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = vec![("name", self.name.clone())];
-        let release = format!("{} ({})", self.release, self.version);
-        words.push(("release", release));
+        let version = match self.version.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", self.version),
+        };
+        words.push(("release", format!("{}{version}", self.release)));
         words.push(("channel", self.channel.clone()));
         words.extend(self.audience.clone().map(|audience| ("audience", audience)));
         words.extend(self.world.clone().map(|world| ("world", world)));
