@@ -335,12 +335,11 @@ test-serve: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-serve
 
 run-test-serve:
-	tests/setup/apt.sh curl=curl haproxy=haproxy nginx=nginx ss=iproute2 wrk=wrk ss-server=shadowsocks-libev tor=tor
+	tests/setup/apt.sh curl=curl haproxy=haproxy openssl=openssl nginx=nginx ss=iproute2 wrk=wrk ss-server=shadowsocks-libev tor=tor
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
 
-# Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli. Four hundred connections
-# at once do not always get through boringtun-cli, and why is not known yet.
+# Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli.
 .PHONY: test-tunnel run-test-tunnel
 test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/peers/bin/boringtun-cli
 	$(MAKE) --no-print-directory run-test-tunnel

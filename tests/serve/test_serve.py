@@ -40,6 +40,35 @@ backend application
     assert record["client"] in heard
 
 
+def test_haproxy_reads_what_a_client_of_tls_asked_for(application, start, tmp_path):
+    """The name of its SNI is the header's PP2_TYPE_AUTHORITY, before a checksum over all."""
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
+    made += ["-subj", "/CN=one.example", "-addext", "subjectAltName=DNS:one.example"]
+    subprocess.run([*made, "-keyout", "key.pem", "-out", "chain.pem"], check=True, cwd=tmp_path, capture_output=True)
+    pem = tmp_path / "tls.pem"
+    pem.write_text((tmp_path / "chain.pem").read_text() + (tmp_path / "key.pem").read_text())
+    inner, outer = free_port(), free_port()
+    sections = f"""
+frontend it
+    bind 127.0.0.1:{inner} accept-proxy
+    log stdout format raw local0
+    log-format "heard of %ci:%cp and %[fc_pp_authority]"
+    default_backend application
+backend application
+    server one 127.0.0.1:{application}
+"""
+    start("haproxy", "haproxy", "-f", configured(tmp_path, sections, "http"))
+    listener = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{inner}", "--proxy-header", "v2"]
+    start("watm", WATM, "serve", "--unsealed", MODULES / "tls.wasm", "--config", pem, *listener)
+    log = tmp_path / "haproxy.log"
+    wait_for(lambda: listens(inner) and listens(outer), (tmp_path / "watm.log").read_text)
+    command = ["curl", "-sS", "--cacert", tmp_path / "chain.pem", "--resolve", f"one.example:{outer}:127.0.0.1"]
+    command += ["-w", "%{local_port}", "-o", tmp_path / "got", f"https://one.example:{outer}/{SIZE}"]
+    port = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert (tmp_path / "got").stat().st_size == SIZE
+    wait_for(lambda: f"heard of 127.0.0.1:{port} and one.example\n" in log.read_text(), log.read_text)
+
+
 def test_many_requests_on_all_workers(application, start, tmp_path):
     """wrk sees no error, and nothing stays open."""
     outer, pages = free_port(), free_port()
