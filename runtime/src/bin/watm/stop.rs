@@ -39,12 +39,21 @@ where
         .map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))?;
     let result = runtime.block_on(async {
         let (ask, asked) = watch::channel(false);
-        let signals = tokio::spawn(async move {
-            match system::end_requested().await {
-                Ok(()) => drop(ask.send(true)),
+        // Before anything is done that somebody could answer with a signal.
+        let requested = match system::end_requested() {
+            Ok(requested) => Some(requested),
+            Err(error) => {
                 // Then a signal ends the program by itself, at once.
-                Err(error) => tracing::warn!(target: "watm", "no signal can be caught: {error}"),
+                tracing::warn!(target: "watm", "no signal can be caught: {error}");
+                None
             }
+        };
+        let signals = tokio::spawn(async move {
+            match requested {
+                Some(requested) => requested.await,
+                None => std::future::pending().await,
+            }
+            let _ = ask.send(true);
         });
         let result = work(Stop(asked)).await;
         signals.abort();

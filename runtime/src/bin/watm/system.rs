@@ -35,16 +35,21 @@ mod unix {
     use tokio::signal::unix::{self, SignalKind, signal};
 
     use super::Signal;
+    use crate::failure::Failure;
 
     /// SIGINT, SIGTERM and SIGHUP, from when this was made.
     pub(crate) struct Signals([(unix::Signal, Signal); 3]);
 
     impl Signals {
-        pub(crate) fn new() -> io::Result<Signals> {
+        pub(crate) fn new() -> Result<Signals, Failure> {
+            let caught = |kind| {
+                signal(kind)
+                    .map_err(|error| Failure::failed(format!("no signal can be caught: {error}")))
+            };
             Ok(Signals([
-                (signal(SignalKind::interrupt())?, Signal::End),
-                (signal(SignalKind::terminate())?, Signal::End),
-                (signal(SignalKind::hangup())?, Signal::Reload),
+                (caught(SignalKind::interrupt())?, Signal::End),
+                (caught(SignalKind::terminate())?, Signal::End),
+                (caught(SignalKind::hangup())?, Signal::Reload),
             ]))
         }
 
@@ -101,15 +106,16 @@ mod unix {
         Ok(rustix::io::dup2(nowhere, &mut output)?)
     }
 
-    /// Wait for SIGINT or SIGTERM.
-    pub(crate) async fn end_requested() -> io::Result<()> {
+    /// Wait for SIGINT or SIGTERM, which are caught from this call on.
+    pub(crate) fn end_requested() -> io::Result<impl Future<Output = ()>> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-        Ok(())
+        Ok(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
     }
 }
 
@@ -123,30 +129,36 @@ mod elsewhere {
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
     use super::Signal;
+    use crate::failure::Failure;
 
     /// The reader is told at the end of the program.
     pub(crate) fn close_output() -> io::Result<()> {
         Ok(())
     }
 
-    /// Wait for Ctrl-C.
-    pub(crate) async fn end_requested() -> io::Result<()> {
-        tokio::signal::ctrl_c().await
+    /// Wait for Ctrl-C; for ever if it cannot be caught.
+    pub(crate) fn end_requested() -> io::Result<impl Future<Output = ()>> {
+        Ok(async {
+            if tokio::signal::ctrl_c().await.is_err() {
+                std::future::pending().await
+            }
+        })
     }
 
     /// Ctrl-C, from when this is waited for.
     pub(crate) struct Signals(());
 
     impl Signals {
-        pub(crate) fn new() -> io::Result<Signals> {
+        pub(crate) fn new() -> Result<Signals, Failure> {
             Ok(Signals(()))
         }
 
         pub(crate) async fn next(&mut self) -> Signal {
-            match end_requested().await {
-                Ok(()) => Signal::End,
+            match end_requested() {
+                Ok(requested) => requested.await,
                 Err(_) => std::future::pending().await,
             }
+            Signal::End
         }
     }
 

@@ -29,6 +29,8 @@ const ENDING: Duration = Duration::from_secs(1);
 /// Some listeners, each started by itself.
 pub(crate) struct Many {
     runtime: Runtime,
+    /// Caught from the start, since whoever reads where it listens may answer with one.
+    signals: Signals,
     service: Arc<Service>,
     loading: LoadingOptions,
     /// Whether modules follow their files.
@@ -38,8 +40,14 @@ pub(crate) struct Many {
 impl Many {
     pub(crate) fn new(loading: &LoadingOptions) -> Result<Many, Failure> {
         raise_descriptors();
+        let runtime = threads()?;
+        let signals = {
+            let _inside = runtime.enter();
+            Signals::new()
+        };
         Ok(Many {
-            runtime: threads()?,
+            runtime,
+            signals: signals?,
             service: Arc::new(Service::new(Clients::new(1), loading)),
             loading: loading.clone(),
             watch: false,
@@ -85,26 +93,23 @@ impl Many {
     }
 
     /// Until a signal comes, or `end` is ready.
-    pub(crate) fn serve(self, end: impl Future<Output = ()>) -> Result<Outcome, Failure> {
+    pub(crate) fn serve(mut self, end: impl Future<Output = ()>) -> Result<Outcome, Failure> {
         let serving = async {
-            let mut signals = Signals::new()
-                .map_err(|error| Failure::failed(format!("no signal can be caught: {error}")))?;
             if self.watch {
                 let watching = Watching::new(&self.service);
                 tokio::spawn(watching.follow(self.service.clone()));
             }
-            let asked = async { while signals.next().await != Signal::End {} };
+            let asked = async { while self.signals.next().await != Signal::End {} };
             tokio::select! {
                 () = asked => {}
                 () = end => {}
             }
             self.service.drain(ENDING, std::future::pending()).await;
-            Ok(Outcome::Well)
         };
-        let result = self.runtime.block_on(serving);
+        self.runtime.block_on(serving);
         // A thread may wait for standard input.
         self.runtime.shutdown_background();
-        result
+        Ok(Outcome::Well)
     }
 }
 

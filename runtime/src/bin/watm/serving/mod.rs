@@ -161,8 +161,7 @@ fn threads() -> Result<Runtime, Failure> {
 }
 
 async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Failure> {
-    let mut signals = Signals::new()
-        .map_err(|error| Failure::failed(format!("no signal can be caught: {error}")))?;
+    let mut signals = Signals::new()?;
     let web = match settings.metrics {
         Some(address) => Some(Web::bind("metrics.listen", address).await?),
         None => None,
