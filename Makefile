@@ -130,7 +130,7 @@ $(STREAM_TRANSPORTS:%=module-%): module-%: setup
 		target/wasm32-wasip1/release/watm_$(subst -,_,$*).wasm target/modules/$*.wasm
 
 # TLS is a workspace of its own, with cryptography that is C in part.
-TLS_CARGO := cd watm/tls && CARGO_TARGET_DIR=../target cargo
+TLS_CARGO := cd watm/tls && CARGO_TARGET_DIR=$(abspath $(TLS)) cargo
 .PHONY: module-tls tls-programs
 modules: module-tls
 module-tls: setup tls-programs
@@ -138,7 +138,7 @@ module-tls: setup tls-programs
 		--features water-v1 -- -Clink-arg=-zstack-size=131072
 	mkdir -p watm/target/modules
 	cp $(TLS_V1)/wasm32-wasip1/release/watm_tls.wasm watm/target/modules/tls.watm1.wasm
-	$(TLS_CARGO) rustc --release --locked -q --target-dir $(abspath $(TLS)) --target wasm32-wasip1 --crate-type cdylib \
+	$(TLS_CARGO) rustc --release --locked -q --target wasm32-wasip1 --crate-type cdylib \
 		-- -Clink-arg=-zstack-size=262144
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/tls/wasm32-wasip1/release/watm_tls.wasm target/modules/tls.wasm
