@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from PIL import Image
-from programs import free_port
+from ports import free_port
 
 
 class Browser:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -114,12 +113,3 @@ async def start(program: str, confdir: Path, *arguments: str, observed: bool = T
             await process.stdin.wait_closed()
         await running._reading
 
-
-def free_port() -> int:
-    """A port that nobody has, at the moment, for TCP and for UDP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            with contextlib.suppress(OSError):
-                udp.bind(tcp.getsockname())
-                return tcp.getsockname()[1]

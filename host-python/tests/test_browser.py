@@ -3,7 +3,7 @@
 import pytest
 import zxingcpp
 from browser import browser
-from programs import free_port
+from ports import free_port
 from test_mitmdump import client, keys_in
 from web import start_web
 

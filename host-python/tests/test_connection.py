@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from ports import free_port
 
 import mitmproxy_watm
 
@@ -43,14 +44,6 @@ async def upper():
             handler.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
         await asyncio.sleep(0)  # for transports to close
-
-
-async def free_port() -> int:
-    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port
 
 
 async def echo(stream):
@@ -145,7 +138,7 @@ async def test_each_connection_has_its_own_configuration(module):
 
 @PLAIN
 async def test_failures_name_the_address(module):
-    port = await free_port()
+    port = free_port()
     with pytest.raises(ConnectionRefusedError, match=f"127.0.0.1:{port}"):
         await mitmproxy_watm.open_connection(module, "127.0.0.1", port, unsealed=True)
     with pytest.raises(OSError, match="nowhere.invalid"):
@@ -160,7 +153,7 @@ async def test_a_component_refuses_what_it_cannot_use():
 
 
 async def test_errors_name_their_cause(tmp_path):
-    port = await free_port()
+    port = free_port()
     with pytest.raises(ValueError, match="reach"):
         await mitmproxy_watm.open_connection("plain", "127.0.0.1", port, allow=["http://x"])
     with pytest.raises(OverflowError):
@@ -231,6 +224,7 @@ async def test_large_data_arrives_whole():
 def test_a_program_ends_with_connections_open(module):
     program = """
 import asyncio, mitmproxy_watm, sys
+from ports import free_port
 async def main():
     global keep
     module = sys.argv[1]

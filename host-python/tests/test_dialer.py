@@ -5,8 +5,9 @@ import contextlib
 import errno
 
 import pytest
+from ports import free_port
 from support import Keys
-from test_connection import COMPONENT, PLAIN, free_port, upper
+from test_connection import COMPONENT, PLAIN, upper
 
 import mitmproxy_watm
 from mitmproxy_watm import Applications
@@ -106,7 +107,7 @@ async def test_a_swapped_dialer_goes_on_and_a_closed_one_keeps_what_is_open(modu
 async def test_what_cannot_be_dialed_says_why():
     async with await mitmproxy_watm.start_dialer("plain", name="there") as dialer:
         with pytest.raises(ConnectionRefusedError, match="there: connection refused"):
-            await dialer.open_connection("127.0.0.1", await free_port())
+            await dialer.open_connection("127.0.0.1", free_port())
         with pytest.raises(OSError, match="no datagrams") as caught:
             await dialer.open_datagrams("127.0.0.1", 1)
         assert caught.value.errno == errno.EOPNOTSUPP

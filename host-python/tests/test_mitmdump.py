@@ -12,7 +12,8 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from programs import BIN, free_port, start
+from ports import free_port
+from programs import BIN, start
 from support import Keys
 from wgclient import WgClient, WgClientError
 
@@ -339,7 +340,7 @@ async def test_a_changed_script_is_loaded_again_without_a_stop(tmp_path):
             await asyncio.sleep(0.05)
         async with client(tmp_path, port) as inside:
             assert (await inside.do("http", url="http://10.9.8.7/after"))["status"] == 200
-        assert await program.ask(command=f"watm.unload wireguard@127.0.0.1:0") is None
+        assert await program.ask(command="watm.unload wireguard@127.0.0.1:0") is None
         await program.wait_for("WireGuard server at .* stopped")
     assert "rror" not in program.text
 

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 
 import pytest
+from ports import free_port
 from programs import start
-from test_connection import COMPONENT, free_port, upper
+from test_connection import COMPONENT, upper
 
 import mitmproxy_watm
 
@@ -81,7 +82,7 @@ async def test_a_component_says_itself_that_it_listens_by_tcp(tmp_path):
 
 @pytest.mark.limit(60)
 async def test_an_upstream_that_is_not_there_ends_the_connection(tmp_path):
-    mode = f"watm:plain?to=127.0.0.1:{await free_port()}@127.0.0.1:0"
+    mode = f"watm:plain?to=127.0.0.1:{free_port()}@127.0.0.1:0"
     async with start("mitmdump-watm", tmp_path, "--mode", mode) as program:
         async with dialed(program) as stream:
             stream.write(b"\0raw")

@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from programs import free_port
+from ports import free_port
 from test_mitmdump import ADDON, client, keys_in
 from web import HAS_LOGIN, Visitor, log_in, start_web
 

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from programs import free_port, start
+from ports import free_port
+from programs import start
 from test_mitmdump import MODULE, client
 from test_mitmweb import fetch
 from web import log_in, start_web

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from programs import Program, free_port, start
+from ports import free_port
+from programs import Program, start
 
 import mitmproxy.version
 

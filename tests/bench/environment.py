@@ -5,7 +5,6 @@ import importlib.metadata
 import os
 import pathlib
 import platform
-import socket
 from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -39,13 +38,6 @@ def key_pair() -> KeyPair:
     key = X25519PrivateKey.generate()
     private, public = key.private_bytes_raw(), key.public_key().public_bytes_raw()
     return KeyPair(base64.b64encode(private).decode(), base64.b64encode(public).decode())
-
-
-def free_port() -> int:
-    """A UDP port of 127.0.0.1 that nobody has at the moment."""
-    with socket.socket(type=socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def check() -> None:

@@ -13,6 +13,7 @@ import time
 from typing import Self
 
 import environment
+from ports import free_port
 
 # Seconds for one answer; the slowest, fifteen handshakes with the native server, take half of it.
 LIMIT = 120
@@ -154,7 +155,7 @@ class Mitmdump(Process):
         keys = pathlib.Path(self._folder.name) / "wireguard.conf"
         keys.write_text(json.dumps({"server_key": server.private, "client_key": client.private}))
         keys.chmod(0o600)
-        port = environment.free_port()
+        port = free_port()
         program, mode = {
             "native": ("mitmdump", f"wireguard:{keys}@127.0.0.1:{port}"),
             "watm": ("mitmdump-watm", f"watm:wireguard?keys={keys}@127.0.0.1:{port}"),

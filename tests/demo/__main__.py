@@ -12,16 +12,19 @@ import pathlib
 import re
 import shutil
 import signal
-import socket
 import sys
 
-import certificates
-import fetch
-import origin
-from children import Child, Missing, child
-from mitmproxy_watm.wireguard import pubkey
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "support"))
+
+import certificates  # noqa: E402
+import fetch  # noqa: E402
+import origin  # noqa: E402
+from children import Child, Missing, child  # noqa: E402
+from ports import free_port  # noqa: E402
+
+from mitmproxy_watm.wireguard import pubkey  # noqa: E402
+
 FOLDER = ROOT / "build" / "demo"
 # The client's side of mitmproxy's own WireGuard mode; the name server is mitmproxy itself.
 CLIENT_ADDRESS, NAME_SERVER = "10.0.0.1", "10.0.0.53"
@@ -59,7 +62,7 @@ def show(onetun: pathlib.Path) -> None:
         servers = stack.enter_context(origin.serve(host_file))
         print(f"serving http, https and udp on 127.0.0.1, ports {', '.join(map(str, servers.values()))}")
 
-        port = _free_port(socket.SOCK_DGRAM)
+        port = free_port()
         mitmproxy = stack.enter_context(
             child("mitmdump-watm", _mitmdump(port, authority, notes, servers), FOLDER / "mitmdump.log")
         )
@@ -72,7 +75,7 @@ def show(onetun: pathlib.Path) -> None:
         keys = json.loads(keys_file.read_text())
         print(f"mitmdump runs wireguard.wasm on 127.0.0.1:{port}/udp")
 
-        ports = {name: _free_port(kind) for name, kind in _FORWARDED.items()}
+        ports = {name: free_port() for name in _FORWARDED}
         client = stack.enter_context(child("onetun", _onetun(onetun, port, keys, ports), FOLDER / "onetun.log"))
         client.wait_for(
             "onetun did not open its ports",
@@ -85,12 +88,7 @@ def show(onetun: pathlib.Path) -> None:
         _show_flows(notes, mitmproxy, pubkey(keys["client_key"]))
 
 
-_FORWARDED = {
-    "http": socket.SOCK_STREAM,
-    "https": socket.SOCK_STREAM,
-    "dns": socket.SOCK_DGRAM,
-    "udp": socket.SOCK_DGRAM,
-}
+_FORWARDED = ("http", "https", "dns", "udp")
 
 
 def _mitmdump(port: int, authority: pathlib.Path, notes: pathlib.Path, servers: dict[str, int]) -> list:
@@ -178,12 +176,6 @@ def _explained(what: str):
         yield
     except Exception as error:  # whatever it was, the flow is missing
         raise Missing(f"{what}: {error or type(error).__name__}") from error
-
-
-def _free_port(kind: socket.SocketKind) -> int:
-    with socket.socket(socket.AF_INET, kind) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 sys.exit(main())

@@ -7,14 +7,16 @@ import json
 import logging
 import pathlib
 
-import mitmproxy_watm
 import modules
 import pytest
 from neighbour import undisturbed, until
-from programs import free_port, start
+from ports import free_port
+from programs import start
 from support import Keys
 from tunnels import HOST, Peer, serving
 from wgclient import WgClient
+
+import mitmproxy_watm
 
 UNSEALED = ("--set", "watm_unsealed=true")
 LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import pathlib
-import socket
 import sys
 from collections.abc import Iterator
 
@@ -12,9 +11,11 @@ import origin
 import pytest
 from children import Child, child
 from conftest import ROOT
-from mitmproxy_watm.wireguard import genkey, pubkey
+from ports import free_port
 from tunnels import HOST, V4, V6, Peer, config, preshared_key
 from wgclient import WgClient
+
+from mitmproxy_watm.wireguard import genkey, pubkey
 
 NAME = "watm.test"
 
@@ -59,7 +60,7 @@ def mitmdump(tmp_path: pathlib.Path) -> Iterator[Mitmdump]:
     (tmp_path / "notes.jsonl").touch()
     with contextlib.ExitStack() as stack:
         servers = stack.enter_context(origin.serve(host_file))
-        port = _free_udp_port()
+        port = free_port()
         settings = {
             "confdir": tmp_path,
             # Otherwise the client is offered what the server at the other end speaks.
@@ -129,8 +130,3 @@ async def test_peers_browse_and_every_flow_says_whose_it_is(mitmdump: Mitmdump) 
     addresses = {note["from"].rpartition(":")[0].strip("[]") for note in seen}
     assert addresses == {"10.0.1.1", "10.0.2.1", "fd00:1::1", "fd00:2::1"}
 
-
-def _free_udp_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]

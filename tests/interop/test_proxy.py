@@ -9,10 +9,12 @@ import struct
 import subprocess
 from collections.abc import AsyncIterator
 
-import mitmproxy_watm
 import pytest
+from ports import free_port
 from programs import start
-from test_connection import free_port, upper
+from test_connection import upper
+
+import mitmproxy_watm
 
 HOST = "127.0.0.1"
 ANY = 'from = "any"'
@@ -23,7 +25,7 @@ LIMIT = 10
 @contextlib.asynccontextmanager
 async def haproxy(folder: pathlib.Path, server: str, *, to: int) -> AsyncIterator[int]:
     """haproxy with a frontend, whose port is returned, and a backend with these words behind its address."""
-    port = await free_port()
+    port = free_port()
     config = folder / "haproxy.cfg"
     config.write_text(
         f"""

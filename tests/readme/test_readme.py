@@ -18,6 +18,7 @@ from collections.abc import Iterator
 
 import pexpect
 import pytest
+from ports import free_port
 
 import mitmproxy_watm
 
@@ -39,12 +40,6 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def environment(tmp_path: pathlib.Path) -> dict[str, str]:

@@ -18,11 +18,6 @@ from watm_serve import MODULES, WATM  # noqa: E402, F401
 START = 60
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
-
-
 class Application(http.server.BaseHTTPRequestHandler):
     """As many bytes as are asked for."""
 

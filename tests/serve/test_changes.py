@@ -10,7 +10,7 @@ import time
 
 import pytest
 from behind import echo, nginx
-from programs import free_port
+from ports import free_port
 from watm_serve import HOST, MODULES, serving
 
 MODULE = pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-
-from programs import MODULES, WATM, fetch, free_port, listens, wait_for
+from ports import free_port
+from programs import MODULES, WATM, fetch, listens, wait_for
 
 MODULE_FILES = ["plain.wasm", "plain.watm1.wasm"]
 

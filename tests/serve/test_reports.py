@@ -5,7 +5,7 @@ import socket
 
 import pytest
 from behind import echo
-from programs import free_port
+from ports import free_port
 from watm_serve import HOST, LIMIT, MODULES, serving
 
 

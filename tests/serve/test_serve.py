@@ -5,9 +5,9 @@ import re
 import subprocess
 
 import pytest
-
 from haproxy import configured
-from programs import MODULES, WATM, fetch, free_port, listens, wait_for
+from ports import free_port
+from programs import MODULES, WATM, fetch, listens, wait_for
 
 SIZE = 3_000_000
 

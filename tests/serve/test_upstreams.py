@@ -5,7 +5,8 @@ import subprocess
 import pytest
 from behind import nginx
 from haproxy import configured
-from programs import MODULES, free_port, listens, wait_for
+from ports import free_port
+from programs import MODULES, listens, wait_for
 from watm_serve import HOST, serving
 
 

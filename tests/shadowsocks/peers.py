@@ -4,12 +4,12 @@ import asyncio
 import contextlib
 import json
 import pathlib
-import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from methods import password
+from ports import free_port
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build" / "peers" / "bin"
@@ -17,16 +17,6 @@ WATM = ROOT / "target" / "release" / "watm"
 HOST = "127.0.0.1"
 # Seconds for one step.
 LIMIT = 10
-
-
-def free_port() -> int:
-    """One that both TCP and UDP have."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind((HOST, 0))
-            with contextlib.suppress(OSError):
-                udp.bind(tcp.getsockname())
-                return tcp.getsockname()[1]
 
 
 @contextlib.asynccontextmanager

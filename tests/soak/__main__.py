@@ -12,7 +12,7 @@ import sys
 import time
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("soak", "interop", "wgclient", "bench")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("soak", "interop", "wgclient", "bench", "support")]
 
 import process  # noqa: E402
 import verdict  # noqa: E402

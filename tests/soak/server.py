@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("interop", "bench")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("interop", "bench", "support")]
 
 import careless  # noqa: E402
 import mitmproxy_watm  # noqa: E402

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "wgclient", "bench")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "wgclient", "bench", "support")]
 
 from tests.swap.run import run  # noqa: E402
 

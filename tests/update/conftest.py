@@ -8,7 +8,7 @@ import pytest
 
 HERE = pathlib.Path(__file__).resolve().parent
 # With mitmproxy's programs as processes.
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "host-python" / "tests")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parents[1] / "host-python" / "tests")]
 
 from authority import Authority, Host  # noqa: E402
 from servers import Certificates, registry  # noqa: E402

@@ -13,16 +13,11 @@ import time
 from collections.abc import Iterator
 
 from authority import ROOT
+from ports import free_port
 
 REGISTRY = ROOT / "build" / "tools" / "bin" / "registry"
 # Seconds.
 START = 30
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Certificates:

@@ -10,11 +10,13 @@ import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
-import mitmproxy_watm
 import pytest
 from authority import EXPIRES, ROOT, WATM, Authority, done, watm
-from programs import free_port, start
+from ports import free_port
+from programs import start
 from servers import Certificates, web_server
+
+import mitmproxy_watm
 
 # Sealed under the name that the authority may sign.
 PLAIN = ROOT / "watm/target/modules/plain.wasm"

@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 
 import programs
+from ports import free_port
 
 from mitmproxy_watm.wireguard import genkey, pubkey
 
@@ -48,7 +49,7 @@ def written(folder: pathlib.Path, name: str, text: str) -> pathlib.Path:
 @contextlib.asynccontextmanager
 async def proxy(folder: pathlib.Path, *arguments: str, mode: str = "regular") -> AsyncIterator[tuple[programs.Program, int]]:
     """mitmdump with these arguments; and its port."""
-    port = programs.free_port()
+    port = free_port()
     observer = ["-s", str(FOLDER / "addons" / "observer.py")]
     options = ["--mode", f"{mode}@127.0.0.1:{port}", "--set", "block_global=false", *arguments, *observer]
     async with programs.start("mitmdump-watm", folder, *options, observed=False) as program:

@@ -6,9 +6,9 @@ import json
 import socket
 from collections.abc import AsyncIterator
 
-import programs
 import pytest
 from ends import INSIDE, LIMIT, fetch, flow, page, proxy, upstream, vpn, written
+from ports import free_port
 
 import mitmproxy_watm
 
@@ -18,7 +18,7 @@ METHOD, PASSWORD = "chacha20-ietf-poly1305", "a password"
 @contextlib.asynccontextmanager
 async def ss_server() -> AsyncIterator[int]:
     """shadowsocks-libev; its port."""
-    port = programs.free_port()
+    port = free_port()
     command = ["ss-server", "-u", "-s", "127.0.0.1", "-p", str(port), "-k", PASSWORD, "-m", METHOD]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL)
     try:

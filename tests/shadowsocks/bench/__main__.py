@@ -22,9 +22,10 @@ import time
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "tests" / "shadowsocks"))
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("shadowsocks", "support")]
 
 from methods import LIBEV, RUST, password  # noqa: E402
+from ports import free_port  # noqa: E402
 
 HOST = "127.0.0.1"
 TOOLS = ROOT / "build" / "tools" / "bin"
@@ -193,11 +194,6 @@ def serve(listener: socket.socket) -> None:
             else:
                 for _ in range(size // 512):
                     connection.sendall(exactly(connection, 512))
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return listener.getsockname()[1]
 
 
 @contextlib.contextmanager

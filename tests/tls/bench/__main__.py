@@ -16,11 +16,12 @@ import sys
 import tempfile
 from collections import defaultdict
 
-from servers import HOST, ROOT, SERVERS, Case, free_port, running, used
+from servers import HOST, ROOT, SERVERS, Case, running, used
 
-sys.path[:0] = [str(ROOT / "tests" / "tls")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tls", "support")]
 
 from certificates import Authority
+from ports import free_port
 
 SIZES = (10, 100, 1000, 10000)
 

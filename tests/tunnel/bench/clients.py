@@ -5,12 +5,12 @@ import json
 import os
 import pathlib
 import select
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ports import free_port
 from spaces import ROOT, Space
 
 WATM = ROOT / "target" / "release" / "watm"
@@ -49,7 +49,7 @@ class Client:
 @contextlib.contextmanager
 def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Path) -> Iterator[Client]:
     """Runs one whose port leads to `to` inside the tunnel, for the length of the block."""
-    port = _free_port()
+    port = free_port()
     process = subprocess.Popen(
         space.command(*_COMMANDS[kind](tunnel, port, to, folder)),
         stdin=subprocess.PIPE,
@@ -102,12 +102,6 @@ def _wireguard_go(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
 
 
 _COMMANDS = {"watm": _watm, "onetun": _onetun, "wireguard-go": _wireguard_go}
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind((HERE, 0))
-        return taken.getsockname()[1]
 
 
 def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:
