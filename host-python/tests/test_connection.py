@@ -224,7 +224,6 @@ async def test_large_data_arrives_whole():
 def test_a_program_ends_with_connections_open(module):
     program = """
 import asyncio, mitmproxy_watm, sys
-from ports import free_port
 async def main():
     global keep
     module = sys.argv[1]
