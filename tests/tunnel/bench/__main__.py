@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / "support")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tunnel", "support")]
 
 from clients import CLIENTS, Client, Tunnel, client, path  # noqa: E402
+from services import running  # noqa: E402
 from spaces import Space, run, spaces, wireguard_go  # noqa: E402
 
 INSIDE, OURS = "10.7.0.1", "10.7.0.2"
@@ -121,18 +122,8 @@ def served() -> Iterator[tuple[Space, Space, Tunnel]]:
     server_key = run("wg", "pubkey", stdin=theirs).strip()
     with spaces(2) as (near, far), contextlib.ExitStack() as stack:
         stack.enter_context(wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU))
-        stack.enter_context(_running(far, sys.executable, "-c", ECHO))
+        stack.enter_context(running(far, sys.executable, "-c", ECHO, listens=ECHO_PORT))
         yield near, far, Tunnel(ours, server_key, OURS, SERVER_PORT)
-
-
-@contextlib.contextmanager
-def _running(space: Space, *command: str) -> Iterator[None]:
-    process = subprocess.Popen(space.command(*command), stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
 
 
 def measured(
@@ -149,20 +140,20 @@ def measured(
                 for _ in range(way.rounds):
                     for kind in list(fit):
                         with (
-                            _running(far, "iperf3", "-s", "-J", "-p", str(BULK_PORT)),
-                            client(kind, near, tunnel, f"{INSIDE}:{BULK_PORT}", folder) as running,
+                            running(far, "iperf3", "-s", "-J", "-p", BULK_PORT, listens=BULK_PORT),
+                            client(kind, near, tunnel, f"{INSIDE}:{BULK_PORT}", folder) as one,
                         ):
-                            sample = bulk(near, running, way, ["-P", str(streams), *direction])
+                            sample = bulk(near, one, way, ["-P", str(streams), *direction])
                         if sample is None:
                             # Not again.
                             fit.remove(kind)
                         yield f"{title}, {streams} stream{'s' * (streams > 1)}", sample, kind
 
 
-def bulk(near: Space, running: Client, way: Way, options: list[str]) -> Sample | None:
+def bulk(near: Space, one: Client, way: Way, options: list[str]) -> Sample | None:
     """Nothing if it does not come to an end."""
-    command = ["iperf3", "-c", "127.0.0.1", "-p", str(running.port), "-t", str(way.seconds), *options]
-    before = running.used()
+    command = ["iperf3", "-c", "127.0.0.1", "-p", str(one.port), "-t", str(way.seconds), *options]
+    before = one.used()
     command = near.command(*command, "-J", "--get-server-output")
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=way.seconds + PATIENCE)
@@ -171,7 +162,7 @@ def bulk(near: Space, running: Client, way: Way, options: list[str]) -> Sample |
     said = json.loads(done.stdout)
     if "error" in said:
         return None
-    spent = running.used() - before
+    spent = one.used() - before
     receiver = said if "-R" in options else said["server_output_json"]
     late = [i["sum"] for i in receiver["intervals"] if i["sum"]["start"] >= way.warm - 0.1]
     bits = sum(i["bytes"] * 8 for i in late) / sum(i["seconds"] for i in late)
@@ -181,10 +172,10 @@ def bulk(near: Space, running: Client, way: Way, options: list[str]) -> Sample |
 
 def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> float:
     """The median of messages that go one after the other, in microseconds."""
-    with client(kind, near, tunnel, f"{INSIDE}:{ECHO_PORT}", folder) as running:
+    with client(kind, near, tunnel, f"{INSIDE}:{ECHO_PORT}", folder) as one:
         program = (
             "import socket, statistics, sys, time\n"
-            f"s = socket.create_connection(('127.0.0.1', {running.port}))\n"
+            f"s = socket.create_connection(('127.0.0.1', {one.port}))\n"
             "s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n"
             "def once():\n"
             "    begun = time.perf_counter()\n"
