@@ -26,7 +26,7 @@ from clients import CLIENTS, Client, Tunnel, client, path  # noqa: E402
 from services import running  # noqa: E402
 from spaces import Space, run, spaces, wireguard_go  # noqa: E402
 
-INSIDE, OURS = "10.7.0.1", "10.7.0.2"
+INSIDE = "10.7.0.1"
 SERVER_PORT, BULK_PORT, ECHO_PORT = 51820, 5201, 7
 MTU = 1420
 # Of the UDP payload of a full packet: TCP without options, and WireGuard's 32 bytes.
@@ -92,9 +92,9 @@ def main() -> int:
     kinds = options.clients.split(",")
     samples: dict[str, dict[str, list[Sample]]] = {}
     trips: dict[str, list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder, served() as (near, far, tunnel):
+    with tempfile.TemporaryDirectory() as folder, served(kinds) as (near, far, tunnels):
         for way in ways:
-            for title, sample, kind in measured(way, kinds, near, far, tunnel, pathlib.Path(folder)):
+            for title, sample, kind in measured(way, near, far, tunnels, pathlib.Path(folder)):
                 by = samples.setdefault(f"{way.title}: {title}", defaultdict(list))
                 if sample:
                     by[kind].append(sample)
@@ -102,7 +102,7 @@ def main() -> int:
                 print(f"{way.title}: {title}, {kind}: {figures}", file=sys.stderr, flush=True)
         for _ in range(1 if options.quick else 3):
             for kind in kinds:
-                trips[kind].append(round_trip(kind, near, tunnel, pathlib.Path(folder)))
+                trips[kind].append(round_trip(kind, near, tunnels[kind], pathlib.Path(folder)))
     print(tables(samples, trips, kinds, {way.title: way for way in ways}))
     options.output.parent.mkdir(parents=True, exist_ok=True)
     every = {title: {kind: [vars(s) for s in taken] for kind, taken in by.items()} for title, by in samples.items()}
@@ -112,36 +112,40 @@ def main() -> int:
 
 
 @contextlib.contextmanager
-def served() -> Iterator[tuple[Space, Space, Tunnel]]:
-    """wireguard-go with an echo inside: the namespaces of its clients, and of what is inside."""
-    ours, theirs = run("wg", "genkey").strip(), run("wg", "genkey").strip()
-    config = (
-        f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
-        f"[Peer]\nPublicKey = {run('wg', 'pubkey', stdin=ours).strip()}\nAllowedIPs = {OURS}/32\n"
-    )
+def served(kinds: list[str]) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
+    """wireguard-go with an echo inside: the namespaces of its clients, and of what is inside. Each
+    client has a key of its own: implementations do not agree on leap seconds in the timestamps of
+    handshakes, of which a server takes none that is before the last."""
+    theirs = run("wg", "genkey").strip()
+    config = f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
     server_key = run("wg", "pubkey", stdin=theirs).strip()
+    tunnels = {}
+    for number, kind in enumerate(kinds):
+        ours, address = run("wg", "genkey").strip(), f"10.7.0.{number + 2}"
+        config += f"[Peer]\nPublicKey = {run('wg', 'pubkey', stdin=ours).strip()}\nAllowedIPs = {address}/32\n"
+        tunnels[kind] = Tunnel(ours, server_key, address, SERVER_PORT)
     with spaces(2) as (near, far), contextlib.ExitStack() as stack:
         stack.enter_context(wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU))
         stack.enter_context(running(far, sys.executable, "-c", ECHO, listens=ECHO_PORT))
-        yield near, far, Tunnel(ours, server_key, OURS, SERVER_PORT)
+        yield near, far, tunnels
 
 
 def measured(
-    way: Way, kinds: list[str], near: Space, far: Space, tunnel: Tunnel, folder: pathlib.Path
+    way: Way, near: Space, far: Space, tunnels: dict[str, Tunnel], folder: pathlib.Path
 ) -> Iterator[tuple[str, Sample | None, str]]:
     """The clients take turns."""
     with contextlib.ExitStack() as stack:
         if way.options:
-            endpoint = stack.enter_context(path(near, tunnel.endpoint, *way.options))
-            tunnel = replace(tunnel, endpoint=endpoint)
+            endpoint = stack.enter_context(path(near, SERVER_PORT, *way.options))
+            tunnels = {kind: replace(tunnel, endpoint=endpoint) for kind, tunnel in tunnels.items()}
         for streams in (1, 4):
             for title, direction in (("up", []), ("down", ["-R"])):
-                fit = list(kinds)
+                fit = list(tunnels)
                 for _ in range(way.rounds):
                     for kind in list(fit):
                         with (
                             running(far, "iperf3", "-s", "-J", "-p", BULK_PORT, listens=BULK_PORT),
-                            client(kind, near, tunnel, f"{INSIDE}:{BULK_PORT}", folder) as one,
+                            client(kind, near, tunnels[kind], f"{INSIDE}:{BULK_PORT}", folder) as one,
                         ):
                             sample = bulk(near, one, way, ["-P", str(streams), *direction])
                         if sample is None:

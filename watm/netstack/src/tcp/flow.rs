@@ -317,7 +317,6 @@ impl Flow {
         // What comes twice of it says nothing of losses.
         self.recovery = self.log.sent_end;
         self.repairs = MOST_REPAIRS + 1;
-        self.trips.forget();
     }
 
     /// Take over what the peer's SYN says.
@@ -437,7 +436,7 @@ impl Flow {
             }
             self.repairs += 1;
             self.flags.rewinds = self.repairs > MOST_REPAIRS;
-            self.trips.forget();
+            self.trips.sent_again(cx.io.now);
             for _ in 0..if self.flags.rewinds { 0 } else { 3 } {
                 self.feed(&piece, cx);
             }
@@ -454,6 +453,7 @@ impl Flow {
     /// is what smoltcp has for that: it is shown the time of its own.
     fn rewind(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
         self.flags.rewinds = false;
+        self.trips.sent_again(cx.io.now);
         let now = smoltcp_time(cx.io.now);
         // The time of a peer that does not answer is not over with it.
         self.socket_mut().set_timeout(None);
@@ -840,7 +840,7 @@ impl Flow {
         let time = smoltcp_time(cx.io.now);
         let before = self.state();
         if self.trips.timeout_at().is_some_and(|at| at <= cx.io.now) {
-            self.trips.back_off(cx.io.now);
+            self.trips.back_off();
             self.send_again();
         }
         while *left > 0 && self.poll_egress(time, cx) != PollResult::None {

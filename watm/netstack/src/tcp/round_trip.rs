@@ -42,9 +42,13 @@ impl RoundTrip {
         self.timed.get_or_insert((end, now));
     }
 
-    /// What is sent twice says nothing (Karn's algorithm).
-    pub(super) fn forget(&mut self) {
+    /// Something is sent again now. What comes twice says nothing of round trips (Karn's
+    /// algorithm), and its acknowledgement has the whole time to come.
+    pub(super) fn sent_again(&mut self, now: Instant) {
         self.timed = None;
+        if let Some(waiting) = &mut self.waiting {
+            waiting.since = now;
+        }
     }
 
     /// Take the round trip of the segment that is measured, if it is acknowledged.
@@ -99,10 +103,9 @@ impl RoundTrip {
         (timeout < OWN).then(|| waiting.since + doubled.min(MOST))
     }
 
-    /// It is sent again now: wait twice as long for that (RFC 6298 section 5.5).
-    pub(super) fn back_off(&mut self, now: Instant) {
+    /// Nothing came in time: wait twice as long from now on (RFC 6298 section 5.5).
+    pub(super) fn back_off(&mut self) {
         if let Some(waiting) = &mut self.waiting {
-            waiting.since = now;
             waiting.doublings += 1;
         }
     }
@@ -130,11 +133,13 @@ mod tests {
         trips.wait(Some(Sequence(1)), at(100));
         trips.wait(Some(Sequence(1)), at(200));
         assert_eq!(trips.timeout_at(), Some(at(100 + 220)));
-        trips.back_off(at(330));
+        trips.back_off();
+        trips.sent_again(at(330));
         assert_eq!(trips.timeout_at(), Some(at(330 + 440)));
         for _ in 0..40 {
-            trips.back_off(at(1000));
+            trips.back_off();
         }
+        trips.sent_again(at(1000));
         assert_eq!(trips.timeout_at(), Some(at(1000) + MOST));
         trips.wait(Some(Sequence(2)), at(5000));
         assert_eq!(trips.timeout_at(), Some(at(5000 + 220)));
