@@ -12,20 +12,25 @@ from programs import MODULES, WATM, fetch, listens, wait_for
 SIZE = 3_000_000
 
 
+def believing(port: int, application: int, what: str) -> str:
+    """haproxy's sections for a port whose clients say who they are, which it logs."""
+    return f"""
+frontend it
+    bind 127.0.0.1:{port} accept-proxy
+    log stdout format raw local0
+    log-format "heard of {what}"
+    default_backend application
+backend application
+    server one 127.0.0.1:{application}
+"""
+
+
 @pytest.mark.parametrize("version", ["v1", "v2"])
 @pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
 def test_haproxy_believes_the_header(version, module, application, start, tmp_path):
     """It refuses a header whose checksum is wrong, and logs whom it has heard of."""
     inner, outer = free_port(), free_port()
-    sections = f"""
-frontend it
-    bind 127.0.0.1:{inner} accept-proxy
-    log stdout format raw local0
-    log-format "heard of %ci:%cp"
-    default_backend application
-backend application
-    server one 127.0.0.1:{application}
-"""
+    sections = believing(inner, application, "%ci:%cp")
     start("haproxy", "haproxy", "-f", configured(tmp_path, sections, "http"))
     listener = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{inner}", "--proxy-header", version]
     start("watm", WATM, "serve", "--unsealed", MODULES / module, *listener, "--log-format", "json")
@@ -48,15 +53,7 @@ def test_haproxy_reads_what_a_client_of_tls_asked_for(application, start, tmp_pa
     pem = tmp_path / "tls.pem"
     pem.write_text((tmp_path / "chain.pem").read_text() + (tmp_path / "key.pem").read_text())
     inner, outer = free_port(), free_port()
-    sections = f"""
-frontend it
-    bind 127.0.0.1:{inner} accept-proxy
-    log stdout format raw local0
-    log-format "heard of %ci:%cp and %[fc_pp_authority]"
-    default_backend application
-backend application
-    server one 127.0.0.1:{application}
-"""
+    sections = believing(inner, application, "%ci:%cp and %[fc_pp_authority]")
     start("haproxy", "haproxy", "-f", configured(tmp_path, sections, "http"))
     listener = ["--listen", f"127.0.0.1:{outer}", "--upstream", f"127.0.0.1:{inner}", "--proxy-header", "v2"]
     start("watm", WATM, "serve", "--unsealed", MODULES / "tls.wasm", "--config", pem, *listener)
