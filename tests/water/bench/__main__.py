@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench", "support")]
 
 import environment
 import questions
