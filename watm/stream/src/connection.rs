@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use watm_core::{ByteStream, Destination, Direction, ErrorCode, FlowInfo, Instant};
 
 use crate::{Codec, Progress, Ready, Relay};
@@ -66,6 +68,11 @@ impl<C: Codec> Connection<C> {
             ready: Ready::BOTH,
             queued: false,
         }
+    }
+
+    /// Who is at the other end of the network's stream.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.network.remote_address()
     }
 
     /// Whether it is a flow.

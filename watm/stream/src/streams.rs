@@ -9,7 +9,7 @@ use watm_core::{
 
 use crate::connection::{Connection, Step};
 use crate::counters::Counters;
-use crate::{Progress, StreamTransport};
+use crate::{Codec, Progress, StreamTransport};
 
 /// The label of the listener.
 const LABEL: &str = "listen";
@@ -195,7 +195,7 @@ impl<T: StreamTransport> Streams<T> {
                 Ok(None) => self.waiting = false,
                 Err(error) => {
                     self.accept_from = Some(host.now() + ACCEPT_PAUSE);
-                    log(host, || format!("cannot accept: {error}"));
+                    host.log(Level::Debug, TARGET, &format!("cannot accept: {error}"));
                     break;
                 }
             }
@@ -254,7 +254,7 @@ impl<T: StreamTransport> Streams<T> {
             Ok(Step::Established(info)) => self.open(number, &info, host),
             Err(reason) => {
                 self.counters.failed += 1;
-                log(host, || format!("a connection failed: {reason}"));
+                tell(connection, host, &reason.to_string());
                 self.remove(number);
             }
         }
@@ -335,7 +335,7 @@ impl<T: StreamTransport> Streams<T> {
                 true => self.counters.expired += 1,
                 false => self.counters.handshake_timeouts += 1,
             }
-            log(host, || "a connection took or lasted too long".to_owned());
+            tell(connection, host, "took or lasted too long");
             self.remove(number);
         }
     }
@@ -363,9 +363,17 @@ fn warn(transport: &impl StreamTransport, host: &mut dyn Host) {
     }
 }
 
-/// What a stranger can bring about.
-fn log(host: &mut dyn Host, message: impl FnOnce() -> String) {
-    if host.log_enabled(Level::Debug) {
-        host.log(Level::Debug, TARGET, &message());
+/// Say how a connection ended. The host knows of those that became flows, and of no others.
+fn tell<C: Codec>(connection: &Connection<C>, host: &mut dyn Host, end: &str) {
+    let level = match connection.is_open() {
+        true => Level::Debug,
+        false => Level::Info,
+    };
+    if host.log_enabled(level) {
+        let message = match connection.remote_address() {
+            Some(remote) => format!("{remote}: {end}"),
+            None => end.to_owned(),
+        };
+        host.log(level, TARGET, &message);
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Options {
 /// The same where a file says it too.
 #[derive(Default, clap::Args)]
 pub(crate) struct Overrides {
-    /// The least level of records on standard error, by default warn. What a WATER module prints
+    /// The least level of records on standard error, by default info. What a WATER module prints
     /// has DEBUG.
     #[arg(long = "log", value_name = "LEVEL")]
     pub(crate) level: Option<Level>,
@@ -54,7 +54,7 @@ pub(crate) enum Format {
 /// All that there is to say about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// WARN if nothing is said.
+    /// If nothing is said, INFO with a record of each connection, and WARN without.
     pub(crate) level: Option<Level>,
     /// Text if nothing is said.
     pub(crate) format: Option<Format>,
@@ -73,7 +73,11 @@ pub(crate) fn start(options: &Options) {
 
 /// As [`start`].
 pub(crate) fn start_as(settings: Settings) {
-    let level = match settings.level.unwrap_or(Level::Warn) {
+    let unless_said = match settings.connections {
+        true => Level::Info,
+        false => Level::Warn,
+    };
+    let level = match settings.level.unwrap_or(unless_said) {
         Level::Off => LevelFilter::OFF,
         Level::Error => LevelFilter::ERROR,
         Level::Warn => LevelFilter::WARN,
