@@ -70,7 +70,7 @@ func (a *connect) once(ctx context.Context, s *session) error {
 		return err
 	}
 	defer conn.Close()
-	_, err = pingPong(conn, 1, a.Size)
+	_, err = latency.PingPong(conn, 1, a.Size)
 	return err
 }
 
@@ -206,6 +206,6 @@ func (a *idle) open(ctx context.Context, s *session) (net.Conn, error) {
 
 // touch echoes one small message.
 func touch(conn net.Conn) error {
-	_, err := pingPong(conn, 1, 16)
+	_, err := latency.PingPong(conn, 1, 16)
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -49,39 +48,13 @@ func (a *echo) run(ctx context.Context, s *session) (any, error) {
 			return nil, err
 		}
 		defer conn.Close()
-		return pingPong(conn, a.Messages, a.Size)
+		return latency.PingPong(conn, a.Messages, a.Size)
 	})
 	if err != nil {
 		return nil, err
 	}
 	seconds := time.Since(start).Seconds()
 	return echoResult{len(samples), seconds, float64(len(samples)) / seconds, latency.Summarize(samples)}, nil
-}
-
-// pingPong does the echo's messages on an open connection.
-func pingPong(conn io.ReadWriter, messages, size int) ([]time.Duration, error) {
-	samples := make([]time.Duration, 0, messages)
-	answer := make([]byte, size)
-	message := make([]byte, size)
-	var offset uint64
-	for range messages {
-		for filled := 0; filled < size; {
-			filled += copy(message[filled:], pattern.At(offset+uint64(filled), size-filled))
-		}
-		sent := time.Now()
-		if _, err := conn.Write(message); err != nil {
-			return nil, err
-		}
-		if _, err := io.ReadFull(conn, answer); err != nil {
-			return nil, fmt.Errorf("message %d: %w", len(samples), err)
-		}
-		samples = append(samples, time.Since(sent))
-		if err := pattern.Check(answer, offset); err != nil {
-			return nil, err
-		}
-		offset += uint64(size)
-	}
-	return samples, nil
 }
 
 // udpEcho keeps a window of datagrams on their way.

@@ -66,7 +66,7 @@ func (c *client) echo(r request) (any, error) {
 	var lock sync.Mutex
 	var samples []time.Duration
 	seconds, err := c.sideBySide(r, func(conn net.Conn) error {
-		own, err := pingPong(conn, r.Count, r.Size)
+		own, err := latency.PingPong(conn, r.Count, r.Size)
 		lock.Lock()
 		defer lock.Unlock()
 		samples = append(samples, own...)
@@ -76,31 +76,6 @@ func (c *client) echo(r request) (any, error) {
 		return nil, err
 	}
 	return echoResult{len(samples), float64(len(samples)) / seconds, latency.Summarize(samples)}, nil
-}
-
-func pingPong(conn net.Conn, count, size int) ([]time.Duration, error) {
-	if size > pattern.Longest {
-		return nil, fmt.Errorf("a message has at most %d bytes", pattern.Longest)
-	}
-	samples := make([]time.Duration, 0, count)
-	answer := make([]byte, size)
-	var offset uint64
-	for range count {
-		message := pattern.At(offset, size)
-		sent := time.Now()
-		if _, err := conn.Write(message); err != nil {
-			return nil, err
-		}
-		if _, err := io.ReadFull(conn, answer); err != nil {
-			return nil, fmt.Errorf("message %d: %w", len(samples), err)
-		}
-		samples = append(samples, time.Since(sent))
-		if err := pattern.Check(answer, offset); err != nil {
-			return nil, err
-		}
-		offset += uint64(size)
-	}
-	return samples, nil
 }
 
 type streamResult struct {
@@ -182,7 +157,7 @@ func (c *client) connect(r request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, err = pingPong(conn, 1, 1)
+		_, err = latency.PingPong(conn, 1, 1)
 		samples = append(samples, time.Since(began))
 		conn.Close()
 		if err != nil {
@@ -202,7 +177,7 @@ func (c *client) hold(r request) (any, error) {
 			return nil, err
 		}
 		c.held = append(c.held, conn)
-		if _, err := pingPong(conn, 1, 16); err != nil {
+		if _, err := latency.PingPong(conn, 1, 16); err != nil {
 			return nil, fmt.Errorf("connection %d: %w", len(c.held), err)
 		}
 	}
@@ -210,7 +185,7 @@ func (c *client) hold(r request) (any, error) {
 		if err := conn.SetDeadline(c.deadline); err != nil {
 			return nil, err
 		}
-		if _, err := pingPong(conn, 1, 16); err != nil {
+		if _, err := latency.PingPong(conn, 1, 16); err != nil {
 			return nil, fmt.Errorf("connection %d of %d, idle: %w", index+1, len(c.held), err)
 		}
 		if err := conn.SetDeadline(time.Time{}); err != nil {

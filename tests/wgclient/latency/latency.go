@@ -1,9 +1,13 @@
-// Package latency sums up how long things took.
+// Package latency measures how long answers take, and sums up how long things took.
 package latency
 
 import (
+	"fmt"
+	"io"
 	"slices"
 	"time"
+
+	"watm/wgclient/pattern"
 )
 
 // Summary is in microseconds, percentiles by nearest rank; zeros of no samples.
@@ -28,4 +32,30 @@ func Summarize(samples []time.Duration) Summary {
 // Microseconds of a duration, with its nanoseconds behind the point.
 func Microseconds(d time.Duration) float64 {
 	return float64(d.Nanoseconds()) / 1e3
+}
+
+// PingPong sends messages of the pattern to an echo, one after the other, and returns what each took.
+func PingPong(conn io.ReadWriter, messages, size int) ([]time.Duration, error) {
+	samples := make([]time.Duration, 0, messages)
+	answer := make([]byte, size)
+	message := make([]byte, size)
+	var offset uint64
+	for range messages {
+		for filled := 0; filled < size; {
+			filled += copy(message[filled:], pattern.At(offset+uint64(filled), size-filled))
+		}
+		sent := time.Now()
+		if _, err := conn.Write(message); err != nil {
+			return nil, err
+		}
+		if _, err := io.ReadFull(conn, answer); err != nil {
+			return nil, fmt.Errorf("message %d: %w", len(samples), err)
+		}
+		samples = append(samples, time.Since(sent))
+		if err := pattern.Check(answer, offset); err != nil {
+			return nil, err
+		}
+		offset += uint64(size)
+	}
+	return samples, nil
 }
