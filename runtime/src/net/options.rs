@@ -1,12 +1,17 @@
 //! What sockets are asked for, and answer, differently by the operating system.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 
+#[cfg(unix)]
+use quinn_udp::TransportErrorPayload;
+use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::Socket;
 
 /// Have a listener come back at once after a restart, in place of waiting for its old
@@ -71,6 +76,33 @@ pub(super) fn set_dont_fragment(socket: &impl AsFd, on: bool) {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn set_dont_fragment<S>(_: &S, _: bool) {}
+
+/// Have the kernel keep what ICMP answers to datagrams. What cannot be heard is a hint less.
+#[cfg(unix)]
+pub(super) fn hear_errors(state: &UdpSocketState, socket: UdpSockRef<'_>) {
+    let _ = state.enable_transport_errors(socket);
+}
+
+/// Whom the first `most` answers that it has kept call unreachable.
+#[cfg(unix)]
+pub(super) fn unreachable(
+    state: &UdpSocketState,
+    socket: &impl AsFd,
+    most: usize,
+) -> impl Iterator<Item = IpAddr> {
+    (0..most)
+        .map_while(|_| state.recv_transport_error(socket.into()).ok()?)
+        .filter(|error| matches!(error.payload, TransportErrorPayload::Unreachable))
+        .filter_map(|error| Some(error.addr?.ip().to_canonical()))
+}
+
+#[cfg(not(unix))]
+pub(super) fn hear_errors(_: &UdpSocketState, _: UdpSockRef<'_>) {}
+
+#[cfg(not(unix))]
+pub(super) fn unreachable<S>(_: &UdpSocketState, _: &S, _: usize) -> impl Iterator<Item = IpAddr> {
+    std::iter::empty()
+}
 
 /// The largest packet to this address that goes whole: of the interface that it leaves through, or
 /// what routers have answered to larger ones, which the kernel keeps for ten minutes.

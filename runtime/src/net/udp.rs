@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
-use quinn_udp::{
-    BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, TransportErrorPayload, UdpSocketState,
-};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -402,8 +400,7 @@ impl UdpPort {
     /// listened for.
     pub(crate) fn refused(&self) -> Vec<IpAddr> {
         if !self.hears_errors.swap(true, Ordering::Relaxed) {
-            // What is not heard is a hint less.
-            let _ = self.state().enable_transport_errors((&self.socket).into());
+            options::hear_errors(&self.state(), (&self.socket).into());
         }
         self.hear_errors();
         std::mem::take(&mut *self.refused.lock().expect("no panic under this lock"))
@@ -416,15 +413,9 @@ impl UdpPort {
         }
         let state = self.state();
         let mut refused = self.refused.lock().expect("no panic under this lock");
-        for _ in 0..MAX_ERRORS {
-            let Ok(Some(error)) = state.recv_transport_error((&self.socket).into()) else {
-                return;
-            };
-            if let (TransportErrorPayload::Unreachable, Some(from)) = (error.payload, error.addr) {
-                let from = from.ip().to_canonical();
-                if refused.len() < MAX_REFUSED && !refused.contains(&from) {
-                    refused.push(from);
-                }
+        for from in options::unreachable(&state, &self.socket, MAX_ERRORS) {
+            if refused.len() < MAX_REFUSED && !refused.contains(&from) {
+                refused.push(from);
             }
         }
     }
