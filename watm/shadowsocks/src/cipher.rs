@@ -7,16 +7,15 @@ use aes::{Aes128, Aes192, Aes256};
 use aes_gcm::aead::array::typenum::{U12, U16, Unsigned};
 use aes_gcm::aead::{AeadCore, AeadInOut, KeyInit, Nonce};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, AesGcm};
-use chacha20poly1305::{
-    ChaCha8Poly1305, ChaCha12Poly1305, ChaCha20Poly1305, XChaCha8Poly1305, XChaCha12Poly1305,
-    XChaCha20Poly1305,
-};
+use chacha20poly1305::{ChaCha8Poly1305, ChaCha12Poly1305, XChaCha8Poly1305, XChaCha12Poly1305};
 use hkdf::Hkdf;
 use md5::{Digest, Md5};
 use sha1::Sha1;
 use watm_core::crypto::{self, AeadKey, Algorithm};
 
 use crate::method::Method;
+
+mod sodium;
 
 /// Bytes of a tag.
 pub const TAG: usize = 16;
@@ -138,9 +137,9 @@ pub fn session_aead(method: Method, key: &[u8]) -> BoxedAead {
             host(keyed::<Aes256Gcm>(key), Algorithm::Aes256Gcm)
         }
         Method::Chacha20IetfPoly1305 | Method::Blake3Chacha20Poly1305 => {
-            host(keyed::<ChaCha20Poly1305>(key), Algorithm::Chacha20Poly1305)
+            host(sodium::chacha20(key), Algorithm::Chacha20Poly1305)
         }
-        Method::Xchacha20IetfPoly1305 => keyed::<XChaCha20Poly1305>(key),
+        Method::Xchacha20IetfPoly1305 => sodium::xchacha20(key),
         Method::Blake3Chacha12Poly1305 => keyed::<ChaCha12Poly1305>(key),
         Method::Blake3Chacha8Poly1305 => keyed::<ChaCha8Poly1305>(key),
     }
@@ -152,7 +151,7 @@ pub fn datagram_aead(method: Method, key: &[u8]) -> BoxedAead {
     match method {
         Method::Blake3Chacha12Poly1305 => keyed::<XChaCha12Poly1305>(key),
         Method::Blake3Chacha8Poly1305 => keyed::<XChaCha8Poly1305>(key),
-        _ => keyed::<XChaCha20Poly1305>(key),
+        _ => sodium::xchacha20(key),
     }
 }
 
