@@ -1,6 +1,7 @@
 """The module for WATER, in WATER's own runtime and in ours: a server for one place, whoever the client asks for,
 and a client that goes where its configuration says."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,6 +30,24 @@ async def test_clients_streams(peer, method, program: Tool, tmp_path) -> None:
         server = int(running.address.rpartition(":")[2])
         async with peer.client(tmp_path, method, server) as socks:
             assert await exchange(*await connect(socks, "any.example", 9), DATA) == DATA
+
+
+@programs
+@pytest.mark.parametrize(
+    ("peer", "method"), cases(*([method for method in methods if "chacha20" in method] for methods in (LIBEV, RUST_2022)))
+)
+async def test_chunks_of_every_length(peer, method, program: Tool, tmp_path) -> None:
+    """The module's own cipher takes 512 bytes at once, and what is left in one of several ways."""
+    path = tmp_path / "server.json"
+    path.write_text(config(method))
+    async with echo() as port, program.listen(MODULE, f"{HOST}:{port}", f"--config={path}") as running:
+        server = int(running.address.rpartition(":")[2])
+        async with peer.client(tmp_path, method, server) as socks, asyncio.timeout(60):
+            reader, writer = await connect(socks, "any.example", 9)
+            for length in range(1, 1200):
+                writer.write(DATA[:length])
+                assert await reader.readexactly(length) == DATA[:length]
+            writer.close()
 
 
 @contextlib.asynccontextmanager
