@@ -2,6 +2,7 @@
 
 import contextlib
 import ipaddress
+import os
 import socket
 import struct
 import subprocess
@@ -9,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from ports import free_port
 from programs import START
 from watm_serve import HOME, HOST, MODULES, WATM, serving
 
@@ -140,6 +142,23 @@ def test_each_address_stays_with_its_worker(tmp_path):
         [listener] = running.status()["listeners"]
         flows = [worker["flows"] for worker in listener["workers"]]
         assert len(flows) == 2 and sum(flows) == len(proxies) and all(flows)
+
+
+def test_of_workers_for_both_the_first_has_the_datagrams(tmp_path):
+    """Unless it is said how many there are."""
+    with contextlib.ExitStack() as stack:
+        upstream = stack.enter_context(datagrams(HOST))
+        port = free_port()
+        text = config(HOST, of(upstream)).replace("udp://127.0.0.1:0", f"udp://{HOST}:{port}\", \"tcp://{HOST}:{port}")
+        running = stack.enter_context(serving(tmp_path, text))
+        proxies = [stack.enter_context(datagrams(HOST)) for _ in range(20)]
+        for client, near in enumerate(proxies, 5001):
+            near.sendto(header(HOST, client) + b"hello", (HOST, port))
+            assert upstream.recv(100) == b"hello"
+        [listener] = running.status()["listeners"]
+        workers = listener["workers"]
+        assert len(workers) == len(os.sched_getaffinity(0))
+        assert [worker["flows"] for worker in workers] == [len(proxies), *[0] * (len(workers) - 1)]
 
 
 @pytest.mark.parametrize(

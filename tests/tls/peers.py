@@ -51,7 +51,9 @@ async def listen(
 
 
 @contextlib.asynccontextmanager
-async def serve(config: Config, to: int, folder: pathlib.Path, *lines: str) -> AsyncIterator[Port]:
+async def serve(
+    config: Config, to: int, folder: pathlib.Path, *lines: str, workers: int = 1
+) -> AsyncIterator[Port]:
     """`watm serve` in front of a port, with these lines of its own. Gives the port that it listens on."""
     written(config, folder, "module.conf")
     listener = {
@@ -59,7 +61,7 @@ async def serve(config: Config, to: int, folder: pathlib.Path, *lines: str) -> A
         "config-file": "module.conf",
         "addresses": [f"{HOST}:0"],
         "upstream": f"{HOST}:{to}",
-        "workers": 1,
+        "workers": workers,
     }
     said = [f"{key} = {json.dumps(value)}" for key, value in listener.items()]
     file = written("\n".join(["[[listener]]", *said, *lines]), folder, "watm.toml")

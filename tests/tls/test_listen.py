@@ -85,6 +85,17 @@ async def test_sessions_are_resumed_by_another_worker(version, localhost, root, 
             assert "\nNew, " in await s_client(other, root, option, "-sess_in", session)
 
 
+@VERSIONS
+async def test_all_workers_resume_a_session(version, localhost, root, tmp_path) -> None:
+    """Without a secret in the configuration. The kernel divides connections by their ports."""
+    session = tmp_path / "session"
+    option = f"-tls{version.replace('.', '_')}"
+    async with backend(echo) as to, serve(localhost.pem, to, tmp_path, workers=3) as port:
+        assert "\nNew, " in await s_client(port, root, option, "-sess_out", session)
+        for _ in range(12):
+            assert "\nReused, " in await s_client(port, root, option, "-sess_in", session)
+
+
 async def test_reconnecting_resumes(localhost, root, tmp_path) -> None:
     async with backend(echo) as to, listen(localhost.pem, to, tmp_path) as port:
         said = await s_client(port, root, "-tls1_2", "-reconnect")

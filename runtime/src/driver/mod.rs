@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) module: Module,
     pub(crate) config: Vec<u8>,
+    /// What another server's module would leave to its successor, which is for this one too.
+    pub(crate) beside: Option<Vec<u8>>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
     pub(crate) reach: Reach,
     /// A component's; runs in `home`, or with the dial that it is for.
@@ -63,6 +65,7 @@ pub(crate) enum Command {
     Dial(Dial, Reply<Begun<StreamFlow>>),
     DialDatagrams(Dial, Reply<Begun<DatagramFlow>>),
     Swap(Swap, Reply<u32>),
+    Snapshot(Reply<Vec<u8>>),
     StopAccepting(Reply<()>),
 }
 
@@ -195,7 +198,8 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
             .map(|recorder| Tape::Record(Arc::new(recorder))),
     };
     let name = grants.hub.name.clone();
-    Driver::new(plan.module, plan.config, grants).map_err(|failure| failure.error(&name))
+    Driver::new(plan.module, plan.config, plan.beside.as_deref(), grants)
+        .map_err(|failure| failure.error(&name))
 }
 
 /// Whatever ends the thread, nobody waits for it in vain.

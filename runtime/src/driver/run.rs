@@ -68,10 +68,12 @@ struct Alarm {
 }
 
 impl Driver {
-    /// With a first instance that has accepted the configuration.
+    /// With a first instance that has accepted the configuration, and what it is to know of one
+    /// beside it.
     pub(super) fn new(
         module: Module,
         config: Vec<u8>,
+        beside: Option<&[u8]>,
         grants: Grants,
     ) -> Result<Driver, StartFailure> {
         let bound = |port: &Port| matches!(port, Port::Udp(port) if port.is_bound());
@@ -101,8 +103,14 @@ impl Driver {
             command_first: true,
             first: 0,
         };
-        let first = driver.instantiate(None)?;
+        let first = driver.instantiate(beside)?;
+        let number = first.number;
         driver.generations.push(first);
+        if beside.is_some() {
+            // As after a swap: it waits until it is told that its turn has come.
+            driver.grants.post.serve(number);
+            driver.announce();
+        }
         Ok(driver)
     }
 
@@ -206,6 +214,11 @@ impl Driver {
                 });
             }
             Command::Swap(swap, reply) => self.swap(swap, reply),
+            Command::Snapshot(reply) => {
+                self.ask(reply, |_, generation| {
+                    generation.instance.snapshot().map(Ok)
+                });
+            }
             Command::StopAccepting(reply) => {
                 for (_, port) in self.grants.ports.iter() {
                     if let Port::Tcp(port) = port {

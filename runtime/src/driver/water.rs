@@ -150,6 +150,8 @@ impl WaterServer {
                     reason,
                 })),
             },
+            // Each connection has an instance of its own.
+            Command::Snapshot(reply) => reply(Ok(Vec::new())),
             Command::StopAccepting(reply) => {
                 self.ending.send_replace(true);
                 reply(Ok(()));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::{Handle, Server};
-use crate::driver::{self, Plan};
+use crate::driver::{self, Command, Plan};
 use crate::hub::{Accepting, Hub};
 use crate::keys::Keys;
 use crate::log;
@@ -32,6 +32,7 @@ pub struct ServerBuilder {
     name: Option<String>,
     log_level: Option<tracing::Level>,
     record: Option<PathBuf>,
+    beside: Option<Server>,
 }
 
 impl ServerBuilder {
@@ -53,6 +54,7 @@ impl ServerBuilder {
             name: None,
             log_level: None,
             record: None,
+            beside: None,
         }
     }
 
@@ -161,6 +163,14 @@ impl ServerBuilder {
     /// subscriber lets through when the server starts.
     pub fn log_level(mut self, level: tracing::Level) -> Self {
         self.log_level = Some(level);
+        self
+    }
+
+    /// Have the module know what that of `other` would leave to one in its place, such as the keys
+    /// of tickets, so that clients of either are known to both: for servers with one configuration
+    /// that share an address. Default: nothing.
+    pub fn beside(mut self, other: &Server) -> Self {
+        self.beside = Some(other.clone());
         self
     }
 
@@ -274,12 +284,17 @@ impl ServerBuilder {
             format!("{network} {label} {address}")
         });
         let used = used.collect();
+        let beside = self.beside.filter(|_| self.module.component().is_some());
+        let beside = beside
+            .map(|other| other.handle.ask(Command::Snapshot))
+            .transpose()?;
         let hub = Arc::new(Hub::new(name, limits).accepting(self.accepting));
         let module = self.module.clone();
         let (commands, executor) = driver::start(Plan {
             hub: hub.clone(),
             module: self.module,
             config: self.config,
+            beside,
             sockets,
             reach: self.reach,
             connector: self.connector,

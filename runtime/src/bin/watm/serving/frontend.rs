@@ -94,7 +94,7 @@ impl Frontend {
         clients: &Arc<Clients>,
     ) -> Result<Frontend, Failure> {
         let failed = |failure: Failure| failure.about(&format!("listener {}", settings.name));
-        let mut workers = Vec::new();
+        let mut workers = Vec::<Server>::new();
         let mut addresses = Vec::new();
         for (address, kinds) in places(settings, &serving.module).map_err(failed)? {
             let sockets = sockets(settings, address, kinds).map_err(failed)?;
@@ -105,7 +105,7 @@ impl Frontend {
                 addresses.push((protocol, address));
             }
             for sockets in sockets {
-                let worker = start_worker(settings, &serving, sockets);
+                let worker = start_worker(settings, &serving, sockets, workers.first());
                 workers.push(worker.map_err(|error| failed(error.into()))?);
             }
         }
@@ -146,7 +146,7 @@ impl Frontend {
             ..settings.clone()
         };
         for sockets in sockets(&one, own, *kinds).map_err(failed)? {
-            let worker = start_worker(settings, serving, sockets);
+            let worker = start_worker(settings, serving, sockets, None);
             worker.map_err(|error| failed(error.into()))?.close();
         }
         Ok(())
@@ -366,33 +366,36 @@ fn sockets(
     mut address: SocketAddr,
     kinds: Kinds,
 ) -> Result<Vec<Sockets>, Failure> {
-    let count = settings.workers.count(kinds.udp);
-    let mut all: Vec<Sockets> = (0..count)
-        .map(|_| Sockets {
-            tcp: None,
-            udp: None,
-        })
-        .collect();
+    let workers = settings.workers;
+    let (mut listeners, mut shared) = (Vec::new(), Vec::new());
     if kinds.tcp {
-        let listeners = share_address(address, settings.ipv6_only, count, settings.backlog)?;
+        let (only, backlog) = (settings.ipv6_only, settings.backlog);
+        listeners = share_address(address, only, workers.count(), backlog)?;
         if let Some(first) = listeners.first() {
             // With what was asked for as port 0.
             address = first.local_addr().map_err(Failure::failed)?;
         }
-        for (sockets, listener) in all.iter_mut().zip(listeners) {
-            sockets.tcp = Some(listener);
-        }
     }
     if kinds.udp {
-        let shared = share_datagram_address(address, settings.ipv6_only, count)?;
-        for (sockets, socket) in all.iter_mut().zip(shared) {
-            sockets.udp = Some(socket);
-        }
+        let count = workers.count_for_datagrams();
+        shared = share_datagram_address(address, settings.ipv6_only, count)?;
     }
-    Ok(all)
+    let count = listeners.len().max(shared.len());
+    let (mut listeners, mut shared) = (listeners.into_iter(), shared.into_iter());
+    let of_one = |_| Sockets {
+        tcp: listeners.next(),
+        udp: shared.next(),
+    };
+    Ok((0..count).map(of_one).collect())
 }
 
-fn start_worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> Result<Server, Error> {
+/// `first`: the worker that was started before all others.
+fn start_worker(
+    settings: &Listener,
+    serving: &Serving,
+    sockets: Sockets,
+    first: Option<&Server>,
+) -> Result<Server, Error> {
     let limits = Limits::for_connections_of(&serving.module);
     let limits = Limits {
         memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
@@ -405,6 +408,9 @@ fn start_worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> Res
         .reach(settings.reach.clone())
         .limits(limits)
         .name(&settings.name);
+    if let Some(first) = first {
+        builder = builder.beside(first);
+    }
     if let Some(socket) = sockets.udp {
         builder = builder.udp_socket(LISTEN, socket);
     }

@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "UPSTREAM")]
     upstream: Option<Upstream>,
     /// Workers for each address, each with a socket and an instance of the module; by default auto,
-    /// one for each core, or one where datagrams are taken.
+    /// one for each core, of which the first alone takes datagrams.
     #[arg(long, value_name = "NUMBER")]
     workers: Option<Workers>,
     /// A file for the module, in its own format.

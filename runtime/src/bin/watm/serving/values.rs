@@ -96,21 +96,29 @@ impl TryFrom<String> for Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) enum Workers {
-    /// One for each core of a listener that takes connections; one of one that takes datagrams,
-    /// since most modules of those know of sessions that go on from other addresses.
+    /// One for each core, of which the first alone takes datagrams: most modules of those know of
+    /// sessions that go on from other addresses.
     #[default]
     Auto,
     Exactly(usize),
 }
 
 impl Workers {
-    pub(super) fn count(self, datagrams: bool) -> usize {
+    /// Those that take connections.
+    pub(super) fn count(self) -> usize {
         match self {
             Workers::Exactly(count) => count,
-            Workers::Auto if datagrams => 1,
             Workers::Auto => {
                 available_parallelism().map_or(1, |count| count.get().min(MOST_WORKERS))
             }
+        }
+    }
+
+    /// Those that take datagrams.
+    pub(super) fn count_for_datagrams(self) -> usize {
+        match self {
+            Workers::Exactly(count) => count,
+            Workers::Auto => 1,
         }
     }
 }
