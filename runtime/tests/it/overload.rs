@@ -97,6 +97,20 @@ fn again_for_ever_starves_nobody() {
 }
 
 #[test]
+fn again_is_believed_of_a_module_that_moves_something_each_time() {
+    /// Calls: with a pause after each they take longer than anybody waits.
+    const MANY: u64 = 40_000;
+    let server = serve("busy");
+    let client = Client::new(&server);
+    assert_eq!(client.ask("!busy"), "busy");
+    let before = counter(&server, "host.process_calls");
+    wait_until("many calls", || {
+        counter(&server, "host.process_calls") - before > MANY
+    });
+    assert_serves(&server);
+}
+
+#[test]
 fn a_module_that_never_reads_keeps_its_neighbours_and_its_commands() {
     let deaf = serve("deaf");
     let client = Client::new(&deaf);

@@ -46,6 +46,10 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
             forward.mood = Mood::Restless;
             "restless".to_owned()
         }
+        "busy" => {
+            forward.mood = Mood::Busy;
+            "busy".to_owned()
+        }
         "deaf" => {
             forward.mood = Mood::Deaf;
             "deaf".to_owned()

@@ -48,8 +48,9 @@ pub struct Forward {
     mailbox: Mailbox,
     /// What other generations have said, and which have ended.
     heard: Vec<String>,
-    /// What a command left behind.
+    /// What a command left behind, and whose it was.
     pub mood: Mood,
+    commander: Option<IpSocketAddress>,
     pub received: u64,
     /// How often the network changed.
     networks: u64,
@@ -62,6 +63,8 @@ pub enum Mood {
     Normal,
     /// Always say `again`.
     Restless,
+    /// And send something each time.
+    Busy,
     /// Never receive.
     Deaf,
 }
@@ -93,6 +96,7 @@ impl Forward {
             heard: Vec::new(),
             config,
             mood: Mood::Normal,
+            commander: None,
             received: 0,
             networks: 0,
             kept: commands::Kept::default(),
@@ -114,8 +118,13 @@ impl Forward {
         if self.serving != self.generation && self.flows.is_empty() {
             return Wakeup::Finished;
         }
+        if self.mood == Mood::Busy
+            && let Some(remote) = self.commander
+        {
+            self.send(remote, b"busy");
+        }
         match self.mood {
-            Mood::Restless => Wakeup::Again,
+            Mood::Restless | Mood::Busy => Wakeup::Again,
             Mood::Normal | Mood::Deaf => Wakeup::OnReady,
         }
     }
@@ -178,6 +187,7 @@ impl Forward {
         self.received += 1;
         if let Some(command) = datagram.strip_prefix(b"!") {
             let command = String::from_utf8_lossy(command).into_owned();
+            self.commander = Some(info.remote_address);
             let answer = commands::obey(self, &command);
             self.send(info.remote_address, answer.as_bytes());
             return;
