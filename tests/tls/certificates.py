@@ -48,6 +48,7 @@ class Authority:
         builder = builder.add_extension(own, critical=False)
         self._certificate = builder.sign(self._key, hashes.SHA256())
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
+        self.key = _pem(self._key)
 
     def sign(self, name: str, *, names: list[str], addresses: list[str] | None = None, key: str = "p256") -> Leaf:
         """A certificate for these DNS names and addresses, with this common name."""
@@ -66,9 +67,7 @@ class Authority:
         certificate = builder.sign(self._key, hashes.SHA256())
         return Leaf(
             certificate.public_bytes(serialization.Encoding.PEM).decode(),
-            private.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ).decode(),
+            _pem(private),
         )
 
     def revoke(self, *leaves: Leaf, until: datetime.timedelta = DAY) -> str:
@@ -85,22 +84,34 @@ class Authority:
             builder = builder.add_revoked_certificate(revoked.build())
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
-    def vouch(self, leaf: Leaf) -> bytes:
-        """A response of OCSP, in DER, that says that a certificate is good."""
+    def vouch(
+        self,
+        leaf: Leaf,
+        *,
+        since: datetime.timedelta = DAY,
+        until: datetime.timedelta | None = DAY,
+        revoked: bool = False,
+    ) -> bytes:
+        """A response of OCSP, in DER, that says that a certificate is good, or revoked."""
         now = datetime.datetime.now(datetime.UTC)
         builder = ocsp.OCSPResponseBuilder().add_response(
             cert=x509.load_pem_x509_certificate(leaf.chain.encode()),
             issuer=self._certificate,
             algorithm=hashes.SHA256(),
-            cert_status=ocsp.OCSPCertStatus.GOOD,
-            this_update=now - DAY,
-            next_update=now + DAY,
-            revocation_time=None,
+            cert_status=ocsp.OCSPCertStatus.REVOKED if revoked else ocsp.OCSPCertStatus.GOOD,
+            this_update=now - since,
+            next_update=None if until is None else now + until,
+            revocation_time=now - DAY if revoked else None,
             revocation_reason=None,
         )
         builder = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, self._certificate)
         response = builder.sign(self._key, hashes.SHA256())
         return response.public_bytes(serialization.Encoding.DER)
+
+
+def _pem(key) -> str:
+    kind = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return key.private_bytes(*kind).decode()
 
 
 def _name(name: str) -> x509.Name:

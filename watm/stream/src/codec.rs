@@ -123,6 +123,12 @@ pub trait StreamTransport: Sized {
         Vec::new()
     }
 
+    /// What has become of it since then that the user should look at, once. Asked when connections
+    /// come.
+    fn news(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// How long connections may take, and last.
     fn limits(&self) -> Limits {
         Limits::default()

@@ -64,7 +64,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
         if let Some(snapshot) = &options.predecessor {
             transport.succeed(snapshot);
         }
-        warn(&transport, host);
+        warn(transport.warnings(), host);
         let listener = match host.listener(LABEL, LISTENER) {
             Ok(listener) => {
                 let local = listener.local_address();
@@ -97,7 +97,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
 
     fn reconfigure(&mut self, config: &[u8], host: &mut dyn Host) -> Result<(), ConfigError> {
         self.transport.reconfigure(config)?;
-        warn(&self.transport, host);
+        warn(self.transport.warnings(), host);
         Ok(())
     }
 
@@ -199,6 +199,9 @@ impl<T: StreamTransport> Streams<T> {
                     break;
                 }
             }
+        }
+        if !accepted.is_empty() {
+            warn(self.transport.news(), host);
         }
         for network in accepted {
             self.counters.accepted += 1;
@@ -357,8 +360,8 @@ impl<T: StreamTransport> Streams<T> {
     }
 }
 
-fn warn(transport: &impl StreamTransport, host: &mut dyn Host) {
-    for warning in transport.warnings() {
+fn warn(warnings: Vec<String>, host: &mut dyn Host) {
+    for warning in warnings {
         host.log(Level::Warn, TARGET, &warning);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
+use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys, SignatureAlgorithm};
@@ -11,15 +12,24 @@ use watm_core::ConfigError;
 
 use crate::config::{Certificate, field};
 use crate::keys::Key;
+use crate::staple::{Validity, Window};
 
 /// The certificates by name.
 #[derive(Debug)]
 pub struct Certificates {
-    exact: BTreeMap<String, Arc<CertifiedKey>>,
+    exact: BTreeMap<String, Arc<Shown>>,
     /// By what follows the first label.
-    wild: BTreeMap<String, Arc<CertifiedKey>>,
+    wild: BTreeMap<String, Arc<Shown>>,
     /// For all else.
-    otherwise: Option<Arc<CertifiedKey>>,
+    otherwise: Option<Arc<Shown>>,
+}
+
+/// One certificate.
+#[derive(Debug)]
+struct Shown {
+    alone: Arc<CertifiedKey>,
+    /// With what its issuer says of it, while that is to be believed.
+    stapled: Option<(Window, Arc<CertifiedKey>)>,
 }
 
 impl Certificates {
@@ -35,22 +45,24 @@ impl Certificates {
             otherwise: None,
         };
         for certificate in certificates {
-            let key = certified(certificate, provider)?;
+            let shown = Arc::new(Shown::new(certificate, provider)?);
             for name in &certificate.names {
                 let (names, name) = match name.strip_prefix("*.") {
                     Some(parent) => (&mut all.wild, parent),
                     None => (&mut all.exact, name.as_str()),
                 };
-                names.entry(name.to_owned()).or_insert_with(|| key.clone());
+                names
+                    .entry(name.to_owned())
+                    .or_insert_with(|| shown.clone());
             }
             if fall_back {
-                all.otherwise.get_or_insert(key);
+                all.otherwise.get_or_insert(shown);
             }
         }
         Ok(all)
     }
 
-    fn find(&self, name: &str) -> Option<&Arc<CertifiedKey>> {
+    fn find(&self, name: &str) -> Option<&Arc<Shown>> {
         let name = name.to_ascii_lowercase();
         let wild = || {
             let (_, parent) = name.split_once('.')?;
@@ -66,7 +78,30 @@ impl ResolvesServerCert for Certificates {
             .server_name()
             .and_then(|name| self.find(name))
             .or(self.otherwise.as_ref())
-            .cloned()
+            .map(|shown| shown.now().clone())
+    }
+}
+
+impl Shown {
+    fn new(certificate: &Certificate, provider: &CryptoProvider) -> Result<Shown, ConfigError> {
+        let alone = certified(certificate, provider)?;
+        let stapled = certificate.staple.as_ref().map(|staple| {
+            let mut stapled = CertifiedKey::clone(&alone);
+            stapled.ocsp = Some(staple.response.clone());
+            (staple.window, Arc::new(stapled))
+        });
+        Ok(Shown { alone, stapled })
+    }
+
+    fn now(&self) -> &Arc<CertifiedKey> {
+        match &self.stapled {
+            Some((window, stapled))
+                if window.validity(UnixTime::now().as_secs()) == Validity::Good =>
+            {
+                stapled
+            }
+            _ => &self.alone,
+        }
     }
 }
 
@@ -80,8 +115,7 @@ pub fn certified(
         .key
         .load(provider)
         .map_err(|why| field(&path, why))?;
-    let mut certified = CertifiedKey::new(certificate.chain.clone(), key);
-    certified.ocsp = certificate.ocsp.clone();
+    let certified = CertifiedKey::new(certificate.chain.clone(), key);
     match certified.keys_match() {
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Arc::new(certified)),
         Err(Error::InconsistentKeys(_)) => Err(field(

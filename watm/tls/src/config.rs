@@ -19,6 +19,7 @@ use crate::facts;
 use crate::keys::Key;
 use crate::names;
 use crate::records;
+use crate::staple::Staple;
 
 /// The longest that a limit may be, in seconds: ten years.
 const LONGEST: u64 = 10 * 365 * 86400;
@@ -61,8 +62,8 @@ pub struct Certificate {
     pub field: String,
     pub chain: Vec<CertificateDer<'static>>,
     pub key: Key,
-    /// What its issuer says of it, in DER (RFC 6960).
-    pub ocsp: Option<Vec<u8>>,
+    /// What its issuer says of it.
+    pub staple: Option<Staple>,
     /// In lower case.
     pub names: Vec<String>,
 }
@@ -257,11 +258,13 @@ fn certificate(path: String, json: json::Certificate) -> Result<Certificate, Con
             return Err(field(&format!("{path}.host-key"), why));
         }
     };
-    let ocsp = json.ocsp.map(|text| {
-        let why = "expected a successful response of OCSP, in DER, in base64";
-        let response = facts::base64(&text).filter(|response| facts::is_ocsp_response(response));
-        response.ok_or_else(|| field(&format!("{path}.ocsp"), why))
+    let staple = json.ocsp.map(|text| {
+        let response = facts::base64(&text).ok_or("expected a response of OCSP in base64")?;
+        Staple::new(response, &chain)
     });
+    let staple = staple
+        .transpose()
+        .map_err(|why: String| field(&format!("{path}.ocsp"), why))?;
     let names = match json.names {
         Some(names) => names
             .iter()
@@ -279,7 +282,7 @@ fn certificate(path: String, json: json::Certificate) -> Result<Certificate, Con
         field: path,
         chain,
         key,
-        ocsp: ocsp.transpose()?,
+        staple,
         names,
     })
 }

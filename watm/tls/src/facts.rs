@@ -7,7 +7,6 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::{CipherSuite, ProtocolVersion};
-use x509_parser::asn1_rs::{Header, Length, Tag};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::revocation_list::CertificateRevocationList;
@@ -104,17 +103,6 @@ pub fn is_stale(list: &CertificateRevocationListDer<'_>, now: u64) -> bool {
         parsed
             .next_update()
             .is_some_and(|next| next.timestamp() < now)
-    })
-}
-
-/// Whether this looks like a successful response of OCSP: a sequence of its length, with the status
-/// before all else (RFC 6960, section 4.2.1).
-pub fn is_ocsp_response(bytes: &[u8]) -> bool {
-    const SUCCESSFUL: [u8; 3] = [0x0a, 1, 0];
-    Header::from_der(bytes).is_ok_and(|(rest, header)| {
-        header.tag() == Tag::Sequence
-            && header.length() == Length::Definite(rest.len())
-            && rest.starts_with(&SUCCESSFUL)
     })
 }
 

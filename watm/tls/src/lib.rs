@@ -86,7 +86,8 @@
 //!   it (`wit/signing.wit`): nothing that is in the module's memory can pass as the server once the
 //!   module has ended, and an RSA key costs what it costs outside. The host is given it as
 //!   `--key NAME=FILE`. `ocsp` is what the issuer says of the certificate (a response of OCSP in
-//!   DER), for clients that ask; it is handed on as it is, so that whoever renews it reconfigures.
+//!   DER), for clients that ask, as long as it is valid; whoever renews it reconfigures. One that is not
+//!   for the certificate, or does not say that it is good until some time, is refused.
 //! - `clients`: whether clients show a certificate (`none`, `optional`, `required`). It has to be
 //!   good under `roots`, and be one that `allow` has, if that is there: `cn:`, `dns:`, `uri:`,
 //!   `email:` with `*` for a part of a name or path, or `spki:sha256:<base64>` for the key. A pin of
@@ -95,8 +96,8 @@
 //!   they are to be. Pins of keys are not looked up in them.
 //! - `tickets`: sessions are resumed by tickets alone. Their keys follow from a secret of at least
 //!   32 bytes and the time, so that whoever has the same secret resumes them: name one for several
-//!   workers. Without it one is made at the start, which the next generation of a server takes
-//!   over. `hours` is how long a key encrypts; it decrypts for as long again. `false`: none. There
+//!   machines. Without it one is made at the start, which the other workers of `watm serve` and the
+//!   next generation of a server take over. `hours` is how long a key encrypts; it decrypts for as long again. `false`: none. There
 //!   is no data before the handshake is over (0-RTT).
 //! - `limits`, in seconds. A connection that idles or lasts too long is told so by an alert.
 //! - `decoy`: a client that does not speak TLS, or that fails before it was answered, is a flow of
@@ -134,6 +135,7 @@ mod records;
 mod servers;
 mod session;
 mod signatures;
+mod staple;
 mod tickets;
 mod transport;
 

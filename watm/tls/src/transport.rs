@@ -23,6 +23,7 @@ use crate::config::{Config, ProxyOut, Served, Server, field};
 use crate::dialled::Dialled;
 use crate::servers::Judge;
 use crate::session::Session;
+use crate::staple::{Validity, Window};
 use crate::tickets::{SECRET, Tickets};
 use crate::{facts, failure};
 
@@ -38,6 +39,8 @@ pub struct Tls {
     accepting: Option<Accepting>,
     dialling: Option<Arc<ClientConfig>>,
     counters: Rc<Counters>,
+    /// Until when the response of OCSP is good that is the next to be out of date.
+    staples_until: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -79,13 +82,46 @@ impl Tls {
             None => None,
         };
         let dialling = dialling(&config)?;
-        Ok(Tls {
+        let mut tls = Tls {
             config,
             secret,
             accepting,
             dialling,
             counters,
+            staples_until: None,
+        };
+        tls.staples_until = tls.next_late(UnixTime::now().as_secs());
+        Ok(tls)
+    }
+
+    /// Each response of OCSP, with the place of its certificate in the configuration.
+    fn staples(&self) -> impl Iterator<Item = (&str, Window)> {
+        let served = self.config.served.iter();
+        let certificates = served.flat_map(|served| &served.certificates);
+        certificates.filter_map(|certificate| {
+            let staple = certificate.staple.as_ref()?;
+            Some((certificate.field.as_str(), staple.window))
         })
+    }
+
+    fn next_late(&self, now: u64) -> Option<u64> {
+        let until = self.staples().map(|(_, window)| window.until);
+        until.filter(|until| *until >= now).min()
+    }
+
+    /// A warning for each response of OCSP that clients are not given.
+    fn bad_staples(&self) -> Vec<String> {
+        let now = UnixTime::now().as_secs();
+        let why = |window: Window| match window.validity(now) {
+            Validity::Early => {
+                Some("the response is not valid yet; clients are given none until it is")
+            }
+            Validity::Late => Some("the response is out of date; clients are given none"),
+            Validity::Good => None,
+        };
+        self.staples()
+            .filter_map(|(place, window)| Some(format!("{place}.ocsp: {}", why(window)?)))
+            .collect()
     }
 
     /// A warning for each list of revoked certificates whose time is over.
@@ -266,7 +302,29 @@ impl StreamTransport for Tls {
             })
             .flatten()
             .chain(self.stale_crls())
+            .chain(self.bad_staples())
             .collect()
+    }
+
+    fn news(&mut self) -> Vec<String> {
+        let Some(until) = self.staples_until else {
+            return Vec::new();
+        };
+        let now = UnixTime::now().as_secs();
+        if now <= until {
+            return Vec::new();
+        }
+        let late = self
+            .staples()
+            .filter(|(_, window)| (until..now).contains(&window.until))
+            .map(|(place, _)| {
+                format!(
+                    "{place}.ocsp: the response is out of date from now on; clients are given none"
+                )
+            })
+            .collect();
+        self.staples_until = self.next_late(now);
+        late
     }
 
     fn limits(&self) -> Limits {
