@@ -58,6 +58,17 @@ def test_each_worker_has_a_socket_with_room_for_a_crowd(more, backlog, tmp_path)
         assert [int(line.split()[2]) for line in shown] == [backlog] * 3
 
 
+@pytest.mark.parametrize(("more", "workers"), [("", 1), ("workers = 2", 2)])
+def test_a_module_that_is_to_be_alone_has_one_worker_or_it_is_said(more, workers, tmp_path):
+    (tmp_path / "server.json").write_text('{"method": "aes-256-gcm", "password": "geheim"}')
+    more += '\nconfig-file = "server.json"'
+    text = config("shadowsocks.wasm", 9, more).replace('"0.0.0.0:0"', '"tcp://127.0.0.1:0"')
+    with serving(tmp_path, text) as running:
+        [listener] = running.status()["listeners"]
+        assert listener["worker_count"] == workers
+        assert ("is to serve alone, and 2 workers run" in running.log()) == (workers == 2)
+
+
 @MODULE
 def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
     limits = "connections = 3\nconnections-per-client = 2"

@@ -32,6 +32,9 @@ pub struct ModuleInfo {
     pub sha256: String,
     /// Of a WATER module: what it can do with a connection, in the order of [`Role::ALL`].
     pub roles: Vec<Role>,
+    /// Whether one instance of it is to serve: what each remembers must not be accepted by another
+    /// either, such as a request that was there before.
+    pub alone: bool,
     /// Why this host does not run it, each on a line of its own. Empty: it does.
     pub problems: Vec<String>,
 }
@@ -103,6 +106,7 @@ pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
         size: bytes.len(),
         sha256: hex(sha256(bytes).as_ref()),
         roles: Vec::new(),
+        alone: outline.alone,
         problems: Vec::new(),
     };
     check(&outline, &mut info);

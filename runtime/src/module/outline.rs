@@ -13,6 +13,8 @@ use super::inspect::{ModuleKind, shown};
 #[derive(Default)]
 pub(super) struct Outline {
     component: bool,
+    /// Whether it has a section `watm.alone`, nested or not.
+    pub(super) alone: bool,
     /// Of a core module; a component's have no module.
     pub(super) imports: Vec<Import>,
     pub(super) exports: Vec<Export>,
@@ -37,6 +39,9 @@ pub(super) enum Item {
     Memory,
     Other,
 }
+
+/// The section of modules of which one instance serves: see `wit/world.wit`.
+const ALONE: &str = "watm.alone";
 
 /// Longer types are of no function that is looked for, and cut off.
 const MAX_SHOWN_VALUES: usize = 10;
@@ -111,6 +116,7 @@ pub(super) fn outline(bytes: &[u8]) -> Result<Outline, String> {
             }
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CustomSection(section) if section.name() == ALONE => outline.alone = true,
             _ if depth > 0 => {}
             Payload::ComponentImportSection(section) => {
                 for import in section {

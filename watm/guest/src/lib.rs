@@ -29,6 +29,20 @@ pub mod bindings {
     });
 }
 
+/// Say that one instance of the module is to serve, since others would accept again what it has
+/// seen: see `wit/world.wit`.
+#[macro_export]
+macro_rules! alone {
+    () => {
+        const _: () = {
+            // A section without content is left out by linkers.
+            #[used]
+            #[unsafe(link_section = "watm.alone")]
+            static ALONE: [u8; 1] = [1];
+        };
+    };
+}
+
 /// Make the crate a module whose transport is `$transport`, a type that implements
 /// [`Transport`](watm_core::Transport). Once a crate, at its top level. With `signing` after it the
 /// transport can ask for [keys of the host](watm_core::signing).

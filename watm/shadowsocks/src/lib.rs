@@ -92,5 +92,9 @@ pub use wall::set_wall_clock;
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(Shadowsocks);
 
+// Of replays, whoever has seen a salt must know.
+#[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
+watm_guest::alone!();
+
 #[cfg(all(target_family = "wasm", feature = "water-v1"))]
 watm_guest_v1::export!(watm_guest_v1::Relayed<ShadowsocksStreams>);

@@ -33,6 +33,8 @@ struct Shown<'a> {
     abi: Option<&'a str>,
     /// What it can do with a connection.
     roles: Vec<String>,
+    /// Whether one instance of it is to serve.
+    alone: bool,
     /// What it asks to be granted.
     requests: Vec<Request>,
     /// Bytes that it starts with.
@@ -62,6 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         kind: info.kind.to_string(),
         abi: abi(&info),
         roles: info.roles.iter().map(ToString::to_string).collect(),
+        alone: info.alone,
         requests: requests(&info),
         memory: initial_memory(&bytes),
         imports: &info.imports,
@@ -110,6 +113,9 @@ fn print_plain(shown: &Shown<'_>) {
     }
     if !shown.roles.is_empty() {
         println!("roles     {}", shown.roles.join(", "));
+    }
+    if shown.alone {
+        println!("alone     one instance serves, for what it remembers counts for all");
     }
     for request in &shown.requests {
         println!("asks      {}", request.words());

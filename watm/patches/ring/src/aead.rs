@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::fmt;
 
-use chacha20poly1305::{AeadInPlace, ChaCha20Poly1305, KeyInit, Tag as LibraryTag};
+use dryoc::classic::crypto_aead_chacha20poly1305_ietf as library;
 use watm_core::crypto::{self, AeadKey, Algorithm as HostAlgorithm};
 use zeroize::Zeroizing;
 
@@ -62,10 +62,16 @@ impl LessSafeKey {
         if let Some(host) = self.host(in_out.len()) {
             return Ok(Tag(host.seal(&nonce.0, aad.0.as_ref(), in_out)));
         }
-        self.library()
-            .encrypt_in_place_detached(&nonce.0.into(), aad.0.as_ref(), in_out)
-            .map(|tag| Tag(tag.into()))
-            .map_err(|_| Unspecified)
+        let mut tag = [0; TAG_LEN];
+        library::crypto_aead_chacha20poly1305_ietf_encrypt_detached_inplace(
+            in_out,
+            &mut tag,
+            Some(aad.0.as_ref()),
+            &nonce.0,
+            &self.key,
+        )
+        .map(|()| Tag(tag))
+        .map_err(|_| Unspecified)
     }
 
     /// Decrypt `in_out`, a ciphertext followed by its tag, in place, and return the
@@ -84,15 +90,15 @@ impl LessSafeKey {
                 Err(Unspecified)
             };
         }
-        let (text, tag) = in_out.split_at_mut(length);
-        self.library()
-            .decrypt_in_place_detached(
-                &nonce.0.into(),
-                aad.0.as_ref(),
-                text,
-                LibraryTag::from_slice(tag),
-            )
-            .map_err(|_| Unspecified)?;
+        let (text, tag) = in_out.split_last_chunk_mut().ok_or(Unspecified)?;
+        library::crypto_aead_chacha20poly1305_ietf_decrypt_detached_inplace(
+            text,
+            tag,
+            Some(aad.0.as_ref()),
+            &nonce.0,
+            &self.key,
+        )
+        .map_err(|_| Unspecified)?;
         Ok(text)
     }
 
@@ -103,10 +109,6 @@ impl LessSafeKey {
         self.host
             .get_or_init(|| crypto::host_key(HostAlgorithm::Chacha20Poly1305, &*self.key))
             .as_deref()
-    }
-
-    fn library(&self) -> ChaCha20Poly1305 {
-        ChaCha20Poly1305::new((&*self.key).into())
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The real one is C and assembly, which a module cannot have. Here a key is handed to
 //! the host where it grants the service ([`watm_core::crypto`]), which runs a native
-//! cipher on it; elsewhere the RustCrypto implementation does the work.
+//! cipher on it; elsewhere dryoc's does the work.
 
 pub mod aead;
 pub mod constant_time;

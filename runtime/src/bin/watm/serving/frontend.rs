@@ -97,7 +97,7 @@ impl Frontend {
         let mut workers = Vec::<Server>::new();
         let mut addresses = Vec::new();
         for (address, kinds) in places(settings, &serving.module).map_err(failed)? {
-            let sockets = sockets(settings, address, kinds).map_err(failed)?;
+            let sockets = sockets(settings, address, kinds, &serving.module).map_err(failed)?;
             let Some(first) = sockets.first() else {
                 continue;
             };
@@ -122,6 +122,7 @@ impl Frontend {
         for worker in &workers {
             worker.spawn(accept(worker.clone(), common.clone()));
         }
+        warn_if_several(settings, &serving.module, workers.len());
         Ok(Frontend {
             common,
             settings: Mutex::new(settings.clone()),
@@ -145,7 +146,7 @@ impl Frontend {
             ipv6_only: false,
             ..settings.clone()
         };
-        for sockets in sockets(&one, own, *kinds).map_err(failed)? {
+        for sockets in sockets(&one, own, *kinds, &serving.module).map_err(failed)? {
             let worker = start_worker(settings, serving, sockets, None);
             worker.map_err(|error| failed(error.into()))?.close();
         }
@@ -177,6 +178,7 @@ impl Frontend {
         let swapped = swap_all(&self.workers, &next.module, options, before).await;
         self.common.metrics.swapped(swapped.is_ok());
         swapped?;
+        warn_if_several(&self.settings(), &next.module, self.workers.len());
         self.common.set_transparent(next.transparent.clone());
         Ok(Some(std::mem::replace(&mut *serving, next)))
     }
@@ -360,17 +362,30 @@ impl Sockets {
     }
 }
 
+/// As is the case with two addresses, and where the configuration says how many.
+fn warn_if_several(settings: &Listener, module: &Module, workers: usize) {
+    if workers > 1 && module.info().alone {
+        let (listener, name) = (&*settings.name, module.name());
+        tracing::warn!(
+            target: "watm::server",
+            listener,
+            "{name} is to serve alone, and {workers} workers run: each accepts what another has seen before"
+        );
+    }
+}
+
 /// For each worker at this address some.
 fn sockets(
     settings: &Listener,
     mut address: SocketAddr,
     kinds: Kinds,
+    module: &Module,
 ) -> Result<Vec<Sockets>, Failure> {
     let workers = settings.workers;
     let (mut listeners, mut shared) = (Vec::new(), Vec::new());
     if kinds.tcp {
         let (only, backlog) = (settings.ipv6_only, settings.backlog);
-        listeners = share_address(address, only, workers.count(), backlog)?;
+        listeners = share_address(address, only, workers.count(module.info()), backlog)?;
         if let Some(first) = listeners.first() {
             // With what was asked for as port 0.
             address = first.local_addr().map_err(Failure::failed)?;

@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use serde_derive::Deserialize;
-use watm_runtime::{Destination, Error};
+use watm_runtime::{Destination, Error, ModuleInfo};
 
 /// Most workers for one address: no machine that this is for has more cores.
 const MOST_WORKERS: usize = 256;
@@ -97,17 +97,18 @@ impl TryFrom<String> for Place {
 #[serde(try_from = "toml::Value")]
 pub(crate) enum Workers {
     /// One for each core, of which the first alone takes datagrams: most modules of those know of
-    /// sessions that go on from other addresses.
+    /// sessions that go on from other addresses. One of a module that is to be alone.
     #[default]
     Auto,
     Exactly(usize),
 }
 
 impl Workers {
-    /// Those that take connections.
-    pub(super) fn count(self) -> usize {
+    /// Those of the module that take connections.
+    pub(super) fn count(self, module: &ModuleInfo) -> usize {
         match self {
             Workers::Exactly(count) => count,
+            Workers::Auto if module.alone => 1,
             Workers::Auto => {
                 available_parallelism().map_or(1, |count| count.get().min(MOST_WORKERS))
             }
