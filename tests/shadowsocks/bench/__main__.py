@@ -4,6 +4,7 @@
 
 Each server decrypts what shadowsocks-rust's client sends and passes it on, and the other way round. All
 are on one machine, so that throughput is what their CPU time leaves to it; that time, a GB, is measured too.
+`component` is our module with the host's ciphers, `alone` the same without them, `water` its form for WATER.
 """
 
 import argparse
@@ -22,8 +23,9 @@ import time
 from collections.abc import Iterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("shadowsocks", "support")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("shadowsocks", "support", "update")]
 
+from authority import Authority  # noqa: E402
 from methods import LIBEV, RUST, password  # noqa: E402
 from ports import free_port  # noqa: E402
 
@@ -32,7 +34,9 @@ TOOLS = ROOT / "build" / "tools" / "bin"
 MODULES = ROOT / "watm" / "target" / "modules"
 WATM = ROOT / "target" / "release" / "watm"
 METHODS = ["chacha20-ietf-poly1305", "aes-256-gcm", "2022-blake3-chacha20-poly1305", "2022-blake3-aes-128-gcm"]
-SERVERS = ["rust", "libev", "component", "water"]
+SERVERS = ["rust", "libev", "component", "alone", "water"]
+# What the component may have by its seal: all but the host's ciphers.
+ALONE = {"sockets": ["tcp listen"], "memory-bytes": 1 << 29, "cpu-permille": 1000, "flows": 100, "instances": 1}
 CHUNK = 1 << 18
 # Seconds for anything to begin.
 LIMIT = 10
@@ -227,10 +231,24 @@ def server(name: str, method: str, target: int, folder: pathlib.Path) -> Iterato
     else:
         del settings["server"], settings["server_port"]
         config.write_text(json.dumps(settings))
-        module = MODULES / ("shadowsocks.wasm" if name == "component" else "shadowsocks.watm1.wasm")
-        command = [WATM, "listen", "--unsealed", module, f"{HOST}:{port}", "--config", config, "--forward", f"{HOST}:{target}"]
+        module = MODULES / ("shadowsocks.watm1.wasm" if name == "water" else "shadowsocks.wasm")
+        trust: list[str | pathlib.Path] = ["--unsealed"]
+        if name == "alone":
+            module, trust = without_ciphers(module, folder)
+        command = [WATM, "listen", *trust, module, f"{HOST}:{port}", "--config", config, "--forward", f"{HOST}:{target}"]
     with running(port, *command) as process:
         yield port, process
+
+
+def without_ciphers(module: pathlib.Path, folder: pathlib.Path) -> tuple[pathlib.Path, list[str | pathlib.Path]]:
+    """The same module in a seal that does not give it the host's ciphers, and what `watm` takes it with."""
+    authority = Authority(folder, ["shadowsocks"])
+    body = module.read_bytes()
+    sealed = folder / "alone.wasm"
+    sealed.write_bytes(authority.seal_body(body, "1.1", name="shadowsocks", roles=["listener"], capabilities=ALONE))
+    grants = folder / "grants.toml"
+    grants.write_text("[shadowsocks]\n")
+    return sealed, ["--root", authority.root, "--state", folder / "state", "--grants", grants]
 
 
 @contextlib.contextmanager
