@@ -45,27 +45,36 @@
 //!
 //! # The ciphers
 //!
-//! They are those of the RustCrypto crates that `shadowsocks-crypto` is made of, used directly:
+//! ChaCha20-Poly1305 and XChaCha20-Poly1305 are dryoc's, which has them for WebAssembly's vectors.
+//! The others are those of the RustCrypto crates that `shadowsocks-crypto` is made of, used directly:
 //! the same code without what that brings along. Where the host grants `crypto`
-//! (`wit/crypto.wit`), it runs AES-GCM and ChaCha20-Poly1305 from 128 bytes on. That was to stay
-//! if it doubles what the module can do, and it does: `make bench-shadowsocks` measured, as
-//! seconds of the server's CPU a GB, on two cores of an AMD EPYC that did other things too,
+//! (`wit/crypto.wit`), it runs AES-GCM and ChaCha20-Poly1305 from 128 bytes on; the XChaCha20 and
+//! ChaCha8 methods have the module's cipher everywhere. Without the host's the module was to reach
+//! half of what native servers do. With ChaCha20 it does, with AES not: WebAssembly has no
+//! instructions for that. `make bench-shadowsocks` measured (commit 1c1af90, medians of five rounds),
+//! on two cores of an AMD EPYC that were never quiet, so that the throughput of two runs differs by a
+//! third, and the CPU time by less:
 //!
-//! | | shadowsocks-rust | the module's cipher (WATER v1) | the host's (component) |
-//! |---|---|---|---|
-//! | chacha20-ietf-poly1305, up | 1.10 | 4.30 | 1.65 |
-//! | the same, down | 1.05 | 4.70 | 1.40 |
-//! | aes-256-gcm, up | 0.80 | 13.85 | 1.70 |
-//! | the same, down | 1.25 | 14.45 | 1.75 |
+//! | MB/s; seconds of the server's CPU a GB | shadowsocks-rust | shadowsocks-libev | component | the same without `crypto` | WATER v1 |
+//! |---|---|---|---|---|---|
+//! | chacha20-ietf-poly1305, up | 202; 1.09 | 304; 1.68 | 228; 1.48 | 223; 2.15 | 233; 1.91 |
+//! | the same, down | 229; 1.13 | 207; 1.56 | 194; 1.60 | 284; 2.19 | 219; 1.99 |
+//! | 2022-blake3-chacha20-poly1305, up | 268; 0.94 | | 340; 1.45 | 266; 1.91 | 302; 2.03 |
+//! | the same, down | 225; 1.05 | | 292; 1.99 | 234; 2.38 | 242; 2.15 |
+//! | aes-256-gcm, up | 217; 0.82 | 209; 1.52 | 311; 1.17 | 60; 13.09 | 65; 13.36 |
+//! | the same, down | 275; 0.70 | 207; 1.45 | 352; 1.41 | 53; 13.79 | 64; 14.22 |
+//! | 2022-blake3-aes-128-gcm, up | 249; 0.59 | | 375; 1.05 | 36; 9.80 | 75; 10.16 |
+//! | the same, down | 225; 0.78 | | 394; 1.45 | 81; 10.00 | 86; 10.47 |
+//! | **round trip of 512 bytes: µs** | | | | | |
+//! | chacha20-ietf-poly1305 | 90 | 116 | 133 | 125 | 101 |
+//! | 2022-blake3-chacha20-poly1305 | 112 | | 149 | 143 | 109 |
+//! | aes-256-gcm | 103 | 63 | 122 | 158 | 124 |
+//! | 2022-blake3-aes-128-gcm | 131 | | 145 | 162 | 118 |
 //!
-//! With its own cipher the module reaches 44 to 64 % of shadowsocks-rust's throughput for
-//! ChaCha20 and a fifth for AES, for which WebAssembly has no instructions; with the host's 76 to
-//! 193 %. The XChaCha20 and ChaCha8 methods have the module's cipher everywhere.
-//!
-//! No other library does better in WebAssembly. In seconds a GB at 16 KiB, ChaCha20-Poly1305 takes
-//! 3.2 here and 2.6 in ring, AES-128-GCM 9.0 and 20.5, AES-256-GCM 11.3 and 26.5. Ciphers written
-//! for vectors of 128 bits took 2.0, 3.7 and 4.4 in a trial; but a cipher of our own is one that
-//! nobody else reads, so they wait for a library that has them.
+//! In seconds a GB at 16 KiB ChaCha20-Poly1305 takes 1.0 in dryoc, 2.6 in ring and 3.3 in RustCrypto;
+//! AES-128-GCM takes 9.0 in RustCrypto, 20.5 in ring and 21.3 in cryptoxide, AES-256-GCM 11.3, 26.5
+//! and 23.0. AES for vectors took 3.7 and 4.4 in a trial; but a cipher of our own is one that nobody
+//! else reads, so that waits for a library that has it.
 //!
 //! # What is not there
 //!
