@@ -50,10 +50,10 @@
 //! the same code without what that brings along. Where the host grants `crypto`
 //! (`wit/crypto.wit`), it runs AES-GCM and ChaCha20-Poly1305 from 128 bytes on; the XChaCha20 and
 //! ChaCha8 methods have the module's cipher everywhere. Without the host's the module was to reach
-//! half of what native servers do. With ChaCha20 it does, with AES not: WebAssembly has no
-//! instructions for that. `make bench-shadowsocks` measured (commit 1c1af90, medians of five rounds),
-//! on two cores of an AMD EPYC that were never quiet, so that the throughput of two runs differs by a
-//! third, and the CPU time by less:
+//! half of what native servers do. With ChaCha20 it does, for about twice the CPU time; with AES it
+//! does not, for which WebAssembly has no instructions. `make bench-shadowsocks` measured (commit
+//! 1c1af90, medians of five rounds), on two cores of an AMD EPYC that did other things too, so that
+//! the throughput of two runs differs by a third, and the CPU time by less:
 //!
 //! | MB/s; seconds of the server's CPU a GB | shadowsocks-rust | shadowsocks-libev | component | the same without `crypto` | WATER v1 |
 //! |---|---|---|---|---|---|
