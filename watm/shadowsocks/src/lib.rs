@@ -52,8 +52,9 @@
 //! ChaCha8 methods have the module's cipher everywhere. Without the host's the module was to reach
 //! half of what native servers do. With ChaCha20 it does, for about twice the CPU time; with AES it
 //! does not, for which WebAssembly has no instructions. `make bench-shadowsocks` measured (commit
-//! 1c1af90, medians of five rounds), on two cores of an AMD EPYC that did other things too, so that
-//! the throughput of two runs differs by a third, and the CPU time by less:
+//! 1c1af90, medians of five rounds), on two cores of an AMD EPYC that did other things too. The less
+//! these were, the more were native servers ahead: over three runs the module with its own ChaCha20
+//! came to between 53 and 128 % of shadowsocks-rust's throughput.
 //!
 //! | MB/s; seconds of the server's CPU a GB | shadowsocks-rust | shadowsocks-libev | component | the same without `crypto` | WATER v1 |
 //! |---|---|---|---|---|---|
