@@ -49,10 +49,12 @@
 //! The others are those of the RustCrypto crates that `shadowsocks-crypto` is made of, used directly:
 //! the same code without what that brings along. Where the host grants `crypto`
 //! (`wit/crypto.wit`), it runs AES-GCM and ChaCha20-Poly1305 from 128 bytes on; the XChaCha20 and
-//! ChaCha8 methods have the module's cipher everywhere. Without the host's the module was to reach
+//! ChaCha8 methods have the module's cipher everywhere. That was to stay if it doubles what the module
+//! can do: it does so for AES, which gains four times and more, and not for ChaCha20, which takes a
+//! quarter less CPU. Without the host's the module was to reach
 //! half of what native servers do. With ChaCha20 it does, for about twice the CPU time; with AES it
 //! does not, for which WebAssembly has no instructions. `make bench-shadowsocks` measured (commit
-//! 1c1af90, medians of five rounds), on two cores of an AMD EPYC that did other things too. The less
+//! 9225d69, medians of five rounds), on two cores of an AMD EPYC that did other things too. The less
 //! these were, the more were native servers ahead: over three runs the module with its own ChaCha20
 //! came to between 53 and 128 % of shadowsocks-rust's throughput.
 //!
