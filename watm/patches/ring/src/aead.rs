@@ -13,10 +13,10 @@ const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
 
-/// From this length on a text goes to the host. A call costs half a microsecond, which is
-/// what the library in a module takes for about as many bytes. It also keeps a handshake's
+/// From this length on a text goes to the host. A call costs half a microsecond, and of so many
+/// bytes that much is what the library in a module takes longer. It also keeps a handshake's
 /// throw-away keys, which see at most 48 bytes, from being handed over at all.
-const HOST_FROM: usize = 128;
+const HOST_FROM: usize = 512;
 
 /// A cipher. There is one: [`CHACHA20_POLY1305`].
 #[derive(Debug)]
