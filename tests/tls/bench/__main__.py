@@ -4,9 +4,13 @@ An echo of HTTP bodies is behind each server in turn, and wrk before it: bodies 
 10000 bytes over many connections, and a connection for each request. All use one P-256
 certificate, TLS 1.3 and ChaCha20-Poly1305. On two processors the servers have both, beside what
 loads them: so look at the requests for each second of processor that the server itself has used.
+
+Last, what a second worker adds: each worker has a part of one processor, and no more, so that what
+loads them has enough of both.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import re
@@ -16,7 +20,8 @@ import sys
 import tempfile
 from collections import defaultdict
 
-from servers import HOST, ROOT, SERVERS, Case, running, used
+from quota import limited
+from servers import HAVE_WORKERS, HOST, ROOT, SERVERS, Case, running, used
 
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tls", "support")]
 
@@ -24,8 +29,12 @@ from certificates import Authority
 from ports import free_port
 
 SIZES = (10, 100, 1000, 10000)
+# Connections to a part of a processor: to open many more would be most of its work.
+FEW = 50
 
 Key = tuple[str, str]
+# Of each round, a second and for each second of processor.
+Samples = dict[Key, list[tuple[float, float]]]
 
 
 def main() -> int:
@@ -35,18 +44,19 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="each round has every server once (%(default)s)")
     parser.add_argument("--connections", type=int, default=500, help="at once (%(default)s)")
     parser.add_argument("--servers", default=",".join(SERVERS), help="which of %(default)s")
-    parser.add_argument("--workers", default="1,2", help="how many, and processors (%(default)s)")
+    parser.add_argument("--workers", default="1,2", help="how many, and processors; empty: only the last part (%(default)s)")
+    parser.add_argument("--share", type=int, default=25, help="of a processor, in %%, where one worker is set against two; 0: leave that out (%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-tls.json")
     options = parser.parse_args()
     if options.quick:
         options.seconds, options.rounds = 1, 1
 
     names = options.servers.split(",")
-    samples: dict[str, dict[Key, list[tuple[float, float]]]] = {}
+    samples: dict[str, Samples] = {}
     with tempfile.TemporaryDirectory() as folder_name:
         folder = pathlib.Path(folder_name)
-        for workers in map(int, options.workers.split(",")):
-            measured: dict[Key, list[tuple[float, float]]] = defaultdict(list)
+        for workers in map(int, filter(None, options.workers.split(","))):
+            measured: Samples = defaultdict(list)
             for _ in range(options.rounds):
                 for name in names:
                     for load, sample in measure(name, workers, folder, options).items():
@@ -54,6 +64,11 @@ def main() -> int:
                         print(f"{workers} {load} {name}: {sample[0]:.0f}/s", file=sys.stderr, flush=True)
             samples[str(workers)] = measured
             print(table(workers, measured, names), flush=True)
+        if options.share:
+            names = [name for name in names if name in HAVE_WORKERS]
+            limits = scaling(names, folder, options)
+            samples.update({f"{workers}, each {options.share} %": measured for workers, measured in limits.items()})
+            print(gains(limits, names, options), flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     flat = {w: {f"{load}, {name}": s for (load, name), s in m.items()} for w, m in samples.items()}
     options.output.write_text(json.dumps(flat, indent=1) + "\n")
@@ -61,30 +76,55 @@ def main() -> int:
     return 0
 
 
-def measure(name: str, workers: int, folder: pathlib.Path, options: argparse.Namespace) -> dict[str, tuple[float, float]]:
-    """Requests a second, and for each second of processor, by load."""
+def scaling(names: list[str], folder: pathlib.Path, options: argparse.Namespace) -> dict[int, Samples]:
+    samples: dict[int, Samples] = {1: defaultdict(list), 2: defaultdict(list)}
+    for _ in range(options.rounds):
+        for name in names:
+            for workers, measured in samples.items():
+                for load, sample in measure(name, workers, folder, options, options.share).items():
+                    measured[load, name].append(sample)
+                    print(f"{workers} at {options.share} %, {load} {name}: {sample[0]:.0f}/s", file=sys.stderr, flush=True)
+    return samples
+
+
+def measure(
+    name: str, workers: int, folder: pathlib.Path, options: argparse.Namespace, share: int = 0
+) -> dict[str, tuple[float, float]]:
+    """Requests a second, and for each second of processor, by load. With `share`, which is in %, each
+    worker has so much of one."""
     pem = folder / "server.pem"
     pem.write_text(Authority("a root").sign("localhost", names=["localhost"]).pem)
     to, port = free_port(), free_port()
     # One worker has a processor to itself.
-    here, there = ("0", "1") if workers == 1 else ("0,1", "0,1")
-    echo = [str(ROOT / "target/release/examples/echo"), f"{HOST}:{to}", str(workers)]
+    here, there = ("0", "1") if workers == 1 and not share else ("0,1", "0,1")
+    echo = [str(ROOT / "target/release/examples/echo"), f"{HOST}:{to}", "2" if share else str(workers)]
+
+    def ask(load: str) -> float:
+        size = 10 if load == "handshakes" else int(load.split()[0])
+        headers = ("-H", "Connection: close") if load == "handshakes" else ()
+        return wrk(port, size, there, FEW if share else options.connections, folder, options, *headers)
+
     taken = {}
-    with running(echo, to, there), running(SERVERS[name](Case(folder, pem, port, to, workers)), port, here) as session:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(running(echo, to, there))
+        session = stack.enter_context(running(SERVERS[name](Case(folder, pem, port, to, workers)), port, here))
+        if share:
+            stack.enter_context(limited(session, workers, share, lambda: ask("handshakes")))
         for load in [*(f"{size} bytes" for size in SIZES), "handshakes"]:
-            size = 10 if load == "handshakes" else int(load.split()[0])
-            headers = ("-H", "Connection: close") if load == "handshakes" else ()
             before = used(session)
-            rate = wrk(port, size, there, folder, options, *headers)
+            rate = ask(load)
             spent = used(session) - before
             taken[load] = (rate, rate * options.seconds / max(spent, 0.01))
     return taken
 
 
-def wrk(port: int, size: int, cpus: str, folder: pathlib.Path, options: argparse.Namespace, *headers: str) -> float:
+def wrk(
+    port: int, size: int, cpus: str, connections: int, folder: pathlib.Path, options: argparse.Namespace, *headers: str
+) -> float:
     script = folder / "body.lua"
     script.write_text(f'wrk.method = "POST"\nwrk.body = string.rep("a", {size})\n')
-    command = ["taskset", "--cpu-list", cpus, "wrk", "-t1", f"-c{options.connections}", f"-d{options.seconds}s"]
+    threads = len(cpus.split(","))
+    command = ["taskset", "--cpu-list", cpus, "wrk", f"-t{threads}", f"-c{connections}", f"-d{options.seconds}s"]
     command += ["--timeout", "10s", "-s", str(script), *headers, f"https://{HOST}:{port}/"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60 + options.seconds).stdout
     found = re.search(r"Requests/sec:\s*([\d.]+)", said)
@@ -94,7 +134,7 @@ def wrk(port: int, size: int, cpus: str, folder: pathlib.Path, options: argparse
     return float(found[1])
 
 
-def table(workers: int, measured: dict[Key, list[tuple[float, float]]], names: list[str]) -> str:
+def table(workers: int, measured: Samples, names: list[str]) -> str:
     lines = []
     for column, title in enumerate(("requests a second", "requests for each second of the server's processors")):
         lines += ["", f"{workers} worker{'s' * (workers > 1)}: {title}, medians (and of hitch's)", ""]
@@ -106,6 +146,25 @@ def table(workers: int, measured: dict[Key, list[tuple[float, float]]], names: l
                 ratio = f" ({medians[name] / medians['hitch']:4.2f})" if "hitch" in medians else ""
                 cells.append(f"{medians[name]:.0f}{ratio}".rjust(18))
             lines.append(f"{load:12}" + "".join(cells))
+    return "\n".join(lines)
+
+
+def gains(samples: dict[int, Samples], names: list[str], options: argparse.Namespace) -> str:
+    """Rounds in pairs: what a second worker makes of the requests a second, and how much of what they
+    are given the workers then used. Much less than all of it says that they waited for the load."""
+    lines = ["", f"2 workers and 1, each {options.share} % of a processor: requests a second, medians (and used of that)", ""]
+    lines.append(f"{'':12}" + "".join(f"{name:>24}" for name in names))
+    for load in dict.fromkeys(load for load, _ in samples[1]):
+        cells = []
+        for name in names:
+            pairs = zip(samples[2][load, name], samples[1][load, name], strict=True)
+            gain = statistics.median(two[0] / one[0] for two, one in pairs)
+            parts = [
+                statistics.median(rate / each for rate, each in samples[workers][load, name]) / workers / options.share * 100
+                for workers in (1, 2)
+            ]
+            cells.append(f"{gain:.2f} ({parts[0]:.0%}, {parts[1]:.0%})".rjust(24))
+        lines.append(f"{load:12}" + "".join(cells))
     return "\n".join(lines)
 
 

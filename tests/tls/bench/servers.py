@@ -120,6 +120,8 @@ SERVERS: dict[str, Callable[[Case], list[str]]] = {
     "haproxy": haproxy,
     "stunnel": stunnel,
 }
+# As many as they are told. A connection is a thread with the others.
+HAVE_WORKERS = ("watm", "hitch", "nginx", "haproxy")
 
 
 @contextlib.contextmanager
@@ -154,11 +156,20 @@ def running(command: list[str], port: int, cpus: str) -> Iterator[int]:
 
 def used(session: int) -> float:
     """Seconds of a processor that a program and its children have used."""
-    ticks = 0
-    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+    return sum(_of(session, "[0-9]*/stat").values())
+
+
+def threads(session: int) -> dict[int, float]:
+    """The same of each thread, by its number."""
+    return _of(session, "[0-9]*/task/[0-9]*/stat")
+
+
+def _of(session: int, stats: str) -> dict[int, float]:
+    seconds = {}
+    for stat in pathlib.Path("/proc").glob(stats):
         with contextlib.suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
             if int(fields[3]) == session:
-                ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
+                ticks = int(fields[11]) + int(fields[12])
+                seconds[int(stat.parent.name)] = ticks / os.sysconf("SC_CLK_TCK")
+    return seconds
