@@ -1,9 +1,10 @@
 """`make bench-tls`: what TLS costs in front of an application, with ours and with others.
 
 An echo of HTTP bodies is behind each server in turn, and wrk before it: bodies of 10, 100, 1000 and
-10000 bytes over many connections, and a connection for each request. All use one P-256
-certificate, TLS 1.3 and ChaCha20-Poly1305. On two processors the servers have both, beside what
-loads them: so look at the requests for each second of processor that the server itself has used.
+10000 bytes over many connections, and a connection for each request, on which wrk resumes its session
+by a ticket. All use one P-256 certificate, TLS 1.3 and ChaCha20-Poly1305. On two processors the
+servers have both, beside what loads them: so look at the requests for each second of processor that
+the server itself has used.
 
 Last, what a second worker adds: each worker has a part of one processor, and no more, so that what
 loads them has enough of both.
@@ -20,7 +21,7 @@ import sys
 import tempfile
 from collections import defaultdict
 
-from quota import limited
+from quota import limited, preferred
 from servers import HAVE_WORKERS, HOST, ROOT, SERVERS, Case, running, used
 
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tls", "support")]
@@ -44,8 +45,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="each round has every server once (%(default)s)")
     parser.add_argument("--connections", type=int, default=500, help="at once (%(default)s)")
     parser.add_argument("--servers", default=",".join(SERVERS), help="which of %(default)s")
-    parser.add_argument("--workers", default="1,2", help="how many, and processors; empty: only the last part (%(default)s)")
-    parser.add_argument("--share", type=int, default=25, help="of a processor, in %%, where one worker is set against two; 0: leave that out (%(default)s)")
+    parser.add_argument("--workers", default="1,2", help="how many; none: only the last part (%(default)s)")
+    parser.add_argument("--share", type=int, default=25, help="in the last part, in %%; 0: leave it out (%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-tls.json")
     options = parser.parse_args()
     if options.quick:
@@ -66,7 +67,8 @@ def main() -> int:
             print(table(workers, measured, names), flush=True)
         if options.share:
             names = [name for name in names if name in HAVE_WORKERS]
-            limits = scaling(names, folder, options)
+            with preferred():
+                limits = scaling(names, folder, options)
             samples.update({f"{workers}, each {options.share} %": measured for workers, measured in limits.items()})
             print(gains(limits, names, options), flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,8 @@ def scaling(names: list[str], folder: pathlib.Path, options: argparse.Namespace)
             for workers, measured in samples.items():
                 for load, sample in measure(name, workers, folder, options, options.share).items():
                     measured[load, name].append(sample)
-                    print(f"{workers} at {options.share} %, {load} {name}: {sample[0]:.0f}/s", file=sys.stderr, flush=True)
+                    shown = f"{workers} at {options.share} %, {load} {name}: {sample[0]:.0f}/s"
+                    print(shown, file=sys.stderr, flush=True)
     return samples
 
 
@@ -152,18 +155,20 @@ def table(workers: int, measured: Samples, names: list[str]) -> str:
 def gains(samples: dict[int, Samples], names: list[str], options: argparse.Namespace) -> str:
     """Rounds in pairs: what a second worker makes of the requests a second, and how much of what they
     are given the workers then used. Much less than all of it says that they waited for the load."""
-    lines = ["", f"2 workers and 1, each {options.share} % of a processor: requests a second, medians (and used of that)", ""]
+    title = f"2 workers beside 1, each {options.share} % of a processor: requests a second (and what was used)"
+    lines = ["", title, ""]
+
+    def used_of(workers: int, load: str, name: str) -> float:
+        seconds = statistics.median(rate / each for rate, each in samples[workers][load, name])
+        return seconds / (workers * options.share / 100)
+
     lines.append(f"{'':12}" + "".join(f"{name:>24}" for name in names))
     for load in dict.fromkeys(load for load, _ in samples[1]):
         cells = []
         for name in names:
             pairs = zip(samples[2][load, name], samples[1][load, name], strict=True)
             gain = statistics.median(two[0] / one[0] for two, one in pairs)
-            parts = [
-                statistics.median(rate / each for rate, each in samples[workers][load, name]) / workers / options.share * 100
-                for workers in (1, 2)
-            ]
-            cells.append(f"{gain:.2f} ({parts[0]:.0%}, {parts[1]:.0%})".rjust(24))
+            cells.append(f"{gain:.2f} ({used_of(1, load, name):.0%}, {used_of(2, load, name):.0%})".rjust(24))
         lines.append(f"{load:12}" + "".join(cells))
     return "\n".join(lines)
 

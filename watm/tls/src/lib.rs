@@ -49,9 +49,23 @@
 //! | handshakes | 0.75 | 0.97 | 0.85 | 0.65 | 0.83 | 0.79 |
 //!
 //! Of a handshake's 0.73 ms, 0.40 ms are ring's in the module. With 10000 bytes it is a copy into the module and one out of it
-//! for each direction. Two workers take no more processor for a request than one (1.06 to 1.14 of its requests for each second; handshakes
-//! 0.82). How much more two cores serve than one this machine does not show: the load and the echo have a core's worth
-//! already, and hitch gains 1.10 to 1.13 by its second worker, nginx 1.04 to 1.18, this 1.07 to 1.22.
+//! for each direction. wrk resumes its sessions on new connections: a second worker that did not know the tickets of
+//! the first cost 0.82 of the handshakes for each second, until workers began with one secret (commit 5ee3381).
+//!
+//! With a worker on each of two cores the load and the echo would want a core's worth too. So the last part of
+//! `make bench-tls` gives each worker a quarter of one core (control groups), and wrk and the echo the rest. Requests
+//! a second of two workers beside one, each with fifty connections (medians of two rounds of 3 s; all used 90 to 104 %
+//! of what they were given; `tests/tls/bench --workers "" --servers watm,hitch --rounds 2 --seconds 3`):
+//!
+//! | | here | hitch |
+//! |---|---|---|
+//! | 10 bytes | 1.86 | 1.84 |
+//! | 100 bytes | 1.85 | 2.10 |
+//! | 1000 bytes | 2.10 | 1.89 |
+//! | 10000 bytes | 2.25 | 1.98 |
+//! | handshakes | 2.08 | 1.66 |
+//!
+//! More than 2 is what one worker on one core shares with the load there. Other things ran on the machine meanwhile.
 //!
 //! # The configuration
 //!
