@@ -1,28 +1,62 @@
 use std::cell::RefCell;
+use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::net::UdpSocket;
 
+use super::options::{SEVERAL, receive_several};
 use crate::ErrorCode;
 
 /// The most that one read takes: what a module asks for, or this much. Bounds what is set
 /// aside before it is known how much is there.
 const MAX_READ: usize = 256 << 10;
 
-/// What one system call of a read asks for.
+/// What one system call of a read asks for: more than any datagram has.
 const PIECE: usize = 64 << 10;
 
 thread_local! {
     /// What is read on this thread, before it is known how much it is: no connection needs memory
-    /// while it is silent.
-    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE]);
+    /// while it is silent. What nothing was read into costs none.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE * SEVERAL]);
 }
 
-/// Memory for what is read before anybody has it: more than any datagram needs. Not for use within
-/// itself.
-pub(crate) fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
+/// Memory for what is read before anybody has it. Not for use within itself.
+fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     SCRATCH.with_borrow_mut(|scratch| read(scratch))
+}
+
+/// Receive what a connected socket has, or a part of it, and give each datagram to `take`. Pending:
+/// it has none, and `cx` is woken when it has.
+pub(crate) fn poll_receive(
+    socket: &UdpSocket,
+    cx: &mut Context<'_>,
+    mut take: impl FnMut(&[u8]),
+) -> Poll<io::Result<()>> {
+    with_scratch(|scratch| {
+        loop {
+            ready!(socket.poll_recv_ready(cx))?;
+            let (mut count, mut lengths) = (0, [0; SEVERAL]);
+            let received = socket.try_io(Interest::READABLE, || {
+                count =
+                    receive_several(socket, &mut scratch.chunks_exact_mut(PIECE), &mut lengths)?;
+                // That there are no more needs no system call of its own then.
+                match SEVERAL > 1 && count < SEVERAL {
+                    true => Err(io::ErrorKind::WouldBlock.into()),
+                    false => Ok(()),
+                }
+            });
+            for (piece, length) in scratch.chunks_exact(PIECE).zip(&lengths[..count]) {
+                take(&piece[..*length]);
+            }
+            match received {
+                Err(error) if count == 0 && error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if count == 0 => return Poll::Ready(Err(error)),
+                _ => return Poll::Ready(Ok(())),
+            }
+        }
+    })
 }
 
 /// The reading side of a socket, as `byte-stream.read` has it.
@@ -65,7 +99,7 @@ impl Inlet {
     ) -> Result<Option<Vec<u8>>, ErrorCode> {
         let mut data = Vec::new();
         while data.len() < max {
-            let ask = (max - data.len()).min(scratch.len());
+            let ask = (max - data.len()).min(PIECE);
             let mut piece = ReadBuf::new(&mut scratch[..ask]);
             // Less than was asked for says that there is no more, which then costs no system call.
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
@@ -93,5 +127,48 @@ impl Inlet {
             }
         }
         Ok(Some(data))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn datagrams_come_whole_and_in_order_however_many_there_are() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let any = (Ipv4Addr::LOCALHOST, 0);
+            let near = UdpSocket::bind(any).await.expect("bound");
+            let far = UdpSocket::bind(any).await.expect("bound");
+            near.connect(far.local_addr().expect("bound"))
+                .await
+                .expect("connected");
+            far.connect(near.local_addr().expect("bound"))
+                .await
+                .expect("connected");
+            // The second time it has been told that there were no more.
+            for count in [3 * SEVERAL + 1, 1, SEVERAL] {
+                let sent: Vec<Vec<u8>> = (0..count).map(|n| vec![n as u8; n * 300]).collect();
+                for datagram in &sent {
+                    far.send(datagram).await.expect("sent");
+                }
+                let mut received: Vec<Vec<u8>> = Vec::new();
+                while received.len() < count {
+                    poll_fn(|cx| {
+                        poll_receive(&near, cx, |datagram| received.push(datagram.to_vec()))
+                    })
+                    .await
+                    .expect("received");
+                }
+                assert_eq!(received, sent);
+            }
+        });
     }
 }

@@ -20,7 +20,7 @@ pub(crate) use carried::CarriedPort;
 pub(crate) use changes::NetworkChanges;
 pub(crate) use datagrams::DatagramPort;
 pub use doorbell::Doorbell;
-pub(crate) use inlet::{Inlet, with_scratch};
+pub(crate) use inlet::{Inlet, poll_receive};
 pub(crate) use options::readable_bytes;
 pub use share::{share_address, share_datagram_address};
 pub(crate) use tcp::{Connection, TcpPort};

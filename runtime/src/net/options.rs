@@ -1,6 +1,8 @@
 //! What sockets are asked for, and answer, differently by the operating system.
 
 use std::io;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -158,6 +160,64 @@ pub(crate) fn readable_bytes(stream: &tokio::net::TcpStream) -> usize {
 #[cfg(not(unix))]
 pub(crate) fn readable_bytes(_: &tokio::net::TcpStream) -> usize {
     0
+}
+
+/// The most datagrams that [`receive_several`] hands over.
+pub(super) const SEVERAL: usize = match cfg!(any(target_os = "linux", target_os = "android")) {
+    true => 8,
+    false => 1,
+};
+
+/// Receive datagrams from a socket that does not block, each into a piece of `pieces` and with its
+/// length, in one system call where the system has one. Fewer than [`SEVERAL`], if that is not 1:
+/// there are no more.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn receive_several(
+    socket: &tokio::net::UdpSocket,
+    pieces: &mut std::slice::ChunksExactMut<'_, u8>,
+    lengths: &mut [usize; SEVERAL],
+) -> io::Result<usize> {
+    let mut vectors = [const { MaybeUninit::<libc::iovec>::zeroed() }; SEVERAL];
+    let mut messages = [const { MaybeUninit::<libc::mmsghdr>::zeroed() }; SEVERAL];
+    let mut asked = 0;
+    for ((vector, message), piece) in vectors.iter_mut().zip(&mut messages).zip(pieces) {
+        let vector = vector.write(libc::iovec {
+            iov_base: piece.as_mut_ptr().cast(),
+            iov_len: piece.len(),
+        });
+        // SAFETY: of zeros alone it is one without an address, control data and pieces.
+        let message = unsafe { message.assume_init_mut() };
+        message.msg_hdr.msg_iov = vector;
+        message.msg_hdr.msg_iovlen = 1;
+        asked += 1;
+    }
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, the first `asked` messages
+    // are filled in, and each has a piece of memory that nothing else refers to meanwhile.
+    let count = unsafe {
+        libc::recvmmsg(
+            socket.as_fd().as_raw_fd(),
+            messages.as_mut_ptr().cast(),
+            asked,
+            libc::MSG_DONTWAIT,
+            std::ptr::null_mut(),
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    for (length, message) in lengths.iter_mut().zip(&messages).take(count) {
+        // SAFETY: as above.
+        *length = unsafe { message.assume_init_ref() }.msg_len as usize;
+    }
+    Ok(count)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn receive_several(
+    socket: &tokio::net::UdpSocket,
+    pieces: &mut std::slice::ChunksExactMut<'_, u8>,
+    lengths: &mut [usize; SEVERAL],
+) -> io::Result<usize> {
+    lengths[0] = socket2::SockRef::from(socket).recv(pieces.next().unwrap_or_default())?;
+    Ok(1)
 }
 
 /// Whether a socket can be bound to an address that is not this machine's.

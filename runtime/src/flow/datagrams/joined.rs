@@ -4,12 +4,11 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 
 use super::{DatagramFlow, Shared, State, Taken};
 use crate::flow::join::{JoinError, Meter};
-use crate::net::with_scratch;
+use crate::net::poll_receive;
 use crate::ready::register;
 
 /// Errors in a row before others have their turn.
@@ -97,27 +96,28 @@ impl Shared {
         let waker = Waker::from(self.token.clone());
         let mut cx = Context::from_waker(&waker);
         let mut errors = 0;
-        with_scratch(|scratch| {
-            while outbound.datagrams.is_empty() && !taken.is_full() {
-                let mut datagram = ReadBuf::new(scratch);
-                match joined.upstream.poll_recv(&mut cx, &mut datagram) {
-                    Poll::Pending => return,
-                    Poll::Ready(Ok(())) => {
-                        let datagram = datagram.filled();
-                        joined.meter.send(datagram.len());
-                        if !taken.take(datagram) {
-                            outbound.push(datagram.to_vec());
-                        }
-                    }
-                    // Of a datagram that was sent, which nobody took.
-                    Poll::Ready(Err(_)) if errors < MOST_ERRORS => errors += 1,
-                    Poll::Ready(Err(_)) => {
-                        self.token.notify();
-                        return;
-                    }
+        let Joined {
+            upstream, meter, ..
+        } = &**joined;
+        while outbound.datagrams.is_empty() && !taken.is_full() {
+            let received = poll_receive(upstream, &mut cx, |datagram| {
+                meter.send(datagram.len());
+                // What comes after one that waits waits too.
+                if !outbound.datagrams.is_empty() || !taken.take(datagram) {
+                    outbound.push(datagram.to_vec());
+                }
+            });
+            match received {
+                Poll::Pending => return,
+                Poll::Ready(Ok(())) => {}
+                // Of a datagram that was sent, which nobody took.
+                Poll::Ready(Err(_)) if errors < MOST_ERRORS => errors += 1,
+                Poll::Ready(Err(_)) => {
+                    self.token.notify();
+                    return;
                 }
             }
-        });
+        }
     }
 }
 
