@@ -1,5 +1,6 @@
-"""`watm listen --forward` for datagrams, and for several addresses."""
+"""`watm listen --forward` for datagrams and for several addresses, and how it and `watm dial` end."""
 
+import contextlib
 import pathlib
 import re
 import socket
@@ -35,6 +36,44 @@ def test_datagrams_and_connections_are_forwarded_together(start, tmp_path: pathl
             assert stream.recv(5) == b"hello"
         program.terminate()
         assert program.wait(LIMIT) == 0
+
+
+@pytest.mark.parametrize("command", ["listen", "dial"])
+@pytest.mark.parametrize("hurried", [False, True])
+def test_what_is_open_ends_by_itself_unless_it_is_hurried(command, hurried, start, tmp_path: pathlib.Path):
+    with echo() as port:
+        ends = {
+            "listen": (f"{HOST}:0", "--forward", f"{HOST}:{port}"),
+            "dial": (f"{HOST}:{port}", "--listen", f"{HOST}:0"),
+        }
+        options = (*ends[command], "--drain-timeout", str(10 * LIMIT))
+        program = start(command, WATM, command, "--unsealed", MODULES / "plain.wasm", *options)
+        log = tmp_path / f"{command}.log"
+        wait_for(lambda: "listening on " in log.read_text(), log.read_text)
+        at = int(re.search(r"^listening on .*:(\d+)$", log.read_text(), re.MULTILINE)[1])
+        with socket.create_connection((HOST, at), LIMIT) as stream:
+            stream.sendall(b"before")
+            assert stream.recv(6) == b"before"
+            program.terminate()
+            wait_for(lambda: refuses(at), log.read_text)
+            stream.sendall(b"after")
+            assert stream.recv(5) == b"after"
+            if hurried:
+                program.terminate()
+                with contextlib.suppress(ConnectionResetError):
+                    assert stream.recv(1) == b""
+            else:
+                stream.shutdown(socket.SHUT_WR)
+                assert stream.recv(1) == b""
+        assert program.wait(LIMIT) == 0
+
+
+def refuses(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), LIMIT).close()
+    except ConnectionError:
+        return True
+    return False
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,10 @@ impl Runner for ComponentRunner {
         Box::pin(async move { self.replace(module).await })
     }
 
+    fn stop_accepting(self: Arc<Self>) -> Done {
+        Box::pin(async move { self.server.stop_accepting().await })
+    }
+
     fn status(self: Arc<Self>) -> Opening<Status> {
         Box::pin(async move { self.server.status_async().await })
     }

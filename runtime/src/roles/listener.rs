@@ -25,8 +25,8 @@ pub struct Listener {
     ready: Mutex<mpsc::Receiver<Connection>>,
     local: SocketAddr,
     runner: Arc<dyn Runner>,
-    /// Accepts in a component's place; ends with the listener.
-    _task: Option<incoming::Task>,
+    /// Accepts in a component's place; ends with the listener, or before.
+    task: Mutex<Option<incoming::Task>>,
 }
 
 impl Listener {
@@ -51,6 +51,13 @@ impl Listener {
     /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         self.runner.clone().swap(module.clone()).await
+    }
+
+    /// Accept no more connections, and free the port. Those that are in a handshake may not become
+    /// ready; what was accepted lives on.
+    pub async fn stop_accepting(&self) -> Result<(), Error> {
+        drop(self.task.lock().expect("no panic under this lock").take());
+        self.runner.clone().stop_accepting().await
     }
 
     /// Where clients connect to.
@@ -102,7 +109,7 @@ impl RoleBuilder<Listener> {
             ready: Mutex::new(ready),
             local,
             runner,
-            _task: Some(incoming::Task::spawn(serve)),
+            task: Mutex::new(Some(incoming::Task::spawn(serve))),
         })
     }
 
@@ -130,7 +137,7 @@ impl RoleBuilder<Listener> {
             ready: Mutex::new(ready),
             local,
             runner,
-            _task: None,
+            task: Mutex::default(),
         })
     }
 }

@@ -35,6 +35,11 @@ pub(crate) trait Runner: Send + Sync {
     /// as they are. On an error nothing changes.
     fn swap(self: Arc<Self>, module: Module) -> Done;
 
+    /// Take no more of what the module accepts itself.
+    fn stop_accepting(self: Arc<Self>) -> Done {
+        Box::pin(async { Ok(()) })
+    }
+
     /// How the module is doing.
     fn status(self: Arc<Self>) -> Opening<Status>;
 }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::options::{Loaded, ModuleOptions, destination, listening_address};
 use crate::proxies::ProxyOptions;
 use crate::serve::Complaints;
-use crate::stop::{self, Stop};
+use crate::stop::{self, DrainOptions, Stop};
 use crate::through::{Through, ThroughOptions};
 use crate::{Outcome, join, serve, standard, tcp, through, watch};
 
@@ -53,6 +53,8 @@ pub(crate) struct Arguments {
     through: ThroughOptions,
     #[command(flatten)]
     proxies: ProxyOptions,
+    #[command(flatten)]
+    drain: DrainOptions,
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
@@ -68,7 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         let dialer = outer
             .grant(loaded.apply(Dialer::builder(&loaded.module)))
             .build()?;
-        return stop::run(|stop| async move {
+        return stop::run_draining(arguments.drain.time(), |stop| async move {
             tokio::select! {
                 served = proxies.serve(dialer.clone(), &stop) => served,
                 () = watch::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
@@ -76,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         });
     }
     let way = Way::new(&loaded, arguments.destination, &outer)?;
-    stop::run(|stop| async move {
+    stop::run_draining(arguments.drain.time(), |stop| async move {
         match listen {
             None => for_standard(&way, stop).await,
             Some(address) => for_clients(&loaded, way, address, stop).await,

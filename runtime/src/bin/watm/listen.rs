@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
 use crate::serve::Complaints;
 use crate::serving::{Front, Place, Upstream};
-use crate::stop::{self, Stop};
+use crate::stop::{self, DrainOptions, Stop};
 use crate::transparent::TransparentArguments;
 use crate::{Outcome, join, serve, serving, standard, watch};
 
@@ -39,6 +39,8 @@ pub(crate) struct Arguments {
     decoy: Option<Destination>,
     #[command(flatten)]
     transparent: TransparentArguments,
+    #[command(flatten)]
+    drain: DrainOptions,
 }
 
 /// Where connections are passed on to.
@@ -82,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     };
     let loaded = arguments.module.load(arguments.forward.is_some())?;
     let transparent = arguments.transparent.granted(&loaded.module)?;
-    stop::run(|mut stop| async move {
+    stop::run_draining(arguments.drain.time(), |mut stop| async move {
         let listener = loaded
             .apply(Listener::builder(&loaded.module))
             .bind(address)?;
@@ -96,6 +98,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         };
         let listener = Arc::new(listener);
         let swapped = listener.clone();
+        let stopped = (listener.clone(), stop.clone());
         let upstreams = Arc::new(Upstreams {
             application: forward,
             decoy: arguments.decoy,
@@ -112,8 +115,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         tokio::select! {
             served = serving => served,
             () = watch::follow(&loaded, async |module| swapped.swap(&module).await) => Ok(()),
+            () = accept_until_asked(stopped) => Ok(()),
         }
     })
+}
+
+/// Have nobody wait for a program that ends. Never ready.
+async fn accept_until_asked((listener, mut stop): (Arc<Listener>, Stop)) {
+    stop.requested().await;
+    if let Err(error) = listener.stop_accepting().await {
+        tracing::debug!(target: "watm", "{error}");
+    }
+    std::future::pending().await
 }
 
 /// As `watm serve` does it, which knows datagrams and several addresses.
@@ -129,6 +142,7 @@ fn forward_all(arguments: &Arguments, forward: Destination) -> Result<Outcome, F
             upstream: Upstream::Tcp(forward),
             decoy: arguments.decoy.clone().map(Upstream::Tcp),
             transparent: arguments.transparent.options(),
+            drain: arguments.drain.time(),
         },
     )
 }

@@ -19,8 +19,8 @@ const AT_ONCE: usize = 4096;
 /// How long to wait after nothing could be accepted, for instance because descriptors are short.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long open connections may take to end after the program was asked to: twice what a
-/// connection takes to close at most.
+/// How long connections may take to end once they were told to: twice what a connection takes to
+/// close at most.
 const ENDING: Duration = Duration::from_secs(3);
 
 /// Say where clients connect to.
@@ -34,7 +34,8 @@ pub(crate) fn announce_as(what: &str, address: SocketAddr) {
 }
 
 /// Take connections from `accept`, and have each carried by `carry`, until the program is asked
-/// to end. `accept` is dropped first then, and with it should go the listener.
+/// to end. `accept` is dropped first then, and with it should go the listener. Those that are open
+/// go on until their time is over, and are told to end then.
 ///
 /// An error of `accept` that says that there will be no more is returned.
 pub(crate) async fn all<Accepted, Accepting, Carrying>(
@@ -47,23 +48,29 @@ where
     Carrying: Future<Output = ()> + Send + 'static,
 {
     let mut carried = JoinSet::new();
+    let (end, ending) = stop.later();
     let result = loop {
         tokio::select! {
             biased;
             () = stop.requested() => break Ok(()),
             Some(_) = carried.join_next() => {}
             accepted = accept(), if carried.len() < AT_ONCE => match accepted {
-                Ok(Some(accepted)) => drop(carried.spawn(carry(accepted, stop.clone()))),
+                Ok(Some(accepted)) => drop(carried.spawn(carry(accepted, ending.clone()))),
                 Ok(None) => sleep(PAUSE).await,
                 Err(failure) => break Err(failure),
             },
         }
     };
     drop(accept);
-    let ended = timeout(ENDING, async {
-        while carried.join_next().await.is_some() {}
-    })
-    .await;
+    let all_ended = async |carried: &mut JoinSet<()>| while carried.join_next().await.is_some() {};
+    if result.is_ok() {
+        tokio::select! {
+            () = all_ended(&mut carried) => {}
+            () = stop.drained() => {}
+        }
+    }
+    end.send_replace(1);
+    let ended = timeout(ENDING, all_ended(&mut carried)).await;
     if ended.is_err() {
         tracing::warn!(target: "watm", "{} connections did not end in time", carried.len());
     }

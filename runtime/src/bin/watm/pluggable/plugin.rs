@@ -10,7 +10,7 @@ use super::options;
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination};
 use crate::serving::{self, Front, Place, Upstream};
-use crate::{Outcome, dial};
+use crate::{Outcome, dial, stop};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -86,6 +86,7 @@ fn serve(arguments: &Arguments, around: &Surroundings) -> Result<Outcome, Failur
         upstream,
         decoy: None,
         transparent: None,
+        drain: stop::DRAIN,
     };
     serving::in_front(&arguments.module, front)
 }

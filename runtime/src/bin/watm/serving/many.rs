@@ -93,7 +93,16 @@ impl Many {
     }
 
     /// Until a signal comes, or `end` is ready.
-    pub(crate) fn serve(mut self, end: impl Future<Output = ()>) -> Result<Outcome, Failure> {
+    pub(crate) fn serve(self, end: impl Future<Output = ()>) -> Result<Outcome, Failure> {
+        self.serve_draining(ENDING, end)
+    }
+
+    /// As [`serve`](Many::serve), with so much time for connections to end.
+    fn serve_draining(
+        mut self,
+        drain: Duration,
+        end: impl Future<Output = ()>,
+    ) -> Result<Outcome, Failure> {
         let serving = async {
             if self.watch {
                 let watching = Watching::new(&self.service);
@@ -104,7 +113,8 @@ impl Many {
                 () = asked => {}
                 () = end => {}
             }
-            self.service.drain(ENDING, std::future::pending()).await;
+            let hurry = async { while self.signals.next().await != Signal::End {} };
+            self.service.drain(drain, hurry).await;
         };
         self.runtime.block_on(serving);
         // A thread may wait for standard input.
@@ -120,6 +130,8 @@ pub(crate) struct Front {
     pub(crate) decoy: Option<Upstream>,
     /// Whether connections go on from their clients' addresses.
     pub(crate) transparent: Option<TransparentOptions>,
+    /// How long connections may take to end.
+    pub(crate) drain: Duration,
 }
 
 /// One module in front of an upstream, streams and datagrams, until a signal comes.
@@ -149,5 +161,5 @@ pub(crate) fn in_front(module: &ModuleOptions, front: Front) -> Result<Outcome, 
     for frontend in many.service.frontends() {
         frontend.announce();
     }
-    many.serve(std::future::pending())
+    many.serve_draining(front.drain, std::future::pending())
 }

@@ -45,8 +45,8 @@ use frontend::{Frontend, Serving};
 pub(crate) use many::{Front, Many, in_front};
 use service::Service;
 use settings::{Overrides, Settings};
-pub(crate) use values::{Place, Upstream};
-use values::{ProxyHeader, Seconds, Workers};
+pub(crate) use values::{Place, Seconds, Upstream};
+use values::{ProxyHeader, Workers};
 use watching::Watching;
 
 /// Threads for what is no connection: signals, metrics, reloads.

@@ -250,6 +250,10 @@ impl fmt::Display for Upstream {
 pub(crate) struct Seconds(pub(super) Duration);
 
 impl Seconds {
+    pub(crate) fn time(self) -> Duration {
+        self.0
+    }
+
     /// `None` for 0, which means never.
     pub(super) fn or_never(self) -> Option<Duration> {
         Some(self.0).filter(|time| !time.is_zero())
