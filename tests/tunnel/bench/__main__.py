@@ -156,7 +156,7 @@ def measured(
 
 def bulk(near: Space, one: Client, way: Way, options: list[str]) -> Sample | None:
     """Nothing if it does not come to an end."""
-    command = ["iperf3", "-c", "127.0.0.1", "-p", str(one.port), "-t", str(way.seconds), *options]
+    command = ["iperf3", "-c", one.host, "-p", str(one.port), "-t", str(way.seconds), *options]
     before = one.used()
     command = near.command(*command, "-J", "--get-server-output")
     try:
@@ -179,7 +179,7 @@ def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> 
     with client(kind, near, tunnel, f"{INSIDE}:{ECHO_PORT}", folder) as one:
         program = (
             "import socket, statistics, sys, time\n"
-            f"s = socket.create_connection(('127.0.0.1', {one.port}))\n"
+            f"s = socket.create_connection(({one.host!r}, {one.port}))\n"
             "s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)\n"
             "def once():\n"
             "    begun = time.perf_counter()\n"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ports import free_port
-from spaces import ROOT, Space
+from spaces import ROOT, Space, wireguard_go
 
 WATM = ROOT / "target" / "release" / "watm"
 WIREGUARD = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
@@ -19,6 +19,8 @@ WGCLIENT = ROOT / "build" / "wgclient"
 ONETUN = ROOT / "build" / "tools" / "bin" / "onetun"
 HERE = "127.0.0.1"
 CLIENTS = ("watm", "onetun", "wireguard-go")
+# The kernel's own TCP over wireguard-go's interface: what the path allows.
+KERNEL = "kernel"
 # Seconds for a program to be ready.
 _READY = 20
 
@@ -35,13 +37,16 @@ class Tunnel:
 
 @dataclass(frozen=True)
 class Client:
-    """One that runs: its forwarded port, and its process."""
+    """One that runs: where to connect to, and its process."""
 
     port: int
-    process: subprocess.Popen
+    process: subprocess.Popen | None
+    host: str = HERE
 
     def used(self) -> float:
         """Seconds of processor that it has used, of user and system."""
+        if self.process is None:
+            return 0.0
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -49,6 +54,10 @@ class Client:
 @contextlib.contextmanager
 def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Path) -> Iterator[Client]:
     """Runs one whose port leads to `to` inside the tunnel, for the length of the block."""
+    if kind == KERNEL:
+        with _kernel(space, tunnel, to) as one:
+            yield one
+        return
     port = free_port()
     process = subprocess.Popen(
         space.command(*_COMMANDS[kind](tunnel, port, to, folder)),
@@ -76,6 +85,18 @@ def path(space: Space, to: int, *options: str) -> Iterator[int]:
     finally:
         process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def _kernel(space: Space, tunnel: Tunnel, to: str) -> Iterator[Client]:
+    host, _, port = to.rpartition(":")
+    config = (
+        f"[Interface]\nPrivateKey = {tunnel.private_key}\n"
+        f"[Peer]\nPublicKey = {tunnel.server_key}\nAllowedIPs = {host}/32\nEndpoint = {HERE}:{tunnel.endpoint}\n"
+    )
+    with wireguard_go(space, space, config, [f"{tunnel.address}/32"]) as name:
+        space.run("ip", "route", "add", f"{host}/32", "dev", name)
+        yield Client(int(port), None, host)
 
 
 def _watm(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path) -> list:

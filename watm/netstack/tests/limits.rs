@@ -450,9 +450,8 @@ fn a_closed_connection_is_remembered_for_a_while() {
             window: 65535,
             ..tcp(client(number), 101, next + 50_001)
         };
-        bench.packet(1, &segment(client(number), 101, next + 20_000, &[]));
-        for _ in 0..20 {
-            bench.packet(1, &segment(client(number), 101, next + 50_000, &[]));
+        for end in [10_000, 20_000, 30_000, 40_000, 50_000] {
+            bench.packet(1, &segment(client(number), 101, next + end, &[]));
         }
         bench.packet(1, &fin.packet());
         assert!(stream.finished());

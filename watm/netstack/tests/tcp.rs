@@ -307,7 +307,7 @@ fn a_client_that_goes_silent_while_bytes_are_on_their_way_has_its_time() {
     let (handle, stream) = simulation.connect(v4());
     stream.write(&[1; 1000]);
     simulation.run_for(ROUND_TRIP * 2);
-    for (silence, comes_back) in [(200, true), (360, false)] {
+    for (silence, comes_back) in [(190, true), (360, false)] {
         simulation.up.conditions.loss = 1000;
         simulation.down.conditions.loss = 1000;
         stream.write(&[2; 5000]);

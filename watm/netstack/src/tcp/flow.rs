@@ -7,12 +7,13 @@ use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::wire::IpListenEndpoint;
 use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 
+use super::congestion::Congestion;
 use super::memory::Memory;
 use super::round_trip::RoundTrip;
-use super::segment::{Segment, Selective, Sequence};
+use super::segment::{Segment, Sequence};
 use super::time_wait::Last;
 use super::width::Width;
-use super::wire::{Log, Outgoing, Wire};
+use super::wire::{Log, Outgoing, Repeats, Wire};
 use crate::counters::Counters;
 use crate::io::Io;
 use crate::table::Key;
@@ -42,21 +43,16 @@ const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
 const IDLE: Duration = Duration::from_secs(10);
 /// A segment to a peer that does not say how much it takes (RFC 9293 section 3.7.1).
 const DEFAULT_SEGMENT: usize = 536;
-/// An acknowledgement is taken apart into at most so many: 64 KiB, which is what receivers
-/// put together, in full segments of 1 KiB.
-const MOST_PIECES: usize = 64;
 /// What a batch and a timer may add to a round trip.
 const SLACK: Duration = Duration::from_millis(50);
 /// How long a peer has to answer the SYNs of a flow that is opened from here: some six of them.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Gaps of one window that are filled one a round trip. If there are more, everything behind the
-/// first is sent again, slowly at first, which takes fewer: twice as much with every one.
-const MOST_REPAIRS: u8 = 3;
+/// So many segments that come after a gap say that it is lost, and not just late (RFC 6675).
+const REORDERED: usize = 3;
 /// Acknowledgements wait for less than this, and what was sent is waited for longer.
 const SOON: Duration = Duration::from_millis(50);
-/// A round trip that is more than twice the shortest, and this, waits in queues: more bytes on the
-/// way would only make them longer, until they overflow.
-const QUEUEING: Duration = Duration::from_millis(10);
+/// Timeouts that are longer than this are spread no further.
+const MOST_SPREAD: Duration = Duration::from_secs(4);
 /// A handshake that took longer than this lost a packet, and measured that.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
 
@@ -86,11 +82,12 @@ pub(crate) struct Flow {
     acknowledged: Sequence,
     /// The window that the peer announced last, unscaled.
     window: u16,
-    /// The last gap that was filled before the socket's own timer.
-    repaired: Option<Sequence>,
-    /// While gaps are filled: the end of what had been sent when the first was, and how many.
-    recovery: Option<Sequence>,
-    repairs: u8,
+    /// Acknowledgements in sequence that said nothing new.
+    duplicates: usize,
+    /// The peer tells what it has beyond a gap.
+    selective: bool,
+    recovery: Option<Box<Recovery>>,
+    congestion: Congestion,
     trips: RoundTrip,
     /// Bytes of a full segment to the peer.
     segment_size: usize,
@@ -112,6 +109,40 @@ pub(crate) struct Flow {
     path: usize,
     /// What is behind that takes.
     pub width: Width,
+}
+
+/// What was lost, until everything that was on its way then is acknowledged.
+#[derive(Debug)]
+struct Recovery {
+    /// The end of that.
+    end: Sequence,
+    /// What the peer does not have before this is lost.
+    lost: Sequence,
+    /// Before this it was sent again.
+    again: Sequence,
+    /// Since when: the first gap that was filled, and the end of all that had been sent then.
+    since: Option<(Sequence, Sequence)>,
+    /// A segment may go however much is on its way.
+    urgent: bool,
+    /// The window grows meanwhile.
+    grows: bool,
+    /// The window was made smaller for it.
+    shrank: bool,
+}
+
+impl Recovery {
+    /// Of everything between what is acknowledged and what was sent.
+    fn whole(acknowledged: Sequence, sent_end: Sequence) -> Recovery {
+        Recovery {
+            end: sent_end,
+            lost: sent_end,
+            again: acknowledged,
+            since: None,
+            urgent: true,
+            grows: false,
+            shrank: false,
+        }
+    }
 }
 
 enum Application {
@@ -142,8 +173,6 @@ struct Flags {
     timed_out: bool,
     /// The socket is in TIME-WAIT and has said so.
     lingers: bool,
-    /// Everything that is not acknowledged is to be sent again.
-    rewinds: bool,
     /// Nothing moved since the buffers were made small.
     small: bool,
 }
@@ -153,7 +182,6 @@ pub(crate) struct Context<'a, 'io> {
     pub interface: &'a mut Interface,
     pub mtu: usize,
     pub buffer: &'a mut Vec<u8>,
-    pub piece: &'a mut Vec<u8>,
     pub memory: &'a mut Memory,
     pub io: &'a mut Io<'io>,
     pub counters: &'a mut Counters,
@@ -234,7 +262,8 @@ impl Flow {
         let (rx_memory, rx) = Elastic::new(MAX_BUFFER, Rc::clone(&lender));
         let (tx_memory, tx) = Elastic::new(INITIAL_BUFFER, lender);
         let mut socket = Socket::new(SocketBuffer::new(rx_memory), SocketBuffer::new(tx_memory));
-        socket.set_congestion_control(CongestionControl::Cubic);
+        // That is `Congestion`'s.
+        socket.set_congestion_control(CongestionControl::None);
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(Some(ACK_DELAY.into()));
         socket.set_keep_alive(Some(KEEP_ALIVE.into()));
@@ -261,9 +290,10 @@ impl Flow {
             queued_end: Sequence::default(),
             acknowledged: Sequence::default(),
             window: 0,
-            repaired: None,
+            duplicates: 0,
+            selective: false,
             recovery: None,
-            repairs: 0,
+            congestion: Congestion::new(DEFAULT_SEGMENT, Sequence::default()),
             trips: RoundTrip::default(),
             segment_size: DEFAULT_SEGMENT,
             tx_peak: 0,
@@ -297,11 +327,15 @@ impl Flow {
         if !narrower || self.flags.connecting || self.is_half_open() {
             return false;
         }
-        let again = self.unanswered().is_some();
-        if again {
-            self.send_again();
-        }
-        again
+        let Some((from, end)) = self.unanswered().zip(self.log.sent_end) else {
+            return false;
+        };
+        // What comes twice of it says nothing of losses.
+        self.recovery = Some(Box::new(Recovery {
+            shrank: true,
+            ..Recovery::whole(from, end)
+        }));
+        true
     }
 
     /// What was sent and is not acknowledged, by its first byte.
@@ -311,14 +345,6 @@ impl Flow {
         sent.then_some(from)
     }
 
-    /// Send everything again that is not acknowledged, in the next turn.
-    fn send_again(&mut self) {
-        self.flags.rewinds = true;
-        // What comes twice of it says nothing of losses.
-        self.recovery = self.log.sent_end;
-        self.repairs = MOST_REPAIRS + 1;
-    }
-
     /// Take over what the peer's SYN says.
     fn meet(&mut self, syn: &Segment<'_>) {
         let first = syn.sequence().plus(1);
@@ -326,6 +352,7 @@ impl Flow {
         self.furthest = first;
         self.window = syn.repr.window_len;
         self.segment_size = usize::from(syn.repr.max_seg_size.unwrap_or(0)).max(DEFAULT_SEGMENT);
+        self.selective = syn.repr.sack_permitted;
         self.log.shift = match syn.repr.window_scale {
             Some(_) => MAX_BUFFER.ilog2() as u8 + 1 - 16,
             None => 0,
@@ -352,21 +379,10 @@ impl Flow {
             return;
         }
         let before = self.state();
-        match segment.selective(self.log.sent_end) {
-            Some(selective) if self.is_sent_again(selective.gap) => {
-                // What comes twice is answered twice. It says nothing new.
-                if selective.gap != self.acknowledged {
-                    self.count_bytes(segment, cx);
-                    self.feed(packet, cx);
-                }
-            }
-            Some(selective) => self.ingress_selective(packet, segment, selective, cx),
-            None => {
-                self.count_bytes(segment, cx);
-                self.feed(packet, cx);
-            }
+        self.feed(packet, cx);
+        if !self.is_half_open() {
+            self.learn(segment, cx.io.now);
         }
-        self.trips.measure(self.acknowledged, cx.io.now);
         self.window = segment.repr.window_len;
         let after = self.state();
         let ended = before != after && matches!(after, State::Closed | State::Listen);
@@ -402,105 +418,166 @@ impl Flow {
         }
     }
 
-    /// Take an acknowledgement that tells of a gap (RFC 2018).
-    ///
-    /// smoltcp sends a lost segment again after three duplicates of an acknowledgement, and
-    /// takes one for a duplicate only if the window is the same; receivers let it grow
-    /// meanwhile. Of several segments lost in a round trip it learns one by one, with a
-    /// timeout of a second between them. So it is shown the same window, and three duplicates
-    /// for each gap that more than three segments have passed by (RFC 6675 section 4).
-    fn ingress_selective(
-        &mut self,
-        packet: &[u8],
-        segment: &Segment<'_>,
-        selective: Selective,
-        cx: &mut Context<'_, '_>,
-    ) {
-        let Selective { gap, passed } = selective;
-        let duplicate = gap == self.acknowledged;
-        let mut piece = std::mem::take(cx.piece);
-        if duplicate {
-            segment.write_acknowledgement(&self.key, gap, self.window, &mut piece);
-            self.feed(&piece, cx);
-        } else {
-            self.count_bytes(segment, cx);
-            self.feed(packet, cx);
-            segment.write_acknowledgement(&self.key, gap, segment.repr.window_len, &mut piece);
+    /// What an acknowledgement says of what is on its way.
+    fn learn(&mut self, segment: &Segment<'_>, now: Instant) {
+        let (Some(acknowledged), Some(sent_end)) = (segment.acknowledges(), self.log.sent_end)
+        else {
+            return;
+        };
+        if acknowledged.is_after(sent_end) || self.acknowledged.is_after(acknowledged) {
+            return;
         }
-        let lost = passed.is_after(gap.plus(3 * self.segment_size));
-        if lost && self.repaired != Some(gap) {
-            self.repaired = Some(gap);
-            if self.recovery.is_none_or(|end| !end.is_after(gap)) {
-                self.recovery = self.log.sent_end;
-                self.repairs = 0;
-            }
-            self.repairs += 1;
-            self.flags.rewinds = self.repairs > MOST_REPAIRS;
-            self.trips.sent_again(cx.io.now);
-            for _ in 0..if self.flags.rewinds { 0 } else { 3 } {
-                self.feed(&piece, cx);
+        let gained = self.acknowledged.until(acknowledged);
+        let limited = self.acknowledged.until(self.queued_end) >= self.congestion.window() / 4 * 3;
+        self.acknowledged = acknowledged;
+        let repeats = gained == 0 && segment.is_bare() && segment.repr.window_len == self.window;
+        self.duplicates = if repeats { self.duplicates + 1 } else { 0 };
+        self.log.received.forget_before(acknowledged);
+        for (start, end) in segment.received() {
+            if start.is_after(acknowledged) && end.is_after(start) && !end.is_after(sent_end) {
+                self.log.received.insert(start, end);
             }
         }
-        *cx.piece = piece;
+        let over = |recovery: &Recovery| !recovery.end.is_after(acknowledged);
+        if self.recovery.as_deref().is_some_and(over) {
+            self.recovery = None;
+        }
+        let received = &self.log.received;
+        let has = |end: Sequence| !end.is_after(acknowledged) || received.reaches(end);
+        if let Some(trip) = self.trips.measure(has, now) {
+            self.congestion.measured(trip, self.trips.least(), sent_end);
+        }
+        self.congestion.arrived(gained);
+        self.find_lost(gained > 0, sent_end);
+        let grows = self.recovery.as_ref().is_none_or(|recovery| recovery.grows);
+        if gained > 0 && limited && grows {
+            self.congestion.grow(gained, self.trips.smoothed(), now);
+        }
     }
 
-    /// Whether the gap is in what is sent again as a whole.
-    fn is_sent_again(&self, gap: Sequence) -> bool {
-        self.repairs > MOST_REPAIRS && self.recovery.is_some_and(|end| end.is_after(gap))
+    /// Look for what more than a few segments have passed by. `moved`: more is acknowledged than was.
+    fn find_lost(&mut self, moved: bool, sent_end: Sequence) {
+        let start = self.acknowledged;
+        let segment = self.full_segment();
+        let lost = match (self.log.received.end(), &self.recovery) {
+            (Some(passed), _) => passed.minus(REORDERED * segment),
+            // Without knowledge of gaps there is one more if the last did not fill everything
+            // (RFC 6582).
+            (None, Some(recovery)) if moved && !self.selective => {
+                recovery.end.earlier(start.plus(segment))
+            }
+            (None, None) if self.duplicates == REORDERED => sent_end.earlier(start.plus(segment)),
+            (None, _) => return,
+        };
+        if !lost.is_after(start) {
+            return;
+        }
+        let recovery = self.recovery.get_or_insert_with(|| {
+            Box::new(Recovery {
+                lost: start,
+                grows: true,
+                ..Recovery::whole(start, sent_end)
+            })
+        });
+        let more = self.log.received.missing(recovery.lost.later(start), lost);
+        recovery.lost = recovery.lost.later(lost);
+        if more > 0 && self.congestion.lose(more) && !recovery.shrank {
+            recovery.shrank = true;
+            recovery.grows = false;
+            self.congestion.shrink();
+        }
+        // What was sent after the first gap was filled has come, and that has not.
+        let again = |(first, end): (Sequence, Sequence)| first == start && lost.is_after(end);
+        if recovery.since.is_some_and(again) {
+            recovery.again = start;
+            recovery.urgent = true;
+        }
     }
 
-    /// Send everything again that is not acknowledged, slowly at first, as after a timeout, which
-    /// is what smoltcp has for that: it is shown the time of its own.
-    fn rewind(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
-        self.flags.rewinds = false;
-        self.trips.sent_again(cx.io.now);
+    /// Bytes that a full segment carries on this way.
+    fn full_segment(&self) -> usize {
+        let headers = if self.key.source.is_ipv4() { 40 } else { 60 };
+        self.segment_size
+            .min(self.mtu().saturating_sub(headers))
+            .max(1)
+    }
+
+    /// Bytes that are lost and were not sent again yet.
+    fn missing(&self) -> usize {
+        self.recovery.as_ref().map_or(0, |recovery| {
+            let from = recovery.again.later(self.acknowledged);
+            self.log.received.missing(from, recovery.lost)
+        })
+    }
+
+    /// How many more bytes may be on their way.
+    fn allowance(&self) -> usize {
+        let there = self.log.received.bytes() + self.missing();
+        let on_its_way = self
+            .acknowledged
+            .until(self.queued_end)
+            .saturating_sub(there);
+        self.congestion.window().saturating_sub(on_its_way)
+    }
+
+    /// How many of them may be new: gaps come first.
+    fn allowance_of_new(&self) -> usize {
+        self.allowance().saturating_sub(self.missing())
+    }
+
+    /// Fill gaps, as far as the window allows.
+    fn send_again(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
+        let allowance = self.allowance();
+        let segment = self.full_segment();
+        let (Some(recovery), Some(end)) = (&mut self.recovery, self.log.sent_end) else {
+            return;
+        };
+        let from = recovery.again.later(self.acknowledged);
+        let most = match recovery.urgent {
+            true => allowance.max(segment),
+            false => allowance,
+        };
+        if !recovery.lost.is_after(from) || most < segment {
+            return;
+        }
+        let to = self
+            .log
+            .received
+            .after_missing(from, most.min(*left * segment));
+        let to = to.earlier(recovery.lost);
+        recovery.urgent = false;
+        recovery.again = to;
+        if from == self.acknowledged {
+            recovery.since = Some((from, end));
+        }
+        *left = left.saturating_sub(from.until(to).div_ceil(segment));
+        self.log.repeats = Repeats::Between(from, to);
+        self.rewind(end, cx);
+        self.log.repeats = Repeats::Nothing;
+        self.trips.sent_again(from, to, cx.io.now);
+    }
+
+    /// Have smoltcp write everything again that is not acknowledged, up to `end`. It does so when
+    /// its own timer is due, so that is the time that it is shown.
+    fn rewind(&mut self, end: Sequence, cx: &mut Context<'_, '_>) {
         let now = smoltcp_time(cx.io.now);
+        self.log.repeated = None;
         // The time of a peer that does not answer is not over with it.
         self.socket_mut().set_timeout(None);
         // An acknowledgement may be due before.
-        for _ in 0..2 {
-            let Some(due) = cx.interface.poll_at(now, &self.sockets) else {
+        for _ in 0..3 {
+            let due = cx.interface.poll_at(now, &self.sockets);
+            let Some(due) = due.filter(|_| self.log.repeated.is_none()) else {
                 break;
             };
-            *left = left.saturating_sub(1);
             if self.poll_egress(due.max(now), cx) == PollResult::None {
                 break;
             }
         }
+        while self.log.repeated.is_some_and(|at| end.is_after(at))
+            && self.poll_egress(now, cx) != PollResult::None
+        {}
         self.socket_mut().set_timeout(Some(TIMEOUT.into()));
-    }
-
-    /// Let the congestion window grow by what an acknowledgement covers, as if it had come
-    /// in pieces of one segment.
-    ///
-    /// smoltcp lets it grow by one segment with each acknowledgement. Receivers that put
-    /// segments together before they look at them (GRO) acknowledge dozens at once, and a
-    /// long path would never be filled; so other stacks count bytes (RFC 3465). The window
-    /// needs to grow only while it holds something back.
-    fn count_bytes(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
-        let Some(acknowledged) = segment.acknowledges() else {
-            return;
-        };
-        let Some(sent_end) = self.log.sent_end else {
-            return;
-        };
-        let step = self.segment_size;
-        let next = self.taken.plus(self.socket_mut().recv_queue());
-        let held_back = self.queued_end.is_after(sent_end);
-        if held_back && segment.sequence() == next && !acknowledged.is_after(sent_end) {
-            let mut piece = std::mem::take(cx.piece);
-            for _ in 0..MOST_PIECES {
-                let part = self.acknowledged.plus(step);
-                if !acknowledged.is_after(part) {
-                    break;
-                }
-                self.acknowledged = part;
-                segment.write_acknowledgement(&self.key, part, segment.repr.window_len, &mut piece);
-                self.feed(&piece, cx);
-            }
-            *cx.piece = piece;
-        }
-        self.acknowledged = self.acknowledged.later(acknowledged);
     }
 
     fn feed(&mut self, packet: &[u8], cx: &mut Context<'_, '_>) {
@@ -602,7 +679,7 @@ impl Flow {
         [socket, orphan, idle].into_iter().flatten().min()
     }
 
-    /// How much later than its timeout the flow sends again, up to a quarter of it.
+    /// How much later than its timeout the flow sends again, up to a quarter of it, and a second.
     /// Hundreds of flows that lost one burst would otherwise send the next in the same
     /// millisecond, lose it again, and wait twice as long each time.
     fn spread(&self, until: Duration) -> Duration {
@@ -611,7 +688,7 @@ impl Flow {
         }
         let end = self.log.sent_end.map_or(0, |end| end.0);
         // The golden ratio's bits: ends that lie close together are far apart in the product.
-        until * (end.wrapping_mul(0x9E37_79B9) >> 24) / 1024
+        until.min(MOST_SPREAD) * (end.wrapping_mul(0x9E37_79B9) >> 24) / 1024
     }
 
     /// End the flow from our side, with RST.
@@ -709,8 +786,11 @@ impl Flow {
         // So far only a SYN was sent.
         self.queued_end = self.log.sent_end.unwrap_or_default();
         self.acknowledged = self.queued_end;
+        self.log.repeats = Repeats::Nothing;
         let now = cx.io.now;
         self.round_trip = (now - self.since).min(LONGEST_ROUND_TRIP);
+        self.trips.shook_hands(self.round_trip);
+        self.congestion = Congestion::new(self.full_segment(), self.queued_end);
         self.window_began = now;
     }
 
@@ -788,12 +868,17 @@ impl Flow {
 
     /// Take from the application as much as the buffer has room for.
     fn collect(&mut self, cx: &mut Context<'_, '_>) -> Collected {
+        let mut allowance = self.allowance_of_new();
+        let segment = self.full_segment();
         let Application::Open(stream) = &mut self.application else {
             return Collected::All;
         };
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
         while self.flags.readable && !self.flags.closed && socket.may_send() {
             let room = socket.send_capacity() - socket.send_queue();
+            let room = room.min(allowance);
+            // Full segments only.
+            let room = room - room % segment;
             if room == 0 {
                 break;
             }
@@ -821,6 +906,7 @@ impl Flow {
                         return Collected::Aborted;
                     }
                     self.queued_end = self.queued_end.plus(data.len());
+                    allowance -= data.len().min(allowance);
                     self.tx_peak = self.tx_peak.max(socket.send_queue());
                     self.moved = cx.io.now;
                 }
@@ -840,20 +926,20 @@ impl Flow {
         let time = smoltcp_time(cx.io.now);
         let before = self.state();
         if self.trips.timeout_at().is_some_and(|at| at <= cx.io.now) {
-            self.trips.back_off();
-            self.send_again();
+            self.time_out(cx.io.now);
         }
+        let sent_before = self.log.sent_end;
         while *left > 0 && self.poll_egress(time, cx) != PollResult::None {
             *left -= 1;
         }
-        if self.flags.rewinds && *left > 0 {
-            self.rewind(left, cx);
+        if *left > 0 {
+            self.send_again(left, cx);
         }
         let unanswered = self.unanswered();
         if let (Some(from), Some(end)) = (unanswered, self.log.sent_end)
-            && !self.is_sent_again(from)
+            && self.log.sent_end != sent_before
         {
-            self.trips.begin(end, cx.io.now);
+            self.trips.begin(end, from.until(end), cx.io.now);
         }
         self.trips.wait(unanswered, cx.io.now);
         let after = self.state();
@@ -861,6 +947,27 @@ impl Flow {
         // Of itself the socket closes for this reason only, and at the end of TIME-WAIT.
         self.flags.timed_out |=
             after == State::Closed && !matches!(before, State::Closed | State::TimeWait);
+    }
+
+    /// Nothing was acknowledged in time. What the peer has of the rest it may have given up
+    /// (RFC 2018 section 8).
+    fn time_out(&mut self, now: Instant) {
+        let Some((from, end)) = self.unanswered().zip(self.log.sent_end) else {
+            return;
+        };
+        let again = self
+            .recovery
+            .as_ref()
+            .is_some_and(|recovery| recovery.shrank);
+        self.congestion.timed_out(!again);
+        self.trips.back_off();
+        self.trips.sent_again(from, end, now);
+        self.log.received.clear();
+        self.recovery = Some(Box::new(Recovery {
+            grows: true,
+            shrank: true,
+            ..Recovery::whole(from, end)
+        }));
     }
 
     fn poll_egress(
@@ -913,16 +1020,18 @@ impl Flow {
         }
     }
 
-    /// Double the send buffer if all of it is in flight: then it is what holds us back.
-    /// True if there is room now for more.
+    /// Double the send buffer if all of it is in flight, and more may be: then it is what holds us
+    /// back. True if there is room now for more.
     fn grow_tx(&mut self, cx: &mut Context<'_, '_>) -> bool {
         let length = self.tx.len();
+        let segment = self.full_segment();
+        let allowed = self.allowance_of_new() >= segment;
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
         let limits = self.flags.readable
+            && allowed
             && socket.may_send()
-            && socket.send_queue() == length
-            && self.log.sent_end == Some(self.queued_end)
-            && self.trips.is_short(QUEUEING);
+            && length - socket.send_queue() < segment
+            && self.log.sent_end == Some(self.queued_end);
         if !limits || length >= MAX_BUFFER || !cx.memory.grants(self.key.peer, length * 2) {
             return false;
         }
@@ -1082,6 +1191,6 @@ mod tests {
     #[test]
     fn an_idle_flow_is_small() {
         let size = size_of::<Flow>() + size_of::<SocketStorage<'_>>();
-        assert!(size < 1536, "{size} bytes");
+        assert!(size < 1664, "{size} bytes");
     }
 }

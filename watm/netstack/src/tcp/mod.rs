@@ -1,11 +1,13 @@
 //! TCP (RFC 9293): a flow for each connection, whoever opened it, each with a smoltcp socket
 //! set of its own, so that a packet costs the same however many flows there are.
 
+mod congestion;
 mod flow;
 mod half_open;
 mod interfaces;
 mod memory;
 mod round_trip;
+mod scoreboard;
 mod segment;
 mod time_wait;
 pub(crate) mod width;
@@ -49,8 +51,6 @@ pub(crate) struct Tcp {
     buffer: Vec<u8>,
     /// For packets that are written anew for smoltcp.
     rewritten: Vec<u8>,
-    /// For pieces of acknowledgements.
-    piece: Vec<u8>,
     flows: Table<Flow>,
     timers: Timers,
     half_open: HalfOpen,
@@ -77,7 +77,6 @@ impl Tcp {
             interfaces: Interfaces::new(seed),
             buffer: Vec::new(),
             rewritten: Vec::new(),
-            piece: Vec::new(),
             flows: Table::new(hash.clone()),
             timers: Timers::default(),
             half_open: HalfOpen::new(hash.clone()),
@@ -543,7 +542,6 @@ impl Tcp {
             interface: self.interfaces.of(mtu),
             mtu,
             buffer: &mut self.buffer,
-            piece: &mut self.piece,
             memory: &mut self.memory,
             io,
             counters,

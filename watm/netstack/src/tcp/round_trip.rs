@@ -14,13 +14,34 @@ const OWN: Duration = Duration::from_millis(900);
 /// The most that a timeout becomes by doubling (RFC 6298 section 2.5).
 const MOST: Duration = Duration::from_secs(60);
 
+/// So many segments of one window are measured.
+const TIMED: usize = 8;
+
+/// A segment that is measured.
+#[derive(Debug, Clone, Copy)]
+struct Timed {
+    end: Sequence,
+    sent: Instant,
+    /// Bytes on their way with it.
+    flight: u32,
+}
+
+/// A round trip.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Measured {
+    pub took: Duration,
+    /// Of the segment that was measured.
+    pub end: Sequence,
+    /// Bytes that were on their way when it was sent, it among them.
+    pub flight: u32,
+}
+
 /// See the module's page.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// A segment that is measured, by its end, and when it was sent.
-    timed: Option<(Sequence, Instant)>,
-    /// All in microseconds, as there may be many flows. The last one, and the least.
-    last: u32,
+    /// Those that are measured, the oldest first.
+    timed: Vec<Timed>,
+    /// All in microseconds, as there may be many flows. The least one.
     least: Option<u32>,
     /// SRTT and RTTVAR of RFC 6298 section 2.
     smoothed: u32,
@@ -37,29 +58,57 @@ struct Waiting {
 }
 
 impl RoundTrip {
-    /// Measure a segment by its end, if none is measured.
-    pub(super) fn begin(&mut self, end: Sequence, now: Instant) {
-        self.timed.get_or_insert((end, now));
+    /// A handshake took so long.
+    pub(super) fn shook_hands(&mut self, trip: Duration) {
+        self.take(trip);
     }
 
-    /// Something is sent again now. What comes twice says nothing of round trips (Karn's
-    /// algorithm), and its acknowledgement has the whole time to come.
-    pub(super) fn sent_again(&mut self, now: Instant) {
-        self.timed = None;
+    /// Measure the last segment on its way, of so many bytes, unless there is one that is not much
+    /// before it.
+    pub(super) fn begin(&mut self, end: Sequence, flight: usize, now: Instant) {
+        let flight = u32::try_from(flight).unwrap_or(u32::MAX);
+        let due = self.timed.last().is_none_or(|last| {
+            let apart = end.0.wrapping_sub(last.end.0);
+            self.timed.len() < TIMED && apart > 0 && apart >= flight / TIMED as u32
+        });
+        if due {
+            let sent = now;
+            self.timed.push(Timed { end, sent, flight });
+        }
+    }
+
+    /// What lies between these is sent again now. What comes twice says nothing of round trips
+    /// (Karn's algorithm), and its acknowledgement has the whole time to come.
+    pub(super) fn sent_again(&mut self, from: Sequence, to: Sequence, now: Instant) {
+        self.timed
+            .retain(|timed| !timed.end.is_after(from) || timed.end.is_after(to));
         if let Some(waiting) = &mut self.waiting {
             waiting.since = now;
         }
     }
 
-    /// Take the round trip of the segment that is measured, if it is acknowledged.
-    pub(super) fn measure(&mut self, acknowledged: Sequence, now: Instant) {
-        let Some((end, sent)) = self.timed else {
-            return;
-        };
-        if end.is_after(acknowledged) {
-            return;
-        }
-        let trip = (now - sent).min(MOST).as_micros() as u32;
+    /// The round trip of the last segment that is measured and that the peer `has`, if there is one.
+    pub(super) fn measure(
+        &mut self,
+        has: impl Fn(Sequence) -> bool,
+        now: Instant,
+    ) -> Option<Measured> {
+        let mut last = None;
+        self.timed.retain(|timed| {
+            let done = has(timed.end);
+            if done {
+                last = Some(*timed);
+            }
+            !done
+        });
+        let Timed { end, sent, flight } = last?;
+        let took = (now - sent).min(MOST);
+        self.take(took);
+        Some(Measured { took, end, flight })
+    }
+
+    fn take(&mut self, trip: Duration) {
+        let trip = trip.min(MOST).as_micros() as u32;
         if let Some(least) = &mut self.least {
             *least = trip.min(*least);
             self.variation = (self.variation * 3 + self.smoothed.abs_diff(trip)) / 4;
@@ -69,17 +118,16 @@ impl RoundTrip {
             self.variation = trip / 2;
             self.smoothed = trip;
         }
-        self.last = trip;
-        self.timed = None;
     }
 
-    /// Whether the last took no more than twice the least, and this.
-    pub(super) fn is_short(&self, slack: Duration) -> bool {
-        let least = self.least.unwrap_or(u32::MAX);
-        self.last
-            <= least
-                .saturating_mul(2)
-                .saturating_add(slack.as_micros() as u32)
+    /// The least that was measured.
+    pub(super) fn least(&self) -> Duration {
+        Duration::from_micros(self.least.unwrap_or(0).into())
+    }
+
+    /// SRTT.
+    pub(super) fn smoothed(&self) -> Duration {
+        Duration::from_micros(self.smoothed.into())
     }
 
     /// Tell what is not acknowledged, by its first byte, after each turn.
@@ -121,8 +169,8 @@ mod tests {
 
     fn measured(trip: u64) -> RoundTrip {
         let mut trips = RoundTrip::default();
-        trips.begin(Sequence(1), at(0));
-        trips.measure(Sequence(1), at(trip));
+        trips.begin(Sequence(1), 1, at(0));
+        trips.measure(|end| end == Sequence(1), at(trip));
         trips
     }
 
@@ -134,12 +182,12 @@ mod tests {
         trips.wait(Some(Sequence(1)), at(200));
         assert_eq!(trips.timeout_at(), Some(at(100 + 220)));
         trips.back_off();
-        trips.sent_again(at(330));
+        trips.sent_again(Sequence(0), Sequence(1), at(330));
         assert_eq!(trips.timeout_at(), Some(at(330 + 440)));
         for _ in 0..40 {
             trips.back_off();
         }
-        trips.sent_again(at(1000));
+        trips.sent_again(Sequence(0), Sequence(1), at(1000));
         assert_eq!(trips.timeout_at(), Some(at(1000) + MOST));
         trips.wait(Some(Sequence(2)), at(5000));
         assert_eq!(trips.timeout_at(), Some(at(5000 + 220)));
@@ -161,14 +209,12 @@ mod tests {
     fn round_trips_that_vary_make_a_timeout_longer() {
         let mut trips = measured(100);
         for (sent, trip) in [(1000, 100), (2000, 180), (3000, 60), (4000, 180)] {
-            trips.begin(Sequence(9), at(sent));
-            trips.measure(Sequence(8), at(sent + 1));
-            trips.measure(Sequence(9), at(sent + trip));
+            trips.begin(Sequence(9), 1, at(sent));
+            trips.measure(|_| false, at(sent + 1));
+            trips.measure(|_| true, at(sent + trip));
         }
         trips.wait(Some(Sequence(9)), at(5000));
         let timeout = trips.timeout_at().expect("measured") - at(5000);
         assert!(timeout > Duration::from_millis(300), "{timeout:?}");
-        assert!(trips.is_short(Duration::from_millis(100)));
-        assert!(!trips.is_short(Duration::from_millis(10)));
     }
 }

@@ -1,7 +1,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{TCP_HEADER_LEN, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
+use smoltcp::wire::{TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use super::time_wait::Last;
 use crate::ip::{self, Packet, Sender, checksum};
@@ -43,17 +43,15 @@ impl<'a> Segment<'a> {
         Some(Sequence(self.repr.ack_number?.0 as u32))
     }
 
-    /// What it says about a gap in what we have sent, if it says nothing else.
-    pub(crate) fn selective(&self, sent_end: Option<Sequence>) -> Option<Selective> {
-        let gap = self.acknowledges()?;
-        let sent_end = sent_end?;
-        let bare = self.repr.payload.is_empty() && self.repr.control == TcpControl::None;
-        let ranges = self.repr.sack_ranges.iter().flatten();
-        let passed = ranges
-            .map(|(_, end)| Sequence(*end))
-            .filter(|end| end.is_after(gap) && !end.is_after(sent_end))
-            .reduce(Sequence::later)?;
-        bare.then_some(Selective { gap, passed })
+    /// What it says was received beyond a gap.
+    pub(crate) fn received(&self) -> impl Iterator<Item = (Sequence, Sequence)> {
+        let ranges = self.repr.sack_ranges.into_iter().flatten();
+        ranges.map(|(start, end)| (Sequence(start), Sequence(end)))
+    }
+
+    /// Whether it says nothing but what was received.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.repr.payload.is_empty() && self.repr.control == TcpControl::None
     }
 
     /// Which flow it belongs to.
@@ -95,40 +93,6 @@ impl<'a> Segment<'a> {
         };
         send(&answer, key, sender, sink);
     }
-
-    /// A packet that is like this segment's, but acknowledges up to `end`, with this unscaled
-    /// window, and says nothing else. Without a checksum: it does not leave the stack.
-    pub(crate) fn write_acknowledgement(
-        &self,
-        key: &Key,
-        end: Sequence,
-        window: u16,
-        out: &mut Vec<u8>,
-    ) {
-        let repr = TcpRepr {
-            seq_number: self.repr.seq_number,
-            ack_number: Some(end.number()),
-            window_len: window,
-            ..bare(key.source.port(), key.destination.port())
-        };
-        let mut bytes = [0; TCP_HEADER_LEN];
-        repr.emit(
-            &mut TcpPacket::new_unchecked(&mut bytes[..]),
-            &key.source.ip().into(),
-            &key.destination.ip().into(),
-            &ChecksumCapabilities::ignored(),
-        );
-        ip::write_packet(out, key.source.ip(), key.destination.ip(), ip::TCP, &bytes);
-    }
-}
-
-/// A gap that a receiver tells of.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Selective {
-    /// Where it begins.
-    pub gap: Sequence,
-    /// The end of the last that was received behind it.
-    pub passed: Sequence,
 }
 
 /// A position in TCP's sequence space, which wraps.
@@ -143,6 +107,18 @@ impl Sequence {
     pub(crate) fn plus(self, bytes: usize) -> Sequence {
         // Positions are taken modulo 2^32, lengths are far below it.
         Sequence(self.0.wrapping_add(bytes as u32))
+    }
+
+    /// Bytes from here to `end`; none if that is not after this.
+    pub(crate) fn until(self, end: Sequence) -> usize {
+        match end.is_after(self) {
+            true => end.0.wrapping_sub(self.0) as usize,
+            false => 0,
+        }
+    }
+
+    pub(crate) fn minus(self, bytes: usize) -> Sequence {
+        Sequence(self.0.wrapping_sub(bytes as u32))
     }
 
     pub(crate) fn is_after(self, other: Sequence) -> bool {
@@ -216,6 +192,7 @@ pub(crate) fn finish(packet: &mut [u8]) {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     pub reset: bool,
+    pub start: Sequence,
     /// Past the last byte; the flags of SYN and FIN count.
     pub end: Sequence,
     pub acknowledged: Sequence,
@@ -235,6 +212,7 @@ impl Said {
         let sequence = |number: TcpSeqNumber| Sequence(number.0 as u32);
         Some(Said {
             reset: segment.rst(),
+            start: sequence(segment.seq_number()),
             end: sequence(segment.seq_number()).plus(segment.segment_len()),
             acknowledged: sequence(segment.ack_number()),
             window: usize::from(segment.window_len()),

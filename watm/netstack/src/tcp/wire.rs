@@ -3,6 +3,7 @@
 use smoltcp::phy::{self, Checksum, Device, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
+use super::scoreboard::Scoreboard;
 use super::segment::{self, Said, Sequence};
 use crate::{PacketSink, PeerId};
 
@@ -31,16 +32,48 @@ pub(crate) struct Log {
     pub window_end: Option<Sequence>,
     /// The end of all that was sent; `None` before the first segment.
     pub sent_end: Option<Sequence>,
+    /// What we acknowledged last.
+    acknowledged: Option<Sequence>,
+    /// What the peer has of what was sent.
+    pub received: Scoreboard,
+    pub repeats: Repeats,
+    /// The end of what smoltcp wrote last of what was sent before.
+    pub repeated: Option<Sequence>,
+}
+
+/// What may be sent again. smoltcp decides that by its own lights, which do without what the peer
+/// says of gaps; so it writes everything again, of which this comes through.
+#[derive(Debug, Default)]
+pub(crate) enum Repeats {
+    /// Whatever smoltcp writes: it is a handshake.
+    #[default]
+    All,
+    Nothing,
+    /// What the peer does not have between these.
+    Between(Sequence, Sequence),
 }
 
 impl Log {
-    fn note(&mut self, packet: &[u8]) {
+    /// Whether it is to be sent.
+    fn note(&mut self, packet: &[u8]) -> bool {
         let Some(said) = Said::read(packet) else {
-            return;
+            return true;
         };
         if said.reset {
-            return;
+            return true;
         }
+        let again = self.sent_end.is_some_and(|end| !said.end.is_after(end))
+            && said.end.is_after(said.start)
+            && !said.may_probe;
+        if again {
+            self.repeated = Some(said.end);
+        }
+        let is_due = !again || self.is_due(&said);
+        let tells = self
+            .acknowledged
+            .is_none_or(|before| said.acknowledged.is_after(before));
+        self.acknowledged = Some(said.acknowledged);
+        let told = self.window_end;
         // The window of a SYN is not scaled, but smoltcp takes for granted that it is when
         // it looks whether a segment is in the window. What counts here is its belief.
         let window_end = said.acknowledged.plus(said.window << self.shift);
@@ -51,6 +84,20 @@ impl Log {
             _ => window_end,
         });
         self.sent_end = Some(self.sent_end.map_or(said.end, |end| end.later(said.end)));
+        // What acknowledges or allows something new has to go.
+        is_due || tells || self.window_end != told
+    }
+
+    /// Whether a segment that was sent before is to be sent again.
+    fn is_due(&self, said: &Said) -> bool {
+        match self.repeats {
+            Repeats::All => true,
+            Repeats::Nothing => false,
+            Repeats::Between(from, to) => {
+                let touches = said.end.is_after(from) && to.is_after(said.start);
+                touches && !self.received.covers(said.start, said.end)
+            }
+        }
     }
 }
 
@@ -114,9 +161,10 @@ impl phy::TxToken for Outgoing<'_> {
         // smoltcp writes every byte of it.
         self.buffer.resize(length, 0);
         let result = write(self.buffer);
-        segment::finish(self.buffer);
-        self.log.note(self.buffer);
-        self.sink.send(self.peer, self.buffer);
+        if self.log.note(self.buffer) {
+            segment::finish(self.buffer);
+            self.sink.send(self.peer, self.buffer);
+        }
         result
     }
 }

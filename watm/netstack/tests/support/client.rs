@@ -48,7 +48,7 @@ impl Client {
         self.interface.set_any_ip(true);
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
-        socket.set_congestion_control(CongestionControl::Cubic);
+        socket.set_congestion_control(CongestionControl::Reno);
         socket
             .listen((IpAddress::from(address.ip()), address.port()))
             .unwrap();
@@ -58,7 +58,7 @@ impl Client {
     pub fn connect(&mut self, destination: SocketAddr) -> SocketHandle {
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);
         let mut socket = Socket::new(buffer(), buffer());
-        socket.set_congestion_control(CongestionControl::Cubic);
+        socket.set_congestion_control(CongestionControl::Reno);
         self.next_port += 1;
         socket
             .connect(

@@ -120,6 +120,8 @@ pub fn syn(source: SocketAddr, destination: SocketAddr, sequence: u32) -> Vec<u8
 /// What a TCP packet says.
 #[derive(Debug, Clone)]
 pub struct Segment {
+    pub source_port: u16,
+    pub destination_port: u16,
     pub syn: bool,
     pub fin: bool,
     pub reset: bool,
@@ -137,6 +139,8 @@ pub fn read_tcp(packet: &[u8]) -> Segment {
     let segment = TcpPacket::new_checked(payload).unwrap();
     assert!(segment.verify_checksum(&source.into(), &destination.into()));
     Segment {
+        source_port: segment.src_port(),
+        destination_port: segment.dst_port(),
         syn: segment.syn(),
         fin: segment.fin(),
         reset: segment.rst(),
