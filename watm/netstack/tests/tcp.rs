@@ -50,6 +50,18 @@ fn bytes_pass_a_bad_network_unchanged() {
     }
 }
 
+#[test]
+fn what_a_slow_path_loses_comes_again() {
+    let mut simulation = Simulation::new(Conditions::clean(Duration::from_millis(1300)), 1);
+    let (handle, stream) = simulation.connect(v4());
+    simulation.down.conditions.loss = 1000;
+    stream.write(&[1; 5000]);
+    simulation.run_for(Duration::from_millis(500));
+    simulation.down.conditions.loss = 0;
+    simulation.run_for(Duration::from_secs(15));
+    assert_eq!(received(&mut simulation, handle), 5000);
+}
+
 /// Bytes that arrive in one round trip once the flow is up to speed.
 #[test]
 fn a_long_path_is_filled_up() {

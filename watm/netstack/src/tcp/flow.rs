@@ -324,7 +324,7 @@ impl Flow {
         let before = self.mtu();
         self.path = mtu;
         let narrower = self.mtu() < before;
-        if !narrower || self.flags.connecting || self.is_half_open() {
+        if !narrower {
             return false;
         }
         let Some((from, end)) = self.unanswered().zip(self.log.sent_end) else {
@@ -338,8 +338,11 @@ impl Flow {
         true
     }
 
-    /// What was sent and is not acknowledged, by its first byte.
+    /// What was sent and is not acknowledged, by its first byte; of handshakes smoltcp takes care.
     fn unanswered(&self) -> Option<Sequence> {
+        if self.flags.connecting || self.is_half_open() {
+            return None;
+        }
         let from = self.acknowledged;
         let sent = self.log.sent_end.is_some_and(|end| end.is_after(from));
         sent.then_some(from)
@@ -789,7 +792,9 @@ impl Flow {
         self.log.repeats = Repeats::Nothing;
         let now = cx.io.now;
         self.round_trip = (now - self.since).min(LONGEST_ROUND_TRIP);
-        self.trips.shook_hands(self.round_trip);
+        if self.round_trip < LONGEST_ROUND_TRIP {
+            self.trips.shook_hands(self.round_trip);
+        }
         self.congestion = Congestion::new(self.full_segment(), self.queued_end);
         self.window_began = now;
     }

@@ -6,11 +6,11 @@ use watm_core::Instant;
 
 use super::segment::Sequence;
 
-/// The least that a timeout is above the round trip, as in Linux (`TCP_RTO_MIN`). smoltcp keeps to the
-/// second of RFC 6298 section 2.4, which is long where a round trip takes milliseconds.
+/// The least that a timeout is above the round trip, as in Linux (`TCP_RTO_MIN`). The second of
+/// RFC 6298 section 2.4 is long where a round trip takes milliseconds.
 const LEAST_MARGIN: Duration = Duration::from_millis(200);
-/// From here on smoltcp's own timeout is as good.
-const OWN: Duration = Duration::from_millis(900);
+/// Before anything was measured (RFC 6298 section 2.1).
+const FIRST: Duration = Duration::from_secs(1);
 /// The most that a timeout becomes by doubling (RFC 6298 section 2.5).
 const MOST: Duration = Duration::from_secs(60);
 
@@ -141,14 +141,13 @@ impl RoundTrip {
         }
     }
 
-    /// When it is to be sent again; `None` where that is left to smoltcp.
+    /// When it is to be sent again.
     pub(super) fn timeout_at(&self) -> Option<Instant> {
         let waiting = self.waiting?;
-        self.least?;
         let margin = LEAST_MARGIN.max(Duration::from_micros(u64::from(self.variation) * 4));
-        let timeout = Duration::from_micros(u64::from(self.smoothed)) + margin;
+        let timeout = self.least.map_or(FIRST, |_| self.smoothed() + margin);
         let doubled = timeout.saturating_mul(1 << waiting.doublings.min(16));
-        (timeout < OWN).then(|| waiting.since + doubled.min(MOST))
+        Some(waiting.since + doubled.min(MOST))
     }
 
     /// Nothing came in time: wait twice as long from now on (RFC 6298 section 5.5).
@@ -196,13 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_or_takes_long_is_left_to_smoltcp() {
+    fn what_was_not_measured_has_a_second() {
         let mut trips = RoundTrip::default();
         trips.wait(Some(Sequence(1)), at(0));
-        assert_eq!(trips.timeout_at(), None);
-        let mut trips = measured(700);
-        trips.wait(Some(Sequence(1)), at(800));
-        assert_eq!(trips.timeout_at(), None);
+        assert_eq!(trips.timeout_at(), Some(at(1000)));
     }
 
     #[test]
