@@ -40,6 +40,25 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
+# Answers every question of DNS about one name with one address of IPv4, and says that others do not exist.
+# Listens by TCP too, which says that it is there.
+NAMES = """
+import socket, sys
+host, name, address = sys.argv[1:]
+asked = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\\0"
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind((host, 53))
+there = socket.create_server((host, 53))
+while True:
+    question, client = server.recvfrom(512)
+    end = question.index(b"\\0", 12) + 5
+    kind = question[end - 4:end - 2]
+    known = question[12:end - 4].lower() == asked
+    answers = int(known and kind == b"\\0\\1")
+    head = question[:2] + (b"\\x81\\x80" if known else b"\\x81\\x83") + b"\\0\\1\\0" + bytes([answers]) + bytes(4)
+    record = b"\\xc0\\x0c\\0\\1\\0\\1\\0\\0\\0\\x3c\\0\\4" + socket.inet_aton(address)
+    server.sendto(head + question[12:end] + record * answers, client)
+"""
 # Opens so many connections, of which all are open before the first has its end, and writes to each
 # before it closes that direction alone. Prints what is answered to them, each once.
 MANY = """
@@ -87,3 +106,8 @@ def counting(space: Space, address: str, port: int) -> contextlib.AbstractContex
 def sending(space: Space, address: str, port: int) -> contextlib.AbstractContextManager:
     """Runs `SEND`."""
     return running(space, sys.executable, "-c", SEND, address, port, listens=port)
+
+
+def naming(space: Space, host: str, name: str, address: str) -> contextlib.AbstractContextManager:
+    """Runs `NAMES`."""
+    return running(space, sys.executable, "-c", NAMES, host, name, address, listens=53)

@@ -2,12 +2,13 @@
 
 import contextlib
 import pathlib
+import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 from programs import ROOT, WATM, WIREGUARD
-from services import MANY, counting, running
+from services import MANY, counting, naming, running
 from spaces import Space, run, spaces, wireguard_go
 
 OUTER, INNER = "10.7.0.1", "10.8.0.1"
@@ -80,6 +81,49 @@ def test_watm_tunnel_goes_through_another(nested) -> None:
     assert fragments(middle) == before
 
 
+def test_a_name_is_looked_up_in_the_tunnel_that_it_is_reached_through(nested) -> None:
+    near, middle, folder = nested
+    certificate(folder)
+    tls = (WATM, "listen", "--unsealed", MODULES / "tls.wasm", "--state", folder / "server.json", f"{OUTER}:{TLS}")
+    through = ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "cert.pem")
+    there = ("--through-dns", OUTER)
+    with (
+        naming(middle, OUTER, "inner.test", OUTER),
+        running(middle, *tls, "--config", folder / "tls.pem", "--forward", f"{OUTER}:{COUNTED}", listens=TLS),
+    ):
+        options = (*through, *there, f"inner.test:{TLS}", "--listen", f"127.0.0.1:{HERE}")
+        with dialling(near, folder, MODULES / "tls.wasm", *options):
+            assert near.run(sys.executable, "-c", MANY, str(HERE), "5", "200000") == "[200000]\n"
+        command = (WATM, "dial", "--unsealed", "--state", folder / "state.json", MODULES / "tls.wasm", *through)
+        # Nobody outside knows the name, and the module for the tunnel looks up none.
+        for resolver, name in (((), "inner.test"), (("--through-dns", "host"), "inner.test"), (there, "other.test")):
+            said = refused(near, *command, *resolver, "--timeout", "10", f"{name}:{TLS}")
+            assert f"{name}:{TLS}" in said, said
+
+
+def test_what_a_module_may_reach_through_another_is_what_is_allowed(nested) -> None:
+    """WireGuard by streams connects to its Endpoint by itself."""
+    near, _, folder = nested
+    (folder / "reach.conf").write_text(configs("10.9.0.1", OUTER, COUNTED, "")[1])
+    command = (WATM, "dial", "--unsealed", "--state", folder / "state.json", WIREGUARD, "--timeout", "3")
+    command += ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "reach.conf")
+    for allowed in ((), ("--allow", f"{OUTER}:{COUNTED + 1}"), ("--allow", "127.0.0.1")):
+        said = refused(near, *command, *allowed, "10.9.0.1:80")
+        assert "access denied" in said or "not allowed" in said, said
+    # It gets there, and nobody answers.
+    said = refused(near, *command, "--allow", f"{OUTER}:{COUNTED}", "10.9.0.1:80")
+    assert "denied" not in said and "not allowed" not in said, said
+
+
+def refused(space: Space, *command: object) -> str:
+    """What a program says that fails."""
+    done = subprocess.run(
+        space.command(*map(str, command)), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode == 1, done
+    return done.stderr
+
+
 def test_a_stream_goes_through_a_tunnel(nested) -> None:
     near, middle, folder = nested
     certificate(folder)
@@ -118,10 +162,10 @@ def test_a_tunnel_goes_through_a_stream(nested) -> None:
 
 
 def certificate(folder: pathlib.Path) -> None:
-    """For both addresses: `cert.pem`, and `tls.pem` with the key."""
+    """For both addresses, and a name: `cert.pem`, and `tls.pem` with the key."""
     if (folder / "tls.pem").exists():
         return
-    names = f"subjectAltName=IP:{OUTER},IP:127.0.0.1"
+    names = f"subjectAltName=IP:{OUTER},IP:127.0.0.1,DNS:inner.test"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     command += ["-days", "2", "-subj", "/CN=test", "-addext", names, "-addext", "basicConstraints=critical,CA:FALSE"]
     run(*command, "-keyout", folder / "key.pem", "-out", folder / "cert.pem")

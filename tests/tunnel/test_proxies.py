@@ -39,8 +39,11 @@ async def test_why_a_destination_cannot_be_had_is_told(tmp_path) -> None:
     """By the replies of RFC 1928, section 6, and the statuses of HTTP."""
     async with (
         peer() as other,
-        dialling(tmp_path, other.config, "--socks5", LOCAL, "--http", LOCAL, "--dns", INSIDE) as near,
-    ):
+        dialling(
+            tmp_path, other.config + "DisallowedIPs = 10.9.0.0/16\n",
+            "--socks5", LOCAL, "--http", LOCAL, "--dns", INSIDE,
+        ) as near,
+    ):  # fmt: skip
 
         async def ask(what: str, question: bytes, length: int) -> bytes:
             reader, writer = await asyncio.open_connection("127.0.0.1", near.ports[what])
@@ -50,16 +53,19 @@ async def test_why_a_destination_cannot_be_had_is_told(tmp_path) -> None:
             writer.close()
             return answer
 
-        closed, unknown = f"{INSIDE}:81", "nowhere.test:80"
+        closed, unknown, disallowed = f"{INSIDE}:81", "nowhere.test:80", "10.9.8.7:80"
         asked = {
             closed: b"\1" + socket.inet_aton(INSIDE) + b"\0\x51",
             unknown: b"\3\x0cnowhere.test\0\x50",
+            disallowed: b"\1" + socket.inet_aton("10.9.8.7") + b"\0\x50",
         }
-        for to, reply, status in ((closed, 5, b"502"), (unknown, 4, b"503")):
+        for to, reply, status in ((closed, 5, b"502"), (unknown, 4, b"503"), (disallowed, 2, b"403")):
             answer = await ask("socks5", b"\5\1\0" + b"\5\1\0" + asked[to], 12)
             assert answer == b"\5\0" + b"\5%c\0\1" % reply + bytes(6)
             answer = await ask("http", f"CONNECT {to} HTTP/1.1\r\n\r\n".encode(), 12)
             assert answer == b"HTTP/1.1 " + status
+        for _ in range(2):
+            assert "no [Peer] has 10.9.8.7 in its AllowedIPs" in await near.says(disallowed)
 
 
 async def test_datagrams_are_associated(tmp_path) -> None:

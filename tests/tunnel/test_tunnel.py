@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from programs import INSIDE, LIMIT, OURS, curl, peer, tunnel, tunnelling, udp
+from programs import INSIDE, LIMIT, OURS, curl, peer, start, tunnel, tunnelling, udp
 from wgclient import WgClientError
 
 LOCAL = "127.0.0.1:0"
@@ -167,3 +167,23 @@ async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path, line, opti
         assert process.returncode == status
         assert said in error.decode()
         assert "listening" not in error.decode()
+
+
+@pytest.mark.parametrize("rule", ["AllowedApps = firefox", "DisallowedApps = curl"])
+async def test_rules_for_applications_are_refused_and_not_ignored(tmp_path, rule) -> None:
+    """Neither program knows which application a connection is of; where that is known they are held to."""
+    async with peer() as other:
+        config = other.config + rule + "\n"
+        path = tmp_path / "client.conf"
+        path.write_text(config)
+        options = ("--socks5", LOCAL)
+        for process in (
+            await tunnel(tmp_path, config, *options),
+            await start(tmp_path, "--config", path, "--udp", *options),
+        ):
+            _, error = await process.communicate()
+            assert process.returncode == 1
+            line = len(config.splitlines())
+            name = rule.partition(" ")[0]
+            assert f"line {line}: [Peer] {name}: a module is not told which application" in error.decode()
+            assert "listening" not in error.decode()

@@ -37,16 +37,16 @@ class Tunnel:
 
 @dataclass(frozen=True)
 class Client:
-    """One that runs: where to connect to, and its process."""
+    """One that runs: where to connect to, and its process if it has one to itself."""
 
     port: int
     process: subprocess.Popen | None
     host: str = HERE
 
-    def used(self) -> float:
+    def used(self) -> float | None:
         """Seconds of processor that it has used, of user and system."""
         if self.process is None:
-            return 0.0
+            return None
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -89,6 +89,7 @@ def path(space: Space, to: int, *options: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _kernel(space: Space, tunnel: Tunnel, to: str) -> Iterator[Client]:
+    """No forwarded port: programs connect to the end of the tunnel themselves."""
     host, _, port = to.rpartition(":")
     config = (
         f"[Interface]\nPrivateKey = {tunnel.private_key}\n"

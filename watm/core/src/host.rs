@@ -10,7 +10,8 @@ pub type Token = u64;
 /// Why an operation failed. Names follow `wasi:sockets`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorCode {
-    /// The host did not grant this label, destination or service.
+    /// The host did not grant this label, destination or service, or the configuration does not
+    /// allow it.
     AccessDenied,
     /// The host or the transport cannot do this.
     NotSupported,

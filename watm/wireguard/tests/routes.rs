@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use support::inner::packets;
 use support::{Client, Outer, Pair, Sim, peer_config, public_text, server_config};
+use watm_core::{ErrorCode, Level};
 
 /// What `tests/data/exclude.py` has made: allowed, taken away, and what is left.
 const EXCLUDED: &str = include_str!("data/exclude.txt");
@@ -24,11 +25,14 @@ fn client(peers: &str) -> Pair {
 fn peer_for(pair: &mut Pair, address: IpAddr) -> Option<String> {
     let to = SocketAddr::new(address, 80).to_string();
     let error = pair.dial(Some(&to)).err().expect("nobody has an Endpoint");
-    let error = error.to_string();
-    let none = format!("no [Peer] has {address} in its AllowedIPs");
-    if error.starts_with(&none) {
+    if error == ErrorCode::AccessDenied {
+        let (level, why) = pair.client.host.logs.pop().expect("it is told");
+        assert_eq!(level, Level::Warn);
+        let none = format!("{to} is refused: no [Peer] has {address} in its AllowedIPs");
+        assert!(why.starts_with(&none), "{why}");
         return None;
     }
+    let error = error.to_string();
     let rest = error.strip_prefix("[Peer] ").expect(&error);
     Some(rest.split(' ').next().expect("a key").to_owned())
 }

@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use watm_core::{ByteStream, DatagramFlow, Destination, ErrorCode, Host, Instant, Token};
+use watm_core::{ByteStream, DatagramFlow, Destination, ErrorCode, Host, Instant, Level, Token};
 use watm_netstack::{Netstack, Origin, PeerId};
 
-use super::WireGuard;
+use super::{TARGET, WireGuard};
 use crate::clock;
 
 /// Of a flow from here.
@@ -66,10 +66,13 @@ impl WireGuard {
             )));
         };
         let Some(id) = self.peers.route(target.ip()) else {
-            return Err(ErrorCode::Other(format!(
-                "no [Peer] has {} in its AllowedIPs",
+            // The code has no words, and the user should know which rule it was.
+            let why = format!(
+                "{target} is refused: no [Peer] has {} in its AllowedIPs, without its DisallowedIPs",
                 target.ip()
-            )));
+            );
+            host.log(Level::Warn, TARGET, &why);
+            return Err(ErrorCode::AccessDenied);
         };
         self.reach(id, host)?;
         if self.peers.get(id).is_some_and(|peer| peer.room().is_none()) {
