@@ -7,7 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 
 from certificates import Authority, Leaf
-from ends import fetch, proxy, upstream, written
+from ends import LIMIT, fetch, proxy, upstream, written
 
 
 @contextlib.asynccontextmanager
@@ -49,6 +49,10 @@ async def test_the_key_of_a_clients_certificate_stays_with_the_host(tmp_path) ->
         async with proxy(tmp_path, *upstream(f"tls?config={nobody}")) as (_, port):
             assert "I know" not in await fetch(port, url)
         # A key of another certificate, and none.
-        for given, said in ((f"&host_keys=mine={wrong}", "is not that of the first certificate"), ("", "host keeps no keys")):
+        for given, said in ((f"&host_keys=mine={wrong}", "is not that of the first certificate"), ("", 'the host has no key "mine"')):
             async with proxy(tmp_path, *upstream(f"tls?config={config}{given}")) as (program, _):
-                await program.wait_for(said)
+                # Which the observer reads.
+                program.process.stdin.close()
+                async with asyncio.timeout(LIMIT):
+                    assert await program.ended() == 1
+                assert said in program.text
