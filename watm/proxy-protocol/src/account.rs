@@ -76,7 +76,13 @@ impl Account {
     /// A client's bytes: from it, and to it.
     pub fn bytes(&self, client: IpAddr, received: usize, sent: usize) {
         let counts = &mut *self.0.borrow_mut();
-        let client = counts.client(client);
+        let latest = counts.newcomers;
+        let known = counts.clients.get_mut(&client);
+        let client = match known.filter(|known| known.seen == latest) {
+            // Nobody came in between: it is among the last already.
+            Some(known) => known,
+            None => counts.client(client),
+        };
         client.received += received as u64;
         client.sent += sent as u64;
     }
@@ -115,7 +121,6 @@ impl Counts {
         }
         let now = self.newcomers;
         let client = self.clients.entry(address).or_default();
-        // Nobody came in between: it is among the last already.
         if client.seen != now {
             self.by_age.remove(&(client.seen, address));
             self.by_age.insert((now, address));

@@ -44,6 +44,9 @@ const LARGEST: usize = 65_535;
 const FLOW_DATAGRAMS: u32 = 64;
 const FLOW_BYTES: u32 = 128 << 10;
 
+/// Memory that a flow keeps for its next datagrams: some of the usual size.
+const KEPT_BYTES: usize = 4 << 10;
+
 /// Flows asked in one turn, each once or twice.
 const TURNS: usize = 1024;
 
@@ -205,9 +208,8 @@ impl Datagrams {
                 (number, opened.payload)
             }
         };
-        self.table
-            .touch(number, host.now(), self.config.datagrams.idle);
-        let Some(association) = self.table.get(number) else {
+        let idle = self.config.datagrams.idle;
+        let Some(association) = self.table.touch(number, host.now(), idle) else {
             return Ok(None);
         };
         association.proxy = entry.remote;
@@ -286,11 +288,19 @@ impl Datagrams {
         let Some(association) = self.table.get(number) else {
             return;
         };
-        let gathered = std::mem::take(&mut association.gathered);
-        match association.flow.send(&gathered) {
+        let gathered = &mut association.gathered;
+        match association.flow.send(gathered) {
             Ok(taken) => {
                 for _ in taken as usize..gathered.lengths.len() {
                     self.account.count(Event::Overrun);
+                }
+                let lengths = gathered.lengths.capacity() * size_of::<u32>();
+                match gathered.payload.capacity().max(lengths) > KEPT_BYTES {
+                    true => *gathered = watm_core::Datagrams::default(),
+                    false => {
+                        gathered.payload.clear();
+                        gathered.lengths.clear();
+                    }
                 }
             }
             // The application has closed it; the client's next datagram opens another.

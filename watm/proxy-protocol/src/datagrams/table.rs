@@ -127,15 +127,15 @@ impl Table {
         self.all.is_empty()
     }
 
-    /// Something came or went.
-    pub fn touch(&mut self, number: u64, now: Instant, idle: Duration) {
-        if let Some(association) = self.all.get_mut(&number)
-            && now - association.aged >= idle / AGE_PARTS
-        {
+    /// The association, of which something came or went.
+    pub fn touch(&mut self, number: u64, now: Instant, idle: Duration) -> Option<&mut Association> {
+        let association = self.all.get_mut(&number)?;
+        if now - association.aged >= idle / AGE_PARTS {
             self.by_age.remove(&(association.aged, number));
             association.aged = now;
             self.by_age.insert((now, number));
         }
+        Some(association)
     }
 
     /// The one that was idle longest, and since when.
