@@ -19,16 +19,20 @@
 //! `make bench-proxy` measures it beside mmproxy 0.2.2, as the README of that does: fifty clients, each of
 //! which sends `PING` again when it is answered, and two hundred that connect at once. Both connect to the
 //! application from the clients' addresses, and have a thread for each core. One run on two
-//! cores of an AMD EPYC, which compiled other things meanwhile, said (medians of 15 rounds of 2 s, in turns:
-//! `tests/proxy/bench --rounds 15 --seconds 2`):
+//! cores of an AMD EPYC, which compiled other things meanwhile, said (medians of 9 rounds of 1.5 s, in turns:
+//! `tests/proxy/bench --rounds 9 --seconds 1.5`):
 //!
 //! | | here | mmproxy | ratio |
 //! |---|---|---|---|
-//! | answers by TCP, a second | 17276 | 14992 | 1.15 |
-//! | the same: CPU for each, µs | 21.2 | 21.4 | 0.99 |
-//! | answers by UDP, a second | 18610 | 18284 | 1.02 |
-//! | the same: CPU for each, µs | 19.0 | 17.0 | 1.12 |
-//! | 200 connections at once, s | 0.126 | 0.114 | 1.11 |
+//! | answers by TCP, a second | 14100 | 11908 | 1.18 |
+//! | the same: CPU for each, µs | 20.8 | 21.3 | 0.98 |
+//! | answers by UDP, a second | 17873 | 12786 | 1.40 |
+//! | the same: CPU for each, µs | 17.4 | 15.8 | 1.10 |
+//! | 200 connections at once, s | 0.107 | 0.180 | 0.59 |
+//!
+//! With less beside it (34,000 answers by UDP a second) one was 14.7 µs here and 14.8 of mmproxy's: the ratio is
+//! the worse the busier the machine is. An answer by UDP takes 3.2 system calls here and 6.0 there (`strace -c -f`);
+//! what costs more is the runtime and the module, three tenths of the time.
 //!
 //! Seven tenths of it are the kernel's, which is asked for as much by both. A gigabyte on one connection
 //! costs three times the CPU: mmproxy has the kernel move it from socket to socket, and sees none of it.
