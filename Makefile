@@ -362,7 +362,7 @@ test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-test-upstream
 
 run-test-upstream:
-	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev tshark=tshark
+	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev tshark=tshark ip=iproute2
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/upstream
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient

@@ -1,0 +1,59 @@
+"""mitmproxy's local mode before a tunnel: programs that know no proxy. It hooks into sockets of a group of
+processes, so the test makes one of its own, beside a network of its own."""
+
+import asyncio
+import pathlib
+import secrets
+import subprocess
+import sys
+import time
+
+from ends import LIMIT
+
+FOLDER = pathlib.Path(__file__).parent
+# Into a group, which is all that is seen from then on, and a route for what is to be intercepted.
+ENTER = """
+set -e
+mount -t cgroup2 none "$1"
+mkdir "$1/$2"
+echo $$ > "$1/$2/cgroup.procs"
+shift 2
+exec unshare --cgroup --mount sh -e -c '
+mount -t cgroup2 none /sys/fs/cgroup
+ip link set lo up
+ip link add near type veth peer name far
+ip address add 192.0.2.1/24 dev near
+ip link set near up
+ip link set far up
+ip route add default via 192.0.2.2
+exec "$@"' sh "$@"
+"""
+LEAVE = 'mount -t cgroup2 none "$1" && rmdir "$1/$2"'
+# mitmproxy has its helper started by sudo, which machines for tests need not have; root needs none.
+SUDO = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+exec "$@"
+"""
+
+
+async def test_what_a_program_connects_to_goes_through_a_tunnel(tmp_path) -> None:
+    """On Linux mitmproxy does not say which program it was, so rules for applications let nothing pass."""
+    sudo = tmp_path / "sudo"
+    sudo.write_text(SUDO)
+    sudo.chmod(0o755)
+    groups = tmp_path / "groups"
+    groups.mkdir()
+    group = [str(groups), f"watm{secrets.token_hex(4)}"]
+    command = ["unshare", "--mount", "--net", "sh", "-c", ENTER, "sh", *group]
+    command += [sys.executable, str(FOLDER / "local.py"), str(tmp_path)]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+    try:
+        async with asyncio.timeout(4 * LIMIT):
+            said, _ = await process.communicate()
+        assert process.returncode == 0, said.decode(errors="replace")
+    finally:
+        end = time.monotonic() + LIMIT
+        while subprocess.run(["unshare", "--mount", "sh", "-c", LEAVE, "sh", *group], check=False).returncode:
+            # The helper ends by itself, soon after mitmproxy.
+            assert time.monotonic() < end, f"processes are left in {group[1]}"
+            await asyncio.sleep(0.1)
