@@ -50,7 +50,7 @@
 //!
 //! Of a handshake's 0.73 ms, 0.40 ms are ring's in the module. With 10000 bytes it is a copy into the module and one out of it
 //! for each direction. wrk resumes its sessions on new connections: a second worker that did not know the tickets of
-//! the first cost 0.82 of the handshakes for each second, until workers began with one secret (commit 5ee3381).
+//! the first cost 0.82 of the handshakes for each second, until workers began with one secret (commit 60a57d6).
 //!
 //! With a worker on each of two cores the load and the echo would want a core's worth too. So the last part of
 //! `make bench-tls` gives each worker a quarter of one core (control groups), and wrk and the echo the rest. Requests

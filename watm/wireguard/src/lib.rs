@@ -25,7 +25,7 @@
 //! # What it costs as a client
 //!
 //! `make bench-tunnel` has iperf3 go through a forwarded port of `watm dial`, of onetun 0.3.10 and of
-//! wireguard-go's own network stack, to wireguard-go. It said (commit e0dce8f, one round, two for 0 ms; two
+//! wireguard-go's own network stack, to wireguard-go. It said (commit c15fad9, one round, two for 0 ms; two
 //! cores of an AMD EPYC that others used too, so that the ratios count), in Mbit/s, and in seconds of the
 //! client's processors for a GB:
 //!
