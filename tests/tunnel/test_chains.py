@@ -101,6 +101,19 @@ def test_a_name_is_looked_up_in_the_tunnel_that_it_is_reached_through(nested) ->
             assert f"{name}:{TLS}" in said, said
 
 
+def test_an_endpoints_name_is_looked_up_in_the_tunnel_that_it_is_reached_through(nested) -> None:
+    near, middle, folder = nested
+    named = (folder / "inner.conf").read_text().replace(f"Endpoint = {OUTER}", "Endpoint = inner.test")
+    (folder / "named.conf").write_text(named)
+    options = ("--udp", "--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--through-dns", OUTER)
+    options += ("--config", folder / "named.conf", "--allow", f"udp://inner.test:{INNER_PORT}")
+    with (
+        naming(middle, OUTER, "inner.test", OUTER),
+        dialling(near, folder, WIREGUARD, *options, "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"),
+    ):
+        assert near.run(sys.executable, "-c", MANY, str(HERE), "5", "200000") == "[200000]\n"
+
+
 def test_what_a_module_may_reach_through_another_is_what_is_allowed(nested) -> None:
     """WireGuard by streams connects to its Endpoint by itself."""
     near, _, folder = nested

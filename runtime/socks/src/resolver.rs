@@ -45,6 +45,21 @@ impl<D: Dial> Resolving<D> {
     pub fn new(dial: D, resolver: Resolver) -> Resolving<D> {
         Resolving { dial, resolver }
     }
+
+    /// The addresses of `to`, in the order in which to try. What would be told names has none of
+    /// its own to tell: then the host looks it up.
+    pub async fn addresses(&self, to: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
+        let resolver = match &self.resolver {
+            Resolver::Dialer => &Resolver::Host,
+            known => known,
+        };
+        let places = resolver.places(&self.dial, to).await?.into_iter();
+        let address = |place| match place {
+            Destination::Address(address) => Some(address),
+            Destination::Name(..) => None,
+        };
+        Ok(places.filter_map(address).collect())
+    }
 }
 
 impl Resolver {

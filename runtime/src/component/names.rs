@@ -109,7 +109,7 @@ impl State {
 }
 
 async fn resolve(access: &Arc<Access>, target: &Target) -> Found {
-    let found = access.reach.resolve(target).await;
+    let found = access.resolve(target).await;
     found.map_err(|error| code(&error))
 }
 

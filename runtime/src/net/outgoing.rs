@@ -20,13 +20,18 @@ pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
             .map_err(|error| io::Error::new(io::ErrorKind::NotFound, error))?
             .collect(),
     };
+    of_family(found, target.family)
+}
+
+/// Those of a family, as [`resolve`] returns them.
+pub(crate) fn of_family(found: Vec<SocketAddr>, family: Family) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = found
         .into_iter()
-        .filter(|address| target.family.admits(address))
+        .filter(|address| family.admits(address))
         .take(MAX_ADDRESSES)
         .collect();
     if addresses.is_empty() {
-        let kind = match target.family {
+        let kind = match family {
             Family::Any => "",
             Family::V4 => "IPv4 ",
             Family::V6 => "IPv6 ",

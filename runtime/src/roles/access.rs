@@ -1,4 +1,5 @@
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ impl Access {
                 Verdict::Denied => Err(self.denied(target)),
                 Verdict::Resolved => {
                     let mut result = Err(self.denied(target));
-                    for address in outgoing::resolve(target).await.map_err(failed)? {
+                    for address in self.addresses(target).await.map_err(failed)? {
                         if !self.reach.admits(target, &address) {
                             continue;
                         }
@@ -86,6 +87,22 @@ impl Access {
         };
         self.note(target, result.is_ok());
         result
+    }
+
+    /// The addresses of a target, as [`Reach::resolve`] has them.
+    pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+        self.reach.choose(target, self.addresses(target)).await
+    }
+
+    /// All of a target's addresses.
+    async fn addresses(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
+        match &self.connector {
+            Some(connector) => {
+                let found = connector.resolve(target.clone()).await?;
+                outgoing::of_family(found, target.family)
+            }
+            None => outgoing::resolve(target).await,
+        }
     }
 
     /// The error of a connection that cannot be had.

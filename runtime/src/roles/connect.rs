@@ -9,6 +9,7 @@ use tokio::net::{TcpStream, UdpSocket};
 
 use super::target::Target;
 use crate::DatagramFlow;
+use crate::net::outgoing;
 
 /// Makes the connections that a module asks for, in the place of the host's own TCP and UDP.
 ///
@@ -38,6 +39,15 @@ use crate::DatagramFlow;
 /// # takes(through_a_pipe);
 /// ```
 pub trait Connect: Send + Sync + 'static {
+    /// The addresses of a target whose name a module has looked up, in the order in which to try.
+    /// Those of its family count. By default the machine's own resolver says.
+    fn resolve(
+        &self,
+        target: Target,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + '_>> {
+        Box::pin(async move { outgoing::resolve(&target).await })
+    }
+
     /// Connect to `target`. An error is shown to the application, and reduced to one number
     /// for the module.
     fn connect(

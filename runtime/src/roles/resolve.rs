@@ -1,3 +1,5 @@
+use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 
 use super::reach::{Reach, Verdict};
@@ -11,6 +13,15 @@ impl Reach {
     ///
     /// [`Error::Denied`]: it may not be reached. [`Error::Connect`]: the name has no address.
     pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+        self.choose(target, outgoing::resolve(target)).await
+    }
+
+    /// As [`resolve`](Reach::resolve), of the addresses that `finding` finds.
+    pub(super) async fn choose(
+        &self,
+        target: &Target,
+        finding: impl Future<Output = io::Result<Vec<SocketAddr>>>,
+    ) -> Result<Vec<SocketAddr>, Error> {
         let denied = || Error::Denied {
             module: "destination".to_owned(),
             target: target.to_string(),
@@ -19,8 +30,7 @@ impl Reach {
         if verdict == Verdict::Denied {
             return Err(denied());
         }
-        let found = outgoing::resolve(target).await;
-        let mut found = found.map_err(|source| Error::Connect {
+        let mut found = finding.await.map_err(|source| Error::Connect {
             module: "destination".to_owned(),
             target: target.to_string(),
             source,

@@ -3,10 +3,11 @@
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use watm_runtime::{Dialer, Limits, Network, Reach, RoleBuilder, Target, Wire};
+use watm_runtime::{Connect, Dialer, Limits, Network, Reach, RoleBuilder, Target, Wire};
 use watm_socks::{Dial, Resolver, Resolving, Servers};
 
 use crate::failure::Failure;
@@ -32,7 +33,8 @@ pub(crate) struct ThroughOptions {
     #[arg(long = "through", value_name = "[udp:]MODULE[=FILE]")]
     hops: Vec<Hop>,
     /// Look up what modules call by name by asking this server of DNS through the one that they go
-    /// through, or `host` for the machine's own resolver. By default that module is told the name.
+    /// through, or `host` for the machine's own resolver. By default that module is told the name,
+    /// and what only addresses will do for, as WireGuard's endpoint, is looked up by the machine.
     #[arg(
         long = "through-dns",
         value_name = "ADDRESS|host",
@@ -117,8 +119,7 @@ impl Through {
     /// Have the module's connections made by the chain, and its datagrams if it is granted a socket
     /// for them.
     pub(crate) fn carry<R>(&self, builder: RoleBuilder<R>, datagrams: bool) -> RoleBuilder<R> {
-        let hop = self.0.clone();
-        let builder = builder.connector(move |target: Target| connect(hop.clone(), target));
+        let builder = builder.connector(self.clone());
         match datagrams {
             true => builder.datagrams(LABEL),
             false => builder,
@@ -126,12 +127,31 @@ impl Through {
     }
 }
 
-async fn connect(hop: Arc<Resolving<Dialer>>, target: Target) -> io::Result<Wire> {
-    let to = destination_of(&target.destination);
-    Ok(match target.network {
-        Network::Tcp => Wire::stream(hop.stream(&to).await?),
-        Network::Udp => Wire::datagrams(hop.datagrams(&to).await?),
-    })
+impl Connect for Through {
+    fn connect(
+        &self,
+        target: Target,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
+        Box::pin(async move {
+            let to = destination_of(&target.destination);
+            Ok(match target.network {
+                Network::Tcp => Wire::stream(self.0.stream(&to).await?),
+                Network::Udp => Wire::datagrams(self.0.datagrams(&to).await?),
+            })
+        })
+    }
+
+    fn resolve(
+        &self,
+        target: Target,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + '_>> {
+        Box::pin(async move {
+            Ok(self
+                .0
+                .addresses(&destination_of(&target.destination))
+                .await?)
+        })
+    }
 }
 
 fn resolver(text: &str) -> Result<Resolver, String> {
