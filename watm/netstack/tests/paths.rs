@@ -5,6 +5,7 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use smoltcp::iface::SocketHandle;
 use support::{Bench, Conditions, MINUTES, Random, Simulation, packets};
 use watm_netstack::Config;
 
@@ -56,6 +57,11 @@ fn a_way_that_gets_narrower_gets_smaller_segments_at_once() {
     for packet in again {
         sim.down.send(now, packet);
     }
+    assert!(read(&mut sim, handle, data.len()) == data);
+}
+
+/// So many bytes that come to the client.
+fn read(sim: &mut Simulation, handle: SocketHandle, length: usize) -> Vec<u8> {
     let mut got = Vec::new();
     sim.run_until(MINUTES, |sim| {
         let socket = sim.client.socket(handle);
@@ -64,9 +70,9 @@ fn a_way_that_gets_narrower_gets_smaller_segments_at_once() {
             let count = socket.recv_slice(&mut buffer).unwrap();
             got.extend_from_slice(&buffer[..count]);
         }
-        got.len() == data.len()
+        got.len() == length
     });
-    assert!(got == data);
+    got
 }
 
 #[test]
@@ -77,6 +83,21 @@ fn a_way_that_gets_wider_gets_larger_segments() {
     sim.bench.stack.set_path_mtu(1, Some(1200));
     stream.write(&[1; 5000]);
     assert_eq!(longest(&sim.bench.settle()), 1200);
+}
+
+#[test]
+fn a_way_that_says_nothing_of_long_packets_gets_short_ones_after_a_while() {
+    for to in [V4, V6] {
+        let mut sim = Simulation::new(Conditions::clean(Duration::from_millis(40)), 9);
+        let (handle, stream) = sim.connect(to.parse().unwrap());
+        sim.down.conditions.longest = 1300;
+        let begun = sim.now();
+        let data = Random(4).bytes(300_000);
+        stream.write(&data);
+        assert!(read(&mut sim, handle, data.len()) == data);
+        let took = sim.now() - begun;
+        assert!(took < Duration::from_secs(4), "{took:?}");
+    }
 }
 
 #[test]

@@ -150,6 +150,11 @@ impl RoundTrip {
         Some(waiting.since + doubled.min(MOST))
     }
 
+    /// How often in a row nothing came in time.
+    pub(super) fn timeouts(&self) -> u32 {
+        self.waiting.map_or(0, |waiting| waiting.doublings)
+    }
+
     /// Nothing came in time: wait twice as long from now on (RFC 6298 section 5.5).
     pub(super) fn back_off(&mut self) {
         if let Some(waiting) = &mut self.waiting {

@@ -16,6 +16,8 @@ pub struct Conditions {
     /// In thousandths.
     pub loss: usize,
     pub duplication: usize,
+    /// Longer packets, in bytes, are lost without a word.
+    pub longest: usize,
 }
 
 impl Conditions {
@@ -26,6 +28,7 @@ impl Conditions {
             jitter: Duration::ZERO,
             loss: 0,
             duplication: 0,
+            longest: usize::MAX,
         }
     }
 }
@@ -50,7 +53,8 @@ impl Link {
     }
 
     pub fn send(&mut self, now: Instant, packet: Vec<u8>) {
-        if self.random.below(1000) < self.conditions.loss {
+        let lost = self.random.below(1000) < self.conditions.loss;
+        if lost || packet.len() > self.conditions.longest {
             return;
         }
         if self.random.below(1000) < self.conditions.duplication {
