@@ -169,6 +169,22 @@ def test_a_path_gets_narrow_under_an_open_connection(path, tmp_path: pathlib.Pat
             space.run("ip", "link", "set", name, "mtu", str(NARROW))
 
 
+def test_a_path_that_loses_long_packets_without_a_word(tmp_path: pathlib.Path) -> None:
+    server, client = configs(ENDS[0], SERVER, PORTS[0], "")
+    (tmp_path / "wg0.conf").write_text(client)
+    with spaces(2) as (near, far):
+        link(near, far, ("out", "in"), ("10.1.3.1", SERVER), 1500)
+        # An interface takes nothing longer from the other end of its cable, but trains.
+        far.run("ip", "link", "set", "in", "mtu", str(WIDE))
+        near.run("ip", "link", "set", "out", "gso_max_segs", "1")
+        with (
+            wireguard_go(far, far, server, [f"{ENDS[0]}/24"]),
+            services(far, ENDS[0]),
+            tunnel(near, tmp_path, tmp_path / "wg0.conf", *to(ENDS[0])),
+        ):
+            assert put(near) == SIZE
+
+
 # As `PUT`, and says when half of it is sent.
 PUT_SLOWLY = PUT.replace(
     "stream.sendall(bytes(size))",

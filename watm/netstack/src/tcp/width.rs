@@ -26,6 +26,16 @@ impl Width {
         }
     }
 
+    /// The one for a path that did not answer full segments so often in a row: they may be too long
+    /// for a router that does not say so (RFC 2923 section 2.1).
+    pub(crate) fn after_silence(timeouts: u32, is_ipv4: bool) -> Width {
+        match timeouts {
+            0..2 => Width::Full,
+            4.. if is_ipv4 => Width::Narrowest,
+            _ => Width::Narrow,
+        }
+    }
+
     /// In bytes, where the way to the peer takes so many.
     pub(crate) fn mtu(self, path: usize) -> usize {
         match self {

@@ -11,10 +11,6 @@ use super::{Context, Flow, TIMEOUT, smoltcp_time};
 /// So many segments that come after a gap say that it is lost, and not just late (RFC 6675).
 const REORDERED: usize = 3;
 
-/// After so many timeouts a full segment may be too long for a router of the path that does not say
-/// so (RFC 2923 section 2.1).
-const SILENCE: u32 = 2;
-
 /// What was lost, until everything that was on its way then is acknowledged.
 #[derive(Debug)]
 pub(super) struct Recovery {
@@ -239,8 +235,10 @@ impl Flow {
             .is_some_and(|recovery| recovery.shrank);
         self.congestion.timed_out(!again);
         self.trips.back_off();
-        if self.trips.timeouts() >= SILENCE && from.until(end) >= self.full_segment() {
-            self.width = self.width.max(Width::Narrow);
+        if from.until(end) >= self.full_segment() {
+            let is_ipv4 = self.key.source.is_ipv4();
+            let width = Width::after_silence(self.trips.timeouts(), is_ipv4);
+            self.width = self.width.max(width);
         }
         self.trips.sent_again(from, end, now);
         self.log.received.clear();
