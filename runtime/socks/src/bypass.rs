@@ -3,9 +3,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use watm_seal::{ConnectPattern, Network};
 
-use crate::{Carried, Datagrams, Destination, Dial, Direct, Refusal};
+use crate::{Carried, Datagrams, Destination, Dial, Direct, Error, Refusal};
 
 /// Destinations that the host connects to by itself. By default none.
 ///
@@ -98,6 +99,13 @@ impl<A: Carried, B: Carried> Carried for Either<A, B> {
         match self {
             Either::Through(stream) => stream.reset(),
             Either::Past(stream) => stream.reset(),
+        }
+    }
+
+    async fn carry(self, client: TcpStream) -> Result<(), Error> {
+        match self {
+            Either::Through(stream) => stream.carry(client).await,
+            Either::Past(stream) => stream.carry(client).await,
         }
     }
 }

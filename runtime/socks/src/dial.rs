@@ -3,8 +3,10 @@ use std::io;
 
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
 
-use crate::Destination;
+use crate::join::pump_both;
+use crate::{Destination, Error};
 
 /// Makes connections for clients: a module, the host itself, a test.
 pub trait Dial: Send + Sync + 'static {
@@ -30,6 +32,16 @@ pub trait Dial: Send + Sync + 'static {
 pub trait Carried: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Have the other end see a failure. Nothing is read or written after it.
     fn reset(&mut self);
+
+    /// Move bytes between this and a client until both directions have ended, each of which is passed
+    /// on, or until one fails, which the other sees. Dropping the future ends both. By default the
+    /// task that waits for it moves them.
+    fn carry(self, client: TcpStream) -> impl Future<Output = Result<(), Error>> + Send
+    where
+        Self: Sized,
+    {
+        pump_both(client, self)
+    }
 }
 
 /// Datagrams to one destination and back. Dropping them ends the flow.

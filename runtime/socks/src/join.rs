@@ -11,22 +11,31 @@ const PIECE: usize = 64 << 10;
 /// Move bytes between a client and a connection, `first` before all others, until both directions
 /// have ended or one fails.
 pub(crate) async fn join(
-    mut client: TcpStream,
+    client: TcpStream,
     mut connection: impl Carried,
     first: &[u8],
+) -> Result<(), Error> {
+    if let Err(error) = connection.write_all(first).await {
+        // If it cannot be set, the client sees an end.
+        let _ = client.set_zero_linger();
+        connection.reset();
+        return Err(Error::Broken("connection", error));
+    }
+    connection.carry(client).await
+}
+
+/// See [`Carried::carry`].
+pub(crate) async fn pump_both(
+    mut client: TcpStream,
+    mut connection: impl Carried,
 ) -> Result<(), Error> {
     let result = {
         let (mut near_reader, mut near_writer) = client.split();
         let (mut far_reader, mut far_writer) = tokio::io::split(&mut connection);
-        let outgoing = async {
-            let sent = far_writer.write_all(first).await;
-            sent.map_err(|error| Error::Broken("connection", error))?;
-            pump(
-                ("client", &mut near_reader),
-                ("connection", &mut far_writer),
-            )
-            .await
-        };
+        let outgoing = pump(
+            ("client", &mut near_reader),
+            ("connection", &mut far_writer),
+        );
         let incoming = pump(
             ("connection", &mut far_reader),
             ("client", &mut near_writer),

@@ -1,10 +1,14 @@
 //! Dialers behind the local proxies of `watm-socks`.
 
 use std::io;
+use std::sync::Arc;
 
-use watm_socks::{Carried, Datagrams, Destination, Dial, Refusal};
+use tokio::net::TcpStream;
+use watm_socks::{Carried, Datagrams, Destination, Dial, Error as Broken, Refusal};
 
-use crate::{Connection, DatagramFlow, DialOptions, Dialer, Error, ErrorCode, StreamFlow};
+use crate::{
+    Connection, DatagramFlow, DialOptions, Dialer, Error, ErrorCode, JoinError, StreamFlow,
+};
 
 impl Dial for Dialer {
     type Stream = Connection;
@@ -55,12 +59,36 @@ impl Carried for Connection {
     fn reset(&mut self) {
         self.abort(ErrorCode::ConnectionReset);
     }
+
+    async fn carry(self, client: TcpStream) -> Result<(), Broken> {
+        let joined = self.join(Box::new(client), Arc::new(())).await;
+        joined.map_err(|side| {
+            self.abort(ErrorCode::ConnectionReset);
+            broken(side)
+        })
+    }
 }
 
 impl Carried for StreamFlow {
     fn reset(&mut self) {
         self.abort(ErrorCode::ConnectionReset);
     }
+
+    async fn carry(self, client: TcpStream) -> Result<(), Broken> {
+        let joined = self.join(Box::new(client), Arc::new(())).await;
+        joined.map_err(|side| {
+            self.abort(ErrorCode::ConnectionReset);
+            broken(side)
+        })
+    }
+}
+
+fn broken(side: JoinError) -> Broken {
+    let what = match side {
+        JoinError::Flow => "connection",
+        JoinError::Upstream => "client",
+    };
+    Broken::Broken(what, io::ErrorKind::ConnectionReset.into())
 }
 
 impl Datagrams for DatagramFlow {
