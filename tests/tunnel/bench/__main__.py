@@ -214,7 +214,7 @@ def tables(
             cells.append(_better(medians, column == "cpu"))
             mbits = ways[name.partition(": ")[0]].mbits
             if column == "mbits" and mbits and "watm" in medians:
-                cells.append(f"{medians['watm'] / (mbits * PAYLOAD):.0%} of the path")
+                cells.append(f" {medians['watm'] / (mbits * PAYLOAD):.0%} of the path")
             lines.append(_row(name, cells))
     medians = {kind: statistics.median(trips[kind]) for kind in kinds}
     cells = [*(f"{medians[kind]:.0f}" for kind in kinds), _better(medians, True)]
