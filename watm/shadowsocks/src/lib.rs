@@ -37,6 +37,9 @@
 //! a session of its own, and what is answered in the old one's flows is sent for five seconds more.
 //! Flows of datagrams that were dialled end with a swap, so that they are dialled anew.
 //!
+//! All of that is of one instance, so that hosts run one (`watm.alone` in `wit/world.wit`). WATER's
+//! have one for each connection: there the module knows no replay but what is not of this time.
+//!
 //! # Bounds
 //!
 //! A connection holds what [`watm_stream::Relay`] holds, and at most one chunk of 64 KiB more.
