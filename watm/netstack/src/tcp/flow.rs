@@ -966,6 +966,6 @@ mod tests {
     #[test]
     fn an_idle_flow_is_small() {
         let size = size_of::<Flow>() + size_of::<SocketStorage<'_>>();
-        assert!(size < 1664, "{size} bytes");
+        assert!(size < 1700, "{size} bytes");
     }
 }
