@@ -59,7 +59,6 @@ fn bytes_pass_a_bad_network_unchanged() {
             jitter: Duration::from_millis(5),
             loss,
             duplication: 10,
-            longest: usize::MAX,
         };
         let mut simulation = Simulation::new(conditions, seed);
         let (handle, stream) = simulation.dial(v4());

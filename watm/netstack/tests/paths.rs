@@ -90,7 +90,7 @@ fn a_way_that_says_nothing_of_long_packets_gets_short_ones_after_a_while() {
     for (to, longest, limit) in [(V4, 1300, 4), (V6, 1300, 4), (V4, 1000, 20)] {
         let mut sim = Simulation::new(Conditions::clean(Duration::from_millis(40)), 9);
         let (handle, stream) = sim.connect(to.parse().unwrap());
-        sim.down.conditions.longest = longest;
+        sim.down.longest = longest;
         let begun = sim.now();
         let data = Random(4).bytes(300_000);
         stream.write(&data);

@@ -44,7 +44,6 @@ fn bytes_pass_a_bad_network_unchanged() {
             jitter: Duration::from_millis(5),
             loss,
             duplication: 10,
-            longest: usize::MAX,
         };
         let mut simulation = Simulation::new(conditions, seed);
         exchange(&mut simulation, v4(), 300_000);
@@ -407,7 +406,6 @@ fn every_mixture_ends_well() {
             jitter: Duration::from_micros(random.below(3_000) as u64),
             loss: random.below(15),
             duplication: random.below(10),
-            longest: usize::MAX,
         };
         let config = Config {
             mtu: [1280, 1420, 9000][random.below(3)],

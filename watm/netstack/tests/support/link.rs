@@ -16,8 +16,6 @@ pub struct Conditions {
     /// In thousandths.
     pub loss: usize,
     pub duplication: usize,
-    /// Longer packets, in bytes, are lost without a word.
-    pub longest: usize,
 }
 
 impl Conditions {
@@ -28,7 +26,6 @@ impl Conditions {
             jitter: Duration::ZERO,
             loss: 0,
             duplication: 0,
-            longest: usize::MAX,
         }
     }
 }
@@ -37,6 +34,8 @@ impl Conditions {
 #[derive(Debug)]
 pub struct Link {
     pub conditions: Conditions,
+    /// Longer packets, in bytes, are lost without a word.
+    pub longest: usize,
     random: Random,
     sent: u64,
     queue: BinaryHeap<Reverse<(Instant, u64, Vec<u8>)>>,
@@ -46,6 +45,7 @@ impl Link {
     pub fn new(conditions: Conditions, seed: u64) -> Self {
         Link {
             conditions,
+            longest: usize::MAX,
             random: Random(seed),
             sent: 0,
             queue: BinaryHeap::new(),
@@ -54,7 +54,7 @@ impl Link {
 
     pub fn send(&mut self, now: Instant, packet: Vec<u8>) {
         let lost = self.random.below(1000) < self.conditions.loss;
-        if lost || packet.len() > self.conditions.longest {
+        if lost || packet.len() > self.longest {
             return;
         }
         if self.random.below(1000) < self.conditions.duplication {
