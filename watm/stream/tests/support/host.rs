@@ -175,7 +175,7 @@ impl Host for SimHost {
     }
 
     fn log(&mut self, level: Level, _: &str, message: &str) {
-        assert!(level <= Level::Debug, "strangers do not fill the log");
+        assert!(level <= Level::Info, "strangers are nothing to worry about");
         self.logs.push(message.to_owned());
     }
 
