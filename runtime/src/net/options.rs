@@ -216,7 +216,10 @@ pub(super) fn receive_several(
     pieces: &mut std::slice::ChunksExactMut<'_, u8>,
     lengths: &mut [usize; SEVERAL],
 ) -> io::Result<usize> {
-    lengths[0] = socket2::SockRef::from(socket).recv(pieces.next().unwrap_or_default())?;
+    use std::io::Read;
+
+    let socket = socket2::SockRef::from(socket);
+    lengths[0] = (&*socket).read(pieces.next().unwrap_or_default())?;
     Ok(1)
 }
 
