@@ -29,6 +29,12 @@ impl ReadyList {
         Poll::Pending
     }
 
+    /// Whether no token is.
+    pub(crate) fn is_empty(&self) -> bool {
+        let inner = self.inner.lock().expect("no panic under this lock");
+        inner.ready.is_empty()
+    }
+
     /// Move the ready tokens to the end of `tokens`; each can be woken again from now on.
     pub(crate) fn take(&self, tokens: &mut Vec<u64>) {
         let ready = mem::take(&mut self.inner.lock().expect("no panic under this lock").ready);

@@ -120,6 +120,7 @@ impl Instance {
             ready: Arc::default(),
             wakers: WakeBatch::default(),
             moved: false,
+            coalescing: Duration::ZERO,
             failed: Arc::new(AtomicBool::new(false)),
             cpu: CpuMeter::new(grants.share.longest_call(hub.limits.cpu_per_call)),
             limiter: Limiter::new(memory_bytes, hub.counters.clone()),
@@ -173,6 +174,11 @@ impl Instance {
     /// Whether it has read or written anything since the last time that this was asked.
     pub(crate) fn has_moved(&mut self) -> bool {
         std::mem::take(&mut self.store.data_mut().moved)
+    }
+
+    /// How far calls are to be apart that have little to do; zero: it does not matter.
+    pub(crate) fn coalescing(&self) -> Duration {
+        self.store.data().coalescing
     }
 
     /// Until when it has to rest, because it has used more than its share of a core.

@@ -21,6 +21,7 @@ mod wasi;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use wasmtime::component::types::ComponentItem;
@@ -118,6 +119,8 @@ pub(crate) struct State {
     wakers: WakeBatch,
     /// Whether anything was read or written, since that was asked last.
     moved: bool,
+    /// How far calls are to be apart that have little to do; zero: it does not matter.
+    coalescing: Duration,
     /// Set before an instance that failed is dropped: its flows are reset, not ended.
     failed: Arc<AtomicBool>,
     cpu: CpuMeter,

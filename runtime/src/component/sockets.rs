@@ -1,5 +1,6 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use wasmtime::component::Resource;
@@ -14,6 +15,9 @@ use crate::flow::GuestStream;
 use crate::net::{Connection, DatagramPort, Entry, Port, Protocol, TcpPort};
 use crate::recording::{Digest, Function};
 use crate::{Destination, ErrorCode, Target};
+
+/// What a module may have everything wait for.
+const LONGEST_COALESCING: Duration = Duration::from_millis(1);
 
 /// A granted datagram socket, taken by an instance.
 pub struct DatagramSocket {
@@ -76,6 +80,16 @@ impl sockets::Host for State {
                 state.open_connection(&destination.into(), token)
             })
             .map(Resource::new_own)
+    }
+
+    fn coalesce(&mut self, microseconds: u32) -> wasmtime::Result<()> {
+        self.turn(Function::Coalesce, || (microseconds,))
+            .take(self, |state| {
+                let interval = Duration::from_micros(microseconds.into());
+                state.coalescing = interval.min(LONGEST_COALESCING);
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
     }
 }
 

@@ -111,6 +111,16 @@ impl Generation {
         self.due
     }
 
+    /// See [`Instance::coalescing`].
+    pub(super) fn coalescing(&self) -> Duration {
+        self.instance.coalescing()
+    }
+
+    /// Whether there is something to call it for already.
+    pub(super) fn has_work(&self) -> bool {
+        !self.resting && !self.instance.ready().is_empty()
+    }
+
     /// Ready when it is to be called.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ready = self.due

@@ -6,6 +6,7 @@
 
 mod backoff;
 mod generation;
+mod pace;
 mod restart;
 mod run;
 mod swap;

@@ -1,6 +1,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
@@ -8,6 +9,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::backoff::Backoff;
 use super::generation::Generation;
+use super::pace::Pace;
 use super::restart::Rest;
 use super::swap::{Predecessor, Probation};
 use super::{Command, Reply};
@@ -46,6 +48,7 @@ pub(super) struct Driver {
     /// If it matters to a socket.
     network: Option<NetworkChanges>,
     ready: Vec<u64>,
+    pace: Pace,
     calls: u32,
     /// Whose turn it is, so that none waits for ever.
     command_first: bool,
@@ -99,6 +102,7 @@ impl Driver {
             },
             network,
             ready: Vec::new(),
+            pace: Pace::new(Instant::now()),
             calls: 0,
             command_first: true,
             first: 0,
@@ -345,12 +349,29 @@ impl Driver {
         }
     }
 
+    /// If calls come densely, and the modules want them further apart, do nothing for a moment.
+    fn let_more_come(&mut self, now: Instant) {
+        let wanted = self.generations.iter().map(Generation::coalescing).min();
+        let interval = wanted.unwrap_or_default();
+        if interval.is_zero() || self.generations.iter().any(Generation::has_work) {
+            return;
+        }
+        let pause = self.pace.pause(now, interval);
+        if !pause.is_zero() {
+            // The thread, for timers of the executor have no better resolution than milliseconds.
+            thread::sleep(pause);
+        }
+    }
+
     /// Wait until somebody wants something.
     async fn event(&mut self, commands: &mut mpsc::Receiver<Command>) -> Event {
         let now = Instant::now();
         let mut due = false;
         for generation in &mut self.generations {
             due |= generation.arm(now);
+        }
+        if !due {
+            self.let_more_come(now);
         }
         self.calls += 1;
         if due || self.calls >= CALLS_BEFORE_LOOK {

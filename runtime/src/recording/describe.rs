@@ -64,6 +64,7 @@ impl Function {
             Function::DatagramSocketSetDontFragment => "sockets.datagram-socket.set-dont-fragment",
             Function::DatagramFlowSetLongest => "flows.datagram-flow.set-longest",
             Function::DatagramSocketRefused => "sockets.datagram-socket.refused",
+            Function::Coalesce => "sockets.coalesce",
         }
     }
 
@@ -119,7 +120,8 @@ impl Function {
             | Function::PrivateKeyPublicKey
             | Function::PrivateKeySchemes
             | Function::PrivateKeyDrop
-            | Function::MailboxDrop => show::<(u32,)>(bytes),
+            | Function::MailboxDrop
+            | Function::Coalesce => show::<(u32,)>(bytes),
         }
     }
 }

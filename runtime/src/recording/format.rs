@@ -253,6 +253,7 @@ pub(crate) enum Function {
     DatagramSocketSetDontFragment,
     DatagramFlowSetLongest,
     DatagramSocketRefused,
+    Coalesce,
 }
 
 /// Stands for bytes that the module hands to the host.

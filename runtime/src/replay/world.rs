@@ -315,6 +315,7 @@ impl World {
             | Function::ByteStreamConnected
             | Function::DatagramSocketSetDontFragment
             | Function::DatagramFlowSetLongest
+            | Function::Coalesce
             | Function::AeadKeyCreate
             | Function::Log => Some(done(&())),
         }
@@ -507,6 +508,7 @@ impl World {
             | Function::ByteStreamConnected
             | Function::DatagramSocketSetDontFragment
             | Function::DatagramFlowSetLongest
+            | Function::Coalesce
             | Function::MailboxReceive
             | Function::MailboxSend
             | Function::MailboxDrop

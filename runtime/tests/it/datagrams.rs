@@ -1,4 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use watm_runtime::{Destination, ErrorCode, Server};
 
@@ -41,6 +43,31 @@ fn a_module_is_told_what_goes_whole_and_once_it_asks_what_did_not() {
         "Some(65507) Ok(1) Err(ErrorCode::DatagramTooLarge) Ok(1)"
     );
     assert_eq!(counter(&server, "host.dropped.send_too_large"), 2);
+}
+
+#[test]
+fn a_module_that_wants_it_is_called_for_many_at_once() {
+    const APART: Duration = Duration::from_micros(50);
+    const COUNT: u32 = 600;
+    let server = serve("coalesce");
+    let client = Client::new(&server);
+    assert_eq!(client.ask("!coalesce"), "coalescing");
+    let before = counter(&server, "host.receive_calls");
+    let begin = Instant::now();
+    for number in 0..COUNT {
+        while begin.elapsed() < APART * number {
+            thread::yield_now();
+        }
+        client.send(b"one of many");
+    }
+    let took = begin.elapsed();
+    // What came before it is answered after the others.
+    assert_eq!(client.ask("!log"), "logged");
+    let calls = counter(&server, "host.receive_calls") - before;
+    // One in a millisecond, after those that pass at first; and what the question takes.
+    let expected = took.as_millis() as u64 + 16 + 20;
+    assert!(calls <= expected, "{calls} calls in {took:?}");
+    assert!(counter(&server, "host.datagrams_received") > COUNT.into());
 }
 
 #[test]

@@ -58,6 +58,11 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         "connect" => connect(),
         "lie" => lie(forward),
         "long" => long(forward),
+        "coalesce" => {
+            // More than the host takes, which is 1000.
+            sockets::coalesce(u32::MAX);
+            "coalescing".to_owned()
+        }
         "flows" => flows_without_end(forward),
         "fill" => fill(forward),
         "keys" => keys_without_end(forward),

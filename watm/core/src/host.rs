@@ -1,4 +1,5 @@
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 use std::{error, fmt};
 
 use crate::{Destination, Instant, Lookup};
@@ -371,6 +372,11 @@ pub trait Host {
     ) -> Result<Box<dyn ByteStream>, ErrorCode> {
         Err(ErrorCode::NotSupported)
     }
+
+    /// While calls follow each other so closely that each finds little to do, have them at least
+    /// this far apart, so that each finds more. Everything waits, timers and streams too. Where
+    /// calls cost nothing it does nothing.
+    fn coalesce(&mut self, _interval: Duration) {}
 
     /// Begin to look up a host that datagrams are to be sent to, at this port. The token is listed
     /// once there is an answer. Fails with [`ErrorCode::AccessDenied`] if the host does not allow

@@ -1,6 +1,7 @@
 //! [`Host`] and its resources, on the imports.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use watm_core::{
     ByteStream, DatagramBatch, DatagramFlow, DatagramSocket, Datagrams, Destination, Direction,
@@ -46,6 +47,10 @@ impl Host for Imports {
         let destination = from_destination(destination);
         let connected = sockets::connect(destination, token).map_err(to_error)?;
         Ok(stream(connected))
+    }
+
+    fn coalesce(&mut self, interval: Duration) {
+        sockets::coalesce(u32::try_from(interval.as_micros()).unwrap_or(u32::MAX));
     }
 
     fn lookup(

@@ -497,6 +497,12 @@ impl Peer {
         }
     }
 
+    /// If there is a session with it: what a round trip to it takes at least, as far as is known.
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.live
+            .then(|| self.path.least_round_trip().unwrap_or_default())
+    }
+
     /// boringtun takes the time at each run of its timers, and dates what happens by it.
     fn catch_up(&mut self, io: &mut Io<'_>) {
         if self.attempt.is_none() && io.now - self.timers_ran >= PRECISION {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use watm_core::{Instant, PeerStatus};
 use watm_netstack::PeerId;
@@ -175,6 +176,12 @@ impl Peers {
             }
         }
         due.next().map(|(&id, _)| id)
+    }
+
+    /// What a round trip to the nearest one takes at least, of those that there is a session with.
+    /// Nothing is known of the way to a new one, which may be the nearest.
+    pub fn least_round_trip(&self) -> Option<Duration> {
+        self.peers.values().filter_map(Peer::least_round_trip).min()
     }
 
     /// How they are doing, in the order of the configuration.

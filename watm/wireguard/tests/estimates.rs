@@ -86,6 +86,28 @@ fn a_repeated_handshake_tells_no_round_trip() {
 }
 
 #[test]
+fn packets_wait_for_others_as_far_as_nobody_notices() {
+    for (delay, expected) in [(10_000, 625), (40_000, 2500), (1000, 0)] {
+        let mut pair = pair();
+        pair.delay = Duration::from_micros(delay);
+        assert_eq!(pair.client.host.interval, Duration::ZERO);
+        let (near, far) = connected(&mut pair);
+        let expected = Duration::from_micros(expected);
+        for side in [&pair.client, &pair.server] {
+            let said = side.host.interval;
+            assert!(said.abs_diff(expected) <= expected / 20, "{said:?}");
+        }
+        // The shortest way counts that there was, and after that nothing.
+        pair.delay *= 2;
+        talk(&mut pair, &near, &far, 125);
+        assert!(pair.client.host.interval.abs_diff(expected) <= expected / 20);
+        pair.cut = true;
+        pair.run_for(600 * SECOND);
+        assert_eq!(pair.client.host.interval, Duration::ZERO);
+    }
+}
+
+#[test]
 fn losses_are_those_of_the_last_minute_and_of_one_direction() {
     let mut pair = pair();
     pair.delay = Duration::from_millis(10);

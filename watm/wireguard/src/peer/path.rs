@@ -22,6 +22,8 @@ pub(super) struct Path {
     next: u64,
     begun: Call,
     round_trip: Option<Duration>,
+    /// The shortest one of all.
+    least: Option<Duration>,
     lately: Window,
 }
 
@@ -90,12 +92,18 @@ impl Path {
     pub(super) fn moved(&mut self) {
         self.begun = Call::None;
         self.round_trip = None;
+        self.least = None;
         self.lately = Window::default();
     }
 
     /// A mean of round trips, the last of which counts most.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.round_trip
+    }
+
+    /// The shortest round trip so far: what flows through the peer take at least.
+    pub(super) fn least_round_trip(&self) -> Option<Duration> {
+        self.least
     }
 
     /// How many of a thousand packets from the peer are missing lately; `None`: there were too few.
@@ -107,6 +115,7 @@ impl Path {
         counters.count(Counter::RoundTrips);
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         counters.add(Counter::RoundTripMicroseconds, microseconds);
+        self.least = Some(self.least.map_or(time, |least| least.min(time)));
         // There is one in two minutes: with less weight it would not be of now.
         self.round_trip = Some(match self.round_trip {
             Some(before) => before / 2 + time / 2,

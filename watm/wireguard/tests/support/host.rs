@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 use watm_core::{
     ByteStream, Datagram, DatagramBatch, DatagramFlow, DatagramSocket, Destination, Ecn, ErrorCode,
@@ -21,6 +22,8 @@ pub struct SimHost {
     pub logs: Vec<(Level, String)>,
     /// What is logged at least.
     pub log_level: Level,
+    /// How far calls are to be apart.
+    pub interval: Duration,
     socket: Rc<RefCell<Socket>>,
     /// In the place of the socket.
     pub streams: Option<Streams>,
@@ -63,6 +66,7 @@ impl SimHost {
             app,
             logs: Vec::new(),
             log_level: Level::Trace,
+            interval: Duration::ZERO,
             socket: Rc::new(RefCell::new(Socket {
                 address,
                 token: None,
@@ -208,6 +212,10 @@ impl Host for SimHost {
             }
             _ => Err(ErrorCode::NotSupported),
         }
+    }
+
+    fn coalesce(&mut self, interval: Duration) {
+        self.interval = interval;
     }
 
     fn lookup(
