@@ -14,6 +14,7 @@ mod share;
 mod tcp;
 mod udp;
 mod upstream;
+mod watched;
 
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
 pub(crate) use carried::CarriedPort;

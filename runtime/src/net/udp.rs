@@ -1,16 +1,15 @@
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket as StdSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::task::{Context, Poll, Wake, Waker};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
 
 use super::datagrams::{Gone, Sent};
 use super::options;
+use super::watched::Watched;
 use crate::counters::Counters;
 
 /// One receive buffer: the most that the kernel coalesces (GRO), and more than any single
@@ -41,7 +40,7 @@ const MAX_SCOPES: usize = 256;
 
 /// A bound UDP socket. It outlives the instances of the module that use it.
 pub(crate) struct UdpPort {
-    socket: UdpSocket,
+    socket: Watched,
     state: RwLock<UdpSocketState>,
     local: SocketAddr,
     received: Mutex<Received>,
@@ -105,14 +104,14 @@ pub(crate) struct Entry {
 impl UdpPort {
     /// Within the context of a tokio runtime.
     pub(crate) fn new(
-        socket: StdSocket,
+        socket: UdpSocket,
         local: SocketAddr,
         counters: Arc<Counters>,
     ) -> io::Result<UdpPort> {
         let state = UdpSocketState::new((&socket).into())?;
         options::set_dont_fragment(&socket, false);
         Ok(UdpPort {
-            socket: UdpSocket::from_std(socket)?,
+            socket: Watched::new(socket)?,
             state: RwLock::new(state),
             local: SocketAddr::new(local.ip().to_canonical(), local.port()),
             received: Mutex::new(Received {
@@ -246,11 +245,11 @@ impl UdpPort {
     /// Read a batch from the kernel; `false` if there is nothing.
     fn fill(&self, received: &mut Received, cx: &mut Context<'_>) -> bool {
         for _ in 0..MAX_RECEIVE_ERRORS {
-            if self.socket.poll_recv_ready(cx).is_pending() {
-                return false;
-            }
             let mut count = 0;
-            let result = self.socket.try_io(Interest::READABLE, || {
+            let result = self.socket.poll_read(cx, || {
+                if count > 0 {
+                    return Ok(());
+                }
                 let mut buffers = received.buffers.chunks_exact_mut(BUFFER_BYTES);
                 let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
                     std::array::from_fn(|_| IoSliceMut::new(buffers.next().unwrap_or_default()));
@@ -273,12 +272,12 @@ impl UdpPort {
                 return true;
             }
             match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => {
+                Poll::Pending => return false,
+                Poll::Ready(Err(error)) => {
                     tracing::trace!("udp {}: receive: {error}", self.local);
                     self.hear_errors();
                 }
-                Ok(()) => {}
+                Poll::Ready(Ok(())) => {}
             }
         }
         cx.waker().wake_by_ref();
@@ -316,11 +315,11 @@ impl UdpPort {
                 src_ip,
             };
             match self.transmit(&transmit, cx) {
-                Ok(()) => {
+                Poll::Ready(Ok(())) => {
                     self.counters.datagrams_sent.add(segments as u64);
                     self.counters.bytes_sent.add(now.len() as u64);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Poll::Pending => {
                     if rest.len() == contents.len() {
                         return Gone::Not;
                     }
@@ -331,14 +330,14 @@ impl UdpPort {
                     return gone;
                 }
                 // Segmentation has just been found not to work; now one by one.
-                Err(_) if segments > self.max_segments() => continue,
+                Poll::Ready(Err(_)) if segments > self.max_segments() => continue,
                 // It was this machine's when it was heard to.
-                Err(error) if src_ip.is_some() && options::is_lost_source(&error) => {
+                Poll::Ready(Err(error)) if src_ip.is_some() && options::is_lost_source(&error) => {
                     self.lose_source(entry.local);
                     src_ip = None;
                     continue;
                 }
-                Err(error) if options::is_too_large(&error) => {
+                Poll::Ready(Err(error)) if options::is_too_large(&error) => {
                     if self.dont_fragment.load(Ordering::Relaxed) {
                         gone = Gone::TooLong;
                     } else if segments > 1 {
@@ -347,7 +346,7 @@ impl UdpPort {
                     }
                     self.count_lost(&error, segments as u64);
                 }
-                Err(error) => self.count_lost(&error, segments as u64),
+                Poll::Ready(Err(error)) => self.count_lost(&error, segments as u64),
             }
             if later.is_empty() {
                 return gone;
@@ -356,34 +355,23 @@ impl UdpPort {
         }
     }
 
-    fn transmit(&self, transmit: &Transmit<'_>, cx: &mut Context<'_>) -> io::Result<()> {
-        loop {
-            match self.socket.poll_send_ready(cx) {
-                Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Ready(Ok(())) => {}
-            }
-            let result = self.socket.try_io(Interest::WRITABLE, || {
-                self.counters.send_calls.add(1);
-                let sent = self.state().try_send((&self.socket).into(), transmit);
-                match sent {
-                    // It may be the answer of ICMP to an earlier datagram, told once.
-                    Err(error)
-                        if error.kind() != io::ErrorKind::WouldBlock
-                            && self.hears_errors.load(Ordering::Relaxed) =>
-                    {
-                        self.hear_errors();
-                        self.state().try_send((&self.socket).into(), transmit)
-                    }
-                    sent => sent,
+    /// If there is no room for it, `cx` is woken when there is.
+    fn transmit(&self, transmit: &Transmit<'_>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_write(cx, || {
+            self.counters.send_calls.add(1);
+            let sent = self.state().try_send((&self.socket).into(), transmit);
+            match sent {
+                // It may be the answer of ICMP to an earlier datagram, told once.
+                Err(error)
+                    if error.kind() != io::ErrorKind::WouldBlock
+                        && self.hears_errors.load(Ordering::Relaxed) =>
+                {
+                    self.hear_errors();
+                    self.state().try_send((&self.socket).into(), transmit)
                 }
-            });
-            match result {
-                // The readiness was stale and is cleared; the next turn leaves a waker.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                other => return other,
+                sent => sent,
             }
-        }
+        })
     }
 
     /// Send from any address in place of this one, until the network changes.
