@@ -25,31 +25,32 @@
 //! # What it costs as a client
 //!
 //! `make bench-tunnel` has iperf3 go through a forwarded port of `watm dial`, of onetun 0.3.10 and of
-//! wireguard-go's own network stack, to wireguard-go. It said (commit 2bfbbc5, one round; two cores of an
+//! wireguard-go's own network stack, to wireguard-go. It said (commit fe934b4; two cores of an
 //! AMD EPYC with nothing beside it), in Mbit/s, and in seconds of the client's processors for a GB:
 //!
 //! | | this | onetun | wireguard-go | the kernel's TCP |
 //! |---|---|---|---|---|
-//! | 0 ms, up, 1 stream | 1543, 3.5 s | 5, 1816 s | 950, 7.4 s | 2227 |
-//! | 0 ms, down, 1 stream | 1859, 3.7 s | 162, 13.6 s | 1251, 7.3 s | 2102 |
-//! | 0 ms, up, 4 streams | 1539, 4.3 s | did not end | 623, 13.6 s | 1880 |
-//! | 0 ms, down, 4 streams | 1596, 4.3 s | 340, 12.8 s | 1215, 7.5 s | 1751 |
-//! | 20 ms, 200 Mbit/s, up, 1 stream | 170, 12.0 s | 5, 1578 s | 38, 182 s | 188 |
-//! | 20 ms, 200 Mbit/s, down, 1 stream | 190, 20.4 s | 20, 52.8 s | 188, 31.8 s | 188 |
-//! | 20 ms, 200 Mbit/s, up, 4 streams | 190, 13.0 s | did not end | 188, 26.5 s | 188 |
-//! | 20 ms, 200 Mbit/s, down, 4 streams | 190, 20.9 s | 77, 27.8 s | 188, 28.8 s | 191 |
-//! | 100 ms, 100 Mbit/s, up, 1 stream | 95, 18.1 s | 4, 1897 s | 64, 84.2 s | 89 |
-//! | 100 ms, 100 Mbit/s, down, 1 stream | 95, 32.8 s | 5, 141 s | 94, 57.2 s | 90 |
-//! | 100 ms, 100 Mbit/s, up, 4 streams | 95, 21.0 s | did not end | 95, 50.8 s | 86 |
-//! | 100 ms, 100 Mbit/s, down, 4 streams | 93, 35.7 s | 19, 72.2 s | 93, 60.6 s | 90 |
-//! | 20 ms, 200 Mbit/s, 1 % lost, up, 1 stream | 81, 13.7 s | 4, 2340 s | 5, 49.1 s | 189 |
-//! | 20 ms, 200 Mbit/s, 1 % lost, down, 1 stream | 179, 18.4 s | 15, 69.1 s | 183, 29.7 s | 187 |
-//! | 20 ms, 200 Mbit/s, 1 % lost, up, 4 streams | 153, 11.9 s | did not end | 21, 35.7 s | 198 |
-//! | 20 ms, 200 Mbit/s, 1 % lost, down, 4 streams | 193, 19.0 s | 62, 35.8 s | 195, 30.9 s | 201 |
-//! | round trip of 64 bytes, 0 ms | 386 µs | 3892 µs | 419 µs | 324 µs |
+//! | 0 ms, up, 1 stream | 1497, 3.9 s | 5, 1783 s | 955, 7.8 s | 2370 |
+//! | 0 ms, down, 1 stream | 2358, 2.9 s | 161, 13.6 s | 1676, 5.4 s | 2449 |
+//! | 0 ms, up, 4 streams | 2019, 3.1 s | did not end | 706, 12.9 s | 2201 |
+//! | 0 ms, down, 4 streams | 1892, 3.5 s | 359, 11.1 s | 1483, 6.6 s | 2217 |
+//! | 20 ms, 200 Mbit/s, up, 1 stream | 186, 10.2 s | 5, 1574 s | 72, 83.6 s | 188 |
+//! | 20 ms, 200 Mbit/s, down, 1 stream | 190, 12.6 s | 21, 47.1 s | 188, 29.8 s | 188 |
+//! | 20 ms, 200 Mbit/s, up, 4 streams | 190, 9.9 s | did not end | 188, 22.5 s | 188 |
+//! | 20 ms, 200 Mbit/s, down, 4 streams | 190, 14.7 s | 81, 27.3 s | 188, 30.5 s | 188 |
+//! | 100 ms, 100 Mbit/s, up, 1 stream | 95, 13.0 s | 5, 1940 s | 94, 50.7 s | 92 |
+//! | 100 ms, 100 Mbit/s, down, 1 stream | 95, 14.5 s | 5, 140 s | 94, 58.1 s | 89 |
+//! | 100 ms, 100 Mbit/s, up, 4 streams | 95, 14.7 s | did not end | 90, 59.8 s | 88 |
+//! | 100 ms, 100 Mbit/s, down, 4 streams | 87, 19.8 s | 19, 58.3 s | 93, 54.3 s | 88 |
+//! | 20 ms, 200 Mbit/s, 1 % lost, up, 1 stream | 86, 14.2 s | 2, 5428 s | 5, 50.6 s | 188 |
+//! | 20 ms, 200 Mbit/s, 1 % lost, down, 1 stream | 189, 11.8 s | 14, 70.1 s | 181, 29.8 s | 188 |
+//! | 20 ms, 200 Mbit/s, 1 % lost, up, 4 streams | 141, 14.3 s | did not end | 24, 33.0 s | 195 |
+//! | 20 ms, 200 Mbit/s, 1 % lost, down, 4 streams | 188, 13.4 s | 63, 33.0 s | 197, 28.7 s | 192 |
+//! | round trip of 64 bytes, 0 ms | 315 µs | 3966 µs | 337 µs | 310 µs |
 //!
-//! Down a path of 20 ms packets come one by one, and what costs most is to be woken for each: two more rounds
-//! had wireguard-go take 1.44 to 1.62 times as much there, and 1.77 to 2.76 times at 0 ms.
+//! Down a path with a delay packets come one by one, and to be woken for each costs more than what is
+//! done for it. So calls are kept apart by a thirty-second of the round trip while they are dense, as
+//! network cards do with interrupts (`sockets.coalesce`). At 20 ms it took 20 s a GB without.
 //!
 //! The kernel's TCP goes through wireguard-go's interface, by BBR, over the same paths; what arrives at most
 //! is 95 of the 100 Mbit/s and 190 of the 200, the rest being headers. Down, it is the kernel that sends.
