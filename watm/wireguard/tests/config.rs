@@ -576,7 +576,7 @@ fn the_client_of_mitmproxys_file_gets_a_whole_configuration() {
 fn a_client_of_a_wg_file_is_told_what_can_be_known() {
     let psk = base64(&[7; 32]);
     let sim = Sim::new(&server_config(
-        &("DNS = 9.9.9.9, lan\nMTU = 1300\n".to_owned()
+        &("DNS = 9.9.9.9  lan,\nAddress = 10.0.0.1/8, fd00::1/64,\nMTU = 1300\n".to_owned()
             + &peer_config(
                 1,
                 &format!("AllowedIPs = 10.0.0.2/32, fd00::2, 10.7.0.0/16\nPresharedKey = {psk}"),

@@ -187,6 +187,15 @@ pub fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<V
         .collect()
 }
 
+/// What wg-quick reads, and wg does not: with commas between, blanks, or both, and where a comma
+/// too many does no harm.
+pub fn words<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    text.split(|c: char| c == ',' || c.is_whitespace())
+        .filter(|word| !word.is_empty())
+        .map(item)
+        .collect()
+}
+
 /// A resolver's address or a search domain, as wg-quick takes them.
 pub fn dns(text: &str) -> Result<String, String> {
     let is_domain = text

@@ -125,7 +125,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     .map_err(|error| peer_blocks[error.position].error(error.field, error.why))?;
 
     let watm = the_only(&blocks, Section::Watm)?;
-    let dns: Vec<_> = interface.many("DNS", value::dns)?;
+    let dns: Vec<_> = interface.words("DNS", value::dns)?;
     Ok(Config {
         private_key,
         public_key,
@@ -138,7 +138,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             .one("MTU", |text| value::number(text, value::MTU))?
             .and_then(|mtu| u16::try_from(mtu).ok()),
         addresses: {
-            let networks = interface.many("Address", value::network)?;
+            let networks = interface.words("Address", value::network)?;
             networks.iter().map(|network| network.address).collect()
         },
         target: match &watm {
@@ -224,9 +224,26 @@ impl Block<'_> {
         field: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Result<Vec<T>, ConfigError> {
+        self.each(field, |text| value::list(text, &parse))
+    }
+
+    /// As [`many`](Self::many), of a field that wg-quick takes for itself.
+    fn words<T>(
+        &self,
+        field: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Vec<T>, ConfigError> {
+        self.each(field, |text| value::words(text, &parse))
+    }
+
+    fn each<T>(
+        &self,
+        field: &'static str,
+        parse: impl Fn(&str) -> Result<Vec<T>, String>,
+    ) -> Result<Vec<T>, ConfigError> {
         let mut values = Vec::new();
         for entry in self.entries.iter().filter(|entry| entry.field == field) {
-            values.extend(value::list(entry.value, &parse).map_err(|why| entry.error(why))?);
+            values.extend(parse(entry.value).map_err(|why| entry.error(why))?);
         }
         Ok(values)
     }

@@ -43,15 +43,14 @@ impl File {
             ("peer", "endpoint") => self.endpoints.extend(without_zone(value).parse().ok()),
             ("interface", "listenport") => self.listen_port = value.parse().unwrap_or(0),
             ("interface", "address") => {
-                let items = value.split(',').filter_map(|item| item.split('/').next());
-                let parsed = items.filter_map(|address| address.trim().parse::<IpAddr>().ok());
+                let items = words(value).filter_map(|item| item.split('/').next());
+                let parsed = items.filter_map(|address| address.parse::<IpAddr>().ok());
                 self.addresses.extend(parsed);
             }
             ("interface", "dns") => {
-                for item in value.split(',').map(str::trim) {
+                for item in words(value) {
                     match item.parse() {
                         Ok(address) => self.dns.push(address),
-                        Err(_) if item.is_empty() => {}
                         Err(_) => self.search.push(item.to_owned()),
                     }
                 }
@@ -59,6 +58,12 @@ impl File {
             _ => {}
         }
     }
+}
+
+/// As wg-quick has them: with commas between, blanks, or both.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let between = |c: char| c == ',' || c.is_whitespace();
+    text.split(between).filter(|word| !word.is_empty())
 }
 
 /// As the module has it: a comment begins at a `#`, or at a `;` after a space.
@@ -92,7 +97,7 @@ mod tests {
     #[test]
     fn a_file_of_a_provider_is_read() {
         let text = "\u{feff}# Key for PC\r\n[INTERFACE]\r\nprivatekey = aaa=\r\n\
-            address=10.2.0.2/32, fd00::2/128\r\nAddress = 10.2.0.3\r\nDNS = 10.2.0.1 , fd00::53,Corp.Example,\r\ndns=example.net\r\n\
+            address=10.2.0.2/32, fd00::2/128\r\nAddress = 10.2.0.3/24 10.2.0.4,\r\nDNS = 10.2.0.1  fd00::53,Corp.Example,\r\ndns=example.net\r\n\
             ListenPort = 51821 ; ours\r\n\
             \r\n[ peer ]\r\n# US#17\r\nPublicKey = bbb=\r\nENDPOINT = Vpn.Example.ORG:51820 # now\r\n\
             [Peer]\r\nEndpoint=[2001:db8::1%eth0]:4500\r\n[Peer]\r\nDNS = 9.9.9.9\r\n\
@@ -108,7 +113,7 @@ mod tests {
             ]
         );
         let ours: Vec<String> = file.addresses.iter().map(ToString::to_string).collect();
-        assert_eq!(ours, ["10.2.0.2", "fd00::2", "10.2.0.3"]);
+        assert_eq!(ours, ["10.2.0.2", "fd00::2", "10.2.0.3", "10.2.0.4"]);
         let dns: [IpAddr; 2] = ["10.2.0.1".parse().unwrap(), "fd00::53".parse().unwrap()];
         assert_eq!(file.dns, dns);
         assert_eq!(file.search, ["Corp.Example", "example.net"]);
