@@ -22,8 +22,9 @@ pub struct Config {
     pub listen_port: Option<u16>,
     /// The largest inner packet; `None`: what the way to the peer takes, up to [`DEFAULT_MTU`].
     pub mtu: Option<u16>,
-    /// Our own inner addresses, which connections from here come from.
-    pub addresses: Vec<IpAddr>,
+    /// Our own inner addresses, which connections from here come from, with the networks that they
+    /// are of.
+    pub addresses: Vec<Network>,
     /// Where a connection from here goes whose application names no destination.
     pub target: Option<SocketAddr>,
     /// What clients are told, in wg-quick's notation.

@@ -62,6 +62,21 @@ impl Routes {
     }
 }
 
+/// Which of our addresses a connection to this one comes from: the one of the smallest network that
+/// has it, as a system chooses with the same interface, or the first of its family.
+pub fn source(ours: &[Network], target: IpAddr) -> Option<IpAddr> {
+    let has_target = |network: &&Network| prefix(network).is_some_and(|it| it.contains(target));
+    let of_its_family = |network: &&Network| network.address.is_ipv4() == target.is_ipv4();
+    // Of several that are as near, the first one.
+    let nearest = ours
+        .iter()
+        .rev()
+        .filter(has_target)
+        .max_by_key(|network| network.prefix)
+        .or_else(|| ours.iter().find(of_its_family));
+    nearest.map(|network| network.address)
+}
+
 fn prefix(network: &Network) -> Option<IpNetwork> {
     IpNetwork::new_truncate(network.address, network.prefix).ok()
 }

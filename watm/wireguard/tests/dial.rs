@@ -67,6 +67,30 @@ fn bytes_pass_both_ways_with_the_ends_of_streams() {
 }
 
 #[test]
+fn a_connection_comes_from_the_address_whose_network_it_goes_to() {
+    let ours = "10.0.0.1/32 10.8.0.2/16, 10.8.1.2/24, 10.8.1.3/24, fd00::1, fd08::2/64";
+    let client = client_config(
+        &format!("Address = {ours}"),
+        &format!("AllowedIPs = 0.0.0.0/0, ::/0\nEndpoint = {SERVER}"),
+    );
+    let peer = peer_config(CLIENT_KEY, "AllowedIPs = 10.0.0.0/8, fd00::/8");
+    for (to, from) in [
+        ("192.0.2.1:80", "10.0.0.1"),
+        ("10.8.9.9:80", "10.8.0.2"),
+        ("10.8.1.9:80", "10.8.1.2"),
+        ("[2001:db8::1]:80", "fd00::1"),
+        ("[fd08::9]:80", "fd08::2"),
+    ] {
+        let mut pair = Pair::new(&client, &support::server_config(&peer), Outer::Datagrams);
+        let near = pair.dial(Some(to)).expect("dialled");
+        near.write(b"hello");
+        pair.run_for(SECOND);
+        let far = pair.server.host.app.streams()[0].clone();
+        assert_eq!(far.info().source.ip().to_string(), from, "{to}");
+    }
+}
+
+#[test]
 fn datagrams_pass_both_ways_each_whole() {
     for outer in BOTH {
         for (to, destination) in [

@@ -137,10 +137,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         mtu: interface
             .one("MTU", |text| value::number(text, value::MTU))?
             .and_then(|mtu| u16::try_from(mtu).ok()),
-        addresses: {
-            let networks = interface.words("Address", value::network)?;
-            networks.iter().map(|network| network.address).collect()
-        },
+        addresses: interface.words("Address", value::network)?,
         target: match &watm {
             Some(block) => block.one("Target", value::address)?,
             None => None,

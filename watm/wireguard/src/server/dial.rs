@@ -6,7 +6,7 @@ use watm_core::{ByteStream, DatagramFlow, Destination, ErrorCode, Host, Instant,
 use watm_netstack::{Netstack, Origin, PeerId};
 
 use super::{TARGET, WireGuard};
-use crate::clock;
+use crate::{clock, routes};
 
 /// Of a flow from here.
 struct Ends<'a> {
@@ -58,8 +58,7 @@ impl WireGuard {
             return Err(ErrorCode::InvalidState);
         }
         let target = self.target(destination)?;
-        let of_its_family = |address: &&IpAddr| target.is_ipv4() == address.is_ipv4();
-        let Some(&source) = self.config.addresses.iter().find(of_its_family) else {
+        let Some(source) = routes::source(&self.config.addresses, target.ip()) else {
             return Err(ErrorCode::Other(format!(
                 "[Interface] Address has none of the family of {target}; \
                  connections from here need one to come from"
