@@ -155,7 +155,7 @@ async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> 
         ("", ("--module", "nowhere.wasm", "--socks5", LOCAL), 2, "nowhere.wasm: "),
         ("MTU = 12", ("--socks5", LOCAL), 1, "wg0.conf: configuration refused: line 4: [Interface] MTU: '12'"),
         ("Mtv = 1400", ("--socks5", LOCAL), 1, "line 4: [Interface] Mtv: unknown"),
-        ("DNS = 1.1.1.1,,", ("--socks5", LOCAL), 1, "line 4: [Interface] DNS: a comma"),
+        ("DNS = 1.1.1.1 what?", ("--socks5", LOCAL), 1, "line 4: [Interface] DNS: 'what?' is neither"),
         ("[Peer]\nPublicKey = abc", ("--socks5", LOCAL), 1, "line 5: [Peer] PublicKey: "),
     ],
     ids=str,
