@@ -45,6 +45,8 @@ counters! {
     tcp_half_open_expired,
     /// TCP flows that the peer stopped answering on.
     tcp_timed_out,
+    /// Flows that had bytes to send and no timer: bugs of ours. Such a flow is tried again.
+    tcp_without_timer,
     /// Segments dropped because the peer or the stack holds too much already.
     tcp_no_memory,
     /// Segments dropped because they lie beyond the buffer.

@@ -2,12 +2,12 @@
 
 mod support;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use smoltcp::wire::TcpControl;
-use support::{Bench, Random, StreamEnd, packets};
+use support::{Bench, Random, Receiver, StreamEnd, packets};
 use watm_core::{Host, Instant};
 use watm_netstack::Config;
 
@@ -20,64 +20,6 @@ struct Path {
     loss: usize,
 }
 
-/// A receiver that acknowledges every second segment, and at once what is out of order.
-struct Receiver {
-    address: SocketAddr,
-    peer: SocketAddr,
-    sequence: u32,
-    next: u32,
-    unanswered: u32,
-    later: BTreeMap<u32, u32>,
-}
-
-impl Receiver {
-    fn take(&mut self, start: u32, end: u32) -> Option<Vec<u8>> {
-        let after = |a: u32, b: u32| (a.wrapping_sub(b) as i32) > 0;
-        let in_order = start == self.next && self.later.is_empty();
-        if after(end, self.next) {
-            self.later.insert(start, end);
-        }
-        while let Some((&start, &end)) = self.later.first_key_value()
-            && !after(start, self.next)
-        {
-            self.later.remove(&start);
-            if after(end, self.next) {
-                self.next = end;
-            }
-        }
-        self.unanswered += 1;
-        if in_order && self.unanswered < 2 {
-            return None;
-        }
-        self.unanswered = 0;
-        // The piece beyond a gap that has just come, as far as it is whole.
-        let mut piece: Option<(u32, u32)> = None;
-        for (&first, &last) in &self.later {
-            piece = match piece {
-                Some((begun, before)) if before == first => Some((begun, last)),
-                Some((_, before)) if after(before, start) => break,
-                _ => Some((first, last)),
-            };
-        }
-        Some(self.acknowledge(piece))
-    }
-
-    fn acknowledge(&self, sack: Option<(u32, u32)>) -> Vec<u8> {
-        packets::Tcp {
-            source: self.address,
-            destination: self.peer,
-            control: TcpControl::None,
-            sequence: self.sequence,
-            acknowledges: Some(self.next),
-            window: u16::MAX,
-            scale: None,
-            payload: &[],
-            sack,
-        }
-        .packet()
-    }
-}
-
 /// What the flows of the stack reach in each of some seconds, of what the path allows.
 fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
     let mut bench = Bench::new(Config::default());
@@ -88,14 +30,8 @@ fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
         let address: SocketAddr = format!("10.0.0.2:{}", 5000 + number).parse().unwrap();
         streams.push(bench.dial(1, address).unwrap());
         let syn = packets::read_tcp(&bench.settle()[0]);
-        let mut receiver = Receiver {
-            address,
-            peer: format!("10.0.0.1:{}", syn.source_port).parse().unwrap(),
-            sequence: 100,
-            next: syn.sequence.wrapping_add(1),
-            unanswered: 0,
-            later: BTreeMap::new(),
-        };
+        let peer = format!("10.0.0.1:{}", syn.source_port).parse().unwrap();
+        let mut receiver = Receiver::new(address, peer, 100, syn.sequence.wrapping_add(1));
         let accepted = packets::Tcp {
             source: receiver.address,
             destination: receiver.peer,
@@ -158,7 +94,7 @@ fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
             let before = receivers[number].next;
             let end = start.wrapping_add(segment.payload.len() as u32);
             let answer = (start != end)
-                .then(|| receivers[number].take(start, end))
+                .then(|| receivers[number].take(start, end, next))
                 .flatten();
             let came = receivers[number].next.wrapping_sub(before);
             arrived[(next - begun).as_secs() as usize] += came as usize;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use smoltcp::wire::TcpControl;
 use support::packets::{self, Tcp, read_tcp};
 use support::{Bench, Random};
-use watm_core::ErrorCode;
+use watm_core::{ErrorCode, Host};
 use watm_netstack::Config;
 
 fn server() -> SocketAddr {
@@ -221,6 +221,31 @@ fn no_peer_can_take_the_memory_of_the_others() {
     bench.stack.remove_peer(2, &mut bench.app, &mut bench.sent);
     bench.stack.remove_peer(3, &mut bench.app, &mut bench.sent);
     assert_eq!((bench.stack.flows(), bench.stack.held_bytes()), (0, 0));
+}
+
+#[test]
+fn a_flow_without_memory_is_tried_again() {
+    let mut bench = Bench::new(Config {
+        buffer_budget: 1 << 20,
+        ..Config::default()
+    });
+    // The last flow is open before there is no memory for it.
+    let mut opened = Vec::new();
+    for peer in (1..=20).flat_map(|peer| [peer; 4]) {
+        let source = client(opened.len());
+        opened.push((peer, source, establish(&mut bench, peer, source)));
+    }
+    for &(peer, source, next) in &opened[..76] {
+        // A gap before it, so that it must be kept.
+        bench.packet(peer, &segment(source, 1000, next, &[1; 1000]));
+    }
+    bench.wait(Duration::from_secs(5));
+    let last = bench.app.streams().last().cloned().unwrap();
+    last.write(&[2; 1000]);
+    bench.settle();
+    assert_eq!(last.unsent(), 1000, "there is memory for it");
+    let soon = bench.app.now() + Duration::from_millis(250);
+    assert!(bench.stack.poll_timeout().is_some_and(|at| at <= soon));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 mod recovery;
+mod undo;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use crate::io::Io;
 use crate::table::Key;
 use crate::timer::Alarm;
 use recovery::Recovery;
+use undo::{Doubt, REORDERED};
 
 /// Each direction of a new flow: what fits a window that is not scaled.
 pub(crate) const INITIAL_BUFFER: usize = 64 << 10;
@@ -52,6 +54,9 @@ const SLACK: Duration = Duration::from_millis(50);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Acknowledgements wait for less than this, and what was sent is waited for longer.
 const SOON: Duration = Duration::from_millis(50);
+/// Most that a flow waits for before it sends again, or asks a peer for room: a minute, and what
+/// [`Flow::spread`] adds.
+const LONGEST_TIMER: Duration = Duration::from_secs(75);
 /// Timeouts that are longer than this are spread no further.
 const MOST_SPREAD: Duration = Duration::from_secs(4);
 /// A handshake that took longer than this lost a packet, and measured that.
@@ -88,6 +93,11 @@ pub(crate) struct Flow {
     /// The peer tells what it has beyond a gap.
     selective: bool,
     recovery: Option<Box<Recovery>>,
+    doubt: Option<Box<Doubt>>,
+    /// End of the tail loss probe that was sent since something was last acknowledged.
+    probed: Option<Sequence>,
+    /// Segments that come after a gap before it is taken for lost.
+    reordering: u16,
     congestion: Congestion,
     trips: RoundTrip,
     /// Bytes of a full segment to the peer.
@@ -260,7 +270,10 @@ impl Flow {
             duplicates: 0,
             selective: false,
             recovery: None,
-            congestion: Congestion::new(DEFAULT_SEGMENT, Sequence::default()),
+            doubt: None,
+            probed: None,
+            reordering: REORDERED,
+            congestion: Congestion::new(DEFAULT_SEGMENT, Sequence::default(), now),
             trips: RoundTrip::default(),
             segment_size: DEFAULT_SEGMENT,
             tx_peak: 0,
@@ -430,6 +443,7 @@ impl Flow {
         self.tell_end();
         self.grow_rx(cx);
         self.shrink_when_idle(cx.io.now);
+        self.congestion.prepare(self.full_segment(), cx.io.now);
         let mut starved = false;
         loop {
             match self.collect(cx) {
@@ -463,14 +477,39 @@ impl Flow {
             _ if self.holds_unread() => None,
             // It was just polled until it had nothing to say; it must not make the stack spin.
             at => {
-                let ours = self.trips.timeout_at();
-                let at = [at.map(from_smoltcp), ours].into_iter().flatten().min();
+                let ours = [self.trips.timeout_at(), self.probe_at()];
+                let at = ours
+                    .into_iter()
+                    .chain([at.map(from_smoltcp)])
+                    .flatten()
+                    .min();
                 at.map(|at| (at + self.spread(at - now)).max(now + Duration::from_millis(1)))
             }
         };
         let orphan = self.orphaned.map(|since| since + ORPHAN_TIMEOUT);
         let idle = (!self.flags.small).then(|| self.moved + IDLE);
         [socket, orphan, idle].into_iter().flatten().min()
+    }
+
+    /// Whether the flow has bytes to send, or some that are not acknowledged, and nothing that makes
+    /// it go on. Call this right after [`service`](Self::service) returned [`Verdict::Wait`];
+    /// `deadline` is what [`deadline`](Self::deadline) said then. It never is, unless there is a bug.
+    pub(crate) fn is_stuck(&self, deadline: Option<Instant>, now: Instant) -> bool {
+        let socket = self.sockets.get::<Socket<'_>>(self.socket);
+        if self.is_half_open() || self.flags.connecting || self.holds_unread() {
+            return false;
+        }
+        let in_time = deadline.is_some_and(|at| at <= now + LONGEST_TIMER);
+        if self.unanswered().is_some() {
+            return self.trips.timeout_at().is_none() || !in_time;
+        }
+        let waits = self.flags.readable && !self.flags.closed && socket.may_send();
+        match socket.send_queue() {
+            // The application has something, and the flow does not take it.
+            0 => waits && matches!(self.application, Application::Open(_)),
+            // The peer has no room, and is asked for it.
+            _ => !in_time,
+        }
     }
 
     /// How much later than its timeout the flow sends again, up to a quarter of it, and a second.
@@ -586,7 +625,7 @@ impl Flow {
         if self.round_trip < LONGEST_ROUND_TRIP {
             self.trips.shook_hands(self.round_trip);
         }
-        self.congestion = Congestion::new(self.full_segment(), self.queued_end);
+        self.congestion = Congestion::new(self.full_segment(), self.queued_end, now);
         self.window_began = now;
     }
 
@@ -731,6 +770,9 @@ impl Flow {
         if *left > 0 {
             self.send_again(left, cx);
         }
+        if self.probe_at().is_some_and(|at| at <= cx.io.now) {
+            self.probe(left, cx);
+        }
         let unanswered = self.unanswered();
         if let (Some(from), Some(end)) = (unanswered, self.log.sent_end)
             && self.log.sent_end != sent_before
@@ -738,6 +780,11 @@ impl Flow {
             self.trips.begin(end, from.until(end), cx.io.now);
         }
         self.trips.wait(unanswered, cx.io.now);
+        if let Some(end) = self.log.sent_end {
+            let flight = self.in_flight();
+            self.congestion
+                .sent(flight, self.acknowledged, end, cx.io.now);
+        }
         let after = self.state();
         self.flags.lingers = after == State::TimeWait;
         // Of itself the socket closes for this reason only, and at the end of TIME-WAIT.
@@ -966,6 +1013,6 @@ mod tests {
     #[test]
     fn an_idle_flow_is_small() {
         let size = size_of::<Flow>() + size_of::<SocketStorage<'_>>();
-        assert!(size < 1700, "{size} bytes");
+        assert!(size < 1750, "{size} bytes");
     }
 }

@@ -15,6 +15,7 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use watm_core::{ByteStream, ErrorCode, FlowKind, Instant, Token};
 
@@ -43,6 +44,8 @@ const STRAY_BURST: u32 = 500;
 const STRAYS_PER_SECOND: u32 = 100;
 /// Flows that are tried again in one flush after a lack of memory.
 const RETRIES: usize = 64;
+/// Time after which a flow without memory is tried again, if none was released meanwhile.
+const RETRY: Duration = Duration::from_millis(250);
 
 /// The TCP half of the stack.
 pub(crate) struct Tcp {
@@ -69,6 +72,8 @@ pub(crate) struct Tcp {
     starved: VecDeque<FlowId>,
     /// Some of them had success, so that the rest may too.
     retries: bool,
+    /// When the rest is tried all the same.
+    retry_at: Option<Instant>,
 }
 
 impl Tcp {
@@ -89,6 +94,7 @@ impl Tcp {
             dirty: Vec::new(),
             starved: VecDeque::new(),
             retries: false,
+            retry_at: None,
         }
     }
 
@@ -299,6 +305,7 @@ impl Tcp {
             self.retries |= !self.flows.get_mut(id).is_some_and(|flow| flow.starved);
         }
         self.retries &= !self.starved.is_empty();
+        self.retry_at = (!self.starved.is_empty()).then(|| io.now + RETRY);
     }
 
     /// Whether a flow used up its turn and has more, or memory came free for one.
@@ -311,6 +318,7 @@ impl Tcp {
             self.timers.next(),
             self.half_open.deadline(),
             self.time_wait.deadline(),
+            self.retry_at,
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -318,6 +326,7 @@ impl Tcp {
     /// Have the flows that are due do their work in the next flush.
     pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
         self.time_wait.expire(now);
+        self.retries |= self.retry_at.take_if(|at| *at <= now).is_some();
         while let Some(id) = self.half_open.due(now) {
             self.remove(id);
             counters.tcp_half_open_expired += 1;
@@ -490,7 +499,13 @@ impl Tcp {
             }
             Verdict::Wait | Verdict::Again | Verdict::Starved => {}
         }
-        let deadline = flow.deadline(&mut cx);
+        let mut deadline = flow.deadline(&mut cx);
+        let now = cx.io.now;
+        if verdict == Verdict::Wait && flow.is_stuck(deadline, now) {
+            cx.counters.tcp_without_timer += 1;
+            debug_assert!(false, "a flow that has bytes to send waits for nothing");
+            deadline = Some(now + RETRY);
+        }
         let (since, half_open) = (flow.since, flow.is_half_open());
         let starves = verdict == Verdict::Starved && !std::mem::replace(&mut flow.starved, true);
         if let Some(deadline) = deadline

@@ -14,6 +14,10 @@ const FIRST: Duration = Duration::from_secs(1);
 /// The most that a timeout becomes by doubling (RFC 6298 section 2.5).
 const MOST: Duration = Duration::from_secs(60);
 
+/// What is added to two round trips before the end of what is on its way is sent again: timers and
+/// peers may be late by this.
+const PROBE_MARGIN: Duration = Duration::from_millis(10);
+
 /// So many segments of one window are measured.
 const TIMED: usize = 8;
 
@@ -29,7 +33,8 @@ struct Timed {
 /// A round trip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    pub took: Duration,
+    /// Microseconds.
+    pub took: u32,
     /// Of the segment that was measured.
     pub end: Sequence,
     /// Bytes that were on their way when it was sent, it among them.
@@ -47,6 +52,8 @@ pub(crate) struct RoundTrip {
     smoothed: u32,
     variation: u32,
     waiting: Option<Waiting>,
+    /// When something was sent for the first time.
+    sent_at: Instant,
 }
 
 /// For an acknowledgement of what begins here, since when, and how often in vain.
@@ -63,14 +70,15 @@ impl RoundTrip {
         self.take(trip);
     }
 
-    /// Measure the last segment on its way, of so many bytes, unless there is one that is not much
-    /// before it.
+    /// Takes note of a segment that was sent for the first time, the last of so many bytes on their
+    /// way. It is measured unless there is one that is not much before it.
     pub(super) fn begin(&mut self, end: Sequence, flight: usize, now: Instant) {
         let flight = u32::try_from(flight).unwrap_or(u32::MAX);
         let due = self.timed.last().is_none_or(|last| {
             let apart = end.0.wrapping_sub(last.end.0);
             self.timed.len() < TIMED && apart > 0 && apart >= flight / TIMED as u32
         });
+        self.sent_at = now;
         if due {
             let sent = now;
             self.timed.push(Timed { end, sent, flight });
@@ -102,12 +110,12 @@ impl RoundTrip {
             !done
         });
         let Timed { end, sent, flight } = last?;
-        let took = (now - sent).min(MOST);
-        self.take(took);
+        let took = self.take(now - sent);
         Some(Measured { took, end, flight })
     }
 
-    fn take(&mut self, trip: Duration) {
+    /// Takes note of a round trip, and returns it in microseconds.
+    fn take(&mut self, trip: Duration) -> u32 {
         let trip = trip.min(MOST).as_micros() as u32;
         if let Some(least) = &mut self.least {
             *least = trip.min(*least);
@@ -118,6 +126,7 @@ impl RoundTrip {
             self.variation = trip / 2;
             self.smoothed = trip;
         }
+        trip
     }
 
     /// The least that was measured.
@@ -150,13 +159,24 @@ impl RoundTrip {
         Some(waiting.since + doubled.min(MOST))
     }
 
+    /// When a tail loss probe is due (RFC 8985 section 7.2), if that is before the timeout and nothing
+    /// has timed out yet.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        let waiting = self.waiting.filter(|waiting| waiting.doublings == 0)?;
+        let since = waiting.since.max(self.sent_at);
+        let at = since + self.smoothed() * 2 + PROBE_MARGIN;
+        (self.least.is_some() && at < self.timeout_at()?).then_some(at)
+    }
+
     /// How often in a row nothing came in time.
     pub(super) fn timeouts(&self) -> u32 {
         self.waiting.map_or(0, |waiting| waiting.doublings)
     }
 
-    /// Nothing came in time: wait twice as long from now on (RFC 6298 section 5.5).
+    /// Doubles the timeout, because nothing came in time (RFC 6298 section 5.5). The path may be
+    /// another one by now, so that its least round trip is measured anew.
     pub(super) fn back_off(&mut self) {
+        self.least = self.least.map(|least| least.max(self.smoothed));
         if let Some(waiting) = &mut self.waiting {
             waiting.doublings += 1;
         }

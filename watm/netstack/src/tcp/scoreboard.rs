@@ -42,11 +42,6 @@ impl Scoreboard {
         }
     }
 
-    /// Nothing is sure but what is acknowledged.
-    pub(super) fn clear(&mut self) {
-        self.pieces = Vec::new();
-    }
-
     /// The end of the last piece.
     pub(super) fn end(&self) -> Option<Sequence> {
         self.pieces.last().map(|&(_, end)| end)

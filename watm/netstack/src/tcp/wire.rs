@@ -39,6 +39,8 @@ pub(crate) struct Log {
     pub repeats: Repeats,
     /// The end of what smoltcp wrote last of what was sent before.
     pub repeated: Option<Sequence>,
+    /// The end of what was sent again of that. Segments go whole, so that it may be more than was to be.
+    pub sent_again: Option<Sequence>,
 }
 
 /// What may be sent again. smoltcp decides that by its own lights, which do without what the peer
@@ -69,6 +71,9 @@ impl Log {
             self.repeated = Some(said.end);
         }
         let is_due = !again || self.is_due(&said);
+        if again && is_due {
+            self.sent_again = Some(said.end);
+        }
         let tells = self
             .acknowledged
             .is_none_or(|before| said.acknowledged.is_after(before));

@@ -1,10 +1,14 @@
 //! A client, a bad network and an application around the stack, in virtual time.
-#![allow(dead_code)] // every test file uses a part of it
+#![allow(dead_code, unused_imports)] // every test file uses a part of it
 
 mod application;
 mod client;
 mod link;
 pub mod packets;
+pub mod path;
+mod random;
+mod receiver;
+pub mod transfer;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -17,6 +21,8 @@ use watm_netstack::{Config, Netstack, Origin, PacketSink, PeerId};
 pub use application::{Application, DatagramEnd, StreamEnd};
 pub use client::Client;
 pub use link::{Conditions, Link};
+pub use random::Random;
+pub use receiver::Receiver;
 
 /// Where the stack's own connections come from.
 pub const SOURCE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -24,29 +30,6 @@ pub const SOURCE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0,
 
 /// How long an exchange may take.
 pub const MINUTES: Duration = Duration::from_secs(600);
-
-/// Every random choice in the tests comes from here.
-#[derive(Debug, Clone)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// SplitMix64.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-}
 
 /// Packets that the stack sent.
 #[derive(Debug, Default)]

@@ -6,28 +6,31 @@ use watm_core::Instant;
 use super::super::segment::{Segment, Sequence};
 use super::super::width::Width;
 use super::super::wire::Repeats;
+use super::undo::{REORDERED, Timeout};
 use super::{Context, Flow, TIMEOUT, smoltcp_time};
-
-/// So many segments that come after a gap say that it is lost, and not just late (RFC 6675).
-const REORDERED: usize = 3;
 
 /// What was lost, until everything that was on its way then is acknowledged.
 #[derive(Debug)]
 pub(super) struct Recovery {
     /// The end of that.
-    end: Sequence,
+    pub(super) end: Sequence,
     /// What the peer does not have before this is lost.
-    lost: Sequence,
+    pub(super) lost: Sequence,
     /// Before this it was sent again.
     again: Sequence,
+    /// The end of all that was sent again, some of it more than once, and when that began.
+    pub(super) sent_again: Sequence,
+    pub(super) sent_again_since: Option<Instant>,
     /// Since when: the first gap that was filled, and the end of all that had been sent then.
     since: Option<(Sequence, Sequence)>,
     /// A segment may go however much is on its way.
     urgent: bool,
     /// The window grows meanwhile.
-    grows: bool,
+    pub(super) grows: bool,
     /// The window was made smaller for it.
-    shrank: bool,
+    pub(super) shrank: bool,
+    /// The timeout that it began with, as long as that may have been premature.
+    pub(super) timeout: Option<Timeout>,
 }
 
 impl Recovery {
@@ -37,10 +40,13 @@ impl Recovery {
             end: sent_end,
             lost: sent_end,
             again: acknowledged,
+            sent_again: acknowledged,
+            sent_again_since: None,
             since: None,
             urgent: true,
             grows: false,
             shrank: false,
+            timeout: None,
         }
     }
 }
@@ -66,16 +72,28 @@ impl Flow {
             return;
         }
         let gained = self.acknowledged.until(acknowledged);
-        let limited = self.acknowledged.until(self.queued_end) >= self.congestion.window() / 4 * 3;
+        self.note_arrival(self.acknowledged, acknowledged, now);
         self.acknowledged = acknowledged;
-        let repeats = gained == 0 && segment.is_bare() && segment.repr.window_len == self.window;
+        // A peer that selects says what it has beyond a gap. Without that, a repeated
+        // acknowledgement answers a duplicate (RFC 6675 section 2, RFC 2883).
+        let repeats = gained == 0
+            && !self.selective
+            && segment.is_bare()
+            && segment.repr.window_len == self.window;
         self.duplicates = if repeats { self.duplicates + 1 } else { 0 };
         self.log.received.forget_before(acknowledged);
         for (start, end) in segment.received() {
-            if start.is_after(acknowledged) && end.is_after(start) && !end.is_after(sent_end) {
+            if !end.is_after(start) || end.is_after(sent_end) {
+                continue;
+            }
+            if start.is_after(acknowledged) {
+                self.note_arrival(start, end, now);
                 self.log.received.insert(start, end);
+            } else {
+                self.note_duplicate(start, end);
             }
         }
+        self.undo_timeout();
         let over = |recovery: &Recovery| !recovery.end.is_after(acknowledged);
         if self.recovery.as_deref().is_some_and(over) {
             self.recovery = None;
@@ -85,11 +103,13 @@ impl Flow {
         if let Some(trip) = self.trips.measure(has, now) {
             self.congestion.measured(trip, self.trips.least(), sent_end);
         }
-        self.congestion.arrived(gained);
         self.find_lost(gained > 0, sent_end);
-        let grows = self.recovery.as_ref().is_none_or(|recovery| recovery.grows);
-        if gained > 0 && limited && grows {
-            self.congestion.grow(gained, self.trips.smoothed(), now);
+        if gained > 0 {
+            self.probed = None;
+            let may_grow = self.recovery.as_ref().is_none_or(|recovery| recovery.grows);
+            let smoothed = self.trips.smoothed();
+            self.congestion
+                .acknowledged(gained, may_grow, smoothed, now);
         }
     }
 
@@ -98,17 +118,24 @@ impl Flow {
         let start = self.acknowledged;
         let segment = self.full_segment();
         let lost = match (self.log.received.end(), &self.recovery) {
-            (Some(passed), _) => passed.minus(REORDERED * segment),
+            // Two round trips have passed since the rest was sent.
+            (Some(passed), _) if self.probed == Some(passed) => passed,
+            (Some(passed), _) => passed.minus(self.tolerance()),
             // Without knowledge of gaps there is one more if the last did not fill everything
             // (RFC 6582).
             (None, Some(recovery)) if moved && !self.selective => {
                 recovery.end.earlier(start.plus(segment))
             }
-            (None, None) if self.duplicates == REORDERED => sent_end.earlier(start.plus(segment)),
+            (None, None) if self.duplicates == usize::from(REORDERED) => {
+                sent_end.earlier(start.plus(segment))
+            }
             (None, _) => return,
         };
         if !lost.is_after(start) {
             return;
+        }
+        if self.recovery.is_none() {
+            self.settle_doubt();
         }
         let recovery = self.recovery.get_or_insert_with(|| {
             Box::new(Recovery {
@@ -119,11 +146,12 @@ impl Flow {
         });
         let more = self.log.received.missing(recovery.lost.later(start), lost);
         recovery.lost = recovery.lost.later(lost);
-        if more > 0 && self.congestion.lose(more) && !recovery.shrank {
-            recovery.shrank = true;
-            recovery.grows = false;
-            self.congestion.shrink();
+        if more > 0 {
+            self.mark_lost(more, start);
         }
+        let Some(recovery) = &mut self.recovery else {
+            return;
+        };
         // What was sent after the first gap was filled has come, and that has not.
         let again = |(first, end): (Sequence, Sequence)| first == start && lost.is_after(end);
         if recovery.since.is_some_and(again) {
@@ -145,6 +173,21 @@ impl Flow {
         true
     }
 
+    /// Counts so many bytes after `from` as lost, and shrinks the window if that says that the path
+    /// is full, once in a recovery.
+    fn mark_lost(&mut self, bytes: usize, from: Sequence) {
+        self.doubt(bytes, from);
+        let congested = self.congestion.lose(bytes);
+        if let Some(recovery) = &mut self.recovery
+            && congested
+            && !recovery.shrank
+        {
+            recovery.shrank = true;
+            recovery.grows = false;
+            self.congestion.shrink();
+        }
+    }
+
     /// Bytes that are lost and were not sent again yet.
     fn missing(&self) -> usize {
         self.recovery.as_ref().map_or(0, |recovery| {
@@ -153,24 +196,25 @@ impl Flow {
         })
     }
 
-    /// How many more bytes may be on their way.
-    fn allowance(&self) -> usize {
-        let there = self.log.received.bytes() + self.missing();
-        let on_its_way = self
-            .acknowledged
-            .until(self.queued_end)
-            .saturating_sub(there);
-        self.congestion.window().saturating_sub(on_its_way)
+    /// Bytes in flight: sent, neither received as far as is known, nor lost.
+    pub(super) fn in_flight(&self) -> usize {
+        let sent_end = self.log.sent_end.unwrap_or(self.acknowledged);
+        let gone = self.log.received.bytes() + self.missing();
+        self.acknowledged.until(sent_end).saturating_sub(gone)
     }
 
-    /// How many of them may be new: gaps come first.
+    /// Bytes that may be taken from the application: those that the window has room for once gaps are
+    /// filled.
     pub(super) fn allowance_of_new(&self) -> usize {
-        self.allowance().saturating_sub(self.missing())
+        let queued = self.acknowledged.until(self.queued_end);
+        let unreceived = queued.saturating_sub(self.log.received.bytes());
+        self.congestion.window().saturating_sub(unreceived)
     }
 
     /// Fill gaps, as far as the window allows.
     pub(super) fn send_again(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
-        let allowance = self.allowance();
+        // Bytes that wait for the peer's window are not in flight.
+        let allowance = self.congestion.window().saturating_sub(self.in_flight());
         let segment = self.full_segment();
         let (Some(recovery), Some(end)) = (&mut self.recovery, self.log.sent_end) else {
             return;
@@ -189,15 +233,68 @@ impl Flow {
             .after_missing(from, most.min(*left * segment));
         let to = to.earlier(recovery.lost);
         recovery.urgent = false;
-        recovery.again = to;
         if from == self.acknowledged {
             recovery.since = Some((from, end));
         }
         *left = left.saturating_sub(from.until(to).div_ceil(segment));
+        let to = self.send_between(from, to, end, cx);
+        self.doubt_sent_again(to, end);
+        if let Some(recovery) = &mut self.recovery {
+            recovery.again = to;
+            recovery.sent_again = recovery.sent_again.later(to);
+            recovery.sent_again_since.get_or_insert(cx.io.now);
+        }
+    }
+
+    /// When a tail loss probe is due: the last segments may be lost, after which nothing comes that
+    /// would tell so. A lone segment waits for its timeout, because peers delay what acknowledges it.
+    pub(super) fn probe_at(&self) -> Option<Instant> {
+        let recovers = |recovery: &Recovery| recovery.timeout.is_none() && self.missing() == 0;
+        let has_gap = self.log.received.end().is_some();
+        let may = self.selective
+            && self.recovery.as_deref().is_none_or(recovers)
+            && self.probed.is_none()
+            && (has_gap || self.in_flight() > self.full_segment());
+        self.trips.probe_at().filter(|_| may)
+    }
+
+    /// Sends the last segment again (RFC 8985 section 7.3). Once the peer has it, all that it does not
+    /// have is lost. If it has something beyond a gap, the gaps are lost already, and what was sent
+    /// again of them is lost too.
+    pub(super) fn probe(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
+        let Some(end) = self.log.sent_end else {
+            return;
+        };
+        let passed = self.log.received.end();
+        self.probed = Some(passed.unwrap_or(end));
+        if passed.is_some() {
+            self.find_lost(false, end);
+            if let Some(recovery) = &mut self.recovery {
+                recovery.again = self.acknowledged;
+                recovery.urgent = true;
+            }
+            self.send_again(left, cx);
+        } else {
+            self.send_between(end.minus(self.full_segment()), end, end, cx);
+        }
+    }
+
+    /// Sends what the peer does not have between these again, of all that ends at `end`. Returns where
+    /// the last segment ends.
+    fn send_between(
+        &mut self,
+        from: Sequence,
+        to: Sequence,
+        end: Sequence,
+        cx: &mut Context<'_, '_>,
+    ) -> Sequence {
         self.log.repeats = Repeats::Between(from, to);
+        self.log.sent_again = None;
         self.rewind(end, cx);
         self.log.repeats = Repeats::Nothing;
+        let to = self.log.sent_again.map_or(to, |end| to.later(end));
         self.trips.sent_again(from, to, cx.io.now);
+        to
     }
 
     /// Have smoltcp write everything again that is not acknowledged, up to `end`. It does so when
@@ -229,23 +326,38 @@ impl Flow {
         let Some((from, end)) = self.unanswered().zip(self.log.sent_end) else {
             return;
         };
-        let again = self
-            .recovery
+        let received = std::mem::take(&mut self.log.received);
+        let earlier = self.recovery.take();
+        let again = earlier.as_ref().is_some_and(|recovery| recovery.shrank);
+        let sent_again = earlier
             .as_ref()
-            .is_some_and(|recovery| recovery.shrank);
+            .map_or(from, |recovery| recovery.sent_again);
+        let mut timeout = earlier
+            .and_then(|recovery| recovery.timeout)
+            .unwrap_or_else(|| Timeout::new(&self.congestion, received, self.width));
+        self.doubt = None;
         self.congestion.timed_out(!again);
         self.trips.back_off();
         if from.until(end) >= self.full_segment() {
-            let is_ipv4 = self.key.source.is_ipv4();
-            let width = Width::after_silence(self.trips.timeouts(), is_ipv4);
-            self.width = self.width.max(width);
+            self.narrow(&mut timeout);
         }
         self.trips.sent_again(from, end, now);
-        self.log.received.clear();
         self.recovery = Some(Box::new(Recovery {
             grows: true,
             shrank: true,
+            sent_again,
+            timeout: Some(timeout),
             ..Recovery::whole(from, end)
         }));
+    }
+
+    /// Makes segments shorter if full ones were not answered several times.
+    fn narrow(&mut self, timeout: &mut Timeout) {
+        let is_ipv4 = self.key.source.is_ipv4();
+        let width = Width::after_silence(self.trips.timeouts(), is_ipv4);
+        if width > self.width {
+            self.width = width;
+            timeout.narrowed(width);
+        }
     }
 }

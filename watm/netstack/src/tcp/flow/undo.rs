@@ -1,0 +1,191 @@
+//! Undoes the effects of a loss or a timeout that turns out to be none, because packets were late or
+//! passed by others.
+//!
+//! [`recovery`](super::recovery) reports here the bytes that it marks as lost, those that it sends
+//! again, and those that arrive.
+
+use watm_core::Instant;
+
+use super::super::congestion::Congestion;
+use super::super::scoreboard::Scoreboard;
+use super::super::segment::Sequence;
+use super::super::width::Width;
+use super::Flow;
+
+/// Segments that come after a gap before it is taken for lost, at first (RFC 6675 section 5), and
+/// at most on a path that reorders (`tcp_max_reordering` of Linux).
+pub(super) const REORDERED: u16 = 3;
+const MOST_REORDERED: u16 = 300;
+
+/// Bytes that were marked as lost and may not be, and the state of before.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    congestion: Congestion,
+    /// Bytes that are not known to have arrived without being sent again.
+    lost: usize,
+    /// What was sent again.
+    from: Sequence,
+    to: Sequence,
+    /// End of all that was sent then. Once the peer has that, it has told what it got twice.
+    told_by: Sequence,
+}
+
+/// A timeout that may have come too early, and the state of before.
+#[derive(Debug)]
+pub(super) struct Timeout {
+    congestion: Congestion,
+    /// What the peer had beyond gaps.
+    received: Scoreboard,
+    /// What segments fitted into before, and what they were cut to since, if they were.
+    width: Width,
+    narrowed: Option<Width>,
+}
+
+impl Timeout {
+    /// Records the state of a flow before it times out.
+    pub(super) fn new(congestion: &Congestion, received: Scoreboard, width: Width) -> Timeout {
+        Timeout {
+            congestion: congestion.clone(),
+            received,
+            width,
+            narrowed: None,
+        }
+    }
+
+    /// Records that segments are cut to this width.
+    pub(super) fn narrowed(&mut self, width: Width) {
+        self.narrowed = Some(width);
+    }
+}
+
+impl Flow {
+    /// Looks whether bytes up to `acknowledged` arrived that were not sent again after a timeout.
+    /// The timeout was premature then (RFC 5682), unless the peer had them before it. Either way the
+    /// path takes segments as they were.
+    pub(super) fn undo_timeout(&mut self) {
+        let Some(recovery) = &mut self.recovery else {
+            return;
+        };
+        let Some(timeout) = &recovery.timeout else {
+            return;
+        };
+        let arrived = self.acknowledged.earlier(recovery.end);
+        if !arrived.is_after(recovery.sent_again) {
+            return;
+        }
+        // A router may have named a size meanwhile.
+        if timeout.narrowed == Some(self.width) {
+            self.width = timeout.width;
+        }
+        let is_premature = timeout.received.missing(recovery.sent_again, arrived) > 0;
+        if is_premature {
+            self.congestion.restore(&timeout.congestion);
+            self.recovery = None;
+        } else {
+            recovery.timeout = None;
+        }
+    }
+
+    /// Notes that `bytes` after `from` were marked as lost, before the window shrinks for them.
+    pub(super) fn doubt(&mut self, bytes: usize, from: Sequence) {
+        let doubt = self.doubt.get_or_insert_with(|| {
+            Box::new(Doubt {
+                congestion: self.congestion.clone(),
+                lost: 0,
+                from,
+                to: from,
+                told_by: self.log.sent_end.unwrap_or(from),
+            })
+        });
+        doubt.lost += bytes;
+    }
+
+    /// Notes that everything before `to` was sent again, and ends at `sent_end`.
+    pub(super) fn doubt_sent_again(&mut self, to: Sequence, sent_end: Sequence) {
+        if let Some(doubt) = &mut self.doubt {
+            doubt.to = doubt.to.later(to);
+            doubt.told_by = sent_end;
+        }
+    }
+
+    /// Settles the doubts of which nothing more will be told.
+    pub(super) fn settle_doubt(&mut self) {
+        let acknowledged = self.acknowledged;
+        self.doubt
+            .take_if(|doubt| acknowledged.is_after(doubt.told_by));
+    }
+
+    /// Takes note of bytes that arrived, before the scoreboard does. Those that fill a gap without
+    /// being sent again, or too soon for that, were passed by others on their way.
+    pub(super) fn note_arrival(&mut self, start: Sequence, end: Sequence, now: Instant) {
+        let Some(passed) = self.log.received.end() else {
+            return;
+        };
+        let segment = self.full_segment();
+        let soon = self.trips.least() / 4 * 3;
+        let (again, lost) = match &self.recovery {
+            Some(recovery) => {
+                let since = recovery.sent_again_since.unwrap_or(now);
+                let again = match now < since + soon {
+                    true => self.acknowledged,
+                    false => recovery.sent_again,
+                };
+                (again, recovery.lost)
+            }
+            None => (self.acknowledged, self.acknowledged),
+        };
+        let from = start.later(again).later(self.acknowledged);
+        let to = end.earlier(passed);
+        if self.log.received.missing(from, to) == 0 {
+            return;
+        }
+        let first = self.log.received.after_missing(from, 1).minus(1);
+        let segments = first.until(passed).div_ceil(segment);
+        let segments = u16::try_from(segments).unwrap_or(MOST_REORDERED);
+        self.reordering = self.reordering.max(segments).min(MOST_REORDERED);
+        let marked = self.log.received.missing(from, to.earlier(lost));
+        self.not_lost(marked);
+    }
+
+    /// Takes note of bytes that the peer got twice (RFC 2883).
+    pub(super) fn note_duplicate(&mut self, start: Sequence, end: Sequence) {
+        let Some(doubt) = &self.doubt else {
+            return;
+        };
+        let twice = start.later(doubt.from).until(end.earlier(doubt.to));
+        if twice > 0 && self.not_lost(twice) {
+            self.reordering = (self.reordering * 2).min(MOST_REORDERED);
+        }
+    }
+
+    /// Bytes that come after a gap before it is taken for lost: less than what is on its way, so that
+    /// a loss is found without a timeout on a path that reorders too.
+    pub(super) fn tolerance(&self) -> usize {
+        let half = self.congestion.window() / 2;
+        let segment = self.full_segment();
+        let least = usize::from(REORDERED) * segment;
+        (usize::from(self.reordering) * segment)
+            .min(half)
+            .max(least)
+    }
+
+    /// Takes back the loss of so many bytes. Returns whether they were the last of all that was marked
+    /// as lost, which takes back what the loss changed.
+    fn not_lost(&mut self, bytes: usize) -> bool {
+        self.congestion.not_lost(bytes);
+        let Some(doubt) = &mut self.doubt else {
+            return false;
+        };
+        doubt.lost = doubt.lost.saturating_sub(bytes);
+        if doubt.lost > 0 {
+            return false;
+        }
+        self.congestion.restore(&doubt.congestion);
+        self.doubt = None;
+        if let Some(recovery) = &mut self.recovery {
+            recovery.shrank = false;
+            recovery.grows = true;
+        }
+        true
+    }
+}
