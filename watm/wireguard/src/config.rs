@@ -34,6 +34,8 @@ pub struct Config {
     pub limits: Limits,
     /// What the user should look at.
     pub warnings: Vec<String>,
+    /// Fields that change the system in wg-quick, and nothing here, in a sentence.
+    pub without_effect: Option<String>,
 }
 
 impl Config {
@@ -101,9 +103,9 @@ pub struct Limits {
     pub udp_idle_timeout: Duration,
     /// Most flows at a time.
     pub max_flows: u32,
-    /// Handshake messages in a second beyond which senders have to prove their address.
-    /// A handshake costs half a millisecond in a module, so the default keeps strangers
-    /// below a twentieth of the time.
+    /// Handshake messages in a second beyond which senders have to prove their address; one
+    /// sender gets a part of them. See the module `admission`. A handshake costs half a
+    /// millisecond in a module, so the default keeps strangers below a twentieth of the time.
     pub handshakes_per_second: u32,
 }
 

@@ -6,7 +6,7 @@
 //!    socket granted as `listen` and takes its trains apart. If that is a listener,
 //!    datagrams come in streams: see [`FramedSocket`](watm_stream::FramedSocket).
 //! 2. The receiver index says which peer a datagram is for; for a handshake initiation
-//!    it is the key inside, after the rate limiter has let it pass.
+//!    it is the key inside, if the limits on handshakes admit it (`admission`).
 //! 3. boringtun decrypts. Only now is the sender known, and its address remembered.
 //! 4. The inner source address is checked against the peer's AllowedIPs, and the packet
 //!    goes to the network stack, which offers its flow to the application.
@@ -55,6 +55,7 @@
 //! The kernel's TCP goes through wireguard-go's interface, by BBR, over the same paths; what arrives at most
 //! is 95 of the 100 Mbit/s and 190 of the 200, the rest being headers. Down, it is the kernel that sends.
 
+mod admission;
 mod client;
 mod clock;
 mod config;

@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use boringtun::noise::rate_limiter::RateLimiter;
 use watm_core::capture::Capture;
 use watm_core::{
     ByteStream, ClientConfig, ConfigError, DatagramFlow, DatagramSocket, Destination, ErrorCode,
@@ -25,6 +24,7 @@ use watm_stream::{FramedSocket, FramedTokens};
 
 use self::handover::Inheritance;
 use self::sink::{Arrival, Sink};
+use crate::admission::Admission;
 use crate::clock::{self, Dates};
 use crate::config::{self, Config};
 use crate::counters::Counters;
@@ -63,20 +63,9 @@ const IMPERCEPTIBLE: u32 = 32;
 /// A thread that sleeps less does not save anything.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
-/// How long handshakes are counted together.
-const SECOND: Duration = Duration::from_secs(1);
-
 /// Peers whose timers run in one call. At worst each begins a handshake, which takes half
 /// a millisecond.
 const TICK_PEERS: usize = 128;
-
-/// Handshakes answered in a second are at most this many times the number from which on
-/// senders have to prove their address: those who can prove it can still be too many.
-const HANDSHAKE_LIMIT: u64 = 10;
-
-/// Handshakes answered in one call: a tenth of a second's work, of the whole one that a
-/// host allows by default. Those beyond are lost and repeated by their senders.
-const CALL_HANDSHAKES: u64 = 256;
 
 /// A WireGuard server. See the crate's page for the path of a packet.
 pub struct WireGuard {
@@ -93,11 +82,7 @@ pub struct WireGuard {
     dates: Rc<Dates>,
     address: SocketAddr,
     /// Sees each handshake message first.
-    limiter: RateLimiter,
-    /// Handshakes answered in the second that began then.
-    handshakes: (Instant, u64),
-    /// Handshakes answered in this call.
-    call_handshakes: u64,
+    admission: Admission,
     /// Whether there may be something to receive.
     readable: bool,
     next_tick: Option<Instant>,
@@ -146,9 +131,7 @@ impl Transport for WireGuard {
             inheritance: Inheritance::default(),
             names: Names::default(),
             dates: Rc::new(Dates::new(ahead)),
-            limiter: limiter(&config),
-            handshakes: (host.now(), 0),
-            call_handshakes: 0,
+            admission: Admission::new(&config, host.now()),
             readable: serves,
             // Peers to be kept alive are called at once.
             next_tick: serves.then(|| host.now()),
@@ -163,7 +146,10 @@ impl Transport for WireGuard {
             .reconfigure(&server.config, &BTreeSet::new(), &identity);
         match &predecessor {
             Some(predecessor) => server.inherit(predecessor, host.now()),
-            None => server.want_peers(),
+            None => {
+                server.want_peers();
+                server.tell_without_effect(host);
+            }
         }
         server.know_names(false, host);
         server.warn(host);
@@ -193,8 +179,12 @@ impl Transport for WireGuard {
         self.peers.reconfigure(&config, &keep, &identity);
         self.know_names(true, host);
         self.want_peers();
-        self.limiter = limiter(&config);
+        self.admission = Admission::new(&config, host.now());
+        let same = config.without_effect == self.config.without_effect;
         self.config = config;
+        if !same {
+            self.tell_without_effect(host);
+        }
         self.next_tick = Some(host.now());
         self.forget_paths();
         self.warn(host);
@@ -203,8 +193,7 @@ impl Transport for WireGuard {
 
     fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup {
         clock::set(host.now());
-        self.limiter.reset_count();
-        self.call_handshakes = 0;
+        self.admission.begin_call();
         for &token in ready {
             let framed = |streams: &FramedTokens| streams.ready(token);
             if token == LISTEN || self.streams.as_ref().is_some_and(framed) {
@@ -432,7 +421,15 @@ impl WireGuard {
         }
     }
 
-    /// Tell the user what the configuration has of no effect.
+    /// Logs which fields of the file do nothing here. Providers' files have some, so this is
+    /// information, once for each configuration.
+    fn tell_without_effect(&self, host: &mut dyn Host) {
+        if let Some(text) = &self.config.without_effect {
+            host.log(Level::Info, TARGET, text);
+        }
+    }
+
+    /// Warns of what in the configuration is likely to be a mistake.
     fn warn(&self, host: &mut dyn Host) {
         for warning in &self.config.warnings {
             host.log(Level::Warn, TARGET, warning);
@@ -494,11 +491,4 @@ fn listens_for_refusals(config: &Config) -> bool {
 /// The largest packet, if the ways to peers say whether there are any.
 fn tries(config: &Config) -> Option<u16> {
     config.mtu.is_none().then(|| config.largest_packet())
-}
-
-fn limiter(config: &Config) -> RateLimiter {
-    RateLimiter::new(
-        &config.public_key,
-        config.limits.handshakes_per_second.into(),
-    )
 }

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::inner::StreamEnd;
-use support::{Outer, Pair, Random, SERVER, base64, peer_config, private_key, public_text};
+use support::{Outer, Pair, Random, SERVER, Side, base64, peer_config, private_key, public_text};
 use watm_core::{ErrorCode, Level};
 
 const CLIENT_KEY: u8 = 1;
@@ -97,6 +97,35 @@ fn it_is_said_why_the_first_call_has_no_answer() {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains(said), "{warnings:?}");
     }
+}
+
+#[test]
+fn a_tunnel_that_was_called_says_so_and_one_that_calls_says_with_whom() {
+    let pair = {
+        let mut pair = pair_with("", "");
+        pair.dial(None).unwrap();
+        pair.run_for(SECOND);
+        pair
+    };
+    let informed = |side: &Side| {
+        let logs = side.host.logs.iter();
+        let informed = logs.filter(|(level, _)| *level == Level::Info);
+        informed.map(|(_, text)| text.clone()).collect::<Vec<_>>()
+    };
+    let server = support::public_text(support::SERVER_KEY);
+    assert_eq!(
+        informed(&pair.client),
+        [format!(
+            "handshake with peer {server} at {SERVER} completed"
+        )]
+    );
+    let client = support::public_text(CLIENT_KEY);
+    let called = informed(&pair.server);
+    assert_eq!(called.len(), 1);
+    assert!(
+        called[0].starts_with(&format!("peer {client} connected from ")),
+        "{called:?}"
+    );
 }
 
 #[test]

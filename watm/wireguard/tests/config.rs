@@ -285,20 +285,29 @@ fn what_changes_the_system_has_no_effect_and_is_named() {
          TABLE = off\nFwMark = 0xca6c\nSaveConfig = true\n{}",
         peer_config(1, "AllowedIPs = 10.0.0.2/32")
     )));
-    let no_commands = "a sandboxed module runs no commands";
-    let no_routes = "a sandboxed module has no routes, and changes none of the system's";
-    let expected = [
-        (3, "PostUp", no_commands),
-        (5, "PreUp", no_commands),
-        (6, "PreDown", no_commands),
-        (7, "PostDown", no_commands),
-        (8, "Table", no_routes),
-        (9, "FwMark", no_routes),
-        (10, "SaveConfig", "a sandboxed module writes no files"),
-    ];
-    let expected = expected
-        .map(|(line, field, why)| format!("line {line}: [Interface] {field} has no effect: {why}"));
-    assert_eq!(sim.logged(Level::Warn), expected);
+    let expected = "[Interface] PostUp (line 3), PreUp (line 5), PreDown (line 6), \
+                    PostDown (line 7), Table (line 8), FwMark (line 9), SaveConfig (line 10) have \
+                    no effect: a sandboxed module runs no commands, changes no routes and writes \
+                    no files";
+    assert_eq!(sim.logged(Level::Info), [expected]);
+    // Files as providers hand them out are no reason for a warning.
+    assert_eq!(sim.logged(Level::Warn), Vec::<String>::new());
+}
+
+#[test]
+fn fields_without_effect_are_named_once() {
+    let config =
+        |line: &str| server_config(&format!("{line}\n{}", peer_config(1, "AllowedIPs = ::/0")));
+    let mut sim = Sim::new(&config("PostUp = x"));
+    sim.reconfigure(&config("PostUp = x")).unwrap();
+    assert_eq!(sim.logged(Level::Info).len(), 1);
+    sim.reconfigure(&config("PostDown = x")).unwrap();
+    let told = sim.logged(Level::Info);
+    assert_eq!(told.len(), 2);
+    assert!(
+        told[1].starts_with("[Interface] PostDown (line 3) has no effect: "),
+        "{told:?}"
+    );
 }
 
 #[test]
@@ -413,7 +422,8 @@ fn what_has_no_effect_is_a_warning() {
     assert_eq!(
         sim.logged(Level::Warn),
         [
-            "no [Peer] section, so nobody can connect",
+            "no [Peer] section: nobody can connect, and connections from here have nowhere to go; \
+             add one with the peer's PublicKey and AllowedIPs",
             "ListenPort is 1, but the host listens on 192.0.2.1:51820, which is what counts",
         ]
     );
@@ -504,8 +514,12 @@ fn each_wrong_field_of_the_json_is_refused() {
             "peer_public_keys: not a list of keys, each 44 characters of base64",
         ),
         (
-            with("\"mtu\": \"1420\""),
-            "mtu: '\"1420\"' is not a number from 1280 to 65475",
+            with("\"mtu\": \"\""),
+            "mtu: empty; must be a number from 1280 to 65475",
+        ),
+        (
+            with("\"mtu\": \"large\""),
+            "mtu: 'large' is not a number from 1280 to 65475",
         ),
         (
             with("\"udp_idle_timeout\": -1"),

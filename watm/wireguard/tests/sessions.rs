@@ -204,25 +204,43 @@ fn the_endpoint_moves_with_an_authentic_packet_and_only_with_one() {
     assert_eq!(info.underlay.unwrap().0, address("[2001:db8:1::5]:777"));
 }
 
-#[test]
-fn under_load_a_sender_proves_its_address_and_gets_in() {
-    let limit = 20;
+/// The part of the limit that one port of one address gets, and the part of the whole address.
+const PORT_SHARE: u64 = 12;
+const ADDRESS_SHARE: u64 = 15;
+const LIMIT: u64 = 20;
+
+/// A server with this limit, and `count` clients that have the peer's key and addresses of their own.
+fn limited(count: usize) -> Sim {
     let mut sim = sim_with("", "");
     let config = peer_config(1, "AllowedIPs = 0.0.0.0/0, ::/0")
-        + &format!("[Watm]\nHandshakesPerSecond = {limit}\n");
+        + &format!("[Watm]\nHandshakesPerSecond = {LIMIT}\n");
     sim.reconfigure(&server_config(&config)).unwrap();
-    sim.add_client(Client::new(1));
-    sim.settle();
-    let now = sim.now();
-    // Sixty in a second, from a source that knows our public key; all but the first have
-    // the same timestamp, so they are refused as replays, after the work has been done.
-    for _ in 0..60 {
-        sim.clients[0].handshake(now);
+    for number in 0..count {
+        let mut client = Client::new(1);
+        client.address = SocketAddr::new([198, 51, 100, number as u8].into(), 777);
+        sim.add_client(client);
     }
     sim.settle();
-    assert_eq!(sim.counter("wireguard.cookies_sent"), 60 - limit);
-    assert_eq!(sim.clients[0].came_of_type(COOKIE) as u64, 60 - limit);
-    assert_eq!(sim.counter("wireguard.dropped.replay"), limit - 1);
+    sim
+}
+
+/// Sixty handshakes of this client, from somebody who knows our public key. All but the first have
+/// the same timestamp, so they are refused as replays, after the work has been done.
+fn flood(sim: &mut Sim, client: usize) {
+    let now = sim.now();
+    for _ in 0..60 {
+        sim.clients[client].handshake(now);
+    }
+    sim.settle();
+}
+
+#[test]
+fn under_load_a_sender_proves_its_address_and_gets_in() {
+    let mut sim = limited(1);
+    flood(&mut sim, 0);
+    assert_eq!(sim.counter("wireguard.cookies_sent"), 60 - PORT_SHARE);
+    assert_eq!(sim.clients[0].came_of_type(COOKIE) as u64, 60 - PORT_SHARE);
+    assert_eq!(sim.counter("wireguard.dropped.replay"), PORT_SHARE - 1);
 
     // Still in that second: with the cookie, the client is answered.
     sim.run_for(Duration::from_millis(100));
@@ -231,31 +249,121 @@ fn under_load_a_sender_proves_its_address_and_gets_in() {
     sim.clients[0].handshake(now);
     sim.settle();
     assert_eq!(sim.clients[0].came_of_type(RESPONSE), responses + 1);
-    assert_eq!(sim.counter("wireguard.cookies_sent"), 60 - limit);
+    assert_eq!(sim.counter("wireguard.cookies_sent"), 60 - PORT_SHARE);
 
     // In the next second, nobody needs one.
-    sim.add_client(Client::new(1));
-    sim.clients[1].address = address("198.51.100.77:1");
+    let port = sim.clients[0].address.port() + 1;
+    let mut another = Client::new(1);
+    another.address = SocketAddr::new(sim.clients[0].address.ip(), port);
+    let another = sim.add_client(another);
     sim.run_for(Duration::from_secs(2));
+    let now = sim.now();
+    sim.clients[another].handshake(now);
+    sim.settle();
+    assert_eq!(sim.clients[another].came_of_type(COOKIE), 0);
+    assert_eq!(sim.clients[another].came_of_type(RESPONSE), 1);
+}
+
+#[test]
+fn a_flood_from_one_port_asks_no_other_client_for_a_cookie() {
+    let mut sim = limited(2);
+    // Behind the same address, and elsewhere.
+    sim.clients[1].address = address("198.51.100.0:778");
+    let mut elsewhere = Client::new(1);
+    elsewhere.address = address("203.0.113.5:777");
+    sim.add_client(elsewhere);
+    flood(&mut sim, 0);
+    assert!(sim.counter("wireguard.cookies_sent") > 0);
+    for client in [1, 2] {
+        sim.run_for(Duration::from_millis(20));
+        let now = sim.now();
+        sim.clients[client].handshake(now);
+        sim.settle();
+        assert_eq!(sim.clients[client].came_of_type(COOKIE), 0);
+        assert_eq!(
+            sim.clients[client].came_of_type(RESPONSE),
+            1,
+            "client {client}"
+        );
+    }
+}
+
+#[test]
+fn a_flood_from_one_address_or_network_asks_no_other_for_a_cookie() {
+    let of_network = |number: usize| format!("[2001:db8:1:2:{number:x}::9]:777");
+    let of_address = |number: usize| format!("198.51.100.7:{}", 1000 + number);
+    for place in [&of_network as &dyn Fn(usize) -> String, &of_address] {
+        let mut sim = limited(11);
+        for (number, client) in sim.clients.iter_mut().enumerate() {
+            client.address = address(&place(number));
+        }
+        sim.clients[10].address = address("[2001:db8:1:3::9]:777");
+        for client in 0..10 {
+            flood(&mut sim, client);
+        }
+        assert_eq!(sim.counter("wireguard.cookies_sent"), 600 - ADDRESS_SHARE);
+        sim.run_for(Duration::from_millis(20));
+        let now = sim.now();
+        sim.clients[10].handshake(now);
+        sim.settle();
+        assert_eq!(sim.clients[10].came_of_type(COOKIE), 0);
+        assert_eq!(sim.clients[10].came_of_type(RESPONSE), 1);
+    }
+}
+
+#[test]
+fn a_flood_from_everywhere_is_asked_for_cookies() {
+    let mut sim = limited(100);
+    let now = sim.now();
+    for client in 0..100 {
+        sim.clients[client].handshake(now);
+    }
+    sim.settle();
+    assert_eq!(sim.counter("wireguard.cookies_sent"), 100 - LIMIT);
+}
+
+#[test]
+fn initiations_for_another_key_do_not_count() {
+    let mut sim = limited(2);
+    flood(&mut sim, 0);
+    let mut wrong = sim.clients[0].sent[0].clone();
+    wrong[120] ^= 1;
+    sim.run_for(Duration::from_secs(2));
+    let before = sim.counter("wireguard.cookies_sent");
+    for _ in 0..1000 {
+        sim.inject(address("198.51.100.1:777"), &wrong);
+    }
+    sim.settle();
+    assert_eq!(sim.counter("wireguard.dropped.invalid_mac"), 1000);
     let now = sim.now();
     sim.clients[1].handshake(now);
     sim.settle();
-    assert_eq!(sim.clients[1].came_of_type(COOKIE), 0);
     assert_eq!(sim.clients[1].came_of_type(RESPONSE), 1);
+    assert_eq!(sim.counter("wireguard.cookies_sent"), before);
 }
 
 #[test]
 fn far_too_many_handshakes_are_not_answered_even_with_a_cookie() {
     let mut sim = sim_with("", "[Watm]\nHandshakesPerSecond = 1\n");
-    sim.add_client(Client::new(1));
-    for _ in 0..30 {
-        let now = sim.now();
-        sim.clients[0].handshake(now);
-        sim.run_for(Duration::from_millis(1));
+    for number in 0..15 {
+        let mut client = Client::new(1);
+        client.address = SocketAddr::new([198, 51, 100, number].into(), 777);
+        sim.add_client(client);
     }
+    // Each gets a cookie, but for the very first, and proves its address with it.
+    for client in 0..15 {
+        for _ in 0..3 {
+            let now = sim.now();
+            sim.clients[client].handshake(now);
+            sim.run_for(Duration::from_millis(1));
+        }
+    }
+    assert_eq!(sim.counter("wireguard.cookies_sent"), 15);
+    // Ten in all, and one of each address that has proved itself.
+    let answered = 10;
     assert_eq!(
         sim.counter("wireguard.dropped.handshake_limit"),
-        30 - 10 - 1
+        3 * 15 - 15 - answered
     );
 }
 

@@ -71,10 +71,14 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             dns: list(&object, "dns", DEFAULT_DNS, value::dns)?,
         },
         warnings: if peers.is_empty() {
-            vec!["peer_public_keys is empty, so nobody can connect".to_owned()]
+            vec![
+                "peer_public_keys is empty, so nobody can connect; add the public key of each client"
+                    .to_owned(),
+            ]
         } else {
             Vec::new()
         },
+        without_effect: None,
         peers,
         limits: Limits {
             udp_idle_timeout: number(&object, "udp_idle_timeout", value::UDP_IDLE_TIMEOUT)?
@@ -165,9 +169,13 @@ fn number(
     name: &str,
     range: std::ops::RangeInclusive<u32>,
 ) -> Result<Option<u32>, ConfigError> {
+    let parse = |value: &Value| match value {
+        Value::String(text) => value::number(text, range.clone()),
+        value => value::number(&value.to_string(), range.clone()),
+    };
     object
         .get(name)
-        .map(|value| value::number(&value.to_string(), range).map_err(|why| field(name, why)))
+        .map(|value| parse(value).map_err(|why| field(name, why)))
         .transpose()
 }
 

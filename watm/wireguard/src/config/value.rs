@@ -50,6 +50,13 @@ pub fn key(text: &str) -> Result<[u8; 32], String> {
 
 /// A decimal number.
 pub fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
+    if text.is_empty() {
+        return Err(format!(
+            "empty; must be a number from {} to {}",
+            range.start(),
+            range.end()
+        ));
+    }
     text.parse()
         .ok()
         .filter(|number| range.contains(number) && text.bytes().all(|byte| byte.is_ascii_digit()))

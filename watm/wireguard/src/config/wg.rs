@@ -46,19 +46,17 @@ impl Section {
     }
 }
 
-/// Fields of wg(8) and wg-quick(8) that change the system around the tunnel, and why they have
-/// no effect here. Files as providers hand them out have them, so they are no error.
-const WITHOUT_EFFECT: &[(&str, &str)] = &[
-    ("PreUp", NO_COMMANDS),
-    ("PostUp", NO_COMMANDS),
-    ("PreDown", NO_COMMANDS),
-    ("PostDown", NO_COMMANDS),
-    ("Table", NO_ROUTES),
-    ("FwMark", NO_ROUTES),
-    ("SaveConfig", "a sandboxed module writes no files"),
+/// Fields of wg(8) and wg-quick(8) that change the system around the tunnel. Files as providers
+/// hand them out have them, so they are no error.
+const WITHOUT_EFFECT: &[&str] = &[
+    "PreUp",
+    "PostUp",
+    "PreDown",
+    "PostDown",
+    "Table",
+    "FwMark",
+    "SaveConfig",
 ];
-const NO_COMMANDS: &str = "a sandboxed module runs no commands";
-const NO_ROUTES: &str = "a sandboxed module has no routes, and changes none of the system's";
 
 /// Fields that others have and that would be a promise not kept.
 const REFUSED: &[(&str, &str)] = &[("AllowedApps", NO_APPS), ("DisallowedApps", NO_APPS)];
@@ -88,7 +86,8 @@ struct Block<'a> {
 
 /// Read a configuration in this format.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
-    let (blocks, mut warnings) = blocks(text)?;
+    let (blocks, without_effect) = blocks(text)?;
+    let mut warnings = Vec::new();
     let peer_blocks: Vec<_> = blocks
         .iter()
         .filter(|block| block.section == Section::Peer)
@@ -105,7 +104,11 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         peers.push(peer);
     }
     if peers.is_empty() {
-        warnings.push("no [Peer] section, so nobody can connect".to_owned());
+        warnings.push(
+            "no [Peer] section: nobody can connect, and connections from here have nowhere to go; \
+             add one with the peer's PublicKey and AllowedIPs"
+                .to_owned(),
+        );
     }
 
     let interface = the_only(&blocks, Section::Interface)?.ok_or_else(|| {
@@ -154,6 +157,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         peers,
         limits: limits(watm)?,
         warnings,
+        without_effect,
     })
 }
 
@@ -211,6 +215,9 @@ impl Block<'_> {
                 "already set in line {}; remove one of the two",
                 entry.line
             )));
+        }
+        if entry.value.is_empty() {
+            return Err(entry.error("has no value; add one or remove the line".to_owned()));
         }
         parse(entry.value).map(Some).map_err(|why| entry.error(why))
     }
@@ -288,9 +295,9 @@ fn the_only<'a, 'b>(
     }
 }
 
-/// Sections and lines, with every field name known to be right for its section; and a warning
-/// for each field that has no effect.
-fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Vec<String>), ConfigError> {
+/// Sections and lines, with every field name known to be right for its section; and a sentence on
+/// the fields that have no effect, if there are any.
+fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Option<String>), ConfigError> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut ignored: Vec<(&str, usize)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -334,11 +341,24 @@ fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Vec<String>), ConfigError> {
             Field::WithoutEffect(field) => ignored.push((field, number)),
         }
     }
-    let warnings = ignored.into_iter().map(|(field, line)| {
-        let why = find(WITHOUT_EFFECT, field).map_or("", |(_, why)| why);
-        format!("line {line}: [Interface] {field} has no effect: {why}")
-    });
-    Ok((blocks, warnings.collect()))
+    Ok((blocks, no_effect(&ignored)))
+}
+
+/// Says once what fields that change the system do here: nothing.
+fn no_effect(ignored: &[(&str, usize)]) -> Option<String> {
+    let verb = match ignored {
+        [] => return None,
+        [_] => "has",
+        _ => "have",
+    };
+    let named = ignored
+        .iter()
+        .map(|(field, line)| format!("{field} (line {line})"));
+    Some(format!(
+        "[Interface] {} {verb} no effect: a sandboxed module runs no commands, changes no routes \
+         and writes no files",
+        named.collect::<Vec<_>>().join(", ")
+    ))
 }
 
 /// What a line says: up to a '#', as wg(8) has it, or to a ';' at its beginning or after a
@@ -382,24 +402,16 @@ enum Field {
     WithoutEffect(&'static str),
 }
 
-fn find(
-    table: &'static [(&'static str, &'static str)],
-    name: &str,
-) -> Option<(&'static str, &'static str)> {
-    let mut rows = table.iter().copied();
-    rows.find(|(known, _)| known.eq_ignore_ascii_case(name))
-}
-
 fn field(line: usize, section: Section, name: &str) -> Result<Field, ConfigError> {
     let matches = |known: &&'static str| known.eq_ignore_ascii_case(name);
     if let Some(field) = section.fields().iter().copied().find(&matches) {
         return Ok(Field::Known(field));
     }
-    if let Some((field, why)) = find(REFUSED, name) {
-        return Err(field_error(line, section, field, why.to_owned()));
+    if let Some((field, why)) = REFUSED.iter().find(|(known, _)| matches(known)) {
+        return Err(field_error(line, section, field, (*why).to_owned()));
     }
-    let ignored = find(WITHOUT_EFFECT, name);
-    if let (Some((field, _)), Section::Interface) = (ignored, section) {
+    let ignored = WITHOUT_EFFECT.iter().copied().find(&matches);
+    if let (Some(field), Section::Interface) = (ignored, section) {
         return Ok(Field::WithoutEffect(field));
     }
     let of_interface = ignored.map(|_| Section::Interface);

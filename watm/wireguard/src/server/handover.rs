@@ -1,15 +1,19 @@
 //! One generation after another. See `generations` for the rules.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use watm_core::{Host, Instant, Level};
 use watm_netstack::{FlowKey, PeerId};
 
-use super::{SECOND, TARGET, WireGuard};
+use super::{TARGET, WireGuard};
 use crate::generations::{FlowRecord, Key, Message, Note, Role, SESSIONS_KEPT, Snapshot};
 
 /// Handshakes begun in one call: some twenty milliseconds' work.
 const CALL_HANDSHAKES: usize = 32;
+
+/// How often the timers of a generation that finishes run.
+const TICK: Duration = Duration::from_secs(1);
 
 /// What a generation that serves has begun with.
 #[derive(Default)]
@@ -253,7 +257,7 @@ impl WireGuard {
             }
         }
         let after = self.peers.iter().any(|(_, peer)| peer.is_live());
-        self.next_tick = after.then(|| now + SECOND);
+        self.next_tick = after.then(|| now + TICK);
         if before && !after {
             let serving = self.generations.serving();
             self.tell(serving, &Message::Released);

@@ -1,17 +1,14 @@
 //! The way in: from the socket to the peer, and from there to the network stack.
 
-use boringtun::noise::errors::WireGuardError;
 use boringtun::noise::handshake::parse_handshake_anon;
-use boringtun::noise::{HandshakeInit, Packet, Tunn, TunnResult};
+use boringtun::noise::{HandshakeInit, Packet, Tunn};
 use watm_core::{Host, Level};
 use watm_netstack::PeerId;
 
 use super::mail::Moved;
 use super::sink::{Arrival, Sink};
-use super::{
-    CALL_HANDSHAKES, HANDSHAKE_LIMIT, LARGEST, RECEIVE_BYTES, RECEIVE_DATAGRAMS, RECEIVE_ROUNDS,
-    SECOND, TARGET, WireGuard,
-};
+use super::{LARGEST, RECEIVE_BYTES, RECEIVE_DATAGRAMS, RECEIVE_ROUNDS, TARGET, WireGuard};
+use crate::admission::{COOKIE_REPLY, Verdict};
 use crate::counters::Counter;
 use crate::generations::Message as Letter;
 use crate::key;
@@ -122,19 +119,20 @@ impl WireGuard {
         id
     }
 
-    /// Whether a handshake message may cost us key exchanges: its sender knows our public
-    /// key, has proved its address if there are many, and there are not far too many.
+    /// Whether a handshake message may cost us key exchanges. Its sender gets a cookie reply if it
+    /// has to prove its address first.
     fn admit(&mut self, datagram: &[u8], from: Endpoint, host: &mut dyn Host) -> bool {
-        let mut cookie = [0; 64];
-        let address = Some(from.remote.ip());
-        match self.limiter.verify_packet(address, datagram, &mut cookie) {
-            Ok(_) => {}
-            Err(TunnResult::WriteToNetwork(reply)) => {
+        let mut reply = [0; COOKIE_REPLY];
+        match self
+            .admission
+            .judge(datagram, from.remote, host.now(), &mut reply)
+        {
+            Verdict::Answer => return true,
+            Verdict::Prove(reply) => {
                 self.out.push(reply, from, &mut self.counters);
                 self.counters.count(Counter::CookiesSent);
-                return false;
             }
-            Err(TunnResult::Err(WireGuardError::InvalidMac)) => {
+            Verdict::InvalidMac => {
                 self.counters.count(Counter::InvalidMac);
                 if host.log_enabled(Level::Debug) {
                     let text = format!(
@@ -143,26 +141,11 @@ impl WireGuard {
                     );
                     host.log(Level::Debug, TARGET, &text);
                 }
-                return false;
             }
-            Err(_) => {
-                self.counters.count(Counter::NotWireGuard);
-                return false;
-            }
+            Verdict::Malformed => self.counters.count(Counter::NotWireGuard),
+            Verdict::TooMany => self.counters.count(Counter::HandshakeLimit),
         }
-        let (since, count) = &mut self.handshakes;
-        if host.now() - *since >= SECOND {
-            *since = host.now();
-            *count = 0;
-        }
-        let most = HANDSHAKE_LIMIT * u64::from(self.config.limits.handshakes_per_second);
-        if *count >= most || self.call_handshakes >= CALL_HANDSHAKES {
-            self.counters.count(Counter::HandshakeLimit);
-            return false;
-        }
-        *count += 1;
-        self.call_handshakes += 1;
-        true
+        false
     }
 
     /// Hand a datagram to its peer, and the packet in it to the network stack.
@@ -205,7 +188,16 @@ impl WireGuard {
         let origin = peer.origin();
         match received.handshake {
             Some(Handshake::First) if host.log_enabled(Level::Info) => {
-                let text = format!("peer {} connected from {}", origin.name, from.remote);
+                let text = match message {
+                    // We called it.
+                    Message::Response => {
+                        format!(
+                            "handshake with peer {} at {} completed",
+                            origin.name, from.remote
+                        )
+                    }
+                    _ => format!("peer {} connected from {}", origin.name, from.remote),
+                };
                 host.log(Level::Info, TARGET, &text);
             }
             Some(Handshake::Another) if host.log_enabled(Level::Debug) => {

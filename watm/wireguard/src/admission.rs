@@ -1,0 +1,184 @@
+//! Limits on handshakes. A key exchange costs half a millisecond in a module, so strangers must
+//! not cause many of them, nor keep others from theirs.
+//!
+//! 1. A message whose mac1 is wrong comes from somebody who does not know our public key. It is
+//!    dropped, and counts for nothing else.
+//! 2. Up to `HandshakesPerSecond` messages a second are answered without further proof. One
+//!    address gets three quarters of them, and one port of it three quarters of these, so that
+//!    other addresses, and other clients behind the same address, have the rest.
+//! 3. Beyond that the sender gets a cookie (WireGuard paper, section 5.4.7), and a message with
+//!    a valid mac2 proves that it receives at its address. Such messages have larger limits.
+//!
+//! Clients act on a cookie when they retransmit, five seconds later. A flood from one address
+//! therefore delays nobody elsewhere; one from several addresses, which together take all, delays
+//! new tunnels by these five seconds.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use boringtun::noise::TunnResult;
+use boringtun::noise::errors::WireGuardError;
+use boringtun::noise::rate_limiter::RateLimiter;
+use watm_core::Instant;
+
+use crate::config::Config;
+
+/// Size of a cookie reply.
+pub const COOKIE_REPLY: usize = 64;
+
+/// Handshakes answered in a second are at most this many times `HandshakesPerSecond`: senders that
+/// prove their address can still be too many.
+const PROVEN_LIMIT: u64 = 10;
+
+/// Handshakes answered in one call: a tenth of a second's work, of the whole one that a
+/// host allows by default. Those beyond are lost and repeated by their senders.
+const CALL_LIMIT: u64 = 256;
+
+/// Time over which handshakes are counted.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Fate of a handshake message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict<'a> {
+    /// It may cost a key exchange.
+    Answer,
+    /// Its sender has to prove its address with this cookie reply.
+    Prove(&'a [u8]),
+    /// It is not for our public key.
+    InvalidMac,
+    /// It is not a handshake message.
+    Malformed,
+    /// There are too many, even of senders that proved their address.
+    TooMany,
+}
+
+/// Decides which handshake messages are answered. See the module's page.
+pub struct Admission {
+    /// Checks both MACs and writes cookie replies.
+    cookies: RateLimiter,
+    per_second: u64,
+    /// Start of the current period.
+    since: Instant,
+    /// Messages answered in this period, and those of them without a valid mac2.
+    answered: u64,
+    unproven: u64,
+    /// The same by sender. Only messages that are answered have an entry.
+    by_address: BTreeMap<IpAddr, Count>,
+    by_port: BTreeMap<SocketAddr, u64>,
+    /// Messages answered in this call.
+    in_call: u64,
+}
+
+/// Messages of one address that were answered.
+#[derive(Default)]
+struct Count {
+    unproven: u64,
+    proven: u64,
+}
+
+impl Admission {
+    pub fn new(config: &Config, now: Instant) -> Self {
+        Admission {
+            // A limit of zero: the reply is always at hand, and whether it is sent is decided here.
+            cookies: RateLimiter::new(&config.public_key, 0),
+            per_second: config.limits.handshakes_per_second.into(),
+            since: now,
+            answered: 0,
+            unproven: 0,
+            by_address: BTreeMap::new(),
+            by_port: BTreeMap::new(),
+            in_call: 0,
+        }
+    }
+
+    /// Begins a call of the host, which has a limit of its own.
+    pub fn begin_call(&mut self) {
+        self.in_call = 0;
+    }
+
+    /// Judges a handshake message from `from`. A cookie reply is written to `reply`.
+    pub fn judge<'a>(
+        &mut self,
+        message: &[u8],
+        from: SocketAddr,
+        now: Instant,
+        reply: &'a mut [u8; COOKIE_REPLY],
+    ) -> Verdict<'a> {
+        self.renew(now);
+        let address = network(from.ip());
+        match self.cookies.verify_packet(Some(from.ip()), message, reply) {
+            Ok(_) => self.judge_proven(address),
+            Err(TunnResult::WriteToNetwork(reply)) => match self.take_share(address, from) {
+                true => self.answer(),
+                false => Verdict::Prove(reply),
+            },
+            Err(TunnResult::Err(WireGuardError::InvalidMac)) => Verdict::InvalidMac,
+            Err(_) => Verdict::Malformed,
+        }
+    }
+
+    fn judge_proven(&mut self, address: IpAddr) -> Verdict<'static> {
+        let of_address = self
+            .by_address
+            .get(&address)
+            .map_or(0, |count| count.proven);
+        if of_address >= self.per_second || self.answered >= PROVEN_LIMIT * self.per_second {
+            return Verdict::TooMany;
+        }
+        self.by_address.entry(address).or_default().proven += 1;
+        self.answer()
+    }
+
+    /// Counts a message without proof if there is still something for its sender.
+    fn take_share(&mut self, address: IpAddr, from: SocketAddr) -> bool {
+        let of_address = self
+            .by_address
+            .get(&address)
+            .map_or(0, |count| count.unproven);
+        let of_port = self.by_port.get(&from).copied().unwrap_or(0);
+        let most = share(self.per_second);
+        if self.unproven >= self.per_second || of_address >= most || of_port >= share(most) {
+            return false;
+        }
+        self.unproven += 1;
+        self.by_address.entry(address).or_default().unproven += 1;
+        *self.by_port.entry(from).or_default() += 1;
+        true
+    }
+
+    fn answer(&mut self) -> Verdict<'static> {
+        if self.in_call >= CALL_LIMIT {
+            return Verdict::TooMany;
+        }
+        self.in_call += 1;
+        self.answered += 1;
+        Verdict::Answer
+    }
+
+    fn renew(&mut self, now: Instant) {
+        if now - self.since >= PERIOD {
+            self.since = now;
+            self.answered = 0;
+            self.unproven = 0;
+            self.by_address.clear();
+            self.by_port.clear();
+        }
+    }
+}
+
+/// The most that one sender gets of `all`. A quarter is left for others, if there is a quarter.
+fn share(all: u64) -> u64 {
+    all - all / 4
+}
+
+/// What one sender has at least to itself: an address, or of IPv6 a network of 64 bits.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        ip => ip,
+    }
+}
