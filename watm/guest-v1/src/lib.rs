@@ -35,6 +35,20 @@ pub use carrier::{Carrier, Connect, Linger, Session};
 pub use hosted::Hosted;
 pub use relayed::Relayed;
 
+/// Says that connections name their clients, which this interface cannot tell a host. A host then
+/// refuses options that need the client's address.
+#[macro_export]
+macro_rules! names_clients {
+    () => {
+        const _: () = {
+            // A section without content is left out by linkers.
+            #[used]
+            #[unsafe(link_section = "watm.names-clients")]
+            static NAMES_CLIENTS: [u8; 1] = [1];
+        };
+    };
+}
+
 /// Make the crate a module that carries connections by `$carrier`, which is [`Relayed`] or
 /// [`Hosted`] with a transport. Once a crate, at its top level.
 #[macro_export]

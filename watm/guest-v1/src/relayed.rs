@@ -38,7 +38,7 @@ impl<T: StreamTransport> Carrier for Relayed<T> {
 
     fn accept(&mut self, application: Descriptor) -> Result<Relaying<T::Codec>, i32> {
         let codec = self.0.accept(None).map_err(refused)?;
-        let handshake = Some(self.0.limits().handshake);
+        let handshake = Some(self.0.handshake_timeout());
         Ok(self.relaying(codec, env::accept()?, application, handshake))
     }
 }
@@ -119,7 +119,11 @@ impl<C: Codec> Session for Relaying<C> {
             .run(ready, &mut self.network, &mut self.application)
             .map_err(|reason| {
                 let failure = self.network.failure().or(self.application.failure());
-                failure.unwrap_or_else(|| errno(&reason))
+                failure.unwrap_or_else(|| {
+                    // An errno does not say why a codec refuses what came.
+                    eprintln!("{reason}");
+                    errno(&reason)
+                })
             })
     }
 

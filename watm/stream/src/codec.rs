@@ -76,7 +76,8 @@ pub trait Codec {
 /// an end by the application, which is told [`ErrorCode::Timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a connection that was accepted: until the codec is established.
+    /// Of a connection that was accepted: until the codec is established. See
+    /// [`StreamTransport::handshake_timeout`].
     pub handshake: Duration,
     /// Since anything could be read or written.
     pub idle: Option<Duration>,
@@ -110,6 +111,12 @@ pub trait StreamTransport: Sized {
         Ok(())
     }
 
+    /// What the configuration lacks for connections to be accepted. Asked where there is a
+    /// listener.
+    fn check_accepting(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
     /// As [`watm_core::Transport::snapshot`].
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()
@@ -132,6 +139,12 @@ pub trait StreamTransport: Sized {
     /// How long connections may take, and last.
     fn limits(&self) -> Limits {
         Limits::default()
+    }
+
+    /// How long a connection that is accepted now may take until its codec is established. Asked
+    /// once for each connection, so that each may have another.
+    fn handshake_timeout(&self) -> Duration {
+        self.limits().handshake
     }
 
     /// Counters by name; never reset, but by another configuration.

@@ -19,8 +19,11 @@ pub struct Connection<C> {
 }
 
 enum Application {
-    /// Offered a flow when the handshake is over.
-    Later(FlowInfo),
+    /// Offered a flow when the handshake is over, which has to be before the deadline.
+    Later {
+        info: FlowInfo,
+        deadline: Instant,
+    },
     Here(Box<dyn ByteStream>),
 }
 
@@ -33,14 +36,16 @@ pub enum Step {
 }
 
 impl<C: Codec> Connection<C> {
-    /// Somebody opened `network` to here.
+    /// Somebody opened `network` to here, and has until `deadline` for the handshake.
     pub fn accepted(
         codec: C,
         network: Box<dyn ByteStream>,
         info: FlowInfo,
         now: Instant,
+        deadline: Instant,
     ) -> Connection<C> {
-        Connection::new(codec, network, Application::Later(info), now)
+        let application = Application::Later { info, deadline };
+        Connection::new(codec, network, application, now)
     }
 
     /// `network` is being opened for `application`.
@@ -80,6 +85,14 @@ impl<C: Codec> Connection<C> {
         matches!(self.application, Application::Here(_))
     }
 
+    /// When the handshake has to be over; `None` once it is.
+    pub fn handshake_deadline(&self) -> Option<Instant> {
+        match &self.application {
+            Application::Later { deadline, .. } => Some(*deadline),
+            Application::Here(_) => None,
+        }
+    }
+
     /// The application has taken the flow.
     pub fn open(&mut self, application: Box<dyn ByteStream>) {
         self.application = Application::Here(application);
@@ -95,7 +108,7 @@ impl<C: Codec> Connection<C> {
                 .relay
                 .run(ready, &mut *self.network, &mut **application)
                 .map(Step::Moved),
-            Application::Later(info) => match self.relay.handshake(&mut *self.network) {
+            Application::Later { info, .. } => match self.relay.handshake(&mut *self.network) {
                 Ok(Progress::Done) => {
                     self.relay.describe(info);
                     self.relay.introduce(match info.destination {
@@ -112,19 +125,22 @@ impl<C: Codec> Connection<C> {
 
     /// End the application's stream at once, and the network's after what was said to it.
     fn fail(&mut self, reason: &ErrorCode) {
-        // What is left unwritten will not be: then the other end is to see that something is
+        // The end of a stream answers its end, as every server's socket does that is closed. Else
+        // what is left unwritten will not be: then the other end is to see that something is
         // missing.
-        if !self.relay.has_said_last() || self.network.shutdown(Direction::Both).is_err() {
+        let left = !self.is_open() && self.relay.has_ended_early();
+        let polite = left || self.relay.has_said_last();
+        if !polite || self.network.shutdown(Direction::Both).is_err() {
             self.network.reset(reason.clone());
         }
         self.reset_application(reason);
     }
 
-    /// End it since it takes or lasts too long.
+    /// Ends it since it takes or lasts too long, or makes way for another. The other end sees a
+    /// regular end, as from other servers: a reset would tell this one from them.
     pub fn expire(&mut self) {
         // Fails if the other end is gone, which then changes nothing.
-        let polite = self.is_open()
-            && self.relay.hang_up(&mut *self.network).is_ok()
+        let polite = self.relay.hang_up(&mut *self.network).is_ok()
             && self.relay.is_flushed()
             && self.network.shutdown(Direction::Both).is_ok();
         if !polite {

@@ -10,6 +10,8 @@ pub struct Counters {
     /// The application took no more, or not this one.
     pub refused: u64,
     pub handshake_timeouts: u64,
+    /// Closed in their handshake for newer connections.
+    pub handshakes_displaced: u64,
     /// Ended by a limit of the transport's.
     pub expired: u64,
 }
@@ -23,6 +25,7 @@ impl Counters {
             ("streams.failed", self.failed),
             ("streams.refused", self.refused),
             ("streams.handshake_timeouts", self.handshake_timeouts),
+            ("streams.handshakes_displaced", self.handshakes_displaced),
             ("streams.expired", self.expired),
         ]
     }

@@ -20,6 +20,7 @@ mod connection;
 mod counters;
 mod end;
 mod framed;
+mod handshakes;
 mod relay;
 mod settings;
 mod streams;

@@ -109,6 +109,11 @@ impl<C: Codec> Relay<C> {
         self.said_last
     }
 
+    /// Whether the network's stream has ended before the handshake was over.
+    pub fn has_ended_early(&self) -> bool {
+        self.inward.source_ended && !self.established()
+    }
+
     /// Whether nothing waits to be written to the network.
     pub fn is_flushed(&self) -> bool {
         self.outward.to.is_empty()
@@ -124,9 +129,15 @@ impl<C: Codec> Relay<C> {
             if !flushed {
                 return Ok(Progress::Waiting);
             }
-            let Lane { from, to, .. } = &mut self.inward;
+            let Lane {
+                from,
+                to,
+                source_ended,
+                ..
+            } = &mut self.inward;
             let read = read(network, from)?;
             if read == Read::End {
+                *source_ended = true;
                 return Err(ErrorCode::Other(
                     "the network's stream ended in the handshake".to_owned(),
                 ));

@@ -4,7 +4,8 @@ use std::str;
 use watm_core::{ConfigError, Destination};
 
 /// A configuration of lines of the form `key = "value"`, which is a part of TOML: a key has
-/// letters, digits, `_` and `-`, a value any character but `"` and `\`. `#` begins a comment.
+/// letters, digits, `_` and `-`, a value any character but `"` and `\`. A number needs no quotes.
+/// `#` begins a comment.
 ///
 /// A transport takes what it knows, and then lets [`finish`](Settings::finish) refuse the
 /// rest.
@@ -41,7 +42,9 @@ impl Settings {
             if entries.iter().any(|(known, _)| known == key) {
                 return Err(at(&format!("{key} is there twice")));
             }
-            let value = quoted(value.trim())
+            let value = value.trim();
+            let value = quoted(value)
+                .or_else(|| number(value))
                 .ok_or_else(|| at(&format!("{key}: expected a value in double quotes")))?;
             entries.push((key.to_owned(), value.to_owned()));
         }
@@ -91,6 +94,14 @@ impl Settings {
             )),
         }
     }
+}
+
+/// A number in decimal, if nothing but a comment follows it.
+fn number(value: &str) -> Option<&str> {
+    let number = value.split('#').next().unwrap_or_default().trim_end();
+    let begins = number.starts_with(|c: char| c.is_ascii_digit());
+    let digits = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+    (begins && digits && number.parse::<f64>().is_ok()).then_some(number)
 }
 
 /// What is between quotes, if nothing but a comment follows them.

@@ -9,6 +9,7 @@ use watm_core::{
 
 use crate::connection::{Connection, Step};
 use crate::counters::Counters;
+use crate::handshakes::Handshakes;
 use crate::{Codec, Progress, StreamTransport};
 
 /// The label of the listener.
@@ -20,15 +21,17 @@ const TARGET: &str = "streams";
 /// The listener's token. Connection n has 2n for the network, 2n + 1 for the application.
 const LISTENER: Token = 0;
 
-/// Connections accepted in one call.
-const ACCEPTS: usize = 64;
+/// Connections accepted in one call. Fewer than [`TURNS`], so that a new connection is read from
+/// before many newer ones have come.
+const ACCEPTS: usize = 16;
 
 /// Connections served in one call: with what [`Relay::run`](crate::Relay::run) moves at
 /// most, some ten milliseconds' work.
 const TURNS: usize = 32;
 
-/// Connections in a handshake, of all that were accepted. While there are as many, no more
-/// are accepted: they wait in the listener's queue.
+/// Accepted connections in a handshake. For one more, the oldest of the client that has the most
+/// is closed. A client that takes all of them with silent connections thus displaces itself alone,
+/// and a new connection has as long as it takes the client to open this many more.
 const MAX_HANDSHAKES: usize = 1024;
 
 /// How long to leave the listener alone when the host is out of descriptors or memory.
@@ -36,6 +39,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A stream transport as a [`Transport`]: it accepts on the listener granted as `listen`,
 /// if there is one, and dials what the host asks for.
+///
+/// At most 1,024 accepted connections are in their handshake. For one more, the oldest of the client
+/// that has the most is closed. A client is an IPv4 address, or the first 64 bits of an IPv6
+/// address.
 pub struct Streams<T: StreamTransport> {
     transport: T,
     /// With the address that it is bound to.
@@ -54,7 +61,7 @@ pub struct Streams<T: StreamTransport> {
     due: VecDeque<u64>,
     /// When to look at which connection's time. What is gone, or was active, stays until then.
     deadlines: BTreeSet<(Instant, u64)>,
-    handshakes: usize,
+    handshakes: Handshakes,
     counters: Counters,
 }
 
@@ -67,6 +74,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
         warn(transport.warnings(), host);
         let listener = match host.listener(LABEL, LISTENER) {
             Ok(listener) => {
+                transport.check_accepting()?;
                 let local = listener.local_address();
                 Some((listener, local))
             }
@@ -90,12 +98,16 @@ impl<T: StreamTransport> Transport for Streams<T> {
             last: 0,
             due: VecDeque::new(),
             deadlines: BTreeSet::new(),
-            handshakes: 0,
+            handshakes: Handshakes::default(),
             counters: Counters::default(),
         })
     }
 
     fn reconfigure(&mut self, config: &[u8], host: &mut dyn Host) -> Result<(), ConfigError> {
+        if self.listener.is_some() {
+            // Before the configuration in force is gone.
+            T::configure(config)?.check_accepting()?;
+        }
         self.transport.reconfigure(config)?;
         warn(self.transport.warnings(), host);
         Ok(())
@@ -185,10 +197,7 @@ impl<T: StreamTransport> Streams<T> {
         }
         self.accept_from = None;
         let mut accepted = Vec::new();
-        while self.waiting
-            && accepted.len() < ACCEPTS
-            && self.handshakes + accepted.len() < MAX_HANDSHAKES
-        {
+        while self.waiting && accepted.len() < ACCEPTS {
             let number = self.last + 1 + accepted.len() as u64;
             match listener.accept(number * 2) {
                 Ok(Some(network)) => accepted.push(network),
@@ -206,7 +215,10 @@ impl<T: StreamTransport> Streams<T> {
         for network in accepted {
             self.counters.accepted += 1;
             let remote = network.remote_address();
-            let (Some(remote), Ok(codec)) = (remote, self.transport.accept(remote)) else {
+            let codec = self.transport.accept(remote).inspect_err(|reason| {
+                host.log(Level::Debug, TARGET, &format!("cannot accept: {reason}"));
+            });
+            let (Some(remote), Ok(codec)) = (remote, codec) else {
                 // Dropping the stream resets it.
                 self.counters.failed += 1;
                 self.last += 1;
@@ -219,10 +231,27 @@ impl<T: StreamTransport> Streams<T> {
                 underlay: Some((remote, local)),
                 attributes: Vec::new(),
             };
-            self.handshakes += 1;
+            self.make_way();
             let now = host.now();
-            let number = self.insert(Connection::accepted(codec, network, info, now));
+            let deadline = now + self.transport.handshake_timeout();
+            let accepted = Connection::accepted(codec, network, info, now, deadline);
+            let number = self.insert(accepted);
+            self.handshakes.begin(number, remote.ip());
             self.watch(number);
+        }
+    }
+
+    /// Closes a connection in a handshake if there are as many as there may be.
+    fn make_way(&mut self) {
+        if self.handshakes.len() < MAX_HANDSHAKES {
+            return;
+        }
+        if let Some(number) = self.handshakes.first_to_close()
+            && let Some(connection) = self.connections.get_mut(&number)
+        {
+            self.counters.handshakes_displaced += 1;
+            connection.expire();
+            self.remove(number);
         }
     }
 
@@ -265,7 +294,7 @@ impl<T: StreamTransport> Streams<T> {
 
     /// Offer a connection to the application.
     fn open(&mut self, number: u64, info: &FlowInfo, host: &mut dyn Host) {
-        self.handshakes -= 1;
+        self.handshakes.end(number);
         match host.open_stream(info, number * 2 + 1) {
             Ok(application) => {
                 if let Some(connection) = self.connections.get_mut(&number) {
@@ -284,20 +313,17 @@ impl<T: StreamTransport> Streams<T> {
     }
 
     fn remove(&mut self, number: u64) {
-        if let Some(connection) = self.connections.remove(&number)
-            && !connection.is_open()
-        {
-            self.handshakes -= 1;
-        }
+        self.connections.remove(&number);
+        self.handshakes.end(number);
     }
 
     /// When a connection's time is over, if nothing happens before.
     fn deadline(&self, connection: &Connection<T::Codec>) -> Option<Instant> {
+        if let Some(deadline) = connection.handshake_deadline() {
+            return Some(deadline);
+        }
         let limits = self.transport.limits();
         let (since, active) = (connection.since, connection.active);
-        if !connection.is_open() {
-            return Some(since + limits.handshake);
-        }
         let idle = limits.idle.map(|idle| active + idle);
         let lifetime = limits.lifetime.map(|lifetime| since + lifetime);
         idle.into_iter().chain(lifetime).min()
@@ -347,12 +373,11 @@ impl<T: StreamTransport> Streams<T> {
         if self.retired && self.connections.is_empty() {
             return Wakeup::Finished;
         }
-        let can_accept = self.waiting && self.handshakes < MAX_HANDSHAKES;
-        if !self.due.is_empty() || can_accept && self.accept_from.is_none() {
+        if !self.due.is_empty() || self.waiting && self.accept_from.is_none() {
             return Wakeup::Again;
         }
         let deadline = self.deadlines.first().map(|&(deadline, _)| deadline);
-        let accept_from = self.accept_from.filter(|_| can_accept);
+        let accept_from = self.accept_from.filter(|_| self.waiting);
         match deadline.into_iter().chain(accept_from).min() {
             Some(first) => Wakeup::At(first),
             None => Wakeup::OnReady,
@@ -366,12 +391,9 @@ fn warn(warnings: Vec<String>, host: &mut dyn Host) {
     }
 }
 
-/// Say how a connection ended. The host knows of those that became flows, and of no others.
+/// Logs how a connection ended. Strangers decide how often that happens, so that it is DEBUG.
 fn tell<C: Codec>(connection: &Connection<C>, host: &mut dyn Host, end: &str) {
-    let level = match connection.is_open() {
-        true => Level::Debug,
-        false => Level::Info,
-    };
+    let level = Level::Debug;
     if host.log_enabled(level) {
         let message = match connection.remote_address() {
             Some(remote) => format!("{remote}: {end}"),

@@ -34,6 +34,23 @@ fn an_address_or_a_name_is_read() {
 }
 
 #[test]
+fn a_number_needs_no_quotes() {
+    for (text, expected) in [
+        ("2", "2"),
+        ("0.5 # seconds", "0.5"),
+        ("\"2\"", "2"),
+        ("\"2\" # seconds", "2"),
+    ] {
+        let mut settings = Settings::parse(format!("time = {text}").as_bytes()).unwrap();
+        assert_eq!(settings.take("time").as_deref(), Some(expected), "{text}");
+    }
+    for text in ["1.2.3", "-1", "2s", "2 3", ".5", "", "true", "192.0.2.1"] {
+        let error = Settings::parse(format!("time = {text}").as_bytes()).unwrap_err();
+        assert!(error.to_string().contains("time: expected"), "{error}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_place() {
     for (config, message) in [
         ("remote", "line 1: expected key = \"value\""),

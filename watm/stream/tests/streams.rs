@@ -167,27 +167,90 @@ fn a_handshake_has_its_time() {
     assert!(!host.connections()[0].gone());
     host.advance(Duration::from_secs(1));
     assert_eq!(host.run(&mut transport), Wakeup::OnReady);
-    assert_eq!(host.connections()[0].reset(), Some(ErrorCode::Timeout));
-    assert!(host.connections()[0].gone() && !host.connections()[1].gone());
+    // As other servers end connections that are too slow.
+    let late = host.connections()[0].clone();
+    assert!(late.gone() && late.ended() && late.reset().is_none());
+    assert!(!host.connections()[1].gone());
     assert_eq!(counter(&transport, "streams.handshake_timeouts"), 1);
 }
 
+/// Who is still there of these connections.
+fn open(host: &SimHost, numbers: std::ops::Range<usize>) -> usize {
+    let connections = host.connections();
+    numbers.filter(|&at| !connections[at].gone()).count()
+}
+
 #[test]
-fn handshakes_without_an_end_are_bounded_and_the_next_come_in_when_they_are_gone() {
+fn silent_strangers_keep_nobody_out() {
     let mut host = SimHost::new();
     let mut transport: WithGreeting = host.start("");
-    for _ in 0..1100 {
-        host.arrive(b"hel");
+    for port in 1..=1500 {
+        host.arrive_from(&format!("203.0.113.1:{port}"), b"hel");
     }
+    host.arrive_from("198.51.100.7:1", b"hello another\n");
+    host.arrive_from("203.0.113.1:2000", b"hello neighbour\n");
     host.run(&mut transport);
-    assert_eq!(host.connections().len(), 1024);
-    host.connections()[5].write(b"lo you\n");
-    host.connections()[6].abort();
-    host.run(&mut transport);
-    assert_eq!(host.connections().len(), 1026);
+    // No time has passed.
+    let peers: Vec<_> = host.application.streams().iter().collect();
+    let peers: Vec<_> = peers.iter().map(|flow| flow.info().peer.clone()).collect();
+    assert_eq!(
+        peers,
+        [Some("another".to_owned()), Some("neighbour".to_owned())]
+    );
+    assert_eq!((host.waiting(), open(&host, 0..1500)), (0, 1022));
+    // The oldest have made way, with a regular end.
+    assert_eq!(open(&host, 0..476), 0);
+    assert!(host.connections()[0].ended() && host.connections()[0].reset().is_none());
+    assert_eq!(counter(&transport, "streams.handshakes_displaced"), 478);
     host.advance(Duration::from_secs(10));
     host.run(&mut transport);
-    assert_eq!((host.connections().len(), host.waiting()), (1100, 0));
+    assert_eq!((open(&host, 0..1500), open(&host, 1500..1502)), (0, 2));
+}
+
+#[test]
+fn a_client_displaces_its_own_connections_and_not_those_of_others() {
+    let mut host = SimHost::new();
+    let mut transport: WithGreeting = host.start("");
+    for number in 0..20 {
+        host.arrive_from(&format!("192.0.2.{number}:9"), b"hello slow");
+        // One client, by the first 64 bits of its addresses.
+        host.arrive_from(&format!("[2001:db8::{number}]:9"), b"hello slow");
+    }
+    for number in 0..5000 {
+        let address = format!("[2001:db8:1:2:{:x}::1]:{}", number % 200, 1 + number);
+        host.arrive_from(&address, b"");
+    }
+    host.run(&mut transport);
+    assert_eq!((open(&host, 0..40), open(&host, 40..5040)), (40, 984));
+    for connection in &host.connections()[..40] {
+        connection.write(b" but sure\n");
+    }
+    host.run(&mut transport);
+    assert_eq!(host.application.streams().len(), 40);
+}
+
+#[test]
+fn of_clients_with_as_many_connections_the_oldest_makes_way() {
+    let mut host = SimHost::new();
+    let mut transport: WithGreeting = host.start("");
+    for number in 0..1030 {
+        host.arrive_from(&format!("10.0.{}.{}:9", number / 250, number % 250), b"");
+    }
+    host.run(&mut transport);
+    assert_eq!((open(&host, 0..6), open(&host, 6..1030)), (0, 1024));
+}
+
+#[test]
+fn an_end_in_the_handshake_is_answered_by_an_end() {
+    let mut host = SimHost::new();
+    let mut transport: WithGreeting = host.start("");
+    host.arrive(b"hello");
+    host.run(&mut transport);
+    host.connections()[0].close();
+    host.run(&mut transport);
+    let connection = host.connections()[0].clone();
+    assert!(connection.gone() && connection.ended() && connection.reset().is_none());
+    assert_eq!(counter(&transport, "streams.failed"), 1);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::descriptor::{Descriptor, negative};
 use crate::{env, poll};
 
 /// What the module prints: WATER's hosts keep that for who looks for it.
-const LOG_LEVEL: Level = Level::Info;
+const LOG_LEVEL: Level = Level::Debug;
 
 /// How long the other end has, once both ends are done, to say so before we leave.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -39,7 +39,7 @@ struct Network {
     armed: bool,
     ready: bool,
     /// Those who wait at the listener, and what they have sent.
-    waiting: VecDeque<Vec<u8>>,
+    waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     /// What the next accept fails with.
     error: Option<ErrorCode>,
     accepts: usize,
@@ -67,8 +67,14 @@ impl SimHost {
 
     /// Somebody connects, and sends something.
     pub fn arrive(&mut self, data: &[u8]) {
+        self.arrive_from(REMOTE, data);
+    }
+
+    /// As [`arrive`](SimHost::arrive), from this address.
+    pub fn arrive_from(&mut self, remote: &str, data: &[u8]) {
         let mut network = self.network.borrow_mut();
-        network.waiting.push_back(data.to_vec());
+        let arrived = (remote.parse().unwrap(), data.to_vec());
+        network.waiting.push_back(arrived);
         if std::mem::take(&mut network.armed) {
             network.ready = true;
         }
@@ -155,7 +161,8 @@ impl Host for SimHost {
     ) -> Result<Box<dyn ByteStream>, ErrorCode> {
         let connected = self.connected.as_mut().ok_or(ErrorCode::AccessDenied)?;
         connected.push(destination.clone());
-        self.network.borrow_mut().connection(token)
+        let remote = REMOTE.parse().unwrap();
+        self.network.borrow_mut().connection(remote, token)
     }
 
     fn open_stream(
@@ -175,7 +182,7 @@ impl Host for SimHost {
     }
 
     fn log(&mut self, level: Level, _: &str, message: &str) {
-        assert!(level <= Level::Info, "strangers are nothing to worry about");
+        assert!(level <= Level::Debug, "strangers do not fill the log");
         self.logs.push(message.to_owned());
     }
 
@@ -189,16 +196,20 @@ impl Host for SimHost {
 }
 
 impl Network {
-    fn connection(&mut self, token: Token) -> Result<Box<dyn ByteStream>, ErrorCode> {
+    fn connection(
+        &mut self,
+        remote: SocketAddr,
+        token: Token,
+    ) -> Result<Box<dyn ByteStream>, ErrorCode> {
         let info = FlowInfo {
-            source: REMOTE.parse().unwrap(),
+            source: remote,
             destination: Destination::Address(LOCAL.parse().unwrap()),
             peer: None,
             underlay: None,
             attributes: Vec::new(),
         };
         let stream = self.streams.open_stream(&info, token)?;
-        Ok(Box::new(Connection(stream)))
+        Ok(Box::new(Connection { stream, remote }))
     }
 }
 
@@ -211,11 +222,11 @@ impl Listener for ListenerEnd {
         if let Some(error) = network.error.take() {
             return Err(error);
         }
-        let Some(data) = network.waiting.pop_front() else {
+        let Some((remote, data)) = network.waiting.pop_front() else {
             network.armed = true;
             return Ok(None);
         };
-        let connection = network.connection(token)?;
+        let connection = network.connection(remote, token)?;
         network.streams.streams().last().unwrap().write(&data);
         Ok(Some(connection))
     }
@@ -226,26 +237,29 @@ impl Listener for ListenerEnd {
 }
 
 /// A stream that knows where it comes from.
-struct Connection(Box<dyn ByteStream>);
+struct Connection {
+    stream: Box<dyn ByteStream>,
+    remote: SocketAddr,
+}
 
 impl ByteStream for Connection {
     fn read(&mut self, max_bytes: u32) -> Result<Option<Vec<u8>>, ErrorCode> {
-        self.0.read(max_bytes)
+        self.stream.read(max_bytes)
     }
 
     fn write(&mut self, data: &[u8]) -> Result<u32, ErrorCode> {
-        self.0.write(data)
+        self.stream.write(data)
     }
 
     fn shutdown(&mut self, direction: Direction) -> Result<(), ErrorCode> {
-        self.0.shutdown(direction)
+        self.stream.shutdown(direction)
     }
 
     fn reset(&mut self, reason: ErrorCode) {
-        self.0.reset(reason);
+        self.stream.reset(reason);
     }
 
     fn remote_address(&self) -> Option<SocketAddr> {
-        Some(REMOTE.parse().unwrap())
+        Some(self.remote)
     }
 }
