@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use rustls::pki_types::UnixTime;
-use rustls::{Connection, HandshakeKind};
+use rustls::{Connection, Error, HandshakeKind};
 use watm_core::{ErrorCode, FlowInfo};
 use watm_proxy_protocol::ProxyCodec;
 use watm_stream::{Buffer, Codec};
@@ -83,20 +83,27 @@ impl Accepted {
             return self.pass_on("not TLS".to_owned(), from, application, network);
         }
         if let Err(error) = self.session.receive(from, application, network) {
+            let reason = match names_nobody(&error, network) {
+                true => self.unknown_name(),
+                false => failure::words(&error),
+            };
             if matches!(self.decoy, Decoy::Perhaps(_)) {
-                return self.pass_on(failure::words(&error), from, application, network);
+                return self.pass_on(reason, from, application, network);
             }
             if !self.established {
                 count(&self.counters.failed);
             }
-            return Err(failure::code(&error));
+            return Err(ErrorCode::Other(reason));
         }
         if !network.is_empty() {
             self.decoy.answer();
         }
         match self.established || self.session.is_handshaking() {
             true => Ok(()),
-            false => self.establish(network),
+            false => {
+                self.establish();
+                Ok(())
+            }
         }
     }
 
@@ -113,6 +120,15 @@ impl Accepted {
     pub fn end_outward(&mut self, network: &mut Buffer) {
         if !self.decoy.is_raw() {
             self.session.end(network);
+        }
+    }
+
+    fn unknown_name(&self) -> String {
+        match self.session.connection() {
+            Connection::Server(server) if let Some(name) = server.server_name() => {
+                format!("no certificate is for {name}, which the client asks for")
+            }
+            _ => "the client asks for no name, and \"no-match\" is \"abort\"".to_owned(),
         }
     }
 
@@ -133,19 +149,13 @@ impl Accepted {
     }
 
     /// The handshake is over.
-    fn establish(&mut self, network: &mut Buffer) -> Result<(), ErrorCode> {
+    fn establish(&mut self) {
         let connection = self.session.connection();
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        // A session is resumed by whoever had a good certificate then; the rules, the date and
-        // the roots may be others by now. A decoy's client was not judged at all yet.
-        if let Some(gate) = &self.rules.gate
+        // Others were judged in the handshake, or as their tickets were read.
+        if let Some(gate) = self.rules.gate.as_ref().filter(|_| self.rules.decoy)
             && let Err(reason) = gate.judge(connection.peer_certificates(), UnixTime::now())
         {
-            if !self.rules.decoy {
-                count(&self.counters.failed);
-                self.session.end(network);
-                return Err(ErrorCode::Other(reason));
-            }
             count(&self.counters.decoys);
             self.decoy = Decoy::Decrypted(reason);
         }
@@ -154,12 +164,15 @@ impl Accepted {
             false => count(&self.counters.full),
         }
         self.established = true;
-        Ok(())
     }
 
     pub fn describe(&self, info: &mut FlowInfo) {
         if let Some(proxy) = &self.proxy {
-            proxy.describe(info);
+            let replaced: &[u8] = match self.decoy.is_raw() {
+                true => &[],
+                false => &proxy::OWN,
+            };
+            proxy.describe_without(replaced, info);
         }
         let mut add = |name: &str, value: String| info.attributes.push((name.to_owned(), value));
         if let Some(reason) = self.decoy.reason() {
@@ -230,12 +243,27 @@ impl Accepted {
             }
             _ => None,
         };
-        let id = told
-            .attributes
-            .into_iter()
-            .find(|(name, _)| name == "proxy.unique-id");
+        let came = self.proxy.as_ref().map(ProxyCodec::tlvs);
         let said = Said::of(self.session.connection());
-        proxy::header(out, ends.or(proxied), &said, id.map(|(_, id)| id))
+        proxy::header(out, ends.or(proxied), &said, came.unwrap_or_default())
+    }
+}
+
+/// The alert that rustls sends to a client for which there is no certificate, in a record.
+const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+/// What a client reads as the reason (RFC 6066, section 3).
+const UNRECOGNIZED_NAME: u8 = 112;
+
+/// Whether a handshake has failed since no certificate is for the name that the client asks for. The
+/// alert on its way to the client then says so.
+fn names_nobody(error: &Error, network: &mut Buffer) -> bool {
+    let at_end = network.len().saturating_sub(ACCESS_DENIED.len());
+    match (error, &mut network.bytes_mut()[at_end..]) {
+        (Error::General(_), alert) if alert == ACCESS_DENIED => {
+            alert[ACCESS_DENIED.len() - 1] = UNRECOGNIZED_NAME;
+            true
+        }
+        _ => false,
     }
 }
 

@@ -7,21 +7,21 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::UnixTime;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use rustls::{Error, InconsistentKeys, SignatureAlgorithm};
+use rustls::{Error, InconsistentKeys, SignatureAlgorithm, SignatureScheme};
 use watm_core::ConfigError;
 
 use crate::config::{Certificate, field};
 use crate::keys::Key;
 use crate::staple::{Validity, Window};
 
-/// The certificates by name.
+/// The certificates by name. Several may have one name, such as an ECDSA and an RSA certificate.
 #[derive(Debug)]
 pub struct Certificates {
-    exact: BTreeMap<String, Arc<Shown>>,
+    exact: BTreeMap<String, Vec<Arc<Shown>>>,
     /// By what follows the first label.
-    wild: BTreeMap<String, Arc<Shown>>,
+    wild: BTreeMap<String, Vec<Arc<Shown>>>,
     /// For all else.
-    otherwise: Option<Arc<Shown>>,
+    otherwise: Vec<Arc<Shown>>,
 }
 
 /// One certificate.
@@ -33,7 +33,7 @@ struct Shown {
 }
 
 impl Certificates {
-    /// Of those that have a name in common, the first one has it.
+    /// The order of `certificates` is kept among those that have a name in common.
     pub fn new(
         certificates: &[Certificate],
         fall_back: bool,
@@ -42,7 +42,7 @@ impl Certificates {
         let mut all = Certificates {
             exact: BTreeMap::new(),
             wild: BTreeMap::new(),
-            otherwise: None,
+            otherwise: Vec::new(),
         };
         for certificate in certificates {
             let shown = Arc::new(Shown::new(certificate, provider)?);
@@ -53,33 +53,61 @@ impl Certificates {
                 };
                 names
                     .entry(name.to_owned())
-                    .or_insert_with(|| shown.clone());
+                    .or_default()
+                    .push(shown.clone());
             }
             if fall_back {
-                all.otherwise.get_or_insert(shown);
+                all.otherwise.push(shown);
             }
         }
         Ok(all)
     }
 
-    fn find(&self, name: &str) -> Option<&Arc<Shown>> {
+    /// Those for a name: the exact ones first, then those with a wildcard.
+    fn named(&self, name: &str) -> Vec<&Shown> {
         let name = name.to_ascii_lowercase();
-        let wild = || {
-            let (_, parent) = name.split_once('.')?;
-            self.wild.get(parent)
-        };
-        self.exact.get(&name).or_else(wild)
+        let parent = name.split_once('.').map(|(_, parent)| parent);
+        let wild = parent.and_then(|parent| self.wild.get(parent));
+        let all = self.exact.get(&name).into_iter().chain(wild);
+        all.flatten().map(|shown| &**shown).collect()
     }
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        hello
+        let mut candidates = hello
             .server_name()
-            .and_then(|name| self.find(name))
-            .or(self.otherwise.as_ref())
-            .map(|shown| shown.now().clone())
+            .map_or_else(Vec::new, |name| self.named(name));
+        if candidates.is_empty() {
+            candidates.extend(self.otherwise.iter().map(|shown| &**shown));
+        }
+        // Without one that the client can verify, the handshake says that there is none.
+        let chosen = verifiable(&candidates, hello.signature_schemes());
+        let chosen = chosen.or_else(|| candidates.first().copied());
+        chosen.map(|shown| shown.now().clone())
     }
+}
+
+/// The first certificate whose key signs by one of these schemes. The schemes of TLS 1.3 count first:
+/// a resolver is not told the version, and PKCS #1 signatures are of TLS 1.2 alone.
+fn verifiable<'a>(candidates: &[&'a Shown], schemes: &[SignatureScheme]) -> Option<&'a Shown> {
+    let is_pkcs1 = |scheme: &SignatureScheme| {
+        matches!(
+            scheme,
+            SignatureScheme::RSA_PKCS1_SHA256
+                | SignatureScheme::RSA_PKCS1_SHA384
+                | SignatureScheme::RSA_PKCS1_SHA512
+        )
+    };
+    let of_both: Vec<_> = schemes
+        .iter()
+        .copied()
+        .filter(|scheme| !is_pkcs1(scheme))
+        .collect();
+    [&of_both[..], schemes].into_iter().find_map(|schemes| {
+        let signs = |shown: &&&Shown| shown.alone.key.choose_scheme(schemes).is_some();
+        candidates.iter().find(signs).copied()
+    })
 }
 
 impl Shown {

@@ -149,7 +149,8 @@ impl Gate {
         match &self.chain {
             Some(chain) => chain
                 .verify_client_cert(end, intermediates, now)
-                .map(drop)?,
+                .map(drop)
+                .map_err(|error| failure::explained(error, intermediates))?,
             None => return Err(not_allowed()),
         }
         match found.is_some() || self.allow.is_empty() {

@@ -175,6 +175,13 @@ impl Served {
                 "a host of WATER has one place for all connections; use the component",
             ));
         }
+        if proxy_in.is_some() && proxy_out.is_none() && cfg!(feature = "water-v1") {
+            return Err(field(
+                "proxy-in",
+                "a host of WATER is not told who a client is; tell the application by proxy-out, or \
+                 use the component",
+            ));
+        }
         let certificates = certificates
             .into_iter()
             .enumerate()

@@ -9,6 +9,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer};
 use rustls::{CipherSuite, ProtocolVersion};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
 use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::names;
@@ -87,6 +88,15 @@ pub fn hosts(certificate: &CertificateDer<'_>) -> Result<Vec<String>, String> {
     }
 }
 
+/// Bits of a certificate's key, if that is one of RSA.
+pub fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
+    let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+    match parsed.public_key().parsed().ok()? {
+        PublicKey::RSA(key) => Some(key.key_size()),
+        _ => None,
+    }
+}
+
 /// Whether a certificate is outside of the time that it is for, at these seconds since 1970.
 pub fn is_out_of_date(certificate: &CertificateDer<'_>, now: u64) -> bool {
     X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| {
@@ -109,6 +119,21 @@ pub fn is_stale(list: &CertificateRevocationListDer<'_>, now: u64) -> bool {
 /// The name of a cipher (RFC 8446, and IANA's registry).
 pub fn suite(suite: CipherSuite) -> String {
     format!("{suite:?}").replacen("TLS13_", "TLS_", 1)
+}
+
+/// OpenSSL's name of a cipher, from [`suite`]: the PROXY protocol has these. Ciphers of TLS 1.3 have
+/// IANA's name in OpenSSL too.
+pub fn openssl_name(suite: &str) -> String {
+    let Some((exchange, cipher)) = suite
+        .strip_prefix("TLS_")
+        .and_then(|name| name.split_once("_WITH_"))
+    else {
+        return suite.to_owned();
+    };
+    format!("{exchange}-{cipher}")
+        .replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+        .replace("AES_", "AES")
+        .replace('_', "-")
 }
 
 /// The name of a version, as OpenSSL has it.

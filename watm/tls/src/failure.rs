@@ -1,7 +1,16 @@
 //! What went wrong, in words.
 
-use rustls::{CertificateError, Error};
+use std::fmt;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::{CertificateError, Error, OtherError};
 use watm_core::ErrorCode;
+
+use crate::facts;
+
+/// Bits of the shortest RSA key whose signatures ring verifies.
+const SHORTEST_RSA: usize = 2048;
 
 /// As what ends a connection.
 pub fn code(error: &Error) -> ErrorCode {
@@ -36,11 +45,13 @@ fn certificate(error: &CertificateError) -> String {
         CertificateError::NotValidForNameContext {
             expected,
             presented,
-        } => format!(
-            "it is not for {}, but for {}",
-            expected.to_str(),
-            presented.join(", ")
-        ),
+        } => {
+            let expected = expected.to_str();
+            match presented.join(", ") {
+                none if none.is_empty() => format!("it is not for {expected}, and has no names"),
+                names => format!("it is not for {expected}, but for {names}"),
+            }
+        }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "it is for another purpose".to_owned()
         }
@@ -53,7 +64,81 @@ fn certificate(error: &CertificateError) -> String {
             "the list of what its issuer has revoked is out of date".to_owned()
         }
         CertificateError::BadSignature => "a signature is wrong".to_owned(),
-        CertificateError::Other(why) => why.0.to_string(),
+        CertificateError::BadEncoding => "it is damaged: its encoding is not DER".to_owned(),
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "it is signed by an algorithm that is not supported, such as one with SHA-1".to_owned()
+        }
+        CertificateError::UnhandledCriticalExtension => {
+            "it has a critical extension that is not supported".to_owned()
+        }
+        CertificateError::Other(why) => match why.0.downcast_ref::<webpki::Error>() {
+            Some(error) => chain(error),
+            None => why.0.to_string(),
+        },
         error => error.to_string(),
+    }
+}
+
+/// Which rule of a chain is broken (RFC 5280, section 6).
+fn chain(error: &webpki::Error) -> String {
+    use webpki::Error;
+    let text = match error {
+        Error::CaUsedAsEndEntity => {
+            "it is that of an authority (its basic constraints say CA), which is none for a client or a \
+             server"
+        }
+        Error::EndEntityUsedAsCa => {
+            "it is signed by a certificate that is not one of an authority (its basic constraints do \
+             not say CA)"
+        }
+        Error::NameConstraintViolation => "its issuer may not sign for its names",
+        Error::PathLenConstraintViolated | Error::MaximumPathDepthExceeded => {
+            "there are more certificates between it and a root than are allowed"
+        }
+        Error::UnsupportedCertVersion => "it is not of version 3 of X.509",
+        Error::ExtensionValueInvalid
+        | Error::MalformedExtensions
+        | Error::MalformedNameConstraint
+        | Error::MalformedDnsIdentifier => "it is damaged: an extension cannot be read",
+        error => return format!("its chain does not hold: {error}"),
+    };
+    text.to_owned()
+}
+
+/// A signature that cannot be verified since the key that made it is too short.
+#[derive(Debug)]
+struct ShortKey {
+    bits: usize,
+}
+
+impl fmt::Display for ShortKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "an RSA key of {} bits, expected {SHORTEST_RSA} or more",
+            self.bits
+        )
+    }
+}
+
+impl std::error::Error for ShortKey {}
+
+/// Names the key of one of these certificates, if it is too short, in place of a signature that is
+/// wrong: no signature by it is verified.
+pub fn explained<'a>(
+    error: Error,
+    shown: impl IntoIterator<Item = &'a CertificateDer<'a>>,
+) -> Error {
+    if error != Error::InvalidCertificate(CertificateError::BadSignature) {
+        return error;
+    }
+    let short = |certificate| facts::rsa_bits(certificate).filter(|bits| *bits < SHORTEST_RSA);
+    match shown.into_iter().find_map(short) {
+        Some(bits) => {
+            let short = OtherError(Arc::new(ShortKey { bits }));
+            Error::InvalidCertificate(CertificateError::Other(short))
+        }
+        None => error,
     }
 }

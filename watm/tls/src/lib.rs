@@ -94,8 +94,9 @@
 //! ```
 //!
 //! - `certificates`: a client gets the first whose names have what it asks for, exactly or, after
-//!   those, by a wildcard for one label; the names are the certificate's own unless they are
-//!   given. `no-match` says what else it gets: the first of all (`default`), or an alert (`abort`).
+//!   those, by a wildcard for one label, and whose signatures it can verify: an ECDSA and an RSA
+//!   certificate may have the same names. The names are the certificate's own unless they are given. `no-match` says what else it gets: the first of all (`default`), or the alert
+//!   `unrecognized_name` (`abort`).
 //!   `host-key` in the place of `key` names a private key that stays with the host, which signs with
 //!   it (`wit/signing.wit`): nothing that is in the module's memory can pass as the server once the
 //!   module has ended, and an RSA key costs what it costs outside. The host is given it as
@@ -111,8 +112,10 @@
 //! - `tickets`: sessions are resumed by tickets alone. Their keys follow from a secret of at least
 //!   32 bytes and the time, so that whoever has the same secret resumes them: name one for several
 //!   machines. Without it one is made at the start, which the other workers of `watm serve` and the
-//!   next generation of a server take over. `hours` is how long a key encrypts; it decrypts for as long again. `false`: none. There
-//!   is no data before the handshake is over (0-RTT).
+//!   next generation of a server take over. `hours` is how long a key encrypts; it decrypts for as long again. `false`: none. A
+//!   session whose client the rules of `clients` would not let in now is not resumed: the client has a full
+//!   handshake, and can show another certificate. There is no data before the handshake is over (0-RTT):
+//!   what a client sends of it is skipped, up to 16 KiB.
 //! - `limits`, in seconds. A connection that idles or lasts too long is told so by an alert.
 //! - `decoy`: a client that does not speak TLS, or that fails before it was answered, is a flow of
 //!   its raw bytes; one without the certificate that it should have, one of what it says. Both
@@ -120,7 +123,8 @@
 //! - `proxy-in`: clients come by somebody who says first who they are; the fields are those of the
 //!   transport `proxy-protocol`.
 //! - `proxy-out`: the application is told who a connection is from by a header before its data, of
-//!   version 2 with what is known of TLS.
+//!   version 2 with what is known of TLS. TLVs that came by `proxy-in` go on as they came, but for those
+//!   of the sender's own TLS.
 //! - `server`: what is dialled, and how it has to prove that it is that. `name` is what it is asked
 //!   for and `verify` what its certificate has to have, both the destination's name by default. A
 //!   pin alone needs no root and no name.
@@ -150,6 +154,7 @@ mod servers;
 mod session;
 mod signatures;
 mod staple;
+mod ticketed;
 mod tickets;
 mod transport;
 

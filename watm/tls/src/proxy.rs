@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use watm_proxy_protocol::{Tlv, write_v1, write_v2};
+use watm_proxy_protocol::{Tlv, Tlvs, write_v1, write_v2};
 
 use crate::accepted::Said;
 use crate::config::{ProxyOut, Version};
@@ -25,20 +25,22 @@ const USED: u8 = 1;
 const ON_CONNECTION: u8 = 2;
 const IN_SESSION: u8 = 4;
 
-/// The longest identifier (section 2.2.5).
-const ID_MOST: usize = 128;
+/// The types of what is said of the TLS that ends here. What somebody before us said under these types
+/// is of another connection.
+pub const OWN: [u8; 3] = [ALPN, AUTHORITY, SSL];
 
-/// A header. `id` is what somebody before us has named the connection.
+/// A header. `came` has what somebody before us has said, which goes on as it came, but for [`OWN`].
 pub fn header(
     out: ProxyOut,
     ends: Option<(SocketAddr, SocketAddr)>,
     said: &Said,
-    id: Option<String>,
+    came: Tlvs<'_>,
 ) -> Vec<u8> {
     if out.version == Version::One {
         return write_v1(ends);
     }
-    let id = out.unique_id.then(|| unique_id(id)).flatten();
+    let named = came.value(UNIQUE_ID).is_some();
+    let id = (out.unique_id && !named).then(unique_id).flatten();
     // A certificate may be longer than a header.
     [out.certificate, false]
         .into_iter()
@@ -50,24 +52,20 @@ pub fn header(
                 (UNIQUE_ID, id.as_deref()),
                 (SSL, Some(ssl.as_slice())),
             ];
-            let facts: Vec<_> = facts
-                .into_iter()
-                .filter_map(|(kind, value)| {
-                    Some(Tlv {
-                        kind,
-                        value: value?,
-                    })
+            let own = facts.into_iter().filter_map(|(kind, value)| {
+                Some(Tlv {
+                    kind,
+                    value: value?,
                 })
-                .collect();
-            write_v2(ends, &facts)
+            });
+            let came = came.filter(|tlv| !OWN.contains(&tlv.kind));
+            write_v2(ends, &own.chain(came).collect::<Vec<_>>())
         })
         .unwrap_or_default()
 }
 
-fn unique_id(id: Option<String>) -> Option<Vec<u8>> {
-    if let Some(id) = id.filter(|id| id.len() <= ID_MOST) {
-        return Some(id.into_bytes());
-    }
+/// 16 random bytes in hexadecimal; `None` if the host gives no randomness.
+fn unique_id() -> Option<Vec<u8>> {
     let mut made = [0; 16];
     SystemRandom::new().fill(&mut made).ok()?;
     Some(facts::hex(&made).into_bytes())
@@ -89,10 +87,11 @@ fn ssl(said: &Said, certificate: bool) -> Option<Vec<u8>> {
         .as_ref()
         .and_then(|(_, facts)| facts.common_name.as_deref());
     let shown = said.client.as_ref().filter(|_| certificate);
+    let cipher = said.cipher.as_deref().map(facts::openssl_name);
     for (kind, value) in [
         (SSL_VERSION, said.version.map(str::as_bytes)),
         (SSL_COMMON_NAME, common_name.map(str::as_bytes)),
-        (SSL_CIPHER, said.cipher.as_deref().map(str::as_bytes)),
+        (SSL_CIPHER, cipher.as_deref().map(str::as_bytes)),
         (SSL_GROUP, said.group.as_deref().map(str::as_bytes)),
         (
             SSL_CLIENT_CERTIFICATE,

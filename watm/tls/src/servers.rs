@@ -10,6 +10,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, Error, OtherError, RootCertStore};
 
 use crate::facts::{self, Facts};
+use crate::failure;
 use crate::signatures::signatures_by_provider;
 
 /// Judges a server's certificate.
@@ -66,7 +67,8 @@ impl ServerCertVerifier for Judge {
         match &self.chain {
             Some(chain) => {
                 let name = self.verify.as_ref().unwrap_or(name);
-                chain.verify_server_cert(end, intermediates, name, ocsp, now)
+                let verified = chain.verify_server_cert(end, intermediates, name, ocsp, now);
+                verified.map_err(|error| failure::explained(error, intermediates))
             }
             None => Ok(ServerCertVerified::assertion()),
         }

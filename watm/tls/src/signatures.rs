@@ -11,6 +11,7 @@ macro_rules! signatures_by_provider {
         ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
             let algorithms = &self.provider.signature_verification_algorithms;
             rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+                .map_err(|error| crate::failure::explained(error, [certificate]))
         }
 
         fn verify_tls13_signature(
@@ -21,6 +22,7 @@ macro_rules! signatures_by_provider {
         ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
             let algorithms = &self.provider.signature_verification_algorithms;
             rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+                .map_err(|error| crate::failure::explained(error, [certificate]))
         }
 
         fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {

@@ -1,13 +1,16 @@
 //! Session tickets: what a client keeps of a session, encrypted for whoever shares a secret.
 
 use std::fmt;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::UnixTime;
 use rustls::server::ProducesTickets;
+
+use crate::clients::Gate;
+use crate::ticketed;
 
 /// Bytes of a secret that is made here.
 pub const SECRET: usize = 32;
@@ -20,10 +23,16 @@ const SALT: &[u8] = b"watm-tls session tickets v1";
 
 /// Encrypts tickets, with one key for each period of time. Those of the period before are
 /// decrypted too, and those of the one that follows: clocks differ.
+///
+/// A ticket is declined whose client would not be let in now: its certificate has expired or been
+/// revoked, or the rules are others than they were. The client then has a full handshake, in which it
+/// can show the certificate that it has by now.
 pub struct Tickets {
     secret: Prk,
     /// Seconds of a period.
     period: u64,
+    /// What clients are judged by. `None`: they show no certificates.
+    gate: Option<Arc<Gate>>,
     /// The keys at hand, by their numbers. Workers on all cores have instances of their own.
     keys: Mutex<Vec<(u64, LessSafeKey)>>,
     now: fn() -> u64,
@@ -31,12 +40,41 @@ pub struct Tickets {
 
 impl Tickets {
     /// `hours` is not 0.
-    pub fn new(secret: &[u8], hours: u32) -> Tickets {
+    pub fn new(secret: &[u8], hours: u32, gate: Option<Arc<Gate>>) -> Tickets {
         Tickets {
             secret: Salt::new(HKDF_SHA256, SALT).extract(secret),
             period: u64::from(hours.max(1)) * 3600,
+            gate,
             keys: Mutex::new(Vec::new()),
             now: || UnixTime::now().as_secs(),
+        }
+    }
+
+    /// Returns the session in a ticket, whoever it is of.
+    fn open(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        let (head, text) = cipher.split_first_chunk::<HEAD>()?;
+        let (number, nonce) = head.split_first_chunk()?;
+        let number = u64::from_be_bytes(*number);
+        if number.abs_diff((self.now)() / self.period) > 1 {
+            return None;
+        }
+        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
+        let mut text = text.to_vec();
+        self.with(number, |key| {
+            let plain = key.open_in_place(nonce, Aad::from(head), &mut text).ok()?;
+            Some(plain.to_vec())
+        })
+    }
+
+    /// Whether the client of a session would be let in now.
+    fn admits(&self, session: &[u8]) -> bool {
+        let Some(shown) = ticketed::client_certificates(session) else {
+            return false;
+        };
+        match &self.gate {
+            Some(gate) => gate.judge(Some(&shown), UnixTime::now()).is_ok(),
+            // Nobody vouches for a certificate any more.
+            None => shown.is_empty(),
         }
     }
 
@@ -96,18 +134,7 @@ impl ProducesTickets for Tickets {
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        let (head, text) = cipher.split_first_chunk::<HEAD>()?;
-        let (number, nonce) = head.split_first_chunk()?;
-        let number = u64::from_be_bytes(*number);
-        if number.abs_diff((self.now)() / self.period) > 1 {
-            return None;
-        }
-        let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-        let mut text = text.to_vec();
-        self.with(number, |key| {
-            let plain = key.open_in_place(nonce, Aad::from(head), &mut text).ok()?;
-            Some(plain.to_vec())
-        })
+        self.open(cipher).filter(|session| self.admits(session))
     }
 }
 
@@ -128,7 +155,7 @@ mod tests {
     }
 
     fn tickets(secret: &[u8]) -> Tickets {
-        let mut tickets = Tickets::new(secret, 1);
+        let mut tickets = Tickets::new(secret, 1, None);
         tickets.now = || NOW.get();
         tickets
     }
@@ -136,8 +163,8 @@ mod tests {
     #[test]
     fn whoever_has_the_secret_reads_a_ticket() {
         let ticket = tickets(b"one").encrypt(b"session").unwrap();
-        assert_eq!(tickets(b"one").decrypt(&ticket).unwrap(), b"session");
-        assert_eq!(tickets(b"two").decrypt(&ticket), None);
+        assert_eq!(tickets(b"one").open(&ticket).unwrap(), b"session");
+        assert_eq!(tickets(b"two").open(&ticket), None);
     }
 
     #[test]
@@ -146,11 +173,11 @@ mod tests {
         NOW.set(3600 * 10);
         let ticket = server.encrypt(b"session").unwrap();
         NOW.set(3600 * 12 - 1);
-        assert!(server.decrypt(&ticket).is_some());
+        assert!(server.open(&ticket).is_some());
         NOW.set(3600 * 12);
-        assert_eq!(server.decrypt(&ticket), None);
+        assert_eq!(server.open(&ticket), None);
         NOW.set(3600 * 9);
-        assert!(server.decrypt(&ticket).is_some());
+        assert!(server.open(&ticket).is_some());
     }
 
     #[test]
@@ -158,12 +185,12 @@ mod tests {
         let server = tickets(b"one");
         let ticket = server.encrypt(b"session").unwrap();
         for length in 0..ticket.len() {
-            assert_eq!(server.decrypt(&ticket[..length]), None);
+            assert_eq!(server.open(&ticket[..length]), None);
         }
         for at in 0..ticket.len() * 8 {
             let mut other = ticket.clone();
             other[at / 8] ^= 1 << (at % 8);
-            assert_eq!(server.decrypt(&other), None, "bit {at}");
+            assert_eq!(server.open(&other), None, "bit {at}");
         }
     }
 

@@ -30,6 +30,11 @@ use crate::{facts, failure};
 /// What a snapshot begins with: the format, and its version. A secret follows.
 const SNAPSHOT: &[u8] = b"watm-tls\x01";
 
+/// How much 0-RTT data is tried and skipped (RFC 8446, section 4.2.10). A client sends some to a name
+/// for which it has the session of another server, mostly up to 16 KiB; rustls holds 18 KiB. It counts
+/// what it holds again whenever more comes, so that this is a multiple of it.
+const SKIPPED_EARLY_DATA: u32 = 1 << 20;
+
 /// TLS. The crate's page has its configuration.
 #[derive(Debug)]
 pub struct Tls {
@@ -183,10 +188,14 @@ impl Accepting {
         server.ignore_client_order = true;
         server.alpn_protocols = served.alpn.clone();
         server.session_storage = Arc::new(NoServerSessionStorage {});
+        // Nothing early is accepted: rustls does not accept it with tickets, and without them no
+        // session is resumed. The number is only how much is skipped.
+        server.max_early_data_size = SKIPPED_EARLY_DATA;
         match &served.tickets {
             Some(options) => {
                 let secret = options.secret.as_deref().unwrap_or(secret);
-                server.ticketer = Arc::new(Tickets::new(secret, options.hours));
+                let tickets = Tickets::new(secret, options.hours, gate.clone());
+                server.ticketer = Arc::new(tickets);
             }
             None => server.send_tls13_tickets = 0,
         }
@@ -263,6 +272,16 @@ impl StreamTransport for Tls {
         Ok(())
     }
 
+    fn check_accepting(&self) -> Result<(), ConfigError> {
+        match &self.config.served {
+            Some(_) => Ok(()),
+            None => Err(ConfigError::Field(
+                "certificates".to_owned(),
+                "missing; a server needs one or more, each with chain and key".to_owned(),
+            )),
+        }
+    }
+
     fn snapshot(&self) -> Vec<u8> {
         [SNAPSHOT, &self.secret].concat()
     }
@@ -277,7 +296,8 @@ impl StreamTransport for Tls {
             && let Some(options) = &served.tickets
             && options.secret.is_none()
         {
-            let tickets = Tickets::new(&self.secret, options.hours);
+            let gate = accepting.rules.gate.clone();
+            let tickets = Tickets::new(&self.secret, options.hours, gate);
             Arc::make_mut(&mut accepting.config).ticketer = Arc::new(tickets);
         }
     }

@@ -146,6 +146,40 @@ fn whoever_resumes_a_session_is_judged_again() {
 }
 
 #[test]
+fn a_session_that_the_rules_do_not_allow_is_not_resumed() {
+    let world = World::new();
+    let alice = world.authority.sign(&["alice.example"], "alice");
+    for version in ["1.2", "1.3"] {
+        let versions = format!("\"versions\": [\"{version}\"]");
+        let more = format!(", {versions}");
+        let resumed = |client: &Tls, server: &Tls| {
+            let two = Two::met(client, server, "example.com");
+            two.server.attribute("tls.resumed").as_deref() == Some("yes")
+        };
+        let before = server(&world.pair, &versions);
+        let client = world.client(Some(&alice));
+        assert!(!resumed(&client, &before));
+        assert!(resumed(&client, &before));
+        for mut after in [
+            world.server("required", "\"cn:alice\"", &more),
+            world.server("required", "", &format!("{more}, \"decoy\": true")),
+        ] {
+            after.succeed(&before.snapshot());
+            let two = Two::met(&client, &after, "example.com");
+            assert_eq!(two.server.attribute("tls.resumed").as_deref(), Some("no"));
+            assert_eq!(two.server.info().peer.as_deref(), Some("alice"));
+            assert!(resumed(&client, &after));
+            // Nobody vouches for what the client showed then.
+            assert!(!resumed(&client, &before));
+        }
+        // Without one the client may have been anybody, where that is allowed.
+        let mut optional = world.server("optional", "", &more);
+        optional.succeed(&before.snapshot());
+        assert!(resumed(&client, &optional));
+    }
+}
+
+#[test]
 fn who_speaks_no_tls_is_for_the_decoy() {
     let world = World::new();
     let server = server(&world.pair, "\"decoy\": true");

@@ -96,6 +96,50 @@ fn the_application_is_told_first() {
 }
 
 #[test]
+fn what_a_balancer_said_goes_on_but_for_its_own_tls() {
+    let authority = Authority::new();
+    let pair = authority.sign(&["example.com"], "example.com");
+    let tlv = |kind, value| Tlv { kind, value };
+    let kept = [tlv(0x05, &b"\xff\0"[..]), tlv(0x30, b"ns1"), tlv(0xea, b"")];
+    let outer = [
+        tlv(0x01, b"imap"),
+        tlv(0x02, b"front.example"),
+        tlv(0x20, b"\x03\0\0\0\x13\x21\0\x07TLSv1.2"),
+    ];
+    let came = write_v2(ends(), &[&kept[..], &outer].concat()).unwrap();
+    let server = server(
+        &pair,
+        "\"proxy-in\": {\"from\": \"any\"}, \"proxy-out\": {\"version\": \"v2\", \"unique-id\": true}",
+    );
+    let mut two = Two::new(&client(&authority, ""), &server, "example.com");
+    two.server.hear(&came);
+    two.talk();
+    assert_eq!(two.server.failure, None);
+    assert_eq!(two.server.attribute("sni").as_deref(), Some("example.com"));
+    assert_eq!(two.server.attribute("alpn"), None);
+    assert_eq!(
+        two.server.attribute("tls.version").as_deref(),
+        Some("TLSv1.3")
+    );
+    assert_eq!(
+        two.server.attribute("proxy.tlvs").as_deref(),
+        Some("050002ff003000036e7331ea0000")
+    );
+    let header = two.server.codec.introduce(ends());
+    let Ok(Parsed::Complete(_, Header::Proxied(proxied))) = parse(&header, &Rules::default())
+    else {
+        panic!("no header: {header:?}");
+    };
+    let said: Vec<Tlv<'_>> = proxied.tlvs.collect();
+    for tlv in kept {
+        assert!(said.contains(&tlv), "{tlv:?}");
+    }
+    assert_eq!(proxied.tlvs.value(0x02), Some(&b"example.com"[..]));
+    assert_eq!(proxied.tlvs.value(0x01), None);
+    assert_eq!(proxied.tlvs.ssl().unwrap().client, 1);
+}
+
+#[test]
 fn version_one_is_a_line() {
     let authority = Authority::new();
     let pair = authority.sign(&["example.com"], "example.com");

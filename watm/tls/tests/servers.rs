@@ -19,6 +19,11 @@ fn the_check_that_failed_is_named() {
         other.contains("it is not for") && other.contains("example.com"),
         "{other}"
     );
+    let nameless = told(&authority.sign(&[], "x"), "example.com");
+    assert!(
+        nameless.ends_with("it is not for example.com, and has no names"),
+        "{nameless}"
+    );
     let late = told(&authority.sign_expired("example.com"), "example.com");
     assert!(late.contains("it has expired"), "{late}");
     let stranger = told(&Authority::new().sign(&["example.com"], "x"), "example.com");
