@@ -9,11 +9,12 @@
 //!   them.
 //! - `users`: for a server with `2022-…-gcm`, a list of `{"name": …, "password": …}`, each with a
 //!   key of its own. A flow's peer is the name.
-//! - `server` and `server_port`: where the server is, for a client.
+//! - `server` and `server_port`: where the server is, for a client. Of a list, the first. A server
+//!   listens where its host says.
 //! - `target`: `host:port`, where a connection goes that is dialled without a destination.
 //! - `mode`: `tcp_and_udp`, which is the default, `tcp_only` or `udp_only`.
-//! - `udp_idle_timeout`: seconds after which a flow of datagrams ends in which nothing moves, 300
-//!   by default, at least 60.
+//! - `udp_idle_timeout`, or `udp_timeout`: seconds after which a flow of datagrams ends in which
+//!   nothing moves, 300 by default, at least 60.
 //! - `prefix`: what the salt of a client's streams begins with, at most 8 characters from U+0000
 //!   to U+00FF.
 //! - `segmented_header`: `true` if the beginning of a request of SIP022 may come in pieces, as it
@@ -21,10 +22,18 @@
 //! - `gfw_report_compat`: `insecure` for the wire format of gfw-report's patch, which gives up
 //!   what the cipher is for; methods of SIP004, streams alone.
 //!
-//! A URL `ss://…` (SIP002) and a document of SIP008, the first of whose servers is taken, are
-//! configurations too.
+//! The other fields of shadowsocks-libev and shadowsocks-rust are of two kinds. Those that tune a
+//! program, such as `timeout`, `fast_open` or `locals`, have no effect, and a warning says so. Those
+//! that limit who may connect, or where and how traffic leaves, such as `acl` or `outbound_fwmark`,
+//! are refused: without them traffic would go where it was not to go. Unknown fields are refused
+//! too.
+//!
+//! A URL `ss://…` (SIP002) and a list of servers, which is a document of SIP008 if it has a
+//! `version`, are configurations too. The first server that is not `disabled` is taken. In a
+//! document of SIP008 unknown fields have no effect, and a warning names them.
 
 mod json;
+mod unique;
 mod url;
 mod value;
 
@@ -106,11 +115,12 @@ impl Config {
     /// Read a configuration, in any of the formats.
     pub fn parse(config: &[u8]) -> Result<Config, ConfigError> {
         let text = std::str::from_utf8(config)
-            .map_err(|_| ConfigError::Syntax("the configuration is not UTF-8 text".to_owned()))?
-            .trim();
-        match text.starts_with("ss://") {
-            true => url::parse(text),
-            false => json::parse(text),
+            .map_err(|_| ConfigError::Syntax("the configuration is not UTF-8 text".to_owned()))?;
+        // Some editors begin a file with a byte order mark.
+        let text = text.trim_start_matches('\u{feff}').trim();
+        match url::without_scheme(text) {
+            Some(rest) => url::parse(rest),
+            None => json::parse(text),
         }
     }
 

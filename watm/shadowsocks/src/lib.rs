@@ -18,10 +18,16 @@
 //!
 //! # What strangers see
 //!
-//! Nothing: whatever does not begin as it must is read to the end, and is not answered. When the
-//! time for a request is over, ten seconds after a connection was accepted, it is reset, whatever
-//! came and however much. A request of SIP022 whose beginning comes in pieces is a stranger's,
-//! unless `segmented_header` says otherwise.
+//! Nothing: whatever does not begin as it must is read to the end, and is not answered. The server
+//! closes when the client does, or else at a time that it draws for each connection, from 30 to 60
+//! seconds after it was accepted, whatever came and however much. Either way the client sees a FIN,
+//! and not a reset. shadowsocks-libev and Outline do the same: the first gives up on silent
+//! connections after 30 to 59 seconds, the second on all strangers after 59. A single time of our
+//! own, or a reset, would name this server. A request of SIP022 whose beginning comes in pieces is
+//! a stranger's, unless `segmented_header` says otherwise.
+//!
+//! Silent connections keep nobody out: see [`watm_stream::Streams`]. When there are too many, the
+//! oldest of the client that has the most is closed, with a FIN too.
 //!
 //! # Replays
 //!

@@ -28,6 +28,13 @@ pub enum Method {
 
 use Method::*;
 
+/// As go-shadowsocks2 calls them.
+const ALIASES: [(&str, Method); 3] = [
+    ("AEAD_AES_128_GCM", Aes128Gcm),
+    ("AEAD_AES_256_GCM", Aes256Gcm),
+    ("AEAD_CHACHA20_POLY1305", Chacha20IetfPoly1305),
+];
+
 impl Method {
     /// All there are.
     pub const ALL: [Method; 10] = [
@@ -97,6 +104,12 @@ impl FromStr for Method {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Method, ()> {
+        let alias = ALIASES
+            .iter()
+            .find(|(alias, _)| alias.eq_ignore_ascii_case(text));
+        if let Some((_, method)) = alias {
+            return Ok(*method);
+        }
         let named = |method: &&Method| method.name().eq_ignore_ascii_case(text);
         Method::ALL.iter().find(named).copied().ok_or(())
     }

@@ -5,7 +5,7 @@ mod support;
 use support::{config, configured, password};
 use watm_core::{ConfigError, Destination};
 use watm_shadowsocks::{Method, ShadowsocksStreams};
-use watm_stream::StreamTransport;
+use watm_stream::{Codec, StreamTransport};
 
 fn refused(config: &str) -> ConfigError {
     match ShadowsocksStreams::configure(config.as_bytes()) {
@@ -60,6 +60,212 @@ fn a_document_of_sip008_is_taken() {
 }
 
 #[test]
+fn a_document_of_sip008_may_have_fields_of_its_own() {
+    let document = r#"{
+        "version": 1, "user_uuid": "0b4a9f3e", "bytes_used": 1, "expires": {"at": 5},
+        "servers": [
+            {"id": "1", "server": "192.0.2.1", "server_port": 1, "password": "x",
+             "method": "aes-256-gcm", "disabled": true},
+            {"id": "2", "server": "192.0.2.2", "server_port": 2, "password": "x",
+             "method": "aes-256-gcm", "country": "de", "plugin": ""}
+        ]
+    }"#;
+    assert_eq!(server(document).as_deref(), Some("192.0.2.2:2"));
+    let warnings = configured(document).warnings().join("; ");
+    for name in [
+        "user_uuid has no effect",
+        "expires has",
+        "servers[1].country has",
+    ] {
+        assert!(warnings.contains(name), "{name}: {warnings}");
+    }
+    // What limits is not a field like any other.
+    let error = refused(&document.replace("\"country\"", "\"acl\"")).to_string();
+    assert!(error.starts_with("servers[1].acl: "), "{error}");
+    let error = refused(&document.replace("\"user_uuid\"", "\"acl\"")).to_string();
+    assert!(error.starts_with("acl: "), "{error}");
+}
+
+#[test]
+fn debians_configuration_of_shadowsocks_libev_is_taken() {
+    let file = r#"{
+    "server":["::1", "127.0.0.1"],
+    "mode":"tcp_and_udp",
+    "server_port":8388,
+    "local_port":1080,
+    "password":"IBnmZadEgPJp",
+    "timeout":86400,
+    "method":"chacha20-ietf-poly1305"
+}
+"#;
+    assert_eq!(server(file).as_deref(), Some("[::1]:8388"));
+    let warnings = configured(file).warnings().join("; ");
+    assert!(warnings.contains("of the 2 in server"), "{warnings}");
+}
+
+#[test]
+fn servers_may_be_a_list_and_numbers_strings_as_in_shadowsocks_libev() {
+    for (more, expected) in [
+        (
+            r#""server": "a.example", "server_port": "8388""#,
+            "a.example:8388",
+        ),
+        (
+            r#""server": ["a.example"], "server_port": 8388"#,
+            "a.example:8388",
+        ),
+        (r#""server": ["a.example:1", "b.example:2"]"#, "a.example:1"),
+        (
+            r#""server": ["[2001:db8::1]:1"], "server_port": 8388"#,
+            "[2001:db8::1]:1",
+        ),
+        (
+            r#""server": ["2001:db8::1"], "server_port": 8388"#,
+            "[2001:db8::1]:8388",
+        ),
+    ] {
+        let file = config(Method::Aes256Gcm, &format!(", {more}"));
+        assert_eq!(server(&file).as_deref(), Some(expected), "{more}");
+    }
+}
+
+/// What becomes of a field.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Taken,
+    Warned,
+    Refused(&'static str),
+}
+use Fate::{Refused, Taken, Warned};
+
+#[test]
+fn the_fields_of_other_implementations_are_honoured_or_warned_of_or_refused() {
+    const OUTGOING: Fate = Refused("which way traffic leaves");
+    // Of shadowsocks-libev (3.3.5) and shadowsocks-rust (1.25.0), but for what every test has.
+    for (field, value, fate) in [
+        (
+            "acl",
+            r#""/etc/ss.acl""#,
+            Refused("where connections may go"),
+        ),
+        ("acl", "null", Taken),
+        ("auth", "true", Refused("one-time")),
+        ("auth", "false", Taken),
+        ("balancer", r#"{"max_server_rtt": 5}"#, Warned),
+        ("disabled", "false", Taken),
+        ("dns", r#""8.8.8.8,tcp""#, Warned),
+        ("dns_cache_size", "5", Warned),
+        ("dscp", r#"{"EF": [22]}"#, Warned),
+        ("fast_open", "true", Warned),
+        ("id", r#""5""#, Taken),
+        ("inbound_udp_allow_fragmentation", "true", Warned),
+        ("ipv6_first", "true", Warned),
+        ("ipv6_only", "true", Warned),
+        ("keep_alive", "15", Warned),
+        ("key", r#""AAAA""#, Refused("expected a password")),
+        ("launchd_tcp_socket_name", r#""x""#, Warned),
+        ("launchd_udp_socket_name", r#""x""#, Warned),
+        ("local_address", r#""127.0.0.1""#, Warned),
+        ("local_ipv4_address", r#""192.0.2.1""#, OUTGOING),
+        ("local_ipv6_address", r#""2001:db8::1""#, OUTGOING),
+        ("local_port", "1080", Warned),
+        ("locals", r#"[{"local_port": 1080}]"#, Warned),
+        ("manager_address", r#""127.0.0.1""#, Warned),
+        ("manager_port", "5", Warned),
+        ("mode", r#""tcp_only""#, Taken),
+        ("mptcp", "true", Warned),
+        ("mtu", "1400", Warned),
+        ("nameserver", r#""8.8.8.8""#, Warned),
+        ("no_delay", "true", Warned),
+        ("nofile", "10240", Warned),
+        ("online_config", r#"{"config_url": "x"}"#, Warned),
+        ("outbound_bind_addr", r#""192.0.2.1""#, OUTGOING),
+        ("outbound_bind_interface", r#""tun0""#, OUTGOING),
+        ("outbound_fwmark", "255", OUTGOING),
+        (
+            "outbound_proxy",
+            r#"{"url": "x"}"#,
+            Refused("past the proxy"),
+        ),
+        ("outbound_udp_allow_fragmentation", "true", Warned),
+        ("outbound_user_cookie", "5", OUTGOING),
+        ("plugin", r#""obfs-server""#, Refused("leave this out")),
+        ("plugin", r#""""#, Taken),
+        ("plugin_args", "[]", Taken),
+        ("plugin_mode", r#""tcp_only""#, Warned),
+        ("plugin_opts", r#""obfs=http""#, Refused("leave this out")),
+        ("port_password", r#"{"5": "x"}"#, Refused("one port")),
+        ("protocol", r#""http""#, Warned),
+        ("remarks", r#""mine""#, Taken),
+        ("reuse_port", "true", Warned),
+        (
+            "security",
+            r#"{"replay_attack": {"policy": "reject"}}"#,
+            Warned,
+        ),
+        ("tcp_tproxy", "true", Warned),
+        ("tcp_weight", "1.0", Warned),
+        ("timeout", "300", Warned),
+        ("tunnel_address", r#""a:1""#, Warned),
+        ("udp_max_associations", "5", Warned),
+        ("udp_mtu", "1400", Warned),
+        ("udp_timeout", "300", Taken),
+        ("udp_timeout", "30", Warned),
+        ("udp_timeout", r#""x""#, Refused("expected seconds")),
+        ("udp_weight", "1.0", Warned),
+        ("use_syslog", "true", Warned),
+        ("user", r#""nobody""#, Warned),
+        ("version", "1", Taken),
+        ("workdir", r#""/tmp""#, Warned),
+    ] {
+        let file = config(Method::Aes256Gcm, &format!(r#", "{field}": {value}"#));
+        let found = ShadowsocksStreams::configure(file.as_bytes());
+        let about = format!("{field}: {value}");
+        match (found.map(|transport| transport.warnings()), fate) {
+            (Ok(warnings), Taken) => assert!(warnings.is_empty(), "{about}: {warnings:?}"),
+            (Ok(warnings), Warned) => {
+                assert_eq!(warnings.len(), 1, "{about}");
+                assert!(warnings[0].starts_with(field), "{about}: {warnings:?}");
+            }
+            (Err(error), Refused(right)) => {
+                let error = error.to_string();
+                assert!(error.starts_with(&format!("{field}: ")), "{about}: {error}");
+                assert!(error.contains(right), "{about}: {error}");
+            }
+            (found, _) => panic!("{about}: {found:?}, not {fate:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_key_that_is_there_twice_is_named() {
+    let listed = r#"{"servers": [{"method": "aes-256-gcm", "a": [{"b": 1, "b": 1}]}]}"#.to_owned();
+    for (config, name) in [
+        (
+            config(Method::Aes256Gcm, r#", "password": "other""#),
+            "password",
+        ),
+        (listed, "b"),
+    ] {
+        let error = refused(&config).to_string();
+        assert!(
+            error.starts_with(&format!("{name}: there twice at line 1")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn ciphers_may_be_called_as_in_go_shadowsocks2() {
+    let url = "ss://AEAD_CHACHA20_POLY1305:x@example.com:1";
+    let mut client = support::End::client(&configured(url));
+    let ours = config(Method::Chacha20IetfPoly1305, "").replace("password 1", "x");
+    let mut server = support::End::server(&configured(&ours));
+    server.receive(&client.begin()).unwrap();
+    assert!(server.codec.established());
+}
+
+#[test]
 fn urls_are_taken() {
     for (url, expected) in [
         // From SIP002's own page, with a method that is supported.
@@ -87,6 +293,20 @@ fn urls_are_taken() {
         ),
         (
             "  ss://aes-128-gcm:p%40ss@example.com:1?prefix=HTTP%2F1.1\n",
+            "example.com:1",
+        ),
+        (
+            "\u{feff}ss://aes-128-gcm:test@example.com:1\r\n",
+            "example.com:1",
+        ),
+        ("SS://aes-128-gcm:test@example.com:1", "example.com:1"),
+        (
+            "ss://aes-128-gcm:test@example.com:1#My server",
+            "example.com:1",
+        ),
+        ("ss://aes-128-gcm%3Atest@example.com:1", "example.com:1"),
+        (
+            "ss://aes-128-gcm:test@example.com:1/?type=tcp&group=R3JvdXA&security=none#x",
             "example.com:1",
         ),
     ] {
@@ -315,7 +535,33 @@ fn what_is_wrong_is_named() {
         (
             url("aes-128-gcm:x@example.com:1?type=ws"),
             "type",
+            "ws: not supported; expected tcp",
+        ),
+        (
+            url("aes-128-gcm:x@example.com:1?uot=1"),
+            "uot",
             "no such parameter",
+        ),
+        (with(r#", "server": []"#), "server", "list of strings"),
+        (
+            with(r#", "server": [5], "server_port": 5"#),
+            "server",
+            "list of strings",
+        ),
+        (
+            with(r#", "server": "a", "address": "b", "port": 5"#),
+            "address",
+            "server says the same",
+        ),
+        (
+            r#"{"version": 2, "servers": []}"#.to_owned(),
+            "version",
+            "expected 1",
+        ),
+        (
+            r#"{"version": 1, "servers": [{"disabled": true}]}"#.to_owned(),
+            "servers",
+            "not disabled",
         ),
     ] {
         let error = refused(&config).to_string();

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::{End, NOW, TARGET, both, config, configured, counter, data, password};
 use watm_core::Destination;
 use watm_shadowsocks::{Method, set_wall_clock};
@@ -237,6 +239,27 @@ fn a_request_of_2022_is_taken_for_half_a_minute() {
         let mut server = End::server(&transport);
         server.receive(&first).unwrap();
         assert_eq!(server.codec.established(), taken, "{off} seconds");
+    }
+}
+
+#[test]
+fn strangers_are_kept_for_a_time_that_differs() {
+    let transport = configured(&config(Method::Aes256Gcm, ""));
+    let times: Vec<_> = (0..1000).map(|_| transport.handshake_timeout()).collect();
+    let seconds = |from, to| (Duration::from_secs(from), Duration::from_secs(to));
+    let (shortest, longest) = seconds(30, 60);
+    assert!(times.iter().all(|time| (shortest..longest).contains(time)));
+    // Nowhere between the two is there a time that many have.
+    for part in 0..10 {
+        let (from, to) = seconds(30 + 3 * part, 33 + 3 * part);
+        let many = times
+            .iter()
+            .filter(|time| (from..to).contains(*time))
+            .count();
+        assert!(
+            (40..160).contains(&many),
+            "{many} of 1000 from {from:?} to {to:?}"
+        );
     }
 }
 

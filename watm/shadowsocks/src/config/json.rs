@@ -1,11 +1,13 @@
 //! JSON: our own fields, those of other implementations, and documents of SIP008.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
 use watm_core::{ConfigError, Destination};
 
-use super::value::{self, field};
+use super::unique::Unique;
+use super::value::{self, field, quote};
 use super::{Config, DEFAULT_UDP_IDLE_TIMEOUT, Mode, User};
 use crate::method::Method;
 
@@ -28,33 +30,102 @@ const OF_SERVER: &[&str] = &[
     "gfw_report_compat",
 ];
 
-/// Other names of the same, in lists of servers.
-const ALIASES: &[(&str, &str)] = &[("address", "server"), ("port", "server_port")];
+/// Other names of the same, which other implementations have.
+const ALIASES: &[(&str, &str)] = &[
+    ("address", "server"),
+    ("port", "server_port"),
+    ("udp_timeout", "udp_idle_timeout"),
+];
 
 /// What only has a meaning for people.
-const FOR_PEOPLE: &[&str] = &[
-    "id", "remarks", "name", "tag", "comment", "_comment", "disabled",
-];
+const FOR_PEOPLE: &[&str] = &["id", "remarks", "name", "tag", "comment", "_comment"];
 
-/// What other programs do, and here the host, or nobody.
+/// What tunes another program, or says what else it does. Here that is the host's, or nobody's, and
+/// without it the same traffic goes the same way.
 const ELSEWHERE: &[&str] = &[
+    "balancer",
+    "dns",
+    "dns_cache_size",
+    "dscp",
+    "fast_open",
+    "inbound_udp_allow_fragmentation",
+    "ipv6_first",
+    "ipv6_only",
+    "keep_alive",
+    "launchd_tcp_socket_name",
+    "launchd_udp_socket_name",
     "local_address",
     "local_port",
-    "timeout",
-    "fast_open",
-    "no_delay",
-    "reuse_port",
-    "keep_alive",
+    "locals",
+    "log",
+    "manager_address",
+    "manager_port",
+    "mptcp",
+    "mtu",
     "nameserver",
-    "ipv6_first",
-    "workers",
-    "user",
+    "no_delay",
     "nofile",
+    "online_config",
+    "outbound_udp_allow_fragmentation",
+    "plugin_mode",
+    "protocol",
+    "reuse_port",
+    "runtime",
+    "security",
+    "tcp_incoming_rcvbuf",
+    "tcp_incoming_sndbuf",
+    "tcp_outgoing_rcvbuf",
+    "tcp_outgoing_sndbuf",
+    "tcp_redir",
+    "tcp_tproxy",
+    "tcp_weight",
+    "timeout",
+    "tunnel_address",
+    "udp_max_associations",
+    "udp_mtu",
+    "udp_weight",
     "use_syslog",
+    "user",
+    "workdir",
+    "workers",
 ];
+
+/// What cannot be left out without traffic that was not to be: who may connect, where to, by which
+/// way. Each with what to do.
+const UNSAFE_TO_IGNORE: &[(&str, &str)] = &[
+    ("plugin", NO_PLUGINS),
+    ("plugin_opts", NO_PLUGINS),
+    ("plugin_args", NO_PLUGINS),
+    (
+        "acl",
+        "access control lists are not supported; say where connections may go in the host's settings, \
+         and leave this out",
+    ),
+    ("outbound_fwmark", OUTGOING),
+    ("outbound_user_cookie", OUTGOING),
+    ("outbound_bind_addr", OUTGOING),
+    ("outbound_bind_interface", OUTGOING),
+    ("local_ipv4_address", OUTGOING),
+    ("local_ipv6_address", OUTGOING),
+    (
+        "outbound_proxy",
+        "not supported; connections would go past the proxy",
+    ),
+    (
+        "port_password",
+        "not supported; expected one port with server_port and password in each configuration",
+    ),
+    ("key", "not supported; expected a password"),
+    ("auth", "one-time authentication is not supported"),
+];
+
+const OUTGOING: &str = "not supported; which way traffic leaves is for the host and its routes to say, so leave this out";
 
 /// What stands around a list of servers.
 const AROUND: &[&str] = &["version", "bytes_used", "bytes_remaining", "username"];
+
+/// The version of SIP008.
+const VERSION: u64 = 1;
 
 /// Users of a server.
 const MOST_USERS: usize = 65_536;
@@ -64,14 +135,17 @@ const IDLE: std::ops::RangeInclusive<u64> = 60..=86_400;
 
 /// Read a configuration in JSON.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        let hint = match text.starts_with('{') {
-            true => "",
-            false => {
-                "; expected an object such as {\"method\": …, \"password\": …}, or a URL ss://…"
-            }
-        };
-        ConfigError::Syntax(format!("not JSON: {error}{hint}"))
+    let Unique(value) = serde_json::from_str(text).map_err(|error| match error.is_data() {
+        true => ConfigError::Syntax(error.to_string()),
+        false => {
+            let hint = match text.starts_with('{') {
+                true => "",
+                false => {
+                    "; expected an object such as {\"method\": …, \"password\": …}, or a URL ss://…"
+                }
+            };
+            ConfigError::Syntax(format!("not JSON: {error}{hint}"))
+        }
     })?;
     let Value::Object(object) = value else {
         return Err(ConfigError::Syntax(
@@ -79,61 +153,108 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         ));
     };
     match object.get("servers") {
-        None => server(&object, ""),
-        Some(Value::Array(servers)) => {
-            for name in object.keys().filter(|&name| name != "servers") {
-                let known = [AROUND, ELSEWHERE, FOR_PEOPLE]
-                    .iter()
-                    .any(|list| list.contains(&name.as_str()));
-                if !known {
-                    return Err(field(
-                        &quote(name),
-                        "unknown beside servers; put it into one of them",
-                    ));
-                }
-            }
-            let Some(Value::Object(first)) = servers.first() else {
-                return Err(field(
-                    "servers",
-                    "expected a list with an object for each server",
-                ));
-            };
-            let mut config = server(first, "servers[0].")?;
-            if servers.len() > 1 {
-                config.warnings.push(format!(
-                    "of the {} in servers, the first one is used",
-                    servers.len()
-                ));
-            }
-            Ok(config)
-        }
+        None => server(&object, "", false),
+        Some(Value::Array(servers)) => of_list(&object, servers),
         Some(_) => Err(field("servers", "not a list")),
     }
 }
 
-fn server(object: &Map<String, Value>, path: &str) -> Result<Config, ConfigError> {
+/// The first of these servers, which stand in `object`.
+fn of_list(object: &Map<String, Value>, servers: &[Value]) -> Result<Config, ConfigError> {
+    let is_sip008 = match object.get("version") {
+        None | Some(Value::Null) => false,
+        Some(version) if version.as_u64() == Some(VERSION) => true,
+        Some(_) => {
+            let why = format!("expected {VERSION}, which is that of SIP008");
+            return Err(field("version", why));
+        }
+    };
+    let mut warnings = Vec::new();
+    let others = object.iter().filter(|(name, _)| *name != "servers");
+    for (name, value) in others {
+        let unknown = "unknown beside servers; put it into one of them";
+        warnings.extend(without_effect(name, value, "", AROUND, is_sip008, unknown)?);
+    }
+    let enabled = |server: &&Value| server.get("disabled") != Some(&Value::Bool(true));
+    let first = servers
+        .iter()
+        .enumerate()
+        .find(|(_, server)| enabled(server));
+    let Some((index, Value::Object(first))) = first else {
+        let why = "expected a list with an object for each server, of which one is not disabled";
+        return Err(field("servers", why));
+    };
+    let mut config = server(first, &format!("servers[{index}]."), is_sip008)?;
+    if servers.len() > 1 {
+        let many = servers.len();
+        warnings.push(format!(
+            "of the {many} in servers, the first one that is not disabled is used"
+        ));
+    }
+    config.warnings.extend(warnings);
+    Ok(config)
+}
+
+/// What to warn of a field that none of `known` reads; an error, if it must not be left out.
+fn without_effect(
+    name: &str,
+    value: &Value,
+    path: &str,
+    known: &[&str],
+    custom: bool,
+    unknown: &str,
+) -> Result<Option<String>, ConfigError> {
+    let refused = |why: &str| Err(field(&format!("{path}{}", quote(name)), why));
+    if name.is_empty() {
+        return Err(ConfigError::Syntax("a field without a name".to_owned()));
+    }
+    if let Some((_, why)) = UNSAFE_TO_IGNORE.iter().find(|(field, _)| *field == name) {
+        return match is_nothing(value) {
+            true => Ok(None),
+            false => refused(why),
+        };
+    }
+    if known.contains(&name) || FOR_PEOPLE.contains(&name) {
+        return Ok(None);
+    }
+    match ELSEWHERE.contains(&name) {
+        true => Ok(Some(format!(
+            "{path}{name} has no effect: the host has such settings"
+        ))),
+        false if custom => Ok(Some(format!("{path}{} has no effect here", quote(name)))),
+        false => refused(unknown),
+    }
+}
+
+/// Whether a field says no more than one that is not there.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        _ => false,
+    }
+}
+
+/// `custom`: it may have fields that nobody here knows.
+fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Config, ConfigError> {
     let at = |name: &str, why: String| field(&format!("{path}{name}"), why);
     let mut warnings = Vec::new();
+    let aliases = ALIASES.iter().map(|(alias, _)| *alias);
+    let known: Vec<&str> = OF_SERVER
+        .iter()
+        .copied()
+        .chain(aliases)
+        .chain(["disabled", "version"])
+        .collect();
+    let unknown = format!("unknown; there are {}", OF_SERVER.join(", "));
     for (name, value) in object {
-        let name = name.as_str();
-        if ["plugin", "plugin_opts", "plugin_args"].contains(&name) {
-            if !matches!(value, Value::Null) && value.as_str() != Some("") {
-                return Err(at(name, NO_PLUGINS.to_owned()));
-            }
-        } else if ELSEWHERE.contains(&name) {
-            warnings.push(format!(
-                "{path}{name} has no effect: the host has such settings"
-            ));
-        } else if name.is_empty() {
-            return Err(ConfigError::Syntax("a field without a name".to_owned()));
-        } else if !OF_SERVER.contains(&name)
-            && !FOR_PEOPLE.contains(&name)
-            && !ALIASES.iter().any(|(alias, _)| *alias == name)
-        {
-            return Err(at(
-                &quote(name),
-                format!("unknown; there are {}", OF_SERVER.join(", ")),
-            ));
+        warnings.extend(without_effect(name, value, path, &known, custom, &unknown)?);
+    }
+    for (alias, name) in ALIASES {
+        if object.contains_key(*alias) && object.contains_key(*name) {
+            return Err(at(alias, format!("{name} says the same; leave one out")));
         }
     }
     let get = |name: &str| {
@@ -166,23 +287,10 @@ fn server(object: &Map<String, Value>, path: &str) -> Result<Config, ConfigError
             ConfigError::Field(name, why) => at(&name, why),
             other => other,
         })?;
-    config.server = match (text("server")?, get("server_port")) {
+    config.server = match (get("server"), get("server_port")) {
         (None, None) => None,
-        // Where a server of another implementation listens, or without a port: the host's.
-        (Some(_), None) => {
-            return Err(at("server_port", "missing; server needs one".to_owned()));
-        }
         (None, Some(_)) => return Err(at("server", "missing; server_port needs one".to_owned())),
-        (Some(host), Some(port)) => {
-            let port = port
-                .as_u64()
-                .and_then(|port| u16::try_from(port).ok())
-                .filter(|&port| port != 0)
-                .ok_or_else(|| at("server_port", "not a number from 1 to 65535".to_owned()))?;
-            let server = value::destination(host, port)
-                .ok_or_else(|| at("server", "not a host name or an address".to_owned()))?;
-            Some(server)
-        }
+        (Some(servers), port) => Some(address(servers, port, path, &mut warnings)?),
     };
     if let Some(target) = text("target")? {
         config.target = Some(target.parse::<Destination>().map_err(|_| {
@@ -204,11 +312,27 @@ fn server(object: &Map<String, Value>, path: &str) -> Result<Config, ConfigError
         }
     };
     if let Some(seconds) = get("udp_idle_timeout") {
-        let seconds = seconds.as_u64().filter(|seconds| IDLE.contains(seconds));
-        config.udp_idle_timeout = Duration::from_secs(seconds.ok_or_else(|| {
+        let ours = object.contains_key("udp_idle_timeout");
+        let name = if ours {
+            "udp_idle_timeout"
+        } else {
+            "udp_timeout"
+        };
+        let wanted = number(seconds).ok_or_else(|| {
             let why = format!("expected seconds from {} to {}", IDLE.start(), IDLE.end());
-            at("udp_idle_timeout", why)
-        })?);
+            at(name, why)
+        })?;
+        let kept = wanted.clamp(*IDLE.start(), *IDLE.end());
+        if wanted != kept && ours {
+            let why = format!("expected seconds from {} to {}", IDLE.start(), IDLE.end());
+            return Err(at(name, why));
+        }
+        if wanted != kept {
+            warnings.push(format!(
+                "{path}{name}: {wanted} s is out of range, and {kept} s is used"
+            ));
+        }
+        config.udp_idle_timeout = Duration::from_secs(kept);
     }
     if let Some(prefix) = text("prefix")? {
         config.prefix = value::prefix(prefix).map_err(|why| at("prefix", why))?;
@@ -255,6 +379,53 @@ fn server(object: &Map<String, Value>, path: &str) -> Result<Config, ConfigError
     };
     config.warnings = warnings;
     Ok(config)
+}
+
+/// Where a client's server is. Of several the first, as shadowsocks-libev has them, where each may
+/// have a port of its own.
+fn address(
+    servers: &Value,
+    port: Option<&Value>,
+    path: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Destination, ConfigError> {
+    let at = |name: &str, why: &str| field(&format!("{path}{name}"), why);
+    let first = match servers {
+        Value::Array(servers) => {
+            if servers.len() > 1 {
+                warnings.push(format!(
+                    "of the {} in {path}server, a client uses the first; a server listens where the \
+                     host says",
+                    servers.len()
+                ));
+            }
+            servers.first()
+        }
+        one => Some(one),
+    };
+    let Some(Value::String(host)) = first else {
+        return Err(at("server", "not a string, or a list of strings"));
+    };
+    if servers.is_array()
+        && host.parse::<IpAddr>().is_err()
+        && let Ok(destination) = host.parse::<Destination>()
+    {
+        return Ok(destination);
+    }
+    let port = port.ok_or_else(|| at("server_port", "missing; server needs one"))?;
+    let port = number(port)
+        .and_then(|port| u16::try_from(port).ok())
+        .filter(|&port| port != 0)
+        .ok_or_else(|| at("server_port", "not a number from 1 to 65535"))?;
+    value::destination(host, port).ok_or_else(|| at("server", "not a host name or an address"))
+}
+
+/// A number, which shadowsocks-libev takes as a string too.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.parse().ok(),
+        other => other.as_u64(),
+    }
 }
 
 /// A configuration of these, and all else by default.
@@ -336,13 +507,4 @@ fn user(method: Method, value: &Value, path: &str) -> Result<User, ConfigError> 
         key,
         password: password.to_owned(),
     })
-}
-
-/// A word of the user's as it may stand in a message: one line, and not long.
-fn quote(text: &str) -> String {
-    let cut: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
-    match cut.is_empty() {
-        true => "''".to_owned(),
-        false => cut,
-    }
 }

@@ -6,41 +6,51 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use percent_encoding::percent_decode_str;
 use watm_core::ConfigError;
 
-use super::value::{self, field};
+use super::value::{self, field, quote};
 use super::{Config, json};
 use crate::method::Method;
+
+const SCHEME: &str = "ss://";
+
+/// Parameters that say what is so anyway, with the value in which they do.
+const NEEDLESS: &[(&str, &str)] = &[
+    ("type", "tcp"),
+    ("security", "none"),
+    ("headerType", "none"),
+];
 
 const EXAMPLE: &str =
     "expected ss://METHOD:PASSWORD@HOST:PORT#NAME, where METHOD:PASSWORD may be in base64";
 
-/// Read a URL.
+/// What follows `ss://`, if a text begins with that, in capitals or not.
+pub fn without_scheme(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_at_checked(SCHEME.len())?;
+    scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
+}
+
+/// Reads what follows the scheme of a URL.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let syntax = || ConfigError::Syntax(EXAMPLE.to_owned());
-    let rest = text.strip_prefix("ss://").ok_or_else(syntax)?;
-    if rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
+    let (rest, name) = text.split_once('#').unwrap_or((text, ""));
+    // Names are for people, and often not encoded.
+    if name.contains(['\n', '\r']) || rest.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(ConfigError::Syntax(format!(
             "a space, or a second line, in a URL; {EXAMPLE}"
         )));
     }
-    let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let whole;
-    let (user, host, plain) = match rest.rsplit_once('@') {
-        Some((user, host)) => (user, host, user.contains(':')),
-        None => {
-            whole = decode(rest.trim_end_matches('/')).ok_or_else(syntax)?;
-            let (user, host) = whole.rsplit_once('@').ok_or_else(syntax)?;
-            // What was in base64 is not encoded a second time.
-            return build(user.to_owned(), host, query);
-        }
+    let Some((user, host)) = rest.rsplit_once('@') else {
+        let whole = decode(rest.trim_end_matches('/')).ok_or_else(syntax)?;
+        let (user, host) = whole.rsplit_once('@').ok_or_else(syntax)?;
+        // What was in base64 is not encoded a second time.
+        return build(user.to_owned(), host, query);
     };
-    let user = match plain {
-        true => percent(user).ok_or_else(|| field("userinfo", "wrong percent encoding"))?,
-        false => {
-            let encoded = percent(user).ok_or_else(syntax)?;
-            decode(&encoded)
-                .ok_or_else(|| field("userinfo", "neither METHOD:PASSWORD nor that in base64"))?
-        }
+    let user = percent(user).ok_or_else(|| field("userinfo", "wrong percent encoding"))?;
+    // Base64 has no colon.
+    let user = match user.contains(':') {
+        true => user,
+        false => decode(&user)
+            .ok_or_else(|| field("userinfo", "neither METHOD:PASSWORD nor that in base64"))?,
     };
     build(user, host.trim_end_matches('/'), query)
 }
@@ -74,12 +84,19 @@ fn build(user: String, host: &str, query: &str) -> Result<Config, ConfigError> {
             }
             "plugin" if text.is_empty() => {}
             "plugin" => return Err(field("plugin", json::NO_PLUGINS)),
-            // Outline says that a server is one of its own.
-            "outline" => {}
-            _ => {
-                let name: String = name.chars().take(40).collect();
-                return Err(field(&name, "there is no such parameter; there is prefix"));
-            }
+            // Outline says that a server is one of its own, and lists of servers which group it is in.
+            "outline" | "group" => {}
+            _ => match NEEDLESS.iter().find(|(known, _)| *known == name) {
+                Some((_, only)) if text.eq_ignore_ascii_case(only) || text.is_empty() => {}
+                Some((name, only)) => {
+                    let why = format!("{}: not supported; expected {only}", quote(text));
+                    return Err(field(name, why));
+                }
+                None => {
+                    let why = "there is no such parameter; there is prefix";
+                    return Err(field(&quote(name), why));
+                }
+            },
         }
     }
     Ok(config)

@@ -66,3 +66,12 @@ pub fn prefix(text: &str) -> Result<Vec<u8>, String> {
         Some(bytes) => Ok(bytes),
     }
 }
+
+/// A word of the user's as it may stand in a message: one line, and not long.
+pub fn quote(text: &str) -> String {
+    let cut: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
+    match cut.is_empty() {
+        true => "''".to_owned(),
+        false => cut,
+    }
+}

@@ -9,15 +9,21 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use watm_core::{ClientConfig, ConfigError, Destination, ErrorCode};
 use watm_stream::StreamTransport;
 
 pub use self::codec::ShadowsocksCodec;
 use crate::address;
+use crate::cipher;
 use crate::config::Config;
 use crate::salts::Salts;
 use crate::snapshot::Snapshot;
+
+/// How long a connection may take to send a request: some time between these, in milliseconds.
+const SHORTEST_HANDSHAKE_MS: u32 = 30_000;
+const LONGEST_HANDSHAKE_MS: u32 = 60_000;
 
 /// Why a connection is not one of ours. Strangers are not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +141,16 @@ impl StreamTransport for ShadowsocksStreams {
 
     fn warnings(&self) -> Vec<String> {
         self.config.warnings.clone()
+    }
+
+    /// A prober measures how long a server keeps a connection that it does not answer. Each gets
+    /// another time here, from the range in which shadowsocks-libev gives up on silent connections
+    /// and Outline on all (59 s), so that no single number says which server this is.
+    fn handshake_timeout(&self) -> Duration {
+        let more = u64::from(cipher::random_below(
+            LONGEST_HANDSHAKE_MS - SHORTEST_HANDSHAKE_MS,
+        ));
+        Duration::from_millis(u64::from(SHORTEST_HANDSHAKE_MS) + more)
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
