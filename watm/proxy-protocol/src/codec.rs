@@ -10,6 +10,7 @@ use crate::facts::Facts;
 use crate::header::{Header, Protocol};
 use crate::parse::{Parsed, parse};
 use crate::reason::Reason;
+use crate::tlv::Tlvs;
 use crate::write::{write_v1, write_v2};
 
 /// The transport. Its configuration:
@@ -27,7 +28,8 @@ use crate::write::{write_v1, write_v2};
 /// - `header-time`: seconds that a header may take, 5 by default, from 3 on.
 /// - `datagrams`: what datagrams begin with. `each`, the default: every one with a header of
 ///   version 2 (revision of 2026-04-27). `first`: the first one from an address of the proxy's, for
-///   all that come from it until nothing has come or gone for `datagram-idle`. `spp`: every one with
+///   all that come from it until nothing has come from there or gone there for `datagram-idle`. A
+///   client may come from up to eight addresses of the proxy's. `spp`: every one with
 ///   the 38 bytes of Cloudflare's Simple Proxy Protocol, as do the answers.
 /// - `datagram-idle`: seconds after which a client's datagrams are no longer one flow, 60 by default.
 /// - `datagram-flows`: flows of datagrams at once, 16384 by default. For one more, that ends which
@@ -35,6 +37,11 @@ use crate::write::{write_v1, write_v2};
 /// - `send`: the version of the header that dialled connections begin with, `v2` by default.
 /// - `source` and `destination`: what that says, LOCAL or UNKNOWN without them.
 /// - `remote`: where a connection is dialled to whose caller says nothing.
+///
+/// A flow has what the TLVs say as attributes: `alpn`, `sni`, `tls.…`, `proxy.unique-id`, `proxy.netns`,
+/// and `proxy.tlv-0x…` for other types, as text where they are printable and else in hexadecimal.
+/// `proxy.tlvs` has all of them as they came, in hexadecimal, without the checksum and padding: a host
+/// passes these on.
 #[derive(Debug)]
 pub struct ProxyProtocol {
     config: Rc<Config>,
@@ -118,6 +125,23 @@ impl ProxyProtocol {
     }
 }
 
+impl ProxyCodec {
+    /// As [`describe`](Codec::describe), without what TLVs of these types say.
+    pub fn describe_without(&self, types: &[u8], info: &mut FlowInfo) {
+        if let State::Accepted(facts, ..) = &self.0 {
+            facts.describe(info, types);
+        }
+    }
+
+    /// The TLVs of the header, without its checksum and padding. None before it has come.
+    pub fn tlvs(&self) -> Tlvs<'_> {
+        match &self.0 {
+            State::Accepted(facts, ..) => facts.tlvs(),
+            _ => Tlvs::default(),
+        }
+    }
+}
+
 impl Codec for ProxyCodec {
     fn begin(&mut self, network: &mut Buffer) {
         if let State::Dialling(header) = &self.0 {
@@ -131,9 +155,7 @@ impl Codec for ProxyCodec {
     }
 
     fn describe(&self, info: &mut FlowInfo) {
-        if let State::Accepted(facts, ..) = &self.0 {
-            facts.describe(info);
-        }
+        self.describe_without(&[], info);
     }
 
     fn inward(

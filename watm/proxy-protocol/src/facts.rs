@@ -12,32 +12,42 @@ use crate::tlv::{self, Tlvs};
 pub struct Facts {
     /// The client, and where it connected to. An IPv4 address in IPv6 is the IPv4 address.
     pub ends: Option<(SocketAddr, SocketAddr)>,
-    attributes: Vec<(String, String)>,
+    /// Each with the type of the TLV that it is from.
+    attributes: Vec<(u8, String, String)>,
+    /// The TLVs as they came, without the checksum, which is of that header, and without padding.
+    tlvs: Vec<u8>,
 }
+
+/// Stands for a type where a value is from no TLV. The specification reserves it for nothing, and no
+/// sender uses it.
+const NO_TYPE: u8 = 0;
 
 impl Facts {
     /// What a header says.
     pub fn of(proxied: &Proxied<'_>) -> Facts {
         let mut facts = Facts {
             ends: ends(&proxied.addresses),
-            attributes: Vec::new(),
+            ..Facts::default()
         };
         if let Addresses::Unix {
             source,
             destination,
         } = proxied.addresses
         {
-            facts.add("proxy.unix-source", source);
-            facts.add("proxy.unix-destination", destination);
+            facts.add(NO_TYPE, "proxy.unix-source", source);
+            facts.add(NO_TYPE, "proxy.unix-destination", destination);
         }
         for tlv in proxied.tlvs {
+            if !matches!(tlv.kind, tlv::CRC32C | tlv::NOOP) {
+                tlv.write(&mut facts.tlvs);
+            }
             match tlv.kind {
-                tlv::ALPN => facts.add("alpn", tlv.value),
-                tlv::AUTHORITY => facts.add("sni", tlv.value),
-                tlv::UNIQUE_ID => facts.add("proxy.unique-id", tlv.value),
-                tlv::NETNS => facts.add("proxy.netns", tlv.value),
+                tlv::ALPN => facts.add(tlv.kind, "alpn", tlv.value),
+                tlv::AUTHORITY => facts.add(tlv.kind, "sni", tlv.value),
+                tlv::UNIQUE_ID => facts.add(tlv.kind, "proxy.unique-id", tlv.value),
+                tlv::NETNS => facts.add(tlv.kind, "proxy.netns", tlv.value),
                 tlv::CRC32C | tlv::NOOP | tlv::SSL => {}
-                kind => facts.add(&format!("proxy.tlv-{kind:#04x}"), tlv.value),
+                kind => facts.add(kind, &format!("proxy.tlv-{kind:#04x}"), tlv.value),
             }
         }
         if let Some(ssl) = proxied.tlvs.ssl() {
@@ -50,17 +60,33 @@ impl Facts {
     pub fn between(client: SocketAddr, destination: SocketAddr) -> Facts {
         Facts {
             ends: Some((client, destination)),
-            attributes: Vec::new(),
+            ..Facts::default()
         }
     }
 
-    /// Tell a flow.
-    pub fn describe(&self, info: &mut FlowInfo) {
+    /// The TLVs, without the checksum and padding.
+    pub fn tlvs(&self) -> Tlvs<'_> {
+        Tlvs::sound(&self.tlvs)
+    }
+
+    /// Tells a flow, without what TLVs of these types say.
+    pub fn describe(&self, info: &mut FlowInfo, without: &[u8]) {
         if let Some((source, destination)) = self.ends {
             info.source = source;
             info.destination = destination.into();
         }
-        info.attributes.extend(self.attributes.iter().cloned());
+        for (kind, name, value) in &self.attributes {
+            if !without.contains(kind) {
+                info.attributes.push((name.clone(), value.clone()));
+            }
+        }
+        let mut tlvs = Vec::new();
+        for tlv in self.tlvs().filter(|tlv| !without.contains(&tlv.kind)) {
+            tlv.write(&mut tlvs);
+        }
+        if !tlvs.is_empty() {
+            info.attributes.push(("proxy.tlvs".to_owned(), hex(&tlvs)));
+        }
     }
 
     fn add_ssl(&mut self, client: u8, verify: u32, facts: Tlvs<'_>) {
@@ -69,37 +95,42 @@ impl Facts {
         if client & USED == 0 {
             return;
         }
+        let mut add = |name: &str, value: &[u8]| self.add(tlv::SSL, name, value);
         if client & CERTIFICATE != 0 {
-            self.add("tls.verified", if verify == 0 { b"yes" } else { b"no" });
+            add("tls.verified", if verify == 0 { b"yes" } else { b"no" });
         }
         for tlv in facts {
             match tlv.kind {
-                0x21 => self.add("tls.version", tlv.value),
-                0x22 => self.add("tls.client-cn", tlv.value),
-                0x23 => self.add("tls.cipher", tlv.value),
-                0x24 => self.add("tls.signature-algorithm", tlv.value),
-                0x25 => self.add("tls.key-algorithm", tlv.value),
-                0x26 => self.add("tls.group", tlv.value),
-                0x27 => self.add("tls.signature-scheme", tlv.value),
-                0x28 => self.add("tls.client-certificate", tlv.value),
-                kind => self.add(&format!("tls.tlv-{kind:#04x}"), tlv.value),
+                0x21 => add("tls.version", tlv.value),
+                0x22 => add("tls.client-cn", tlv.value),
+                0x23 => add("tls.cipher", tlv.value),
+                0x24 => add("tls.signature-algorithm", tlv.value),
+                0x25 => add("tls.key-algorithm", tlv.value),
+                0x26 => add("tls.group", tlv.value),
+                0x27 => add("tls.signature-scheme", tlv.value),
+                0x28 => add("tls.client-certificate", tlv.value),
+                kind => add(&format!("tls.tlv-{kind:#04x}"), tlv.value),
             }
         }
     }
 
     /// As text if it is printable, or else in hexadecimal.
-    fn add(&mut self, name: &str, value: &[u8]) {
+    fn add(&mut self, kind: u8, name: &str, value: &[u8]) {
         let printable = |text: &&str| !text.chars().any(char::is_control);
         let value = match str::from_utf8(value).ok().filter(printable) {
             Some(text) => text.to_owned(),
-            None => value.iter().fold(String::new(), |mut text, byte| {
-                // Writing to a string does not fail.
-                let _ = write!(text, "{byte:02x}");
-                text
-            }),
+            None => hex(value),
         };
-        self.attributes.push((name.to_owned(), value));
+        self.attributes.push((kind, name.to_owned(), value));
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The client and where it connected to, if they are of IP.

@@ -32,6 +32,19 @@ pub struct Tlv<'a> {
     pub value: &'a [u8],
 }
 
+impl Tlv<'_> {
+    /// Appends the TLV as a header has it. A header has no value that is longer than 65,535 bytes.
+    pub(crate) fn write(&self, to: &mut Vec<u8>) {
+        to.push(self.kind);
+        to.extend(
+            u16::try_from(self.value.len())
+                .unwrap_or(u16::MAX)
+                .to_be_bytes(),
+        );
+        to.extend(self.value);
+    }
+}
+
 /// What a sender knows of the TLS that it has ended (section 2.2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ssl<'a> {
@@ -67,6 +80,11 @@ impl<'a> Tlvs<'a> {
             }
         }
         Ok(tlvs)
+    }
+
+    /// Bytes that were checked before.
+    pub(crate) fn sound(bytes: &'a [u8]) -> Tlvs<'a> {
+        Tlvs(bytes)
     }
 
     /// The first of this type.

@@ -3,16 +3,13 @@ use std::net::{IpAddr, SocketAddr};
 use crate::tlv::{CRC32C, Tlv};
 use crate::v2::{self, CHECKSUM};
 
-/// A header of version 1 for a TCP connection; `None`, or ends of two families: `UNKNOWN`.
+/// A header of version 1 for a TCP connection; `None`: `UNKNOWN`. Of ends of two families the IPv4
+/// address becomes an IPv4-mapped IPv6 address.
 pub fn write_v1(ends: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
-    let family = match ends {
-        Some((SocketAddr::V4(_), SocketAddr::V4(_))) => "TCP4",
-        Some((SocketAddr::V6(_), SocketAddr::V6(_))) => "TCP6",
-        _ => return b"PROXY UNKNOWN\r\n".to_vec(),
+    let Some((source, destination)) = ends.map(of_one_family) else {
+        return b"PROXY UNKNOWN\r\n".to_vec();
     };
-    let Some((source, destination)) = ends else {
-        return Vec::new();
-    };
+    let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
     format!(
         "PROXY {family} {} {} {} {}\r\n",
         source.ip(),
@@ -23,12 +20,13 @@ pub fn write_v1(ends: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A header of version 2 for a TCP connection, with these facts and a checksum; `None`, or ends
-/// of two families: `LOCAL`. `None` if the facts do not fit a header.
+/// A header of version 2 for a TCP connection, with these facts and a checksum; without ends:
+/// `LOCAL`. Of ends of two families the IPv4 address becomes an IPv4-mapped IPv6 address. `None` if the
+/// facts do not fit a header.
 pub fn write_v2(ends: Option<(SocketAddr, SocketAddr)>, facts: &[Tlv<'_>]) -> Option<Vec<u8>> {
     let mut header = v2::SIGNATURE.to_vec();
-    let (command, family, addresses) = match ends {
-        Some((source, destination)) if source.is_ipv4() == destination.is_ipv4() => {
+    let (command, family, addresses) = match ends.map(of_one_family) {
+        Some((source, destination)) => {
             let family = if source.is_ipv4() {
                 v2::INET
             } else {
@@ -40,7 +38,7 @@ pub fn write_v2(ends: Option<(SocketAddr, SocketAddr)>, facts: &[Tlv<'_>]) -> Op
                 both(source, destination),
             )
         }
-        _ => (v2::LOCAL, v2::UNSPECIFIED, Vec::new()),
+        None => (v2::LOCAL, v2::UNSPECIFIED, Vec::new()),
     };
     header.extend([command, family, 0, 0]);
     header.extend(addresses);
@@ -56,6 +54,20 @@ pub fn write_v2(ends: Option<(SocketAddr, SocketAddr)>, facts: &[Tlv<'_>]) -> Op
     let at = header.len() - 4;
     header[at..].copy_from_slice(&checksum);
     Some(header)
+}
+
+fn of_one_family((source, destination): (SocketAddr, SocketAddr)) -> (SocketAddr, SocketAddr) {
+    match source.is_ipv4() == destination.is_ipv4() {
+        true => (source, destination),
+        false => (mapped(source), mapped(destination)),
+    }
+}
+
+fn mapped(end: SocketAddr) -> SocketAddr {
+    match end.ip() {
+        IpAddr::V4(address) => SocketAddr::new(address.to_ipv6_mapped().into(), end.port()),
+        IpAddr::V6(_) => end,
+    }
 }
 
 fn both(source: SocketAddr, destination: SocketAddr) -> Vec<u8> {

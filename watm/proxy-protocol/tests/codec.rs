@@ -86,6 +86,9 @@ fn facts_become_attributes() {
         b"\x20\0\x11\x03\0\0\0\0\x21\0\x03v13\x22\0\x03bob",
     ];
     let (_, info) = accepted(ANY, &[&v2(0x21, 0x11, &facts.concat())]).unwrap();
+    // As they came, for whoever passes them on.
+    let raw = facts[1..].concat();
+    let raw: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = [
         ("alpn", "h2"),
         ("sni", "example.com"),
@@ -94,6 +97,7 @@ fn facts_become_attributes() {
         ("tls.verified", "yes"),
         ("tls.version", "v13"),
         ("tls.client-cn", "bob"),
+        ("proxy.tlvs", &raw),
     ];
     let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
     assert_eq!(info.attributes, expected);

@@ -339,17 +339,72 @@ fn the_first_datagram_of_an_address_speaks_for_all_that_follow() {
     host.write(flows[0], b"answer");
     host.run(&mut server);
     assert_eq!(host.take_sent()[0].0, "10.0.0.9:2000".parse().unwrap());
+    // Its first address is still this client's, and is where the next answer goes.
+    host.arrive(PROXY, b"6");
+    host.run(&mut server);
+    assert_eq!(host.flows(), flows);
+    assert_eq!(host.read(flows[0]), [b"6"]);
+    host.write(flows[0], b"answer");
+    host.run(&mut server);
+    assert_eq!(host.take_sent()[0].0, PROXY.parse().unwrap());
     // After its time it has to be said again.
     host.advance(Duration::from_secs(11));
-    host.arrive("10.0.0.9:2000", b"6");
-    host.run(&mut server);
-    // Still of the flow: it came before the flow was found idle.
-    host.advance(Duration::from_secs(11));
-    host.run(&mut server);
-    assert!(host.flows().is_empty());
     host.arrive("10.0.0.9:2000", b"7");
     host.run(&mut server);
     assert!(host.flows().is_empty());
+    assert_eq!(counter(&server, &host, "proxy.refused.not_proxy"), 3);
+}
+
+#[test]
+fn an_address_that_was_silent_speaks_for_another_client() {
+    let config = "from = \"any\"\ndatagrams = \"first\"\ndatagram-idle = \"10\"";
+    let (mut host, mut server) = started(config);
+    host.arrive(PROXY, &said(A, b"1"));
+    host.arrive("10.0.0.9:2000", &said(A, b"2"));
+    for _ in 0..3 {
+        host.run(&mut server);
+        host.advance(Duration::from_secs(5));
+        host.arrive("10.0.0.9:2000", b"more");
+    }
+    // The flow lives by its other address.
+    host.arrive(PROXY, &said(B, b"3"));
+    host.run(&mut server);
+    let flows = host.flows();
+    assert_eq!(flows.len(), 2);
+    assert_eq!(
+        host.read(flows[0]),
+        [&b"1"[..], b"2", b"more", b"more", b"more"]
+    );
+    assert_eq!(host.read(flows[1]), [b"3"]);
+}
+
+#[test]
+fn an_address_of_a_proxys_is_one_clients_at_a_time_and_a_client_has_a_few() {
+    let config = "from = \"any\"\ndatagrams = \"first\"\ndatagram-idle = \"10\"";
+    let (mut host, mut server) = started(config);
+    let ports: Vec<String> = (1..=9).map(|port| format!("10.0.0.9:{port}")).collect();
+    for port in &ports {
+        host.arrive(port, &said(A, b"first"));
+    }
+    // The first of nine is forgotten: it speaks for another client from now on.
+    host.arrive(&ports[0], b"nobody's");
+    host.arrive(&ports[0], &said(B, b"hello"));
+    host.arrive(&ports[0], b"again");
+    host.arrive(&ports[1], b"second");
+    host.run(&mut server);
+    assert_eq!(counter(&server, &host, "proxy.refused.not_proxy"), 1);
+    let flows = host.flows();
+    assert_eq!(flows.len(), 2);
+    assert_eq!(host.read(flows[0]).last().unwrap(), b"second");
+    assert_eq!(host.read(flows[1]), [b"hello", b"again"]);
+    // The end of one client's flow leaves the other's address alone.
+    host.close(flows[0]);
+    host.run(&mut server);
+    host.arrive(&ports[0], b"still");
+    host.arrive(&ports[1], b"gone");
+    host.run(&mut server);
+    assert_eq!(host.read(flows[1]), [b"still"]);
+    assert_eq!(counter(&server, &host, "proxy.refused.not_proxy"), 2);
 }
 
 #[test]

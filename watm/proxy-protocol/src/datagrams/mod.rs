@@ -203,7 +203,7 @@ impl Datagrams {
                     return Ok(None);
                 };
                 if first {
-                    self.table.bind_proxy(entry.remote, number);
+                    self.table.bind_proxy(entry.remote, number, host.now());
                 }
                 (number, opened.payload)
             }
@@ -222,7 +222,8 @@ impl Datagrams {
 
     /// The association whose datagrams come from there without a header.
     fn bound(&mut self, entry: &Datagram, host: &mut dyn Host) -> Option<u64> {
-        if let Some(number) = self.table.of_proxy(&entry.remote) {
+        let (now, idle) = (host.now(), self.config.datagrams.idle);
+        if let Some(number) = self.table.of_proxy(&entry.remote, now, idle) {
             return Some(number);
         }
         let key = self.remembered.remove(&entry.remote)?;
@@ -230,9 +231,14 @@ impl Datagrams {
             self.remembered.clear();
             return None;
         }
-        let facts = Facts::between(key.client, key.destination);
-        let number = self.associate(key, &facts, entry, host)?;
-        self.table.bind_proxy(entry.remote, number);
+        let number = match self.table.of_key(&key) {
+            Some(number) => number,
+            None => {
+                let facts = Facts::between(key.client, key.destination);
+                self.associate(key, &facts, entry, host)?
+            }
+        };
+        self.table.bind_proxy(entry.remote, number, host.now());
         Some(number)
     }
 
@@ -273,7 +279,7 @@ impl Datagrams {
             underlay: Some((entry.remote, local)),
             attributes: Vec::new(),
         };
-        facts.describe(&mut info);
+        facts.describe(&mut info, &[]);
         let Ok(flow) = host.open_datagrams(&info, TOKENS | self.table.next()) else {
             self.account.count(Event::NotTaken);
             return None;
@@ -355,7 +361,9 @@ impl Datagrams {
         }
         let client = association.key.client.ip();
         self.account.bytes(client, 0, datagrams.payload.len());
+        let proxy = association.proxy;
         self.table.touch(number, now, self.config.datagrams.idle);
+        self.table.touch_proxy(&proxy, now);
         // Whatever is left is told of, unless as much came as was asked for.
         if datagrams.lengths.len() == FLOW_DATAGRAMS as usize {
             self.enqueue(number);

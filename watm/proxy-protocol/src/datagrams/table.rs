@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -7,6 +7,10 @@ use watm_core::{DatagramFlow, Datagrams, Instant};
 /// How exactly a flow's age is known, as a part of the time that it may be idle: noting it anew
 /// for every datagram would cost more than the rest.
 const AGE_PARTS: u32 = 64;
+
+/// Addresses of a proxy's whose datagrams are one flow's without a header. A proxy has one for each of
+/// its workers that a client's datagrams reach; for one more, that is forgotten which was bound first.
+const MAX_BOUND: usize = 8;
 
 /// What makes datagrams one flow. A client that comes by two proxies is two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +32,8 @@ pub struct Association {
     pub gathered: Datagrams,
     /// Whether it waits for its turn to send.
     pub queued: bool,
+    /// Where its datagrams come from without a header, oldest first.
+    bound: VecDeque<SocketAddr>,
     aged: Instant,
 }
 
@@ -36,8 +42,9 @@ pub struct Association {
 pub struct Table {
     all: BTreeMap<u64, Association>,
     by_key: BTreeMap<Key, u64>,
-    /// Those whose next datagrams come without a header, by where from.
-    by_proxy: BTreeMap<SocketAddr, u64>,
+    /// Those whose next datagrams come without a header, by where from, and when something came from
+    /// there or went there last.
+    by_proxy: BTreeMap<SocketAddr, (u64, Instant)>,
     by_age: BTreeSet<(Instant, u64)>,
     last: u64,
 }
@@ -57,6 +64,7 @@ impl Association {
             flow,
             gathered: Datagrams::default(),
             queued: false,
+            bound: VecDeque::new(),
             aged: now,
         }
     }
@@ -83,8 +91,8 @@ impl Table {
         };
         self.by_key.remove(&association.key);
         self.by_age.remove(&(association.aged, number));
-        if self.by_proxy.get(&association.proxy) == Some(&number) {
-            self.by_proxy.remove(&association.proxy);
+        for proxy in association.bound {
+            self.by_proxy.remove(&proxy);
         }
     }
 
@@ -96,18 +104,41 @@ impl Table {
         self.by_key.get(key).copied()
     }
 
-    pub fn of_proxy(&self, proxy: &SocketAddr) -> Option<u64> {
-        self.by_proxy.get(proxy).copied()
+    /// Whose a datagram without a header is that comes from there now. An address that was silent for
+    /// `idle` may be another client's by now.
+    pub fn of_proxy(&mut self, proxy: &SocketAddr, now: Instant, idle: Duration) -> Option<u64> {
+        let (number, since) = self.by_proxy.get_mut(proxy)?;
+        if *since + idle <= now {
+            return None;
+        }
+        *since = now;
+        Some(*number)
     }
 
-    /// What comes from there without a header is this one's. Another address of before is not.
-    pub fn bind_proxy(&mut self, proxy: SocketAddr, number: u64) {
+    /// What comes from there without a header is this one's, and nobody else's any more.
+    pub fn bind_proxy(&mut self, proxy: SocketAddr, number: u64, now: Instant) {
+        if !self.all.contains_key(&number) {
+            return;
+        }
+        let before = self.by_proxy.insert(proxy, (number, now));
+        let before = before.and_then(|(before, _)| self.all.get_mut(&before));
+        if let Some(before) = before {
+            before.bound.retain(|known| *known != proxy);
+        }
         if let Some(association) = self.all.get_mut(&number) {
-            if self.by_proxy.get(&association.proxy) == Some(&number) {
-                self.by_proxy.remove(&association.proxy);
+            association.bound.push_back(proxy);
+            if association.bound.len() > MAX_BOUND
+                && let Some(oldest) = association.bound.pop_front()
+            {
+                self.by_proxy.remove(&oldest);
             }
-            association.proxy = proxy;
-            self.by_proxy.insert(proxy, number);
+        }
+    }
+
+    /// Something went there.
+    pub fn touch_proxy(&mut self, proxy: &SocketAddr, now: Instant) {
+        if let Some((_, since)) = self.by_proxy.get_mut(proxy) {
+            *since = now;
         }
     }
 
@@ -116,7 +147,7 @@ impl Table {
         let key = |number: &u64| self.all.get(number).map(|association| association.key);
         self.by_proxy
             .iter()
-            .filter_map(move |(proxy, number)| Some((*proxy, key(number)?)))
+            .filter_map(move |(proxy, (number, _))| Some((*proxy, key(number)?)))
     }
 
     pub fn len(&self) -> usize {
