@@ -73,6 +73,24 @@ impl Capabilities {
         }
     }
 
+    /// Returns the capabilities that either of the two allows.
+    #[must_use]
+    pub fn or(mut self, other: &Capabilities) -> Capabilities {
+        self.sockets.extend(other.sockets.iter().cloned());
+        self.connect.extend(other.connect.iter().cloned());
+        Capabilities {
+            host_crypto: self.host_crypto || other.host_crypto,
+            bind_transparent: self.bind_transparent || other.bind_transparent,
+            host_keys: self.host_keys || other.host_keys,
+            capture: self.capture || other.capture,
+            memory_bytes: self.memory_bytes.max(other.memory_bytes),
+            cpu_permille: self.cpu_permille.max(other.cpu_permille),
+            flows: self.flows.max(other.flows),
+            instances: self.instances.max(other.instances),
+            ..self
+        }
+    }
+
     /// What of this lies beyond the other, a line each for people. Empty: nothing does.
     pub fn beyond(&self, ceiling: &Capabilities) -> Vec<String> {
         let mut beyond = Vec::new();

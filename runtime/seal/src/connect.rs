@@ -7,8 +7,7 @@ use ipnet::IpNet;
 use crate::Refused;
 use crate::bytes::malformed;
 
-/// Where a module may connect to: `host`, `host:ports`, `tcp://host:ports` or `udp://host:ports`;
-/// without a network it is for TCP.
+/// Where a module may connect to: `tcp://host:ports` or `udp://host:ports`.
 ///
 /// | host | admits |
 /// |---|---|
@@ -18,10 +17,11 @@ use crate::bytes::malformed;
 /// | `192.0.2.0/24`, `[2001:db8::/32]` | addresses of that network |
 /// | `*` | every name and every address |
 ///
-/// `ports` is a number, a range such as `1-1024`, or `*`; without it every port is meant.
+/// `ports` is a number, a range such as `1-1024`, or `*`.
 ///
-/// [`parse`](ConnectPattern::parse) takes what people write. [`FromStr`] takes the one spelling
-/// that has nothing left out, `NETWORK://HOST:PORTS`, so that what is signed has no other.
+/// [`parse`](ConnectPattern::parse) takes what people write: without a network both TCP and UDP are
+/// meant, and without ports every port. [`FromStr`] takes the one spelling that has nothing left
+/// out, so that what is signed has no other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectPattern {
     text: String,
@@ -52,19 +52,25 @@ enum Host {
 pub(crate) const LIMIT: usize = 253 + 20;
 
 impl ConnectPattern {
-    /// As a person writes it; the error says what would be right.
-    pub fn parse(text: &str) -> Result<ConnectPattern, String> {
+    /// Parses a pattern as a person writes it: one, or one for TCP and one for UDP where the text names no
+    /// network. The error says what would be right.
+    pub fn parse(text: &str) -> Result<Vec<ConnectPattern>, String> {
         if text.len() > LIMIT {
             return Err(format!("is longer than {LIMIT} bytes"));
         }
-        let (network, rest) = match text.split_once("://") {
-            None => (Network::Tcp, text),
-            Some(("tcp", rest)) => (Network::Tcp, rest),
-            Some(("udp", rest)) => (Network::Udp, rest),
+        let (networks, rest): (&[_], _) = match text.split_once("://") {
+            None => (&[Network::Tcp, Network::Udp], text),
+            Some(("tcp", rest)) => (&[Network::Tcp], rest),
+            Some(("udp", rest)) => (&[Network::Udp], rest),
             Some((other, _)) => {
                 return Err(format!("network {other:?}; must be tcp or udp"));
             }
         };
+        let of = |network: &Network| ConnectPattern::of(*network, rest);
+        networks.iter().map(of).collect()
+    }
+
+    fn of(network: Network, rest: &str) -> Result<ConnectPattern, String> {
         let (host, ports) = split(rest)?;
         let host = host.parse()?;
         let ports = match ports {
@@ -151,11 +157,17 @@ impl FromStr for ConnectPattern {
             let text: String = text.chars().take(LIMIT).collect();
             malformed("connect pattern", format!("{text:?}: {reason}"))
         };
-        let pattern = ConnectPattern::parse(text).map_err(wrong)?;
+        let patterns = ConnectPattern::parse(text).map_err(wrong)?;
         // The one spelling.
-        match pattern.text == text {
-            true => Ok(pattern),
-            false => Err(wrong(format!("must be written {:?}", pattern.text))),
+        match patterns.iter().find(|pattern| pattern.text == text) {
+            Some(pattern) => Ok(pattern.clone()),
+            None => {
+                let spellings: Vec<_> = patterns
+                    .iter()
+                    .map(|one| format!("{:?}", one.text))
+                    .collect();
+                Err(wrong(format!("must be written {}", spellings.join(" or "))))
+            }
         }
     }
 }
@@ -357,16 +369,21 @@ mod tests {
     #[test]
     fn what_people_write_has_one_spelling_too() {
         for (text, spelling) in [
-            ("example.com", "tcp://example.com:*"),
-            ("*.Example.com.:0443", "tcp://*.example.com:443"),
-            ("udp://192.0.2.1/24:53-53", "udp://192.0.2.0/24:53"),
-            ("[::ffff:192.0.2.1]:1-2", "tcp://192.0.2.1:1-2"),
-            ("[2001:db8:0::1]", "tcp://[2001:db8::1]:*"),
-            ("*", "tcp://*:*"),
+            ("tcp://example.com", &["tcp://example.com:*"][..]),
+            ("tcp://*.Example.com.:0443", &["tcp://*.example.com:443"]),
+            ("udp://192.0.2.1/24:53-53", &["udp://192.0.2.0/24:53"]),
+            ("tcp://[::ffff:192.0.2.1]:1-2", &["tcp://192.0.2.1:1-2"]),
+            ("udp://[2001:db8:0::1]", &["udp://[2001:db8::1]:*"]),
+            // Without a network, both.
+            ("*", &["tcp://*:*", "udp://*:*"]),
+            ("a:53", &["tcp://a:53", "udp://a:53"]),
         ] {
-            let pattern = ConnectPattern::parse(text).expect(text);
-            assert_eq!(pattern.as_str(), spelling);
-            assert_eq!(spelling.parse(), Ok(pattern));
+            let patterns = ConnectPattern::parse(text).expect(text);
+            let spellings: Vec<&str> = patterns.iter().map(ConnectPattern::as_str).collect();
+            assert_eq!(spellings, spelling);
+            for (pattern, spelling) in patterns.into_iter().zip(spelling) {
+                assert_eq!(spelling.parse(), Ok(pattern));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use semver::Version;
 
 use crate::time::{DAY, Moment};
-use crate::{Digest, ModuleRole, Name, Release, World};
+use crate::{Capabilities, Digest, ModuleRole, Name, Release, World};
 
 /// What a host wants of a module beyond a good seal. By default any sealed module is wanted, and
 /// what it asks for has to be approved already.
@@ -36,6 +36,9 @@ pub struct Policy {
     pub pins: BTreeSet<Digest>,
     /// Whether the module's capabilities have been approved.
     pub approval: Approval,
+    /// Capabilities approved beside [`Approval::Recorded`], such as those in a file of the user.
+    /// The state learns nothing of it. By default nothing.
+    pub approved: Capabilities,
     /// Accept modules that have no seal at all, for development. A broken seal is never accepted.
     pub allow_unsealed: bool,
     /// How many seconds before a module expires to warn of it. By default 14 days.
@@ -50,9 +53,6 @@ pub enum Approval {
     /// From the user, who has seen what this module asks for and said yes. The state will have it
     /// once the module is accepted.
     Given,
-    /// From elsewhere, such as a file in which the user has written what the module gets, whatever
-    /// it asks for. The state learns nothing of it.
-    Elsewhere,
 }
 
 impl Default for Policy {
@@ -70,6 +70,7 @@ impl Default for Policy {
             allow_downgrade: None,
             pins: BTreeSet::new(),
             approval: Approval::Recorded,
+            approved: Capabilities::default(),
             allow_unsealed: false,
             warn_before: 14 * DAY,
         }
@@ -138,9 +139,9 @@ impl Warning {
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Warning::Unsealed => {
-                f.write_str("not sealed: accepted because the switch for development is on")
-            }
+            Warning::Unsealed => f.write_str(
+                "not sealed: accepted, as modules without a seal are allowed for development",
+            ),
             Warning::Downgrade { release, newest } => {
                 write!(f, "release {release} is older than {newest}, as allowed")
             }

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::fmt;
 
 use crate::bytes::{Reader, Writer, check_count, malformed};
 use crate::capabilities::MAX_PATTERN;
@@ -65,6 +66,28 @@ pub enum Purpose {
     Freshness,
 }
 
+impl Purpose {
+    /// The delegation that a signature for this purpose needs, for people who write roots.
+    pub(crate) fn needed(self) -> &'static str {
+        match self {
+            Purpose::Seal => "sealing a module takes a delegation with \"purpose\": \"modules\"",
+            Purpose::Freshness => {
+                "signing a note takes a delegation with \"purpose\": \"freshness\""
+            }
+        }
+    }
+}
+
+/// The words that descriptions of roots use.
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Purpose::Seal => "modules",
+            Purpose::Freshness => "freshness",
+        })
+    }
+}
+
 impl RootRecord {
     /// The bytes that are signed, after the domain. Fails if a field is out of its bounds.
     fn encode(&self) -> Result<Vec<u8>, Refused> {
@@ -126,6 +149,42 @@ impl RootRecord {
             true => Ok(record),
             false => Err(malformed("root record", "is not in its one encoding")),
         }
+    }
+
+    /// Checks that this key is one of those that sign for this purpose and name. A threshold may
+    /// take others beside it.
+    pub fn check_signer(
+        &self,
+        purpose: Purpose,
+        name: &Name,
+        key: &PublicKey,
+    ) -> Result<(), Refused> {
+        let own: Vec<&Delegation> = self
+            .delegations
+            .iter()
+            .filter(|delegation| delegation.keys.contains(key))
+            .collect();
+        let of_purpose = own.iter().find(|it| it.purpose == purpose);
+        let needed = purpose.needed();
+        let version = self.version;
+        let reason = match (of_purpose, own.first()) {
+            _ if own.iter().any(|it| it.purpose == purpose && it.has(name)) => return Ok(()),
+            _ if self.revoked.contains(key) => {
+                format!("version {version} of the root revokes {key}")
+            }
+            (Some(delegation), _) => delegation.other_names(),
+            (None, Some(delegation)) => format!(
+                "{key} is of {}, whose purpose is \"{}\"; {needed}",
+                delegation.name, delegation.purpose
+            ),
+            (None, None) => {
+                format!("version {version} of the root delegates nothing to {key}; {needed}")
+            }
+        };
+        Err(Refused::Delegation {
+            name: name.clone(),
+            reason,
+        })
     }
 
     fn check(&self) -> Result<(), Refused> {
@@ -195,6 +254,16 @@ impl Delegation {
         check_threshold(self.name.as_str(), self.threshold, &self.keys, revoked)?;
         check_count("names", self.names.len(), MAX_NAMES)?;
         self.ceiling.check()
+    }
+
+    /// Why its keys do not sign for a name that is not among its own.
+    pub(crate) fn other_names(&self) -> String {
+        let names: Vec<&str> = self.names.iter().map(NamePattern::as_str).collect();
+        format!(
+            "signed by keys of {}, which may sign {} only",
+            self.name,
+            names.join(", ")
+        )
     }
 
     /// Whether it is for modules of this name.

@@ -229,7 +229,7 @@ fn find_delegation(
             Err(fault) => first_fault = first_fault.or(Some(fault)),
         }
     }
-    Err(first_fault.unwrap_or_else(|| no_delegation(&manifest.name)))
+    Err(first_fault.unwrap_or_else(|| no_delegation(Purpose::Seal, &manifest.name)))
 }
 
 /// The delegations for this purpose and name of which enough keys have signed; if there is none,
@@ -267,18 +267,11 @@ pub(crate) fn check_delegations<'r>(
     let elsewhere =
         of_purpose().find(|delegation| signers.iter().any(|key| delegation.keys.contains(key)));
     Err(match (closest, elsewhere) {
-        (None | Some((0, _)), Some(other)) => {
-            let names: Vec<&str> = other.names.iter().map(|pattern| pattern.as_str()).collect();
-            Refused::Delegation {
-                name: name.clone(),
-                reason: format!(
-                    "signed by keys of {}, which may sign {} only",
-                    other.name,
-                    names.join(", ")
-                ),
-            }
-        }
-        (None, None) => no_delegation(name),
+        (None | Some((0, _)), Some(other)) => Refused::Delegation {
+            name: name.clone(),
+            reason: other.other_names(),
+        },
+        (None, None) => no_delegation(purpose, name),
         (Some((valid, delegation)), _) => {
             let needed = usize::from(delegation.threshold);
             match signers.iter().find(|key| root.revoked.contains(key)) {
@@ -299,10 +292,10 @@ pub(crate) fn check_delegations<'r>(
     })
 }
 
-fn no_delegation(name: &Name) -> Refused {
+fn no_delegation(purpose: Purpose, name: &Name) -> Refused {
     Refused::Delegation {
         name: name.clone(),
-        reason: "the root lets nobody sign this name".to_owned(),
+        reason: format!("the root lets nobody sign this name; {}", purpose.needed()),
     }
 }
 
@@ -505,7 +498,8 @@ fn check_approval(manifest: &Manifest, state: &State, policy: &Policy) -> Result
     let approved = state
         .known(&manifest.name)
         .and_then(|known| known.approved.clone())
-        .unwrap_or_default();
+        .unwrap_or_default()
+        .or(&policy.approved);
     let more = manifest.capabilities.beyond(&approved);
     match more.is_empty() {
         true => Ok(()),

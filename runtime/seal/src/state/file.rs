@@ -38,7 +38,10 @@ impl<F: Files> StateFile<F> {
         let bytes = self
             .files
             .read(&self.path, encoding::MAX_BYTES)
-            .map_err(|source| self.fault(source))?;
+            .map_err(|source| StateError::File {
+                path: self.path.clone(),
+                source,
+            })?;
         match bytes {
             Some(bytes) => encoding::read(&bytes).map_err(|reason| StateError::Damaged {
                 path: self.path.clone(),
@@ -48,19 +51,20 @@ impl<F: Files> StateFile<F> {
         }
     }
 
-    /// Change it: read what is there now, apply `change`, and write the outcome if it is another.
-    /// Once this has returned, the change has reached the disk.
+    /// Reads the state, applies `change`, and writes the outcome if it is another. Once this has
+    /// returned, the change has reached the disk. A folder that is full or read-only is a
+    /// [`StateError::Write`], after which the file is as it was.
     pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, StateError> {
         let _lock = self
             .files
             .lock(&beside(&self.path, ".lock"))
-            .map_err(|source| self.fault(source))?;
+            .map_err(|source| self.unwritable(source))?;
         let before = self.load()?;
         let mut state = before.clone();
         let outcome = change(&mut state);
         if state != before {
             replace(&self.files, &self.path, &encoding::write(&state))
-                .map_err(|source| self.fault(source))?;
+                .map_err(|source| self.unwritable(source))?;
         }
         Ok(outcome)
     }
@@ -70,8 +74,8 @@ impl<F: Files> StateFile<F> {
         &self.path
     }
 
-    fn fault(&self, source: io::Error) -> StateError {
-        StateError::File {
+    fn unwritable(&self, source: io::Error) -> StateError {
+        StateError::Write {
             path: self.path.clone(),
             source,
         }
@@ -81,10 +85,22 @@ impl<F: Files> StateFile<F> {
 /// Why a state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The system says so.
-    #[error("{path}: {source}")]
+    /// The system does not let it be read.
+    #[error("{path}: the state cannot be read: {source}")]
     File {
-        /// Of the state, or beside it.
+        /// File of the state.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The system does not let it be written: the disk is full or read-only, or the folder is
+    /// another user's.
+    #[error(
+        "{path}: the state cannot be written: {source}; a new release, floor, approval or root \
+         counts once it is remembered there"
+    )]
+    Write {
+        /// File of the state.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -94,7 +110,7 @@ pub enum StateError {
         "{path}: {reason}; bring it back from a copy, or remove it to keep only the floors of this host"
     )]
     Damaged {
-        /// Of the state.
+        /// File of the state.
         path: PathBuf,
         /// What is wrong with it.
         reason: Box<Refused>,

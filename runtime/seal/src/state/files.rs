@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::private;
 
+/// Most symbolic links of a path that are followed, as in Linux.
+const MOST_LINKS: usize = 40;
+
 /// What a state file is kept with: the system's files, or ones that a test takes the power from.
 pub trait Files {
     /// Held as long as this lives.
@@ -62,9 +65,7 @@ impl Files for System {
     }
 
     fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut file = private::create_file(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
+        write_synced(private::create_file(path)?, bytes)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -94,12 +95,59 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// that reaches the disk before it takes the other's place, so that after a power cut at any moment
 /// there is the old file or the new one. Only one may do this at a time; see [`Files::lock`].
 pub fn replace(files: &impl Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_by(files, path, |new| files.create(new, bytes))
+}
+
+/// Replaces a file that others read too, as [`replace`] does. The new file has the mode of the old
+/// one, and its owner and group as far as this user may give files away. A symbolic link stays, and the file that
+/// it leads to is replaced.
+pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let path = &follow_links(path)?;
+    let old = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        other => Some(other?),
+    };
+    replace_by(&System, path, |new| {
+        write_synced(private::create_like(new, old.as_ref())?, bytes)
+    })
+}
+
+/// The file that a path leads to through symbolic links, which need not be there.
+pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => path = folder(&path).join(fs::read_link(&path)?),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => return Ok(path),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("leads through more than {MOST_LINKS} symbolic links"),
+    ))
+}
+
+fn replace_by(
+    files: &impl Files,
+    path: &Path,
+    create: impl FnOnce(&Path) -> io::Result<()>,
+) -> io::Result<()> {
     let new = beside(path, ".new");
     // Left by a power cut; nobody else is writing it.
     files.remove(&new)?;
-    files.create(&new, bytes)?;
-    files.rename(&new, path)?;
+    let replaced = create(&new).and_then(|()| files.rename(&new, path));
+    if let Err(error) = replaced {
+        // A full disk has better uses for it. The first error says why nothing was replaced.
+        let _ = files.remove(&new);
+        return Err(error);
+    }
     files.sync_folder(folder(path))
+}
+
+fn write_synced(mut file: File, bytes: &[u8]) -> io::Result<()> {
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 /// The file in the same folder whose name goes on with this.

@@ -7,7 +7,7 @@ mod files;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use file::{StateError, StateFile};
-pub use files::{Files, System, beside, replace, write_new};
+pub use files::{Files, System, beside, follow_links, replace, replace_shared, write_new};
 
 use crate::freshness::Announcement;
 use crate::policy::Approval;
@@ -101,6 +101,15 @@ impl State {
             let known = self.names.entry(name.clone()).or_default();
             known.floor = known.floor.max(Some(*floor));
         }
+    }
+
+    /// Returns true if [`accept_proof`](State::accept_proof) would remember more than the time: a
+    /// release, a floor, an approval or a version of the root that is not known yet. A module of which nothing
+    /// is news can run although the state cannot be written.
+    pub fn learns_from(&self, proof: &Proof) -> bool {
+        let mut after = self.clone();
+        after.accept_proof(proof, 0);
+        after != *self
     }
 
     /// Remember that the user has approved this of a name, whether it has been loaded or not. Fails
