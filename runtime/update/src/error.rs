@@ -123,7 +123,7 @@ impl From<reqwest::Error> for FetchError {
 
 /// What a stranger has written, for one line of a report.
 pub(crate) fn one_line(text: &str) -> String {
-    const LONGEST: usize = 200;
+    const LONGEST: usize = 300;
     let printable = |character: char| match character {
         ' '..='~' => character,
         _ => '?',

@@ -50,12 +50,13 @@
 //! | a manifest in a registry, a token | 256 KiB, 64 KiB |
 //! | a note | 4 KiB |
 //! | redirections | 5 in a row, and never from HTTPS to HTTP |
-//! | a connection, a silence, a file | the times of [`NetworkOptions`] |
+//! | a connection, a silence, a trickle, a file | the times of [`NetworkOptions`] |
 //! | modules in a watched folder | 256 |
 //! | obedience to `Retry-After` | a day |
 //!
 //! Packed bodies (`Content-Encoding`) are not asked for and refused.
 
+mod authorization;
 mod error;
 mod fetch;
 mod network;

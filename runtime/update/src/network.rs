@@ -11,6 +11,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls_platform_verifier::Verifier;
+use tokio::time::Instant;
 
 use crate::error::{FetchError, one_line};
 
@@ -26,12 +27,19 @@ pub struct NetworkOptions {
     pub authorities: Vec<u8>,
     /// Talk to registries over HTTP without TLS, and follow redirections from HTTPS to HTTP.
     pub plain_http: bool,
-    /// For those who ask for them, over HTTPS or where plain HTTP was asked for.
+    /// For those who ask for them, over HTTPS or where plain HTTP was asked for. They go to the host
+    /// of the source.
     pub credentials: Option<Credentials>,
+    /// Other hosts that get a password where a registry names them as its token service. By default
+    /// none.
+    pub credential_hosts: Vec<String>,
     /// The longest until a connection is there. By default 10 s.
     pub connect_timeout: Duration,
     /// The longest in which nothing comes. By default 30 s.
     pub idle_timeout: Duration,
+    /// The fewest bytes that have to come in each [`idle_timeout`](Self::idle_timeout), until the last
+    /// one has. By default 4 KiB: with 30 s, 137 bytes a second.
+    pub least_progress: usize,
     /// The longest that one file may take. What has come by then is kept, and the next attempt goes
     /// on from there. By default 15 min, in which 64 MiB come at 600 kbit/s.
     pub total_timeout: Duration,
@@ -43,8 +51,10 @@ impl Default for NetworkOptions {
             authorities: Vec::new(),
             plain_http: false,
             credentials: None,
+            credential_hosts: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(30),
+            least_progress: 4 << 10,
             total_timeout: Duration::from_secs(15 * 60),
         }
     }
@@ -70,14 +80,20 @@ impl Credentials {
         Some(Credentials::Basic(user.to_owned(), password.to_owned()))
     }
 
-    /// As a header. `None`: it has a character that no header can have.
-    pub(crate) fn header(&self) -> Option<HeaderValue> {
-        match self {
+    /// The header `Authorization`, which no log shows. Fails if the token has a character that no
+    /// header can have.
+    pub(crate) fn header(&self) -> Result<HeaderValue, FetchError> {
+        let text = match self {
             Credentials::Basic(user, password) => {
-                sensitive("Basic", &BASE64.encode(format!("{user}:{password}")))
+                format!("Basic {}", BASE64.encode(format!("{user}:{password}")))
             }
-            Credentials::Bearer(token) => sensitive("Bearer", token),
-        }
+            Credentials::Bearer(token) => format!("Bearer {token}"),
+        };
+        let mut header = HeaderValue::try_from(text).map_err(|_| {
+            FetchError::Unauthorized("the token has characters that none has".to_owned())
+        })?;
+        header.set_sensitive(true);
+        Ok(header)
     }
 }
 
@@ -89,13 +105,6 @@ impl fmt::Debug for Credentials {
             Credentials::Bearer(_) => f.write_str("Bearer"),
         }
     }
-}
-
-/// `Authorization`, which no log shows.
-pub(crate) fn sensitive(scheme: &str, secret: &str) -> Option<HeaderValue> {
-    let mut header = HeaderValue::try_from(format!("{scheme} {secret}")).ok()?;
-    header.set_sensitive(true);
-    Some(header)
 }
 
 /// What updates talk to servers with. Clones share it, and with it the system's certificates, which
@@ -170,13 +179,26 @@ fn follow(attempt: Attempt<'_>, plain_http: bool) -> reqwest::redirect::Action {
     match attempt.url().scheme() {
         "https" => attempt.follow(),
         "http" if plain_http || !was_https => attempt.follow(),
-        _ => attempt.error("from HTTPS to something else; must stay with HTTPS"),
+        "http" => attempt.error("from HTTPS to HTTP; must stay with HTTPS"),
+        scheme => {
+            let reason = format!("to {}:; must be HTTPS or HTTP", one_line(scheme));
+            attempt.error(reason)
+        }
     }
 }
 
-/// Send it, and refuse what is packed.
-pub(crate) async fn send(request: RequestBuilder) -> Result<Response, FetchError> {
-    let response = request.send().await?;
+/// Sends a request, and waits for the head of the answer. Refuses what is packed.
+pub(crate) async fn send(
+    request: RequestBuilder,
+    options: &NetworkOptions,
+) -> Result<Response, FetchError> {
+    // The client's own limit begins again with each byte.
+    let longest = options.connect_timeout + options.idle_timeout;
+    let Ok(response) = tokio::time::timeout(longest, request.send()).await else {
+        let reason = format!("no answer after {} s", longest.as_secs_f64());
+        return Err(FetchError::TimedOut(reason));
+    };
+    let response = response?;
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes());
@@ -190,9 +212,12 @@ pub(crate) async fn send(request: RequestBuilder) -> Result<Response, FetchError
 pub(crate) async fn read_small(
     mut response: Response,
     limit: usize,
+    options: &NetworkOptions,
 ) -> Result<Vec<u8>, FetchError> {
     let mut bytes = Vec::new();
+    let mut pace = Pace::new(options);
     while let Some(chunk) = response.chunk().await? {
+        pace.check(chunk.len())?;
         if bytes.len() + chunk.len() > limit {
             return Err(FetchError::TooLarge {
                 limit: limit as u64,
@@ -201,6 +226,45 @@ pub(crate) async fn read_small(
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
+}
+
+/// How fast a body comes. Silence is the client's own to notice.
+pub(crate) struct Pace {
+    /// At least so many bytes in each such time.
+    least: usize,
+    time: Duration,
+    since: Instant,
+    came: usize,
+}
+
+impl Pace {
+    /// From now on.
+    pub(crate) fn new(options: &NetworkOptions) -> Pace {
+        Pace {
+            least: options.least_progress,
+            time: options.idle_timeout,
+            since: Instant::now(),
+            came: 0,
+        }
+    }
+
+    /// So many bytes more have come. Fails if the server is too slow.
+    pub(crate) fn check(&mut self, bytes: usize) -> Result<(), FetchError> {
+        self.came = self.came.saturating_add(bytes);
+        if self.came >= self.least {
+            self.came = 0;
+            self.since = Instant::now();
+        }
+        match self.since.elapsed() > self.time {
+            true => Err(FetchError::TimedOut(format!(
+                "{} bytes came in {} s; must be at least {}",
+                self.came,
+                self.time.as_secs_f64(),
+                self.least
+            ))),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The answer was no.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use watm_seal::state::{Files, System, beside, replace};
+use watm_seal::state::{Files, System, beside, follow_links, replace, replace_shared};
 use watm_seal::{MAX_FILE_BYTES, private};
 
 use crate::record::Record;
@@ -24,8 +24,11 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 /// | `NAME.update` | by which a server is asked only for what is new |
 /// | `NAME.lock` | held while one update works |
 ///
-/// Each is readable by its owner alone, and is replaced as a whole: a power cut at any moment
-/// leaves the old one or the new one.
+/// Each is replaced as a whole: a power cut at any moment leaves the old one or the new one. The
+/// module keeps its mode and, where the system allows that, its owner and group; a new one can be
+/// read by everybody whom the umask does not exclude. The others can be read by their owner alone.
+///
+/// Where `NAME` is a symbolic link, the file that it leads to is replaced, and locked beside itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     path: PathBuf,
@@ -49,7 +52,8 @@ impl Place {
 
     /// Wait until no other update is at work here.
     pub(crate) async fn lock(&self) -> io::Result<File> {
-        let file = private::open_file(&beside(&self.path, ".lock"))?;
+        // Links that lead to one file share its lock.
+        let file = private::open_file(&beside(&follow_links(&self.path)?, ".lock"))?;
         let deadline = Instant::now() + LONGEST_WAIT;
         loop {
             match file.try_lock() {
@@ -80,7 +84,7 @@ impl Place {
 
     /// Put a module into use. What waited is of no use any more.
     pub(crate) fn put(&self, module: &[u8]) -> io::Result<()> {
-        replace(&System, &self.path, module)?;
+        replace_shared(&self.path, module)?;
         System.remove(&self.pending())
     }
 

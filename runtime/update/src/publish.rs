@@ -6,14 +6,16 @@ use oci_client::client::{
 use oci_client::errors::OciDistributionError;
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciImageManifest};
 use oci_client::secrets::RegistryAuth;
-use oci_client::{Client, RegistryOperation};
+use oci_client::{Client, Reference, RegistryOperation};
+use reqwest::StatusCode;
 use reqwest::header::HeaderValue;
 use rustls::crypto::{CryptoProvider, ring};
 use watm_seal::{Digest, Refused, Sealed, World};
 
-use crate::error::one_line;
-use crate::fetch::{CONFIG_MEDIA_TYPE, LAYER_MEDIA_TYPE};
-use crate::network::{Credentials, NetworkOptions};
+use crate::authorization::Authorizer;
+use crate::error::{FetchError, one_line};
+use crate::fetch::{CONFIG_MEDIA_TYPE, LAYER_MEDIA_TYPE, address};
+use crate::network::{Credentials, Network, NetworkOptions, send};
 use crate::source::{Kind, Source};
 
 /// Why a module was not published.
@@ -65,8 +67,9 @@ pub async fn publish(
     let digest = format!("sha256:{}", Digest::of(&encoded));
     let client = client(network)?;
     let upload = async {
+        let authorization = authorize(reference, network).await?;
         let push = RegistryOperation::Push;
-        client.auth(reference, &auth(network), push).await?;
+        client.auth(reference, &authorization, push).await?;
         for (data, descriptor) in [
             (layer.data, &manifest.layers[0]),
             (config.data, &manifest.config),
@@ -76,11 +79,11 @@ pub async fn publish(
                 .await?;
         }
         let kind = HeaderValue::from_static(OCI_IMAGE_MEDIA_TYPE);
-        client.push_manifest_raw(reference, encoded, kind).await
+        client.push_manifest_raw(reference, encoded, kind).await?;
+        Ok::<String, PublishError>(digest)
     };
     match tokio::time::timeout(network.total_timeout, upload).await {
-        Ok(Ok(_)) => Ok(digest),
-        Ok(Err(error)) => Err(refused(&error)),
+        Ok(outcome) => outcome,
         Err(_) => Err(PublishError::Registry("took too long".to_owned())),
     }
 }
@@ -126,19 +129,37 @@ fn client(network: &NetworkOptions) -> Result<Client, PublishError> {
         user_agent: concat!("watm/", env!("CARGO_PKG_VERSION")),
         ..ClientConfig::default()
     };
-    Client::try_from(config).map_err(|error| refused(&error))
+    Ok(Client::try_from(config)?)
 }
 
-fn auth(network: &NetworkOptions) -> RegistryAuth {
-    match &network.credentials {
-        None => RegistryAuth::Anonymous,
-        Some(Credentials::Basic(user, password)) => {
-            RegistryAuth::Basic(user.clone(), password.clone())
-        }
-        Some(Credentials::Bearer(token)) => RegistryAuth::Bearer(token.clone()),
+/// What the registry wants to be sent. Tokens are got here, since the library would send the password
+/// to whatever token service the registry names.
+async fn authorize(
+    reference: &Reference,
+    options: &NetworkOptions,
+) -> Result<RegistryAuth, PublishError> {
+    let failed = |error: FetchError| PublishError::Registry(error.to_string());
+    let client = Network::from(options.clone()).client().map_err(failed)?;
+    let registry = address(reference, options, "").map_err(failed)?;
+    let request = client.get(registry.clone());
+    let response = send(request, options).await.map_err(failed)?;
+    if response.status() != StatusCode::UNAUTHORIZED {
+        return Ok(RegistryAuth::Anonymous);
+    }
+    let authorizer = Authorizer {
+        client: &client,
+        options,
+        registry: &registry,
+        scope: format!("repository:{}:pull,push", reference.repository()),
+    };
+    match authorizer.satisfy(&response).await.map_err(failed)? {
+        Credentials::Basic(user, password) => Ok(RegistryAuth::Basic(user, password)),
+        Credentials::Bearer(token) => Ok(RegistryAuth::Bearer(token)),
     }
 }
 
-fn refused(error: &OciDistributionError) -> PublishError {
-    PublishError::Registry(one_line(&error.to_string()))
+impl From<OciDistributionError> for PublishError {
+    fn from(error: OciDistributionError) -> PublishError {
+        PublishError::Registry(one_line(&error.to_string()))
+    }
 }

@@ -117,7 +117,7 @@ impl Terms {
     }
 
     /// The release in place, which is a floor as well: the host may not have loaded it yet, and so
-    /// its state does not know of it.
+    /// its state does not know of it. Its name is the one that is wanted, unless the policy has one.
     fn previous(
         &self,
         manifest: &Manifest,
@@ -128,7 +128,15 @@ impl Terms {
         };
         let (name, release) = (&manifest.name, manifest.release);
         if current.name != *name {
-            return Ok(None);
+            return match self.policy.name {
+                Some(_) => Ok(None),
+                None => Err(Refused::WrongName {
+                    name: name.clone(),
+                    field: "name",
+                    found: name.to_string(),
+                    expected: current.name.to_string(),
+                }),
+            };
         }
         let downgrade = self.policy.allow_downgrade.as_ref();
         let is_allowed = downgrade.is_some_and(|(of, to)| of == name && *to == release);

@@ -6,7 +6,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 
 use super::{Fetched, Part};
 use crate::error::{FetchError, one_line};
-use crate::network::{refused, send};
+use crate::network::{NetworkOptions, Pace, refused, send};
 use crate::record::Validators;
 
 /// How often a download that broke goes on at once, each time with more than before. After that
@@ -16,6 +16,7 @@ const MOST_RESUMPTIONS: usize = 5;
 /// A file that comes over HTTP, in as many pieces as it takes.
 pub(super) struct Download<'a> {
     pub(super) client: &'a Client,
+    pub(super) options: &'a NetworkOptions,
     pub(super) url: &'a Url,
     /// Sent each time.
     pub(super) headers: HeaderMap,
@@ -72,7 +73,7 @@ impl Download<'_> {
                 request = request.header(IF_RANGE, condition);
             }
         }
-        let response = send(request).await?;
+        let response = send(request, self.options).await?;
         match response.status() {
             StatusCode::OK => {
                 part.start(self.validators(&response)).await?;
@@ -111,10 +112,12 @@ impl Download<'_> {
         if response.content_length() > Some(room(part)) {
             return Err(FetchError::TooLarge { limit });
         }
+        let mut pace = Pace::new(self.options);
         while let Some(chunk) = response.chunk().await? {
             if chunk.len() as u64 > room(part) {
                 return Err(FetchError::TooLarge { limit });
             }
+            pace.check(chunk.len())?;
             part.append(&chunk).await?;
         }
         part.flush().await?;

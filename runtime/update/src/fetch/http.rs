@@ -26,12 +26,13 @@ pub(super) async fn fetch(
     insert(IF_NONE_MATCH, header(&known.tag));
     insert(IF_MODIFIED_SINCE, header(&known.modified));
     // A password is not for everybody on the way.
-    if url.scheme() == "https" || network.options.plain_http {
-        let credentials = network.options.credentials.as_ref();
-        insert(AUTHORIZATION, credentials.and_then(|it| it.header()));
+    let is_private = url.scheme() == "https" || network.options.plain_http;
+    if let Some(credentials) = network.options.credentials.as_ref().filter(|_| is_private) {
+        insert(AUTHORIZATION, Some(credentials.header()?));
     }
     let download = Download {
         client: &network.client()?,
+        options: &network.options,
         url,
         headers,
         limit,

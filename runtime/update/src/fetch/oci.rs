@@ -5,20 +5,17 @@
 //! tokens and error pages without a bound and follow addresses in manifests, so that a registry
 //! could fill the memory of its clients; here they are read with one, and no such address is used.
 
-use http_auth::ChallengeRef;
 use oci_client::Reference;
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
-use reqwest::header::{
-    ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH, WWW_AUTHENTICATE,
-};
+use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue, IF_NONE_MATCH};
 use reqwest::{Client, Response, StatusCode, Url};
-use serde_derive::Deserialize;
 use watm_seal::Digest;
 
 use super::download::Download;
 use super::{Fetched, Part};
+use crate::authorization::Authorizer;
 use crate::error::{FetchError, one_line};
-use crate::network::{Credentials, Network, NetworkOptions, read_small, refused, send, sensitive};
+use crate::network::{Network, NetworkOptions, read_small, refused, send};
 use crate::record::Validators;
 
 /// Of the configuration of a WebAssembly artifact.
@@ -27,8 +24,6 @@ pub(crate) const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json"
 pub(crate) const LAYER_MEDIA_TYPE: &str = "application/wasm";
 /// A manifest of one layer is below one KiB.
 const MAX_MANIFEST_BYTES: usize = 256 << 10;
-/// The largest tokens that registries give are some KiB.
-const MAX_TOKEN_BYTES: usize = 64 << 10;
 
 /// The module that this reference means, unless its manifest is the known one.
 pub(super) async fn fetch(
@@ -116,6 +111,21 @@ fn check_digest(expected: &str, bytes: &[u8]) -> Result<Digest, FetchError> {
     }
 }
 
+/// What a registry has at the end of its address.
+pub(crate) fn address(
+    reference: &Reference,
+    options: &NetworkOptions,
+    end: &str,
+) -> Result<Url, FetchError> {
+    let scheme = match options.plain_http {
+        true => "http",
+        false => "https",
+    };
+    let registry = reference.resolve_registry();
+    Url::parse(&format!("{scheme}://{registry}/v2/{end}"))
+        .map_err(|error| FetchError::Connection(error.to_string()))
+}
+
 struct Registry<'a> {
     client: Client,
     reference: &'a Reference,
@@ -145,7 +155,7 @@ impl Registry<'_> {
             StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
             _ => return Err(refused(&response)),
         }
-        let bytes = read_small(response, MAX_MANIFEST_BYTES).await?;
+        let bytes = read_small(response, MAX_MANIFEST_BYTES, self.network).await?;
         let found = match digest {
             Some(digest) => check_digest(digest, &bytes)?,
             None => Digest::of(&bytes),
@@ -167,6 +177,7 @@ impl Registry<'_> {
         headers.extend(self.authorization.clone().map(|it| (AUTHORIZATION, it)));
         let download = Download {
             client: &self.client,
+            options: self.network,
             url: &self.address(&format!("blobs/{}", layer.digest))?,
             headers,
             limit: layer.size.unsigned_abs(),
@@ -176,90 +187,27 @@ impl Registry<'_> {
     }
 
     fn address(&self, end: &str) -> Result<Url, FetchError> {
-        let scheme = match self.network.plain_http {
-            true => "http",
-            false => "https",
-        };
-        let registry = self.reference.resolve_registry();
         let repository = self.reference.repository();
-        Url::parse(&format!("{scheme}://{registry}/v2/{repository}/{end}"))
-            .map_err(|error| FetchError::Connection(error.to_string()))
+        address(self.reference, self.network, &format!("{repository}/{end}"))
     }
 
-    /// Ask, and ask once more if the registry wants to know who asks.
+    /// Asks, and asks once more if the registry wants to know who asks.
     async fn get(&mut self, url: &Url, headers: HeaderMap) -> Result<Response, FetchError> {
         let request = || self.client.get(url.clone()).headers(headers.clone());
-        let response = send(request()).await?;
+        let response = send(request(), self.network).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        let authorization = self.satisfy(response.headers()).await?;
-        let response = send(request().header(AUTHORIZATION, authorization.clone())).await?;
+        let authorizer = Authorizer {
+            client: &self.client,
+            options: self.network,
+            registry: url,
+            scope: format!("repository:{}:pull", self.reference.repository()),
+        };
+        let authorization = authorizer.satisfy(&response).await?.header()?;
+        let request = request().header(AUTHORIZATION, authorization.clone());
+        let response = send(request, self.network).await?;
         self.authorization = Some(authorization);
         Ok(response)
     }
-
-    /// What the registry wants to be sent.
-    async fn satisfy(&self, headers: &HeaderMap) -> Result<HeaderValue, FetchError> {
-        let refuse = |reason: &str| FetchError::Unauthorized(reason.to_owned());
-        let credentials = self.network.credentials.as_ref();
-        if let Some(Credentials::Bearer(_)) = credentials {
-            let header = credentials.and_then(Credentials::header);
-            return header.ok_or_else(|| refuse("the token has characters that none has"));
-        }
-        for value in headers.get_all(WWW_AUTHENTICATE) {
-            let challenges = value.to_str().ok().map(http_auth::parse_challenges);
-            for challenge in challenges.and_then(Result::ok).into_iter().flatten() {
-                if challenge.scheme.eq_ignore_ascii_case("bearer") {
-                    return self.token(&challenge).await;
-                }
-                if challenge.scheme.eq_ignore_ascii_case("basic") {
-                    let header = credentials.and_then(Credentials::header);
-                    return header.ok_or_else(|| refuse("the registry wants credentials"));
-                }
-            }
-        }
-        Err(refuse("the registry wants neither a password nor a token"))
-    }
-
-    /// From the token service that the registry names.
-    async fn token(&self, challenge: &ChallengeRef<'_>) -> Result<HeaderValue, FetchError> {
-        let refuse = |reason: &str| FetchError::Unauthorized(reason.to_owned());
-        let parameter = |name: &str| {
-            let mut all = challenge.params.iter();
-            all.find(|(key, _)| key.eq_ignore_ascii_case(name))
-                .map(|(_, value)| value.to_unescaped())
-        };
-        let realm = parameter("realm").and_then(|realm| Url::parse(&realm).ok());
-        let realm = realm.ok_or_else(|| refuse("the registry names no token service"))?;
-        match realm.scheme() {
-            "https" => {}
-            "http" if self.network.plain_http => {}
-            _ => return Err(refuse("the token service is not reached by HTTPS")),
-        }
-        let scope = format!("repository:{}:pull", self.reference.repository());
-        let mut request = self.client.get(realm).query(&[("scope", scope)]);
-        if let Some(service) = parameter("service") {
-            request = request.query(&[("service", service)]);
-        }
-        if let Some(header) = self.network.credentials.as_ref().and_then(|it| it.header()) {
-            request = request.header(AUTHORIZATION, header);
-        }
-        let response = send(request).await?;
-        if response.status() != StatusCode::OK {
-            return Err(refused(&response));
-        }
-        let bytes = read_small(response, MAX_TOKEN_BYTES).await?;
-        let token: Token = serde_json::from_slice(&bytes)
-            .map_err(|_| refuse("the token service sent no token"))?;
-        let token = token.token.or(token.access_token).unwrap_or_default();
-        sensitive("Bearer", &token).ok_or_else(|| refuse("the token has characters that none has"))
-    }
-}
-
-/// Under one of two names, for old services and OAuth 2.
-#[derive(Deserialize)]
-struct Token {
-    token: Option<String>,
-    access_token: Option<String>,
 }

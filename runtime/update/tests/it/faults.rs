@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::time::timeout;
 use watm_seal::{DAY, Manifest, SignedRoot, seal};
 use watm_update::Outcome;
 
@@ -119,6 +120,21 @@ async fn a_server_that_is_silent_or_slow() {
     };
     let report = host.updater(&server.url()).network(network).check().await;
     assert_eq!(code(&report), "timed-out");
+    // Long before that it is said to be too slow.
+    let network = watm_update::NetworkOptions {
+        total_timeout: Duration::from_secs(60),
+        ..impatient()
+    };
+    let mut updater = host.updater(&server.url()).network(network);
+    let report = timeout(Duration::from_secs(30), updater.check()).await;
+    let Outcome::Refused { code, reason } = report.expect("it ends").outcome else {
+        panic!("nothing good has come");
+    };
+    assert_eq!(code, "timed-out");
+    assert!(
+        reason.contains("bytes came in 0.4 s; must be at least 4096"),
+        "{reason}"
+    );
     assert!(host.holds(&old));
 }
 
@@ -147,14 +163,28 @@ async fn redirections_without_end() {
         answer(301, &[("Location", next.as_str())], b"")
     })
     .await;
-    for elsewhere in ["file:///etc/hostname", "ftp://127.0.0.1/module.wasm"] {
+    for elsewhere in [
+        "file:///etc/hostname",
+        "ftp://127.0.0.1/a",
+        "gopher://127.0.0.1/a",
+    ] {
         let script = move |_: &Request| answer(302, &[("Location", elsewhere)], b"");
         let host = Host::with(&sealed("1.5"));
         let server = Server::new(move |_, request| script(request)).await;
         let report = host.update(&server.url()).await;
-        assert!(matches!(report.outcome, Outcome::Refused { .. }));
+        let Outcome::Refused { reason, .. } = report.outcome else {
+            panic!("it was followed");
+        };
+        assert!(!reason.contains("from HTTPS"), "{reason}");
         assert!(host.holds(&sealed("1.5")));
     }
+    let script = |_: usize, _: &Request| answer(302, &[("Location", "gopher://127.0.0.1/a")], b"");
+    let report = Host::empty().update(&Server::new(script).await.url()).await;
+    let expected = Outcome::Refused {
+        code: "redirect",
+        reason: "redirection: to gopher:; must be HTTPS or HTTP".to_owned(),
+    };
+    assert_eq!(report.outcome, expected);
 }
 
 #[tokio::test]

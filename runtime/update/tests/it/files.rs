@@ -50,14 +50,89 @@ async fn a_file_is_taken_from_a_path() {
         for file in fs::read_dir(&host.folder).expect("there") {
             let file = file.expect("read").path();
             let mode = fs::metadata(&file).expect("there").permissions().mode();
-            assert!(
-                file == source || mode & 0o777 == 0o600,
-                "{}",
-                file.display()
-            );
+            // Hosts of other users load the module.
+            let public = file == source || file == host.place().path();
+            assert!(public || mode & 0o777 == 0o600, "{}", file.display());
         }
         // Which could keep its reader for ever.
         assert_eq!(code(&host.update("/dev/zero").await), "file");
+    }
+}
+
+#[cfg(unix)]
+mod shared {
+    use std::fs::{self, OpenOptions, Permissions};
+    use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown, symlink};
+    use std::path::Path;
+
+    use crate::support::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("there").mode() & 0o777
+    }
+
+    /// Update the place to this release, by a file.
+    async fn update(host: &Host, number: &str) {
+        let source = host.folder.join("from.wasm");
+        fs::write(&source, sealed(number)).expect("written");
+        let report = host.update(source.to_str().expect("text")).await;
+        assert_eq!(code(&report), "updated", "{:?}", report.outcome);
+    }
+
+    #[tokio::test]
+    async fn the_file_in_place_keeps_its_mode_and_its_owner() {
+        let host = Host::with(&sealed("1.5"));
+        let place = host.place();
+        for (number, kept) in [("1.6", 0o644), ("1.7", 0o640), ("1.8", 0o600)] {
+            fs::set_permissions(place.path(), Permissions::from_mode(kept)).expect("ours");
+            update(&host, number).await;
+            assert_eq!(mode(place.path()), kept);
+        }
+        // Who may give files away does; for others the owner stays whoever it was.
+        let own = fs::metadata(place.path()).expect("there").uid();
+        let owners = match own {
+            0 => (12_345, 23_456),
+            _ => (own, fs::metadata(place.path()).expect("there").gid()),
+        };
+        chown(place.path(), Some(owners.0), Some(owners.1)).expect("allowed");
+        update(&host, "1.9").await;
+        let found = fs::metadata(place.path()).expect("there");
+        assert_eq!((found.uid(), found.gid()), owners);
+        assert_eq!(mode(place.path()), 0o600);
+    }
+
+    #[tokio::test]
+    async fn a_new_file_has_the_mode_that_the_umask_leaves() {
+        let host = Host::empty();
+        update(&host, "1.5").await;
+        let probe = host.folder.join("probe");
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o644)
+            .open(&probe);
+        made.expect("made");
+        assert_eq!(mode(host.place().path()), mode(&probe));
+    }
+
+    #[tokio::test]
+    async fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+        let host = Host::empty();
+        let releases = host.folder.join("releases");
+        fs::create_dir(&releases).expect("made");
+        // Two links, one of them relative to its own folder, to a file that is not there yet.
+        symlink("current.wasm", releases.join("link.wasm")).expect("made");
+        symlink("releases/link.wasm", host.place().path()).expect("made");
+        let target = releases.join("current.wasm");
+        for number in ["1.5", "1.6"] {
+            update(&host, number).await;
+            for link in [host.place().path(), &releases.join("link.wasm")] {
+                assert!(fs::symlink_metadata(link).expect("there").is_symlink());
+            }
+            assert_eq!(fs::read(&target).expect("there"), sealed(number));
+        }
+        // A crash leaves nothing behind that another update, by another link, would trip over.
+        assert!(releases.join("current.wasm.lock").exists());
     }
 }
 
@@ -174,4 +249,34 @@ async fn updates_of_one_place_take_turns() {
     }
     assert!(host.holds(&sealed("1.9")));
     assert_eq!(host.left(), ["module.wasm.update"]);
+}
+
+#[tokio::test]
+async fn a_module_keeps_its_name_unless_another_is_asked_for() {
+    let other = |number| {
+        let manifest = Manifest {
+            name: name("other"),
+            ..manifest(number)
+        };
+        sealed_of(manifest, &body(1000))
+    };
+    let mut host = Host::with(&sealed("1.5"));
+    host.policy.name = None;
+    let source = host.folder.join("from.wasm");
+    let path = source.to_str().expect("text");
+    fs::write(&source, other("1.9")).expect("written");
+    let report = host.update(path).await;
+    let Outcome::Refused { code: why, reason } = &report.outcome else {
+        panic!("{:?}", report.outcome);
+    };
+    assert_eq!(*why, "wrong-name");
+    assert_eq!(reason, "other: its name is other; must be wireguard");
+    assert!(host.holds(&sealed("1.5")));
+    fs::write(&source, sealed("1.6")).expect("written");
+    assert_eq!(code(&host.update(path).await), "updated");
+    // Its user wants another one there.
+    host.policy.name = Some(name("other"));
+    fs::write(&source, other("1.1")).expect("written");
+    assert_eq!(code(&host.update(path).await), "updated");
+    assert!(host.holds(&other("1.1")));
 }

@@ -1,7 +1,7 @@
 //! A registry that does what registries do and should not do. The real one is in tests/update.
 
 use watm_seal::Digest;
-use watm_update::{Credentials, NetworkOptions, Outcome};
+use watm_update::{Credentials, NetworkOptions, Outcome, Source, publish};
 
 use crate::server::*;
 use crate::support::*;
@@ -295,4 +295,97 @@ async fn who_asks_is_said_to_those_who_want_to_know() {
         let (code, _) = asked(Some("me:secret"), wrong, none, "Bearer abc").await;
         assert_eq!(code, "unauthorized", "{wrong}");
     }
+}
+
+/// A registry with this token service.
+async fn naming(realm: String) -> Server {
+    let challenge = format!(r#"Bearer realm="{realm}",service="x""#);
+    Server::new(move |_, request| match request.header("authorization") {
+        Some("Bearer abc") => registry(request, &sealed("1.5")),
+        _ => answer(401, &[("WWW-Authenticate", &challenge)], b"{}"),
+    })
+    .await
+}
+
+/// At another host than the registry's, as far as names go.
+async fn elsewhere() -> (Server, String) {
+    let service = Server::new(|_, _| answer(200, &[], br#"{"token": "abc"}"#)).await;
+    let realm = service.url().replace("127.0.0.1", "localhost");
+    (service, realm)
+}
+
+fn with_password(hosts: &[&str]) -> NetworkOptions {
+    NetworkOptions {
+        credentials: Credentials::parse("me:secret"),
+        credential_hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
+        ..impatient()
+    }
+}
+
+#[tokio::test]
+async fn a_password_goes_to_the_registry_and_to_hosts_that_are_named() {
+    let (service, realm) = elsewhere().await;
+    let server = naming(realm).await;
+    let mut updater = Host::empty().updater(&reference(&server));
+    updater = updater.network(with_password(&["example.com"]));
+    let Outcome::Refused { code: why, reason } = updater.check().await.outcome else {
+        panic!("it went there");
+    };
+    assert_eq!(why, "unauthorized");
+    assert!(
+        reason.contains("token service at localhost, which does not get"),
+        "{reason}"
+    );
+    assert!(service.seen().is_empty());
+
+    let mut updater = Host::empty().updater(&reference(&server));
+    updater = updater.network(with_password(&["LocalHost"]));
+    assert_eq!(code(&updater.check().await), "updated");
+    assert_eq!(
+        service.seen()[0].header("authorization"),
+        Some("Basic bWU6c2VjcmV0")
+    );
+    // Who has no password has nothing to lose.
+    let mut updater = Host::empty().updater(&reference(&server));
+    assert_eq!(code(&updater.check().await), "updated");
+    assert_eq!(service.seen()[1].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn a_server_to_which_the_registry_redirects_gets_nothing() {
+    let other =
+        Server::new(|_, _| answer(401, &[("WWW-Authenticate", "Basic realm=x")], b"{}")).await;
+    let to = other.url();
+    let server = Server::new(move |_, _| answer(307, &[("Location", &to)], b"")).await;
+    let mut updater = Host::empty().updater(&reference(&server));
+    updater = updater.network(with_password(&[]));
+    let Outcome::Refused { code: why, reason } = updater.check().await.outcome else {
+        panic!("there is no module");
+    };
+    assert_eq!(why, "unauthorized");
+    assert!(reason.contains("only the registry itself may"), "{reason}");
+    let all = [server.seen(), other.seen()].concat();
+    assert!(
+        all.iter()
+            .all(|request| request.header("authorization").is_none())
+    );
+}
+
+#[tokio::test]
+async fn who_publishes_gives_no_password_to_another_host_either() {
+    let (service, realm) = elsewhere().await;
+    let server = naming(realm).await;
+    let to = Source::parse(&reference(&server)).expect("a registry");
+    let error = publish(&sealed("1.5"), &to, &with_password(&[])).await;
+    let reason = error.expect_err("refused").to_string();
+    assert!(
+        reason.contains("token service at localhost, which does not get"),
+        "{reason}"
+    );
+    assert!(service.seen().is_empty());
+    // It is asked once, and the rest is between the registry and the token.
+    let named = publish(&sealed("1.5"), &to, &with_password(&["localhost"])).await;
+    assert!(named.is_err(), "the registry takes no uploads");
+    assert_eq!(service.seen().len(), 1);
+    assert!(service.seen()[0].path.contains("pull%2Cpush"));
 }
