@@ -21,14 +21,7 @@ impl Bypass {
     /// And what this pattern admits: `example.com`, `*.example.com`, `10.0.0.0/8`,
     /// `[fd00::/8]:443`, with `tcp://` or `udp://` in front if it is for one alone.
     pub fn add(&mut self, pattern: &str) -> Result<(), String> {
-        let networks: &[&str] = match pattern.contains("://") {
-            true => &[""],
-            false => &["tcp://", "udp://"],
-        };
-        for network in networks {
-            self.0
-                .push(ConnectPattern::parse(&format!("{network}{pattern}"))?);
-        }
+        self.0.extend(ConnectPattern::parse(pattern)?);
         Ok(())
     }
 
