@@ -16,7 +16,8 @@ pub enum Error {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// The module is not one that may be loaded here.
+    /// The module is not one that may be loaded here. With the code `unsealed`, programs add how
+    /// their users allow modules without a seal.
     #[error("{module}: {reason}")]
     Untrusted {
         /// The file or the name it was to be loaded under.

@@ -107,8 +107,10 @@
 //!
 //! Through `tracing`. Records of the host about a server have the target `watm::server`
 //! and the field `server`, those of a module the target `watm::module` and the fields
-//! `server` and `part`. Those about seals have the target `watm::trust` and the field `module`. A module's records are limited in rate and length, and cleaned of
-//! control characters.
+//! `server` and `part`. Those about seals have the target `watm::trust` and the field `module`, and those
+//! about compiled modules `watm::engine`. A module's records are limited in rate and length, and cleaned of
+//! control characters. Events that strangers can trigger have DEBUG at most; a refusal by the application's
+//! own options has INFO, names what would allow it, and is [limited](log_refusal) in rate.
 //!
 //! # Counters
 //!
@@ -157,6 +159,7 @@ mod net;
 mod post;
 mod ready;
 mod recording;
+mod refusals;
 mod replay;
 mod roles;
 mod server;
@@ -177,9 +180,10 @@ pub use keys::{Keys, Signer};
 pub use limits::Limits;
 pub use module::{Module, ModuleInfo, ModuleKind, inspect, worlds};
 pub use net::{
-    BindTransparent, Doorbell, TransparentOptions, UpstreamStream, connect_upstream,
-    connect_upstream_datagrams, share_address, share_datagram_address,
+    Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,
+    connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
 };
+pub use refusals::log_refusal;
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::DialerWithOptions;

@@ -4,8 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tracing::level_filters::LevelFilter;
-
 use crate::Limits;
 use crate::counters::Counters;
 
@@ -22,6 +20,8 @@ pub(crate) struct Logger {
     server: Arc<str>,
     counters: Arc<Counters>,
     least: tracing::Level,
+    /// Whether an instance beside this one has given the same warnings.
+    pub(crate) warned: bool,
     per_second: f64,
     /// Records that may still pass now.
     tokens: f64,
@@ -42,6 +42,7 @@ impl Logger {
             server: server.into(),
             counters,
             least,
+            warned: false,
             per_second,
             tokens: per_second * BURST_SECONDS,
             refilled: Instant::now(),
@@ -50,7 +51,7 @@ impl Logger {
     }
 
     pub(crate) fn record(&mut self, level: tracing::Level, target: &str, message: &str) {
-        if level > self.least {
+        if level > self.least || self.warned && level == tracing::Level::WARN {
             return;
         }
         if !self.take_token() {
@@ -108,11 +109,17 @@ impl Logger {
     }
 }
 
-/// The level that the subscriber lets through now.
+/// The level that the subscriber lets through now of what modules record.
 pub(crate) fn subscribed_level() -> tracing::Level {
-    LevelFilter::current()
-        .into_level()
-        .unwrap_or(tracing::Level::ERROR)
+    use tracing::{Level, enabled};
+
+    match () {
+        () if enabled!(target: "watm::module", Level::TRACE) => Level::TRACE,
+        () if enabled!(target: "watm::module", Level::DEBUG) => Level::DEBUG,
+        () if enabled!(target: "watm::module", Level::INFO) => Level::INFO,
+        () if enabled!(target: "watm::module", Level::WARN) => Level::WARN,
+        () => Level::ERROR,
+    }
 }
 
 /// Cut to `max` bytes and without control characters, so that a module cannot forge

@@ -10,7 +10,8 @@ use wasmtime::UpdateDeadline;
 /// calls that matter for speed never reach.
 pub(super) struct CpuMeter {
     limit: Duration,
-    since: Option<ThreadTime>,
+    /// CPU time of the thread that makes the call.
+    since: Option<Duration>,
     overrun: bool,
 }
 
@@ -31,8 +32,8 @@ impl CpuMeter {
     /// A tick within the call.
     pub(super) fn tick(&mut self) -> UpdateDeadline {
         match &self.since {
-            None => self.since = Some(ThreadTime::now()),
-            Some(since) if since.elapsed() >= self.limit => {
+            None => self.since = Some(thread_time()),
+            Some(since) if thread_time().saturating_sub(*since) >= self.limit => {
                 self.overrun = true;
                 return UpdateDeadline::Interrupt;
             }
@@ -45,4 +46,9 @@ impl CpuMeter {
     pub(super) fn overrun(&self) -> Option<Duration> {
         self.overrun.then_some(self.limit)
     }
+}
+
+/// A number, since a value of `ThreadTime` does not go from thread to thread as instances do.
+fn thread_time() -> Duration {
+    ThreadTime::now().as_duration()
 }

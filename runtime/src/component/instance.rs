@@ -200,6 +200,9 @@ impl Instance {
             generation,
             predecessor: predecessor.map(<[u8]>::to_vec),
         };
+        // A worker's first instance starts after that of another worker, and sees the same
+        // configuration: one warning of it is enough.
+        self.store.data_mut().logger.warned = generation == 0 && predecessor.is_some();
         let answer = self.call(
             |now| Call::Start {
                 now,
@@ -208,6 +211,7 @@ impl Instance {
             },
             |guest, store, now| guest.call_start(store, &options, now),
         );
+        self.store.data_mut().logger.warned = false;
         answer
             .map_err(StartError::Trap)?
             .map_err(|error| StartError::Refused(config_error(error)))

@@ -23,7 +23,7 @@ use crate::component::{Begun, Dial, Grants, Tape};
 use crate::flow::{DatagramFlow, StreamFlow};
 use crate::hub::Hub;
 use crate::keys::Keys;
-use crate::net::{BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort};
+use crate::net::{Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
 use crate::roles::{Access, Connect};
 use crate::share::Share;
@@ -43,6 +43,8 @@ pub(crate) struct Plan {
     /// What another server's module would leave to its successor, which is for this one too.
     pub(crate) beside: Option<Vec<u8>>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
+    /// Of a component's listeners.
+    pub(crate) admission: Option<Arc<dyn Admission>>,
     pub(crate) reach: Reach,
     /// A component's; runs in `home`, or with the dial that it is for.
     pub(crate) connector: Option<Arc<dyn Connect>>,
@@ -169,7 +171,8 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
                 Ok(Port::Udp(Arc::new(DatagramPort::Carried(port))))
             }
             BoundSocket::Tcp(listener, local) => {
-                TcpPort::new(listener, local, counters).map(|port| Port::Tcp(Arc::new(port)))
+                TcpPort::new(listener, local, counters, plan.admission.clone())
+                    .map(|port| Port::Tcp(Arc::new(port)))
             }
         };
         let port =

@@ -11,7 +11,7 @@ use super::backoff::Backoff;
 use super::generation::Generation;
 use super::pace::Pace;
 use super::restart::Rest;
-use super::swap::{Predecessor, Probation};
+use super::swap::{Candidate, Predecessor, Probation, Started};
 use super::{Command, Reply};
 use crate::component::{Grants, StartError, Trap};
 use crate::net::{NetworkChanges, Port};
@@ -35,6 +35,8 @@ pub(super) struct Driver {
     /// Between two instances, after a failure.
     pub(super) rest: Option<Rest>,
     pub(super) backoff: Backoff,
+    /// A module that is being started, to be swapped in.
+    pub(super) candidate: Option<Candidate>,
     /// A swap whose first second is not over.
     pub(super) probation: Option<Probation>,
     /// What served before the last swap, and did well.
@@ -58,6 +60,8 @@ pub(super) struct Driver {
 enum Event {
     Process(usize),
     Command(Command),
+    /// The candidate of a swap has started, or failed to.
+    Candidate(Box<Started>),
     Alarm,
     /// The machine's has changed.
     Network,
@@ -92,6 +96,7 @@ impl Driver {
             next: 0,
             rest: None,
             backoff: Backoff::new(Instant::now()),
+            candidate: None,
             probation: None,
             fallback: None,
             inherited: None,
@@ -127,7 +132,14 @@ impl Driver {
         loop {
             match self.event(&mut commands).await {
                 Event::Closed => return,
-                Event::Command(command) => self.answer(command),
+                Event::Command(command) => {
+                    let swaps = matches!(command, Command::Swap(..));
+                    self.answer(command);
+                    if swaps {
+                        self.wait_for_candidate().await;
+                    }
+                }
+                Event::Candidate(started) => self.candidate_started(*started),
                 Event::Process(index) => self.process(index),
                 Event::Alarm => self.tend(Instant::now()),
                 Event::Network => self.network_changed(),
@@ -193,6 +205,11 @@ impl Driver {
                         code,
                     }))
                 });
+            }
+            // Its successor starts with another configuration.
+            Command::Reconfigure(_, reply) if self.candidate.is_some() => {
+                let module = self.name().to_owned();
+                reply(Err(Error::Busy { module }));
             }
             Command::Reconfigure(config, reply) => {
                 let accepted = self.ask(reply, |name, generation| {
@@ -391,6 +408,11 @@ impl Driver {
                 && let Some(event) = command(cx)
             {
                 return Poll::Ready(event);
+            }
+            if let Some(candidate) = &mut self.candidate
+                && let Poll::Ready(started) = candidate.poll(cx)
+            {
+                return Poll::Ready(Event::Candidate(Box::new(started)));
             }
             if self.alarm.set && self.alarm.timer.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(Event::Alarm);

@@ -1,17 +1,26 @@
 //! One module takes the place of another while traffic flows.
 //!
-//! The new one starts with the old one's snapshot, and serves from then on; the old one
-//! finishes its flows. For its first second the old one is kept whatever it says, and serves
-//! again if the new one fails.
+//! The new one starts with the old one's snapshot, on a thread of its own so that the old one serves
+//! for as long as that takes. It serves from then on; the old one finishes its flows. For its first
+//! second the old one is kept whatever it says, and serves again if the new one fails.
 
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::mpsc as blocking;
-use std::thread;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::Reply;
 use super::generation::{Generation, Retired};
 use super::restart::start;
-use super::run::Driver;
+use super::run::{Driver, StartFailure};
 use crate::component::{Grants, Tape};
 use crate::server::check_use;
 use crate::share::Share;
@@ -19,6 +28,10 @@ use crate::{Error, Keys, Module, Phase, SwapOptions};
 
 /// Between two looks whether a state has been written, which takes some milliseconds.
 const REMEMBERING: Duration = Duration::from_millis(5);
+
+/// Modules start within some milliseconds. For so long nothing else is done, and beyond it the old
+/// module serves: what it does from then on, its successor has not been told of.
+const USUAL_START: Duration = Duration::from_millis(50);
 
 /// What is asked for.
 pub(crate) struct Swap {
@@ -56,30 +69,95 @@ impl Probation {
     }
 }
 
+/// A module that starts, on a thread of its own: the one that serves goes on meanwhile, however long
+/// it takes.
+pub(super) struct Candidate {
+    /// The generation that serves.
+    beside: u32,
+    /// Its own.
+    number: u32,
+    module: Module,
+    config: Vec<u8>,
+    grants: Grants,
+    /// What it is told of the one that serves.
+    snapshot: Arc<[u8]>,
+    options: SwapOptions,
+    remember: bool,
+    reply: Reply<u32>,
+    starting: Starting,
+}
+
+/// What a candidate's thread hands over: its generation, or why there is none.
+pub(super) type Started = Result<Generation, StartFailure>;
+
+/// The thread of a candidate. Dropped, it waits until the thread has ended, so that no socket is
+/// held by it any more.
+struct Starting {
+    thread: Option<JoinHandle<()>>,
+    started: oneshot::Receiver<Started>,
+}
+
+impl Starting {
+    /// Starts `module` as generation `number`.
+    fn new(
+        number: u32,
+        module: &Module,
+        config: &[u8],
+        grants: &Grants,
+        snapshot: Arc<[u8]>,
+    ) -> io::Result<Starting> {
+        let (sender, started) = oneshot::channel();
+        let (module, config, grants) = (module.clone(), config.to_vec(), grants.clone());
+        // Timers and connections belong to the executor of the server's thread.
+        let executor = Handle::current();
+        let thread = thread::Builder::new()
+            .name("watm-start".to_owned())
+            .spawn(move || {
+                let _context = executor.enter();
+                let new = start(&module, &config, &grants, number, Some(&snapshot));
+                // The driver may have ended.
+                drop(sender.send(new));
+            })?;
+        Ok(Starting {
+            thread: Some(thread),
+            started,
+        })
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported by the thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Candidate {
+    /// Ready when it has started, or failed to.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Started> {
+        let started = Pin::new(&mut self.starting.started).poll(cx);
+        started.map(|started| {
+            started.unwrap_or_else(|_| {
+                let reason = "the thread on which the module started ended".to_owned();
+                Err(StartFailure::Host(Error::System(reason)))
+            })
+        })
+    }
+}
+
 impl Driver {
-    /// Begin a swap; the answer comes when the new module has passed its probation.
+    /// Begins a swap. The answer comes when the new module has passed its probation.
     pub(super) fn swap(&mut self, swap: Swap, reply: Reply<u32>) {
-        let remember = swap.remember;
-        match self.replace(swap) {
-            Ok((probation, before)) => {
-                self.probation = Some(Probation {
-                    until: Instant::now() + probation,
-                    generation: before.0,
-                    before: before.1,
-                    reply,
-                    remember,
-                    remembering: None,
-                });
-                self.announce();
-                if probation.is_zero() {
-                    self.tend_swap(Instant::now());
-                }
-            }
+        match self.prepare(&swap) {
+            Ok((beside, snapshot)) => self.start_candidate(swap, beside, snapshot, reply),
             Err(error) => reply(Err(error)),
         }
     }
 
-    fn replace(&mut self, swap: Swap) -> Result<(Duration, (u32, Predecessor)), Error> {
+    /// Checks that the swap can be tried. Returns the generation that serves, and its snapshot.
+    fn prepare(&mut self, swap: &Swap) -> Result<(u32, Arc<[u8]>), Error> {
         let Swap {
             module, options, ..
         } = swap;
@@ -88,7 +166,7 @@ impl Driver {
             module: module.name().to_owned(),
             reason,
         };
-        if self.probation.is_some() {
+        if self.probation.is_some() || self.candidate.is_some() {
             return Err(Error::Busy { module: name });
         }
         if module.component().is_none() {
@@ -98,7 +176,7 @@ impl Driver {
             )));
         }
         for (label, port) in self.grants.ports.iter() {
-            check_use(&module, &name, label, port.protocol())?;
+            check_use(module, &name, label, port.protocol())?;
         }
         let most = self.grants.hub.limits.generations;
         if !self.make_room(most) {
@@ -107,43 +185,110 @@ impl Driver {
                  deadline (limits.generations)"
             )));
         }
-        let keys = options.keys.unwrap_or_else(|| self.grants.keys.clone());
-        module.check_keys(&name, &keys)?;
+        module.check_keys(&name, options.keys.as_ref().unwrap_or(&self.grants.keys))?;
         let Some(old) = self.serving() else {
             return Err(Error::Restarting { module: name });
         };
-        let old_number = old.number;
-        let snapshot = match old.instance.snapshot() {
-            Ok(snapshot) => snapshot,
+        let number = old.number;
+        match old.instance.snapshot() {
+            Ok(snapshot) => Ok((number, snapshot.into())),
             Err(trap) => {
                 let reason = trap.reason.clone();
-                self.failed(old_number, trap);
-                return Err(Error::Trap {
+                self.failed(number, trap);
+                Err(Error::Trap {
                     module: name,
                     reason,
-                });
+                })
             }
-        };
-        let config = options.config.unwrap_or_else(|| self.config.clone());
-        let number = self.next;
-        self.next = self.next.wrapping_add(1);
+        }
+    }
+
+    fn start_candidate(&mut self, swap: Swap, beside: u32, snapshot: Arc<[u8]>, reply: Reply<u32>) {
+        let Swap {
+            module,
+            options,
+            remember,
+        } = swap;
+        let config = options.config.clone();
+        let config = config.unwrap_or_else(|| self.config.clone());
+        let keys = options.keys.clone();
         let grants = Grants {
             share: Share::new(module.granted().cpu_permille()),
-            keys,
+            keys: keys.unwrap_or_else(|| self.grants.keys.clone()),
             tape: None,
             ..self.grants.clone()
         };
-        let new = match start(&module, &config, &grants, number, Some(&snapshot)) {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        match Starting::new(number, &module, &config, &grants, snapshot.clone()) {
+            Ok(starting) => {
+                self.candidate = Some(Candidate {
+                    beside,
+                    number,
+                    module,
+                    config,
+                    grants,
+                    snapshot,
+                    options,
+                    remember,
+                    reply,
+                    starting,
+                });
+            }
+            Err(error) => reply(Err(Error::System(format!(
+                "cannot start a thread: {error}"
+            )))),
+        }
+    }
+
+    /// Gives a candidate the time that a module takes to start. What happens meanwhile waits: the new
+    /// module begins with all that the old one knows.
+    pub(super) async fn wait_for_candidate(&mut self) {
+        let Some(candidate) = &mut self.candidate else {
+            return;
+        };
+        let started = timeout(USUAL_START, poll_fn(|cx| candidate.poll(cx))).await;
+        if let Ok(started) = started {
+            self.candidate_started(started);
+        }
+    }
+
+    /// The candidate serves from now on, on probation, unless it did not start or nobody serves
+    /// whose place it could take.
+    pub(super) fn candidate_started(&mut self, started: Started) {
+        let Some(candidate) = self.candidate.take() else {
+            return;
+        };
+        let new = match started {
             Ok(new) => new,
             Err(failure) => {
-                self.grants.post.end(number);
-                return Err(failure.error(module.name()));
+                self.grants.post.end(candidate.number);
+                return (candidate.reply)(Err(failure.error(candidate.module.name())));
             }
         };
+        if self
+            .serving()
+            .is_none_or(|old| old.number != candidate.beside)
+        {
+            self.end(new);
+            let module = self.name().to_owned();
+            return (candidate.reply)(Err(Error::Restarting { module }));
+        }
+        let probation = candidate.options.probation;
+        self.replace(candidate, new);
+        self.announce();
+        if probation.is_zero() {
+            self.tend_swap(Instant::now());
+        }
+        self.set_alarm();
+    }
+
+    fn replace(&mut self, candidate: Candidate, new: Generation) {
         if let Some(Tape::Record(recorder)) = self.grants.tape.take() {
             recorder.end("another module serves");
         }
         let now = Instant::now();
+        let options = candidate.options;
         if let Some(old) = self.serving() {
             old.retired = Some(Retired {
                 since: now,
@@ -151,16 +296,24 @@ impl Driver {
                 finished: false,
             });
         }
-        self.grants.post.serve(number);
+        self.grants.post.serve(new.number);
         self.generations.push(new);
-        self.inherited = Some(snapshot);
+        self.inherited = Some(candidate.snapshot.to_vec());
+        let grants = candidate.grants;
         let before = Predecessor {
-            module: std::mem::replace(&mut self.module, module),
-            config: std::mem::replace(&mut self.config, config),
+            module: std::mem::replace(&mut self.module, candidate.module),
+            config: std::mem::replace(&mut self.config, candidate.config),
             share: std::mem::replace(&mut self.grants.share, grants.share),
             keys: std::mem::replace(&mut self.grants.keys, grants.keys),
         };
-        Ok((options.probation, (old_number, before)))
+        self.probation = Some(Probation {
+            until: now + options.probation,
+            generation: candidate.beside,
+            before,
+            reply: candidate.reply,
+            remember: candidate.remember,
+            remembering: None,
+        });
     }
 
     /// Have fewer than `most` generations, if need be by ending those without open flows before

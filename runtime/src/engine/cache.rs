@@ -111,6 +111,7 @@ impl Cache {
         let (tag, code) = bytes.split_at_checked(TAG_BYTES)?;
         if hmac::verify(&self.key, &self.signed(sha256, code), tag).is_err() {
             tracing::warn!(
+                target: "watm::engine",
                 "{}: not written by this user's cache or damaged; compiling again",
                 path.display()
             );
@@ -121,7 +122,7 @@ impl Cache {
         match unsafe { C::deserialize(engine, code) } {
             Ok(compiled) => Some(compiled),
             Err(error) => {
-                tracing::warn!("{}: {error:#}; compiling again", path.display());
+                tracing::warn!(target: "watm::engine", "{}: {error:#}; compiling again", path.display());
                 None
             }
         }
@@ -131,7 +132,7 @@ impl Cache {
     pub(crate) fn put<C: Compiled>(&self, sha256: &[u8], compiled: &C) {
         let path = self.path(sha256);
         if let Err(error) = self.write(&path, sha256, compiled) {
-            tracing::warn!("{}: not cached: {error}", path.display());
+            tracing::warn!(target: "watm::engine", "{}: not cached: {error}", path.display());
         }
     }
 

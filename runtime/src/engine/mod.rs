@@ -66,7 +66,7 @@ impl Engine {
                 None => None,
                 Some(path) => Cache::open(path, &wasmtime)
                     .inspect_err(|error| {
-                        tracing::warn!("compiled modules are not cached: {error}");
+                        tracing::warn!(target: "watm::engine", "compiled modules are not cached: {error}");
                     })
                     .ok(),
             },

@@ -238,6 +238,12 @@ impl StreamFlow {
         self.release();
     }
 
+    /// Why the module broke the flow off, if it did: [`ErrorCode::ConnectionReset`] if its own other
+    /// end did so.
+    pub fn broken_off(&self) -> Option<ErrorCode> {
+        self.shared.lock().end.clone()
+    }
+
     /// End at once: the module's calls fail with `reason`, the application's too.
     /// Nothing happens to a flow that is closed or dead.
     pub fn abort(&self, reason: ErrorCode) {

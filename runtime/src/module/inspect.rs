@@ -35,6 +35,9 @@ pub struct ModuleInfo {
     /// Whether one instance of it is to serve: what each remembers must not be accepted by another
     /// either, such as a request that was there before.
     pub alone: bool,
+    /// Of a WATER module: whether its connections name their clients, which it cannot pass on. The
+    /// client of its flows is whoever connected, such as a proxy.
+    pub names_clients: bool,
     /// Why this host does not run it, each on a line of its own. Empty: it does.
     pub problems: Vec<String>,
 }
@@ -107,6 +110,7 @@ pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
         sha256: hex(sha256(bytes).as_ref()),
         roles: Vec::new(),
         alone: outline.alone,
+        names_clients: outline.names_clients,
         problems: Vec::new(),
     };
     check(&outline, &mut info);

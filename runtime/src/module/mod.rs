@@ -10,7 +10,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use wasmtime::component::Component;
-use watm_seal::{Proof, Warning};
+use watm_seal::{Digest, Proof, Warning};
 
 pub use inspect::{ModuleInfo, ModuleKind, inspect};
 pub use manifest::worlds;
@@ -89,7 +89,7 @@ impl Module {
                 .map(Prepared::Water),
         };
         let prepared = prepared.map_err(|reason| refuse(inspect::one_line(&reason)))?;
-        watch(name, &seal);
+        watch(name, Digest::of(bytes), &seal);
         Ok(Module {
             inner: Arc::new(Inner {
                 name: name.to_owned(),

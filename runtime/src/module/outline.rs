@@ -15,6 +15,8 @@ pub(super) struct Outline {
     component: bool,
     /// Whether it has a section `watm.alone`, nested or not.
     pub(super) alone: bool,
+    /// Whether it has a section `watm.names-clients`.
+    pub(super) names_clients: bool,
     /// Of a core module; a component's have no module.
     pub(super) imports: Vec<Import>,
     pub(super) exports: Vec<Export>,
@@ -42,6 +44,10 @@ pub(super) enum Item {
 
 /// The section of modules of which one instance serves: see `wit/world.wit`.
 const ALONE: &str = "watm.alone";
+
+/// The section of WATER modules whose connections begin with the name of their client, as those of the
+/// PROXY protocol do. The interface has no way to tell a host of it. Any content will do.
+const NAMES_CLIENTS: &str = "watm.names-clients";
 
 /// Longer types are of no function that is looked for, and cut off.
 const MAX_SHOWN_VALUES: usize = 10;
@@ -117,6 +123,9 @@ pub(super) fn outline(bytes: &[u8]) -> Result<Outline, String> {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => depth += 1,
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::CustomSection(section) if section.name() == ALONE => outline.alone = true,
+            Payload::CustomSection(section) if section.name() == NAMES_CLIENTS => {
+                outline.names_clients = true;
+            }
             _ if depth > 0 => {}
             Payload::ComponentImportSection(section) => {
                 for import in section {

@@ -319,11 +319,12 @@ impl CarriedPort {
                     ..
                 })) => attempt.made = Some(flow),
                 Ok(Ok(_)) => tracing::debug!(
+                    target: "watm::server",
                     "datagrams to {remote}: the connector made something else; \
                      it has to be `Wire::datagrams`"
                 ),
-                Ok(Err(error)) => tracing::debug!("datagrams to {remote}: {error}"),
-                Err(_) => tracing::debug!("datagrams to {remote}: no flow within {limit:?}"),
+                Ok(Err(error)) => tracing::debug!(target: "watm::server", "datagrams to {remote}: {error}"),
+                Err(_) => tracing::debug!(target: "watm::server", "datagrams to {remote}: no flow within {limit:?}"),
             }
         });
         State::Opening {

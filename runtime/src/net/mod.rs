@@ -2,12 +2,14 @@
 //! else differs between operating systems: nothing outside this folder and
 //! [`private`](crate::private) knows which one it is (`tests/structure` looks).
 
+mod admission;
 mod bind;
 mod carried;
 mod changes;
 mod datagrams;
 mod doorbell;
 mod inlet;
+mod lingering;
 mod options;
 pub(crate) mod outgoing;
 mod share;
@@ -16,6 +18,7 @@ mod udp;
 mod upstream;
 mod watched;
 
+pub use admission::{Accepted, Admission};
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
 pub(crate) use carried::CarriedPort;
 pub(crate) use changes::NetworkChanges;

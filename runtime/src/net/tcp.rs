@@ -10,7 +10,9 @@ use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Sleep, sleep};
 
+use super::admission::{Accepted, Admission};
 use super::inlet::Inlet;
+use super::lingering::linger;
 use crate::ErrorCode;
 use crate::counters::Counters;
 
@@ -25,6 +27,7 @@ const SHORTAGE: Duration = Duration::from_millis(200);
 pub(crate) struct TcpPort {
     local: SocketAddr,
     counters: Arc<Counters>,
+    admission: Option<Arc<dyn Admission>>,
     state: Mutex<State>,
 }
 
@@ -45,10 +48,12 @@ impl TcpPort {
         listener: StdListener,
         local: SocketAddr,
         counters: Arc<Counters>,
+        admission: Option<Arc<dyn Admission>>,
     ) -> io::Result<TcpPort> {
         Ok(TcpPort {
             local: SocketAddr::new(local.ip().to_canonical(), local.port()),
             counters,
+            admission,
             state: Mutex::new(State {
                 listener: Some(TcpListener::from_std(listener)?),
                 ending: false,
@@ -94,9 +99,11 @@ impl TcpPort {
                 }
                 Poll::Ready(Ok((stream, remote))) => {
                     self.counters.connections_accepted.add(1);
-                    self.counters.connections_open.add(1);
-                    let counters = Some(self.counters.clone());
-                    return Ok(Some(Connection::with(stream, remote, counters)));
+                    let mut connection = Connection::with(stream, remote);
+                    // One that is not taken is reset as it is dropped.
+                    if self.admit(&mut connection) {
+                        return Ok(Some(connection));
+                    }
                 }
                 // Of the connection, not of the listener (accept(2)).
                 Poll::Ready(Err(error)) if is_of_connection(&error) => {}
@@ -114,6 +121,19 @@ impl TcpPort {
         cx.waker().wake_by_ref();
         Ok(None)
     }
+
+    fn admit(&self, connection: &mut Connection) -> bool {
+        if let Some(admission) = &self.admission {
+            let accepted = Arc::new(Accepted::new(connection.remote, self.local));
+            if !admission.admit(&accepted) {
+                return false;
+            }
+            connection.admitted = Some((accepted, admission.clone()));
+        }
+        self.counters.connections_open.add(1);
+        connection.counters = Some(self.counters.clone());
+        true
+    }
 }
 
 /// A connection that was accepted or made.
@@ -122,19 +142,23 @@ pub struct Connection {
     remote: SocketAddr,
     read_shut: bool,
     write_shut: bool,
+    /// The other end is to see a reset.
+    aborted: bool,
     inlet: Inlet,
     /// Who counts it, if it was accepted.
     counters: Option<Arc<Counters>>,
+    /// Who took it, and may have it closed.
+    admitted: Option<(Arc<Accepted>, Arc<dyn Admission>)>,
 }
 
 impl Connection {
     /// One that was made.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Connection> {
         let remote = stream.peer_addr()?;
-        Ok(Connection::with(stream, remote, None))
+        Ok(Connection::with(stream, remote))
     }
 
-    fn with(stream: TcpStream, remote: SocketAddr, counters: Option<Arc<Counters>>) -> Connection {
+    fn with(stream: TcpStream, remote: SocketAddr) -> Connection {
         // Latency matters more than packets; a module writes in batches.
         let _ = stream.set_nodelay(true);
         Connection {
@@ -142,8 +166,10 @@ impl Connection {
             remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
             read_shut: false,
             write_shut: false,
+            aborted: false,
             inlet: Inlet::default(),
-            counters,
+            counters: None,
+            admitted: None,
         }
     }
 
@@ -153,6 +179,7 @@ impl Connection {
         max: usize,
         cx: &mut Context<'_>,
     ) -> Result<Option<Vec<u8>>, ErrorCode> {
+        self.check_admitted(cx)?;
         match self.read_shut {
             true => Ok(None),
             false => self.inlet.read(&mut self.stream, max, cx),
@@ -161,6 +188,7 @@ impl Connection {
 
     /// As `byte-stream.write`. After a short write `cx` is woken when there is room.
     pub(crate) fn write(&mut self, data: &[u8], cx: &mut Context<'_>) -> Result<usize, ErrorCode> {
+        self.check_admitted(cx)?;
         if self.write_shut {
             return Err(ErrorCode::InvalidState);
         }
@@ -181,13 +209,20 @@ impl Connection {
         Ok(written)
     }
 
+    /// Fails once whoever took the connection has it closed.
+    fn check_admitted(&mut self, cx: &Context<'_>) -> Result<(), ErrorCode> {
+        let admitted = self.admitted.as_ref();
+        if !admitted.is_some_and(|(accepted, _)| accepted.is_closing(cx)) {
+            return Ok(());
+        }
+        self.shutdown(true, true)?;
+        Err(ErrorCode::ConnectionAborted)
+    }
+
     /// As `byte-stream.shutdown`.
     pub(crate) fn shutdown(&mut self, read: bool, write: bool) -> Result<(), ErrorCode> {
-        if read && !self.read_shut {
-            self.read_shut = true;
-            // A connection that the other end has reset already has nothing to shut.
-            let _ = SockRef::from(&self.stream).shutdown(Shutdown::Read);
-        }
+        // The kernel would not tell the other end that nobody reads.
+        self.read_shut |= read;
         if write && !self.write_shut {
             self.write_shut = true;
             match SockRef::from(&self.stream).shutdown(Shutdown::Write) {
@@ -202,10 +237,15 @@ impl Connection {
 
     /// As `byte-stream.reset`: dropping the socket now sends RST in place of FIN.
     pub(crate) fn reset(&mut self) {
+        let admitted = self.admitted.as_ref();
+        if admitted.is_some_and(|(accepted, _)| accepted.was_closed()) {
+            return;
+        }
         // If it fails the other end gets a FIN, and a reset when it sends.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         self.read_shut = true;
         self.write_shut = true;
+        self.aborted = true;
     }
 
     pub(crate) fn remote_addr(&self) -> SocketAddr {
@@ -213,15 +253,19 @@ impl Connection {
     }
 }
 
-/// What is not finished is reset.
+/// What is not finished is reset. What is finished here alone lingers.
 impl Drop for Connection {
     fn drop(&mut self) {
-        let finished = self.write_shut && (self.read_shut || self.inlet.saw_end());
-        if !finished {
-            self.reset();
+        match (self.write_shut, self.read_shut, self.inlet.saw_end()) {
+            (true, _, true) => {}
+            (true, true, false) if !self.aborted => linger(&self.stream),
+            _ => self.reset(),
         }
         if let Some(counters) = &self.counters {
             counters.connections_open.sub(1);
+        }
+        if let Some((accepted, admission)) = &self.admitted {
+            admission.closed(accepted);
         }
     }
 }

@@ -274,7 +274,7 @@ impl UdpPort {
             match result {
                 Poll::Pending => return false,
                 Poll::Ready(Err(error)) => {
-                    tracing::trace!("udp {}: receive: {error}", self.local);
+                    tracing::trace!(target: "watm::server", "udp {}: receive: {error}", self.local);
                     self.hear_errors();
                 }
                 Poll::Ready(Ok(())) => {}
@@ -432,7 +432,7 @@ impl UdpPort {
             _ => &self.counters.dropped_send_other,
         };
         counter.add(datagrams);
-        tracing::trace!("udp {}: send: {error}", self.local);
+        tracing::trace!(target: "watm::server", "udp {}: send: {error}", self.local);
     }
 
     fn learn_scopes(&self, metas: &[RecvMeta]) {

@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::grant::Granted;
 use crate::log::printable;
 use crate::net::outgoing;
-use crate::{Destination, Error};
+use crate::{Destination, Error, log_refusal};
 
 /// Where a module may go, and how it gets there.
 pub(crate) struct Access {
@@ -44,7 +44,7 @@ impl Access {
         match self.verdict(target, own) {
             Verdict::Denied => {
                 self.note(target, false);
-                Err(self.denied(target))
+                Err(self.refused(target, self.denied(target)))
             }
             Verdict::Allowed | Verdict::Resolved => Ok(()),
         }
@@ -86,12 +86,24 @@ impl Access {
             Err(_) => Err(failed(io::ErrorKind::TimedOut.into())),
         };
         self.note(target, result.is_ok());
-        result
+        result.map_err(|error| self.refused(target, error))
     }
 
     /// The addresses of a target, as [`Reach::resolve`] has them.
     pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
-        self.reach.choose(target, self.addresses(target)).await
+        let found = self.reach.choose(target, self.addresses(target)).await;
+        found.map_err(|error| match error {
+            Error::Denied { .. } => self.refused(target, self.denied(target)),
+            error => error,
+        })
+    }
+
+    /// The same error, which is logged if the configuration is its cause.
+    fn refused(&self, target: &Target, error: Error) -> Error {
+        if matches!(error, Error::Denied { .. }) {
+            log_refusal(&self.name, &shown(target), &error.to_string());
+        }
+        error
     }
 
     /// All of a target's addresses.

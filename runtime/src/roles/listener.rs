@@ -1,9 +1,11 @@
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::builder::RoleBuilder;
 use super::component::ComponentRunner;
@@ -27,6 +29,9 @@ pub struct Listener {
     runner: Arc<dyn Runner>,
     /// Accepts in a component's place; ends with the listener, or before.
     task: Mutex<Option<incoming::Task>>,
+    name: Arc<str>,
+    /// Whether the application wants no more connections.
+    stopped: watch::Sender<bool>,
 }
 
 impl Listener {
@@ -35,15 +40,34 @@ impl Listener {
         RoleBuilder::new(module)
     }
 
-    /// The next connection that is ready. Fails when the runtime that the listener was made
-    /// in is gone. For one caller at a time.
+    /// The next connection that is ready. For one caller at a time.
+    ///
+    /// After [`stop_accepting`](Listener::stop_accepting) it returns the connections that were
+    /// ready before, then fails with [`Error::Closed`]. It fails with [`Error::System`] when the
+    /// runtime that the listener was made in is gone.
     pub async fn accept(&self) -> Result<Connection, Error> {
+        let mut stopped = self.stopped.subscribe();
+        let mut stopping = pin!(stopped.wait_for(|stopped| *stopped));
         let next = poll_fn(|cx| {
-            let mut ready = self.ready.lock().expect("no panic under this lock");
-            ready.poll_recv(cx)
+            let polled = {
+                let mut ready = self.ready.lock().expect("no panic under this lock");
+                ready.poll_recv(cx)
+            };
+            match polled {
+                // An error: nobody is left to say it, and `self` would have to be gone for that.
+                Poll::Pending => stopping.as_mut().poll(cx).map(|_| None),
+                next => next,
+            }
         });
-        next.await
-            .ok_or_else(|| Error::System("the listener's runtime is shut down".to_owned()))
+        if let Some(connection) = next.await {
+            return Ok(connection);
+        }
+        Err(match *self.stopped.borrow() {
+            true => Error::Closed {
+                module: self.name.to_string(),
+            },
+            false => Error::System("the listener's runtime is shut down".to_owned()),
+        })
     }
 
     /// Have `module` take the connections that come in from now on. Open ones stay as they are. On every error
@@ -56,6 +80,8 @@ impl Listener {
     /// Accept no more connections, and free the port. Those that are in a handshake may not become
     /// ready; what was accepted lives on.
     pub async fn stop_accepting(&self) -> Result<(), Error> {
+        // First, so that a caller of `accept` knows why there are no more.
+        self.stopped.send_replace(true);
         drop(self.task.lock().expect("no panic under this lock").take());
         self.runner.clone().stop_accepting().await
     }
@@ -87,6 +113,7 @@ impl RoleBuilder<Listener> {
         let runner = self.listening_on(&listener).runner(Role::Listener)?;
         let (listener, local) = incoming::register(listener)?;
         let (sender, ready) = mpsc::channel(limits.accept_backlog);
+        let shown = name.clone();
         let by = runner.clone();
         let serve = incoming::serve_all(listener, limits.handshakes, pending(), move |wire| {
             let (runner, sender, name) = (by.clone(), sender.clone(), name.clone());
@@ -110,12 +137,15 @@ impl RoleBuilder<Listener> {
             local,
             runner,
             task: Mutex::new(Some(incoming::Task::spawn(serve))),
+            name: shown,
+            stopped: watch::Sender::new(false),
         })
     }
 
     fn listen_by_component(self, listener: StdListener) -> Result<Listener, Error> {
         incoming::check_runtime()?;
         let (sender, ready) = mpsc::channel(self.limits.accept_backlog);
+        let name = self.shown_name().into();
         let runner = self.listening(listener)?;
         let local = runner
             .local_addr()
@@ -138,6 +168,8 @@ impl RoleBuilder<Listener> {
             local,
             runner,
             task: Mutex::default(),
+            name,
+            stopped: watch::Sender::new(false),
         })
     }
 }

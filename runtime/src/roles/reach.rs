@@ -8,7 +8,8 @@ use crate::{Destination, Error};
 /// Where a module may go, beyond the address that the application names. By default nowhere.
 ///
 /// It is a list of patterns, as [`ConnectPattern`] has them: `example.com:443`, `*.example.com`,
-/// `10.0.0.0/8:1-1024`, `udp://[2001:db8::1]:53`, `*`.
+/// `10.0.0.0/8:1-1024`, `udp://[2001:db8::1]:53`, `*`. A pattern is for TCP and UDP unless it begins
+/// with one of them.
 ///
 /// A name is compared before it is resolved: one that a pattern names may have any address,
 /// and one that no pattern names is resolved and admitted for those of its addresses that a
@@ -42,9 +43,9 @@ impl Reach {
 
     /// And what this pattern admits. Fails if it is none.
     pub fn allow(mut self, pattern: &str) -> Result<Reach, Error> {
-        let pattern = ConnectPattern::parse(pattern)
+        let patterns = ConnectPattern::parse(pattern)
             .map_err(|reason| Error::Options(format!("reach {pattern:?}: {reason}")))?;
-        self.allowed.0.push(pattern);
+        self.allowed.0.extend(patterns);
         Ok(self)
     }
 
@@ -155,7 +156,8 @@ mod tests {
             assert_eq!(found, expected, "{pattern} {address}");
         }
         assert_eq!(verdict(&["udp://*:53"], Network::Udp, "a:53"), Allowed);
-        assert_eq!(verdict(&["*:53"], Network::Udp, "a:53"), Denied);
+        assert_eq!(verdict(&["*:53"], Network::Udp, "a:53"), Allowed);
+        assert_eq!(verdict(&["tcp://*:53"], Network::Udp, "a:53"), Denied);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::driver::{self, Command, Plan};
 use crate::hub::{Accepting, Hub};
 use crate::keys::Keys;
 use crate::log;
-use crate::net::{BoundSocket, Grant, Protocol};
+use crate::net::{Admission, BoundSocket, Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
 use crate::roles::Connect;
 use crate::{Capture, Destination, Error, Limits, Module, Network, Reach};
@@ -26,6 +26,7 @@ pub struct ServerBuilder {
     reach: Reach,
     connector: Option<Arc<dyn Connect>>,
     accepting: Option<Accepting>,
+    admission: Option<Arc<dyn Admission>>,
     host_crypto: bool,
     keys: Keys,
     capture: Option<Capture>,
@@ -48,6 +49,7 @@ impl ServerBuilder {
             reach: Reach::none(),
             connector: None,
             accepting: None,
+            admission: None,
             host_crypto: true,
             keys: Keys::new(),
             capture: None,
@@ -130,6 +132,13 @@ impl ServerBuilder {
         accepts: impl Fn(Network, &Destination) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.accepting = Some(Arc::new(accepts));
+        self
+    }
+
+    /// Have `admission` decide which connections the module's listeners take, before the module
+    /// knows of them. Of a WATER module's listener all are taken. Default: all.
+    pub fn admission(mut self, admission: Arc<dyn Admission>) -> Self {
+        self.admission = Some(admission);
         self
     }
 
@@ -296,6 +305,7 @@ impl ServerBuilder {
             config: self.config,
             beside,
             sockets,
+            admission: self.admission,
             reach: self.reach,
             connector: self.connector,
             home: tokio::runtime::Handle::try_current().ok(),

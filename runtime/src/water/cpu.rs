@@ -13,11 +13,17 @@ use crate::counters::Counters;
 use crate::share::Share;
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
-/// bytes, and has it share its thread meanwhile.
+/// bytes of a connection, and makes it share its thread meanwhile.
 ///
-/// A tick (10 ms) that finds the guest at work is remembered; at the next one in a row the
-/// guest yields, and from then on its time is counted. So what a guest does for less than
-/// two ticks costs nothing, and an idle guest is not made to yield when it wakes.
+/// The two rules are separate:
+///
+/// - **Yielding.** A tick (10 ms) that finds the guest at work is remembered. The guest yields at
+///   every tick after that, until it waits. Moving bytes does not change this.
+/// - **Overrun.** From that tick on, the guest's time is counted. It starts again from zero when
+///   the guest waits or moves bytes. Past the limit, the guest is interrupted.
+///
+/// So what a guest does for less than two ticks costs nothing, and an idle guest does not yield
+/// when it wakes.
 ///
 /// All its time is taken from the module's share of a core. While there is nothing of that, the
 /// guest is not resumed. A turn is two ticks at most, so that is what a share can be in arrears
@@ -35,16 +41,27 @@ pub(super) struct CpuMeter {
 #[derive(Default)]
 struct Shared {
     /// A tick found the guest at work since it last waited.
-    ticked: AtomicBool,
+    busy: AtomicBool,
+    /// A tick found the guest at work since it last waited or moved bytes.
+    counting: AtomicBool,
     count: Mutex<Count>,
 }
 
 #[derive(Default)]
 struct Count {
-    /// The thread's clock when the guest was last resumed, or at the first tick.
+    /// The thread's clock up to which `used` is counted, while the guest runs.
     since: Option<Duration>,
     used: Duration,
     overrun: bool,
+}
+
+impl Count {
+    /// Adds the time up to `now`, of this thread.
+    fn add(&mut self, now: Duration) {
+        if let Some(since) = self.since.take() {
+            self.used += now.saturating_sub(since);
+        }
+    }
 }
 
 impl CpuMeter {
@@ -58,9 +75,15 @@ impl CpuMeter {
         }
     }
 
-    /// The guest waits, or moves bytes.
-    pub(super) fn reset(&self) {
-        if self.shared.ticked.swap(false, Ordering::Relaxed) {
+    /// The guest waits.
+    pub(super) fn waits(&self) {
+        self.shared.busy.store(false, Ordering::Relaxed);
+        self.moves();
+    }
+
+    /// The guest moves bytes of a connection.
+    pub(super) fn moves(&self) {
+        if self.shared.counting.swap(false, Ordering::Relaxed) {
             let mut count = self.count();
             count.since = None;
             count.used = Duration::ZERO;
@@ -69,18 +92,18 @@ impl CpuMeter {
 
     /// A tick while the guest is at work.
     pub(super) fn tick(&self) -> UpdateDeadline {
+        let now = thread_time();
         let mut count = self.count();
-        let first = !self.shared.ticked.swap(true, Ordering::Relaxed);
-        if first {
-            count.since = Some(thread_time());
-            return UpdateDeadline::Continue(1);
+        if self.shared.counting.swap(true, Ordering::Relaxed) {
+            count.add(now);
         }
-        if let Some(since) = count.since.take() {
-            count.used += thread_time().saturating_sub(since);
-        }
+        count.since = Some(now);
         if count.used >= self.limit {
             count.overrun = true;
             return UpdateDeadline::Interrupt;
+        }
+        if !self.shared.busy.swap(true, Ordering::Relaxed) {
+            return UpdateDeadline::Continue(1);
         }
         // Not a mere wake-up: the runtime looks at its sockets and timers before it comes back.
         UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
@@ -98,6 +121,10 @@ impl CpuMeter {
             call: Box::pin(call),
             rest: None,
         }
+    }
+
+    fn is_counting(&self) -> bool {
+        self.shared.counting.load(Ordering::Relaxed)
     }
 
     fn count(&self) -> MutexGuard<'_, Count> {
@@ -126,11 +153,15 @@ impl<F: Future> Future for Metered<F> {
             ready!(rest.as_mut().poll(cx));
             now = Instant::now();
         }
-        // The guest may have been moved to another thread, whose clock is another.
-        if this.meter.shared.ticked.load(Ordering::Relaxed) {
+        // The guest may have moved to another thread, which has its own clock.
+        if this.meter.is_counting() {
             this.meter.count().since = Some(thread_time());
         }
         let polled = this.call.as_mut().poll(cx);
+        // The guest may also yield inside a function of the host, between two ticks.
+        if this.meter.is_counting() {
+            this.meter.count().add(thread_time());
+        }
         // 584 years.
         let spent = now.elapsed().as_nanos() as u64;
         this.meter.counters.guest_time_ns.add(spent);

@@ -105,9 +105,9 @@ async fn dial(caller: &mut Caller<'_, State>, target: Target) -> i32 {
     let connecting = caller.data().outside.connecting();
     let connected = connecting.to(target).await;
     let state = caller.data_mut();
-    state.moved();
     match connected {
         Ok(wire) => {
+            state.moved();
             state.outside.take_failure();
             answer(insert(state, wire))
         }

@@ -44,6 +44,11 @@ impl Descriptor {
         }
     }
 
+    /// Whether somebody outside of the guest sends and receives the bytes.
+    pub(super) fn is_connection(&self) -> bool {
+        matches!(&self.resource, Resource::End(end) if end.is_connection())
+    }
+
     pub(super) fn end(&mut self) -> Result<&mut dyn End, Errno> {
         match &mut self.resource {
             Resource::End(end) => Ok(&mut **end),

@@ -28,7 +28,10 @@ impl Instance {
         let cpu = state.cpu.clone();
         let mut store = Store::new(prepared.pre.module().engine(), state);
         store.limiter(|state| &mut state.limiter);
-        store.epoch_deadline_callback(move |_| Ok(cpu.tick()));
+        store.epoch_deadline_callback(move |mut store| {
+            store.data_mut().notice_reset();
+            Ok(cpu.tick())
+        });
         store.set_epoch_deadline(1);
         let cpu = store.data().cpu.clone();
         let instantiated = cpu
@@ -109,7 +112,7 @@ impl Instance {
     {
         self.store.set_epoch_deadline(1);
         let cpu = self.store.data().cpu.clone();
-        cpu.reset();
+        cpu.waits();
         let called = cpu
             .metered(function.call_async(&mut self.store, params))
             .await;

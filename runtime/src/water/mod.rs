@@ -21,7 +21,8 @@
 //!    names the cause.
 //! 6. When the application closes the connection, the module gets to read what was written,
 //!    then a byte on the control pipe, then it is dropped. Each of the two waits is bounded by
-//!    [`Limits::close_grace`](crate::Limits::close_grace).
+//!    [`Limits::close_grace`](crate::Limits::close_grace). The same waits begin when a client
+//!    resets its connection and the module goes on.
 //!
 //! A module that takes another's place is on probation: when an instance of it traps, or fails in
 //! a way that its connections do not explain, it is taken back, and new connections are the

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use tokio::sync::Notify;
+
 use crate::roles::{Access, Wire};
 use crate::{Error, Role, Target};
 
@@ -12,6 +14,8 @@ pub(super) struct Outside {
     access: Arc<Access>,
     /// Why the last connection could not be had.
     failure: Option<Error>,
+    /// Notified when the client has reset its connection.
+    reset: Arc<Notify>,
 }
 
 impl Outside {
@@ -27,7 +31,13 @@ impl Outside {
             accepted,
             access,
             failure: None,
+            reset: Arc::default(),
         }
+    }
+
+    /// Notified when the client has reset its connection.
+    pub(super) fn reset(&self) -> Arc<Notify> {
+        self.reset.clone()
     }
 
     /// Where the application wants to go, if this role has the module go there.

@@ -267,6 +267,7 @@ impl WaterRunner {
             caller,
             control,
             closing,
+            reset: false,
             grace: self.limits.close_grace,
             name: self.name.clone(),
             runner: self.clone(),

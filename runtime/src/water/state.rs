@@ -64,10 +64,11 @@ impl State {
         }
     }
 
-    /// The guest has moved bytes, or made a connection.
+    /// The guest has moved bytes of a connection, or made one. What it prints, and what it reads
+    /// of its configuration, is no movement: it could do that for ever.
     pub(super) fn moved(&mut self) {
         self.idle_answers = 0;
-        self.cpu.reset();
+        self.cpu.moves();
     }
 
     /// Whether a stream of the guest's has ended or broken.
@@ -82,8 +83,17 @@ impl State {
 
     /// The guest is about to wait.
     pub(super) fn wait(&mut self, cx: &mut Context<'_>) {
-        self.cpu.reset();
+        self.cpu.waits();
         self.fds.poll_background(cx);
+        self.notice_reset();
+    }
+
+    /// Tells the host if a client has reset its connection, which a guest does not notice that is
+    /// at work or watches the clock alone.
+    pub(super) fn notice_reset(&mut self) {
+        if self.outside.accepts() && self.fds.ends().any(|end| end.is_reset()) {
+            self.outside.reset().notify_one();
+        }
     }
 
     /// Ready at `deadline`. The state has one timer, since a guest waits for one thing.

@@ -1,7 +1,7 @@
 //! The life of a connection after its handshake.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub(super) struct Worker {
     pub(super) caller: Option<Caller>,
     pub(super) control: Control,
     pub(super) closing: Closing,
+    /// The client has reset its connection.
+    pub(super) reset: bool,
     pub(super) grace: Duration,
     /// What the connection is called in logs.
     pub(super) name: Arc<str>,
@@ -61,7 +63,8 @@ impl Worker {
             );
         }
         if let Some(caller) = &self.caller {
-            caller.finish(reason.map(ErrorCode::Other));
+            let reset = self.reset.then_some(ErrorCode::ConnectionReset);
+            caller.finish(reason.map(ErrorCode::Other).or(reset));
         }
         self.flush().await;
     }
@@ -69,8 +72,8 @@ impl Worker {
     /// What [`serve`](Self::serve) returns; `None` if the connections' time is over before.
     async fn serve_in_time(&mut self) -> Option<Option<Result<i32, Stop>>> {
         let runner = self.runner.clone();
-        let mut over = std::pin::pin!(runner.connections_end());
-        let mut served = std::pin::pin!(self.serve());
+        let mut over = pin!(runner.connections_end());
+        let mut served = pin!(self.serve());
         poll_fn(|cx| {
             if let Poll::Ready(ended) = served.as_mut().poll(cx) {
                 return Poll::Ready(Some(ended));
@@ -82,19 +85,30 @@ impl Worker {
 
     /// The worker's result; `None` if it had to be stopped.
     async fn serve(&mut self) -> Option<Result<i32, Stop>> {
-        let work = std::pin::pin!(self.instance.work());
-        let mut work = work;
+        let reset = self.instance.state().outside.reset();
+        let mut reset = pin!(reset.notified());
+        let mut work = pin!(self.instance.work());
         let closing = &mut self.closing;
+        let is_reset = &mut self.reset;
         let ended = poll_fn(|cx| {
             if let Poll::Ready(result) = work.as_mut().poll(cx) {
                 return Poll::Ready(Some(result));
+            }
+            *is_reset = reset.as_mut().poll(cx).is_ready();
+            if *is_reset {
+                return Poll::Ready(None);
             }
             closing.as_mut().poll(cx).map(|()| None)
         });
         if let Some(result) = ended.await {
             return Some(result);
         }
-        if let Some(caller) = &self.caller {
+        if self.reset {
+            // The guest may find out by itself.
+            if let Ok(result) = timeout(self.grace, work.as_mut()).await {
+                return Some(result);
+            }
+        } else if let Some(caller) = &self.caller {
             let watch = caller.watch();
             let drained = poll_fn(|cx| {
                 if let Poll::Ready(result) = work.as_mut().poll(cx) {

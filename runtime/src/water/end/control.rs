@@ -98,4 +98,9 @@ impl End for ControlEnd {
     fn poll_writable(&mut self, _: &mut Context<'_>) -> Poll<Readiness> {
         Poll::Ready(Readiness::of(super::USUAL_WRITE))
     }
+
+    /// Writing here never ends.
+    fn is_connection(&self) -> bool {
+        false
+    }
 }

@@ -62,6 +62,10 @@ impl<E: End> End for Halves<E> {
         self.end.shutdown(read, write)
     }
 
+    fn is_reset(&self) -> bool {
+        self.end.is_reset()
+    }
+
     fn poll_background(&mut self, cx: &mut Context<'_>) {
         self.end.poll_background(cx);
     }

@@ -40,6 +40,16 @@ pub(super) trait End: Send {
         Ok(())
     }
 
+    /// Whether somebody outside of the guest sends and receives the bytes.
+    fn is_connection(&self) -> bool {
+        true
+    }
+
+    /// Whether the other end has reset the connection, as far as is known without asking.
+    fn is_reset(&self) -> bool {
+        false
+    }
+
     /// Go on with what was written. Called whenever the guest waits.
     fn poll_background(&mut self, _: &mut Context<'_>) {}
 

@@ -1,8 +1,8 @@
 use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::{End, Readiness, USUAL_WRITE};
@@ -63,7 +63,7 @@ impl End for Tcp {
     fn shutdown(&mut self, _: bool, write: bool) -> io::Result<()> {
         if write {
             // Never pending: the kernel sends what it has, then the end.
-            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let mut cx = Context::from_waker(Waker::noop());
             if let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_shutdown(&mut cx)
                 && error.kind() != io::ErrorKind::NotConnected
             {
@@ -71,5 +71,15 @@ impl End for Tcp {
             }
         }
         Ok(())
+    }
+
+    /// The error stays with the socket, for the guest to find.
+    fn is_reset(&self) -> bool {
+        let events = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
+        let mut cx = Context::from_waker(Waker::noop());
+        match pin!(self.stream.ready(events)).poll(&mut cx) {
+            Poll::Ready(Ok(ready)) => ready.is_error(),
+            _ => false,
+        }
     }
 }

@@ -73,7 +73,7 @@ pub(super) async fn transfer(
             }
         };
         Poll::Ready(Ok(answer(moved.and_then(|moved| {
-            if moved > 0 {
+            if moved > 0 && state.fds.get(fd).is_ok_and(|fd| fd.is_connection()) {
                 state.moved();
             }
             // No call moves as much as 4 GiB.

@@ -1,0 +1,97 @@
+//! Limits on connections from the moment of their acceptance, before a module knows of them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Waker};
+
+/// Decides which connections a listener takes.
+///
+/// Called on the server's thread, so it must not wait.
+pub trait Admission: Send + Sync {
+    /// Whether to take this connection. The client of one that is not taken sees a reset.
+    fn admit(&self, connection: &Arc<Accepted>) -> bool;
+
+    /// A connection that was taken is closed.
+    fn closed(&self, connection: &Accepted);
+}
+
+/// A connection that a listener has accepted.
+#[derive(Debug)]
+pub struct Accepted {
+    remote: SocketAddr,
+    local: SocketAddr,
+    state: AtomicU8,
+    /// Of the module's last read or write.
+    waker: Mutex<Option<Waker>>,
+}
+
+/// It may be closed.
+const PENDING: u8 = 0;
+/// It may not.
+const SETTLED: u8 = 1;
+const CLOSING: u8 = 2;
+
+impl Accepted {
+    pub(super) fn new(remote: SocketAddr, local: SocketAddr) -> Accepted {
+        Accepted {
+            remote,
+            local,
+            state: AtomicU8::new(PENDING),
+            waker: Mutex::default(),
+        }
+    }
+
+    /// The address of the client's end.
+    pub fn remote(&self) -> SocketAddr {
+        self.remote
+    }
+
+    /// The address that the listener is bound to.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// Has the connection closed in an orderly way, and the module told that it was aborted.
+    /// Does nothing after [`settle`](Accepted::settle).
+    pub fn close(&self) {
+        if self.change(CLOSING) {
+            let waker = self.lock().take();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Leaves the connection to the module for good.
+    pub fn settle(&self) {
+        if self.change(SETTLED) {
+            self.lock().take();
+        }
+    }
+
+    /// Whether it is to be closed; if that may still come, `cx` is woken when it does.
+    pub(super) fn is_closing(&self, cx: &Context<'_>) -> bool {
+        if self.state.load(Ordering::Acquire) == PENDING {
+            let mut waker = self.lock();
+            if !waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
+                *waker = Some(cx.waker().clone());
+            }
+        }
+        // Looked at after the waker is there.
+        self.was_closed()
+    }
+
+    pub(super) fn was_closed(&self) -> bool {
+        self.state.load(Ordering::Acquire) == CLOSING
+    }
+
+    fn change(&self, to: u8) -> bool {
+        let changed = self
+            .state
+            .compare_exchange(PENDING, to, Ordering::AcqRel, Ordering::Acquire);
+        changed.is_ok()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().expect("no panic under this lock")
+    }
+}
