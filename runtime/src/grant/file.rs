@@ -1,9 +1,9 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
 use serde_derive::Deserialize;
-use watm_seal::{Capabilities, ConnectPattern, Name};
+use watm_seal::{Capabilities, ConnectPattern, Name, private};
 
 use crate::Error;
 
@@ -26,11 +26,22 @@ const MAX_BYTES: u64 = 1 << 20;
 /// instances = 1
 /// ```
 ///
-/// A module that is named here has no more than this, whatever its seal asks for, and needs no
-/// other approval. What is left out is as the seal says.
+/// A module that is named here has no more than this, whatever its seal asks for, and no other
+/// approval is needed for it. What is left out is as the seal says, and has to be approved as for a
+/// module that is not named here.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
-    by_name: BTreeMap<Name, Capabilities>,
+    by_name: BTreeMap<Name, Grant>,
+}
+
+/// What a user grants to one module.
+#[derive(Debug, Clone)]
+pub(crate) struct Grant {
+    /// The most that it has: what is left out is not bounded.
+    pub(crate) most: Capabilities,
+    /// What needs no other approval: all of what the user has said something about, since that is cut
+    /// to what was said.
+    pub(crate) approved: Capabilities,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +70,14 @@ impl Grants {
             let reason = format!("is over {MAX_BYTES} bytes; must be a list of grants");
             return Err(Error::Options(format!("{}: {reason}", path.display())));
         }
+        if let Some(open) = private::writable_by_everybody(path) {
+            tracing::warn!(
+                target: "watm::trust",
+                "every user may write {0}, and so grant modules what they ask for; `chmod o-w {0}` \
+                 prevents it",
+                open.display()
+            );
+        }
         let text = std::fs::read_to_string(path).map_err(file)?;
         Grants::parse(&text)
             .map_err(|reason| Error::Options(format!("{}: {reason}", path.display())))
@@ -79,7 +98,7 @@ impl Grants {
         Some(folders.config_dir().join("watm").join("grants.toml"))
     }
 
-    pub(crate) fn of(&self, name: &Name) -> Option<&Capabilities> {
+    pub(crate) fn of(&self, name: &Name) -> Option<&Grant> {
         self.by_name.get(name)
     }
 
@@ -101,7 +120,31 @@ impl Grants {
 }
 
 impl Entry {
-    fn parse(self) -> Result<Capabilities, String> {
+    fn parse(self) -> Result<Grant, String> {
+        Ok(Grant {
+            approved: self.approved(),
+            most: self.most()?,
+        })
+    }
+
+    fn approved(&self) -> Capabilities {
+        let all = Capabilities::unlimited();
+        let none = Capabilities::default();
+        Capabilities {
+            sockets: self.sockets.as_ref().map_or(none.sockets, |_| all.sockets),
+            connect: self.connect.as_ref().map_or(none.connect, |_| all.connect),
+            host_crypto: self.host_crypto.is_some(),
+            bind_transparent: self.bind_transparent.is_some(),
+            host_keys: self.host_keys.is_some(),
+            capture: self.capture.is_some(),
+            memory_bytes: self.memory_mib.map_or(0, |_| u64::MAX),
+            cpu_permille: self.cpu_permille.map_or(0, |_| u32::MAX),
+            flows: self.flows.map_or(0, |_| u32::MAX),
+            instances: self.instances.map_or(0, |_| u32::MAX),
+        }
+    }
+
+    fn most(self) -> Result<Capabilities, String> {
         let all = Capabilities::unlimited();
         let sockets = |texts: Vec<String>| {
             texts
@@ -110,13 +153,13 @@ impl Entry {
                 .collect::<Result<_, String>>()
         };
         let connect = |texts: Vec<String>| {
-            texts
-                .iter()
-                .map(|text| {
-                    ConnectPattern::parse(text)
-                        .map_err(|error| format!("connect: {text:?}: {error}"))
-                })
-                .collect::<Result<_, String>>()
+            let mut all = BTreeSet::new();
+            for text in texts {
+                let patterns = ConnectPattern::parse(&text)
+                    .map_err(|error| format!("connect: {text:?}: {error}"))?;
+                all.extend(patterns);
+            }
+            Ok::<_, String>(all)
         };
         Ok(Capabilities {
             sockets: self.sockets.map_or(Ok(all.sockets), sockets)?,
@@ -152,10 +195,19 @@ mod tests {
         let grants = Grants::parse(text).expect("grants");
         let granted = grants.of(&"watm/wireguard".parse().expect("a name"));
         let granted = granted.expect("one of that name");
-        assert_eq!(granted.memory_bytes, 2 << 20);
-        assert_eq!(granted.flows, u32::MAX);
-        let connect: Vec<&str> = granted.connect.iter().map(ConnectPattern::as_str).collect();
-        assert_eq!(connect, ["tcp://192.0.2.1:443"]);
+        assert_eq!(granted.most.memory_bytes, 2 << 20);
+        assert_eq!(granted.most.flows, u32::MAX);
+        // What is said needs no approval, and what is left out does.
+        assert_eq!(granted.approved.memory_bytes, u64::MAX);
+        assert_eq!(granted.approved.flows, 0);
+        assert!(!granted.approved.capture && !granted.approved.sockets.is_empty());
+        let connect: Vec<&str> = granted
+            .most
+            .connect
+            .iter()
+            .map(ConnectPattern::as_str)
+            .collect();
+        assert_eq!(connect, ["tcp://192.0.2.1:443", "udp://192.0.2.1:443"]);
         assert!(grants.of(&"other".parse().expect("a name")).is_none());
     }
 

@@ -33,7 +33,8 @@ use store::Store;
 /// What is compiled is the buffer that was verified.
 ///
 /// What follows from a module is remembered once it has started, so that one that does not start
-/// does not shut out the one before it.
+/// does not shut out the one before it. A module of which the state knows all already runs although
+/// the state cannot be written, with a warning. What can be read of the state holds all the same.
 #[derive(Debug, Clone)]
 pub struct Trust {
     store: Store,
@@ -84,8 +85,8 @@ impl Trust {
         self
     }
 
-    /// What the user granted, by name of the module. Default: nothing is written down, so that what
-    /// a module asks for has to be approved.
+    /// What the user granted, by name of the module. Default: nothing is written down, so that all
+    /// that a module asks for has to be approved.
     pub fn grants(mut self, grants: Grants) -> Trust {
         self.grants = grants;
         self
@@ -139,12 +140,17 @@ impl Trust {
                 Refused::NeedsApproval { .. } => {
                     format!("{refused}; `watm trust --approve FILE` approves it")
                 }
-                Refused::Unsealed => {
-                    format!("{refused}, or be allowed by the switch for development, unsealed")
-                }
                 other => other.to_string(),
             },
         };
+        if let Some(open) = self.store.writable_by_everybody() {
+            tracing::warn!(
+                target: "watm::trust",
+                "every user may write {0}, and so decide who is trusted and which releases are run; \
+                 `chmod o-w {0}` prevents it",
+                open.display()
+            );
+        }
         let state = self.store.load()?;
         let sealed = Sealed::parse(bytes);
         let granted = sealed
@@ -157,8 +163,8 @@ impl Trust {
                 .names()
                 .filter_map(|(name, known)| Some((name.clone(), known.accepted?.0))),
         );
-        if granted.is_some() && policy.approval == Approval::Recorded {
-            policy.approval = Approval::Elsewhere;
+        if let Some(granted) = granted {
+            policy.approved = granted.approved.clone();
         }
         let Some(root) = self.root(&state) else {
             // What has a seal needs a root to be judged by; what has none does not.
@@ -189,7 +195,7 @@ impl Trust {
         let verified = verify(bytes, root, &state, &policy, now()).map_err(untrusted)?;
         let ceiling = verified.proof().map(|proof| &proof.manifest.capabilities);
         Ok(Seal {
-            granted: Granted::new(ceiling, granted),
+            granted: Granted::new(ceiling, granted.map(|granted| &granted.most)),
             proof: verified.proof().cloned(),
             warnings: verified.warnings().to_vec(),
             time: verified.time(),
@@ -297,11 +303,11 @@ impl Seal {
         self.proof.is_none() || self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Whether what follows from the module could be remembered now.
+    /// Checks that what follows from the module could be remembered now.
     pub(crate) fn check_memory(&self) -> Result<(), Error> {
-        match self.is_remembered() {
-            true => Ok(()),
-            false => self.trust.store.check_writable(),
+        match &self.proof {
+            Some(proof) if !self.is_remembered() => self.trust.store.check_room(proof),
+            _ => Ok(()),
         }
     }
 

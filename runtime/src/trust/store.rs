@@ -35,7 +35,14 @@ impl Store {
         }
     }
 
-    /// Remember what follows from a module.
+    /// The state's file or its folder, where every user may write it.
+    pub(super) fn writable_by_everybody(&self) -> Option<PathBuf> {
+        let file = self.file().ok()??;
+        private::writable_by_everybody(file.path())
+    }
+
+    /// Remembers what follows from a module. A state that cannot be written is an error if there is
+    /// news in that, and a warning if the state knows it all but for the time.
     pub(super) fn accept(&self, proof: &Proof, time: u64) -> Result<(), Error> {
         if let Store::Memory(state) = self {
             let mut state = state.lock().expect("no panic under this lock");
@@ -45,14 +52,20 @@ impl Store {
         let Some(file) = self.file()? else {
             return Ok(());
         };
-        if let Some(folder) = file.path().parent() {
-            private::create_directory(folder).map_err(|source| Error::File {
-                path: folder.to_owned(),
-                source,
-            })?;
+        let Err(error) = write(&file, proof, time) else {
+            return Ok(());
+        };
+        if file.load().map_err(broken)?.learns_from(proof) {
+            return Err(broken(error));
         }
-        file.update(|state| state.accept_proof(proof, time))
-            .map_err(broken)
+        let manifest = &proof.manifest;
+        tracing::warn!(
+            target: "watm::trust",
+            "{error}; {} {} was accepted before and runs",
+            manifest.name,
+            manifest.release
+        );
+        Ok(())
     }
 
     /// The state's, or the user's for one that is in memory only.
@@ -63,11 +76,15 @@ impl Store {
         }
     }
 
-    /// That something can be remembered now, as far as that is known without doing it.
-    pub(super) fn check_writable(&self) -> Result<(), Error> {
+    /// Checks that what is news in a module could be remembered now, as far as that is known
+    /// without doing it.
+    pub(super) fn check_room(&self, proof: &Proof) -> Result<(), Error> {
         let Some(file) = self.file()? else {
             return Ok(());
         };
+        if !file.load().map_err(broken)?.learns_from(proof) {
+            return Ok(());
+        }
         let probe = beside(file.path(), &format!(".probe-{}", std::process::id()));
         let written = private::create_directory(file.path().parent().unwrap_or(Path::new(".")))
             // Left by a process of this number that was killed.
@@ -75,7 +92,7 @@ impl Store {
             .and_then(|()| System.create(&probe, &[0; PROBE_BYTES]));
         let removed = System.remove(&probe);
         written.and(removed).map_err(|source| {
-            broken(StateError::File {
+            broken(StateError::Write {
                 path: file.path().to_owned(),
                 source,
             })
@@ -101,6 +118,17 @@ impl Store {
             Store::User | Store::File(_) => State::default(),
         }
     }
+}
+
+/// Makes the folder if it is missing.
+fn write(file: &StateFile, proof: &Proof, time: u64) -> Result<(), StateError> {
+    if let Some(folder) = file.path().parent() {
+        private::create_directory(folder).map_err(|source| StateError::Write {
+            path: file.path().to_owned(),
+            source,
+        })?;
+    }
+    file.update(|state| state.accept_proof(proof, time))
 }
 
 pub(super) fn user_path() -> Option<PathBuf> {

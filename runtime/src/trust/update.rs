@@ -1,6 +1,6 @@
 //! What comes by an update is judged as what is loaded.
 
-use watm_seal::{Approval, Manifest, private};
+use watm_seal::{Manifest, private};
 use watm_update::Terms;
 
 use super::{LoadOptions, Trust};
@@ -33,8 +33,8 @@ impl Trust {
             .filter_map(|(name, known)| Some((name.clone(), known.accepted?.0)));
         let mut policy = self.policy(options, accepted);
         let granted = options.name.as_ref().and_then(|name| self.grants.of(name));
-        if granted.is_some() && policy.approval == Approval::Recorded {
-            policy.approval = Approval::Elsewhere;
+        if let Some(granted) = granted {
+            policy.approved = granted.approved.clone();
         }
         Ok(Terms {
             root: root.clone(),

@@ -1,10 +1,11 @@
 //! Looks at the modules that are loaded from time to time, for those that expire while they run.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
-use watm_seal::Warning;
+use watm_seal::{Digest, Warning};
 
 use super::{Seal, now};
 
@@ -20,17 +21,25 @@ struct Watched {
 
 static WATCHED: OnceLock<Mutex<Vec<Watched>>> = OnceLock::new();
 
-/// Log the warnings that there are now, and each that comes up while the module is loaded.
-pub(crate) fn watch(module: &str, seal: &Arc<Seal>) {
+/// Modules without a seal that were logged, by name and SHA-256.
+static UNSEALED: Mutex<BTreeSet<(String, Digest)>> = Mutex::new(BTreeSet::new());
+
+/// Log the warnings that there are now, and each that comes up while the module is loaded. A module
+/// without a seal is logged once in the life of the process, however often it is loaded.
+pub(crate) fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
     let mut watched = Watched {
         module: module.to_owned(),
         seal: Arc::downgrade(seal),
         said: Vec::new(),
     };
-    watched.look(now());
     if seal.proof.is_none() {
+        let mut unsealed = UNSEALED.lock().unwrap_or_else(PoisonError::into_inner);
+        if unsealed.insert((module.to_owned(), sha256)) {
+            watched.look(now());
+        }
         return;
     }
+    watched.look(now());
     let list = WATCHED.get_or_init(|| {
         // Without a thread nothing is said but at loads and in status.
         let _ = thread::Builder::new()
