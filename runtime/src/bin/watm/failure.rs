@@ -39,6 +39,11 @@ impl Failure {
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         match error {
+            Error::Untrusted {
+                code: "unsealed", ..
+            } => Failure::unusable(format!(
+                "{error}; for development, --unsealed runs it as it is"
+            )),
             Error::Module { .. }
             | Error::Untrusted { .. }
             | Error::NotGranted { .. }

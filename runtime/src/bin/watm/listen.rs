@@ -6,13 +6,14 @@ use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use watm_runtime::{
-    BindTransparent, Connection, Destination, ErrorCode, Listener, connect_upstream,
+    BindTransparent, Connection, Destination, Error, ErrorCode, Listener, connect_upstream,
 };
 
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
 use crate::serve::Complaints;
 use crate::serving::{Front, Place, Upstream};
+use crate::shape::{self, Needs};
 use crate::stop::{self, DrainOptions, Stop};
 use crate::transparent::TransparentArguments;
 use crate::{Outcome, join, serve, serving, standard, watch};
@@ -31,11 +32,11 @@ pub(crate) struct Arguments {
     /// Pass what the module decodes on to this address: streams by TCP, and, where datagrams come in,
     /// datagrams by UDP. Without it the first connection is for standard input and output, and there
     /// is no other.
-    #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     forward: Option<Destination>,
     /// Pass on to this address, by TCP, what the module would not have in the application: flows
     /// with the attribute `decoy`. Without it they are refused.
-    #[arg(long, value_name = "HOST:PORT", value_parser = destination, requires = "forward")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = upstream, requires = "forward")]
     decoy: Option<Destination>,
     #[command(flatten)]
     transparent: TransparentArguments,
@@ -84,6 +85,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     };
     let loaded = arguments.module.load(arguments.forward.is_some())?;
     let transparent = arguments.transparent.granted(&loaded.module)?;
+    if arguments.decoy.is_some() {
+        shape::check(&loaded.module, "--decoy", Needs::Facts)?;
+    }
     stop::run_draining(arguments.drain.time(), |mut stop| async move {
         let listener = loaded
             .apply(Listener::builder(&loaded.module))
@@ -105,10 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             transparent,
         });
         let complaints = Arc::new(Complaints::default());
-        let accept = move || {
-            let listener = listener.clone();
-            async move { Ok(Some(listener.accept().await?)) }
-        };
+        let accept = move || next(listener.clone());
         let carry =
             move |accepted, stop| pass_on(accepted, upstreams.clone(), complaints.clone(), stop);
         let serving = serve::all(accept, carry, &mut stop);
@@ -118,6 +119,16 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             () = accept_until_asked(stopped) => Ok(()),
         }
     })
+}
+
+/// The next connection. Never ready once the listener was asked to stop: how the program ends is
+/// the signal's to say, which may be heard here a moment later.
+async fn next(listener: Arc<Listener>) -> Result<Option<Connection>, Failure> {
+    match listener.accept().await {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(Error::Closed { .. }) => std::future::pending().await,
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Have nobody wait for a program that ends. Never ready.
@@ -147,7 +158,12 @@ fn forward_all(arguments: &Arguments, forward: Destination) -> Result<Outcome, F
     )
 }
 
-/// As of `watm serve`; a name is resolved.
+/// Parses an upstream. `tcp://` may be in front, as in `watm serve`.
+fn upstream(text: &str) -> Result<Destination, String> {
+    destination(text.strip_prefix("tcp://").unwrap_or(text))
+}
+
+/// Parses an address to listen on, as `watm serve` does, and resolves a name.
 fn place(text: &str) -> Result<Place, String> {
     let (by, rest) = match text.split_once("://") {
         Some((by, rest)) => (Some(by), rest),

@@ -5,6 +5,7 @@ use watm_runtime::{BuiltIn, Engine, EngineConfig, Error, Grants, LoadOptions, Mo
 use watm_seal::{Digest, Root, Sealed};
 
 use crate::failure::Failure;
+use crate::logging;
 use crate::options::read;
 use crate::question;
 use crate::sealing::{StateOptions, Wanted, invalid, read_complete_root};
@@ -45,6 +46,15 @@ impl LoadingOptions {
         }
     }
 
+    /// The same for what takes the place of a module that runs by itself: of its name, unless they name
+    /// one.
+    pub(crate) fn bound_to(&self, running: &Module) -> LoadingOptions {
+        let mut bound = self.clone();
+        let name = running.seal().map(|proof| proof.manifest.name.clone());
+        bound.wanted.name = bound.wanted.name.or(name);
+        bound
+    }
+
     /// As for a module that can do nothing: it needs no approval.
     pub(crate) fn load_for_replay(&self, path: &Path) -> Result<Module, Failure> {
         Ok(self.load_as(path, true, None)?)
@@ -58,7 +68,7 @@ impl LoadingOptions {
             Err(Fault::Load(Error::Untrusted { code, .. })) => *code == "needs-approval",
             _ => false,
         };
-        if needs_approval && asks && io::stdin().is_terminal() && io::stderr().is_terminal() {
+        if needs_approval && asks && io::stdin().is_terminal() && logging::can_ask() {
             let shown = question::ask(path)?;
             return Ok(self.load_as(path, true, Some(shown))?);
         }

@@ -9,7 +9,7 @@
 //! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found something amiss, `inspect` looked at WebAssembly that does not run here, `verify` at a file that is not to be run, or `update` at a source of none |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
-//! The reason is one line on standard error, which begins with `watm: `.
+//! The reason is a record of the [log](logging): in text a line that begins with `watm: `.
 
 // First, for its macros.
 #[macro_use]
@@ -42,6 +42,7 @@ mod seal;
 mod sealing;
 mod serve;
 mod serving;
+mod shape;
 mod standard;
 mod stop;
 mod system;
@@ -54,9 +55,12 @@ mod update;
 mod verify;
 mod watch;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use failure::Failure;
 
 /// Exit status of every command.
 const EXIT_STATUS: &str = "\
@@ -142,13 +146,19 @@ enum Command {
 
 fn main() -> ExitCode {
     let given: Vec<_> = std::env::args_os().collect();
-    let arguments = match pluggable::plugin::arguments(&given, |name| std::env::var(name).ok()) {
-        Ok(None) => Arguments::parse_from(given),
-        Ok(Some(arguments)) => Arguments::parse_from(arguments),
-        Err(failure) => {
-            eprintln!("watm: {failure}");
+    let given = match pluggable::plugin::arguments(&given, |name| std::env::var(name).ok()) {
+        Ok(None) => given,
+        Ok(Some(arguments)) => arguments,
+        Err((failure, given)) => {
+            logging::fail(&failure, &given);
             return failure.into();
         }
+    };
+    let arguments = match Arguments::try_parse_from(&given) {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() => return unusable(&error, &given),
+        // Help, or the version, for standard output.
+        Err(error) => error.exit(),
     };
     let result = match arguments.command {
         Command::Dial(arguments) => dial::run(*arguments),
@@ -177,10 +187,19 @@ fn main() -> ExitCode {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Otherwise) => ExitCode::from(1),
         Err(failure) => {
-            eprintln!("watm: {failure}");
+            logging::fail(&failure, &given);
             failure.into()
         }
     }
+}
+
+/// Logs what is wrong with the arguments, and how the command is used.
+fn unusable(error: &clap::Error, given: &[OsString]) -> ExitCode {
+    let said = error.render().to_string();
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    let failure = Failure::unusable(said.trim_end());
+    logging::fail(&failure, given);
+    failure.into()
 }
 
 /// What a command has found.

@@ -15,15 +15,23 @@ pub(crate) struct NetworkArguments {
     /// Talk to registries without TLS, and follow redirections from HTTPS to HTTP.
     #[arg(long)]
     plain_http: bool,
-    /// A file with `user:password` or `Bearer TOKEN` for servers that ask for one.
+    /// A file with `user:password` or `Bearer TOKEN` for a server that asks for one. They go to the
+    /// host of the source, or of the destination.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
+    /// Another host that gets the password, where a registry names it as its token service; may be
+    /// given several times.
+    #[arg(long, value_name = "HOST")]
+    credentials_for: Vec<String>,
 }
 
 impl NetworkArguments {
     /// Whether any of it was said.
     pub(crate) fn is_given(&self) -> bool {
-        self.ca.is_some() || self.plain_http || self.credentials.is_some()
+        self.ca.is_some()
+            || self.plain_http
+            || self.credentials.is_some()
+            || !self.credentials_for.is_empty()
     }
 
     pub(crate) fn options(&self) -> Result<NetworkOptions, Failure> {
@@ -34,6 +42,7 @@ impl NetworkArguments {
             },
             plain_http: self.plain_http,
             credentials: self.credentials()?,
+            credential_hosts: self.credentials_for.clone(),
             ..NetworkOptions::default()
         })
     }

@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
-use watm_seal::{Announcement, Moment, Name, Note, Release};
+use watm_seal::{Announcement, Moment, Name, Note, Purpose, Release};
 
 use crate::Outcome;
 use crate::failure::Failure;
-use crate::sealing::{KeyOptions, invalid, now, read_root, write_output};
+use crate::sealing::{DelegatedKeyOptions, invalid, now, read_root, write_output};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -13,26 +13,29 @@ pub(crate) struct Arguments {
     /// The newest there is, as of now.
     #[arg(value_name = "EPOCH.SEQUENCE")]
     release: Release,
-    /// Any version of the root that the module is sealed under.
+    /// The root that the module is sealed under, in the version that lets the keys sign notes: by a
+    /// delegation with "purpose": "freshness".
     #[arg(long, value_name = "ROOT")]
     root: PathBuf,
     /// Where the note goes.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
-    keys: KeyOptions,
+    keys: DelegatedKeyOptions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    let (path, name) = (&arguments.root, &arguments.name);
+    let root = read_root(path)?;
     let note = Note::new(Announcement {
-        root: read_root(&arguments.root)?.id(),
-        name: arguments.name.clone(),
+        root: root.id(),
+        name: name.clone(),
         release: arguments.release,
         time: now(),
     });
     let note = arguments
         .keys
-        .open()?
+        .open(Some((path, root.record())), Purpose::Freshness, name)?
         .iter()
         .try_fold(note, Note::sign)
         .map_err(|error| invalid(&arguments.output, error))?;

@@ -18,10 +18,11 @@ pub(crate) struct ModuleOptions {
     #[arg(value_name = "MODULE")]
     pub(crate) file: PathBuf,
     /// A file for the module, in its own format.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "config-file", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Where the module may go beyond the address that it is given; may be given several times.
-    /// By default nowhere. A name, *.name, address, network or *, then :port or :low-high.
+    /// By default nowhere. A name, *.name, address, network or *, then :port or :low-high; for TCP
+    /// and UDP unless tcp:// or udp:// is in front.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow: Vec<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What the program prints. In the place of the standard library's macros, which end the program
+//! Results, on standard output. In the place of the standard library's macros, which end the program
 //! when whoever reads has gone: `watm inspect FILE | head -1`.
 
 use std::fmt;
@@ -22,26 +22,9 @@ macro_rules! println {
     };
 }
 
-macro_rules! eprint {
-    ($($text:tt)*) => {
-        $crate::output::tell(format_args!($($text)*))
-    };
-}
-
-macro_rules! eprintln {
-    ($($text:tt)*) => {
-        $crate::output::tell(format_args!("{}\n", format_args!($($text)*)))
-    };
-}
-
 /// To standard output. What goes wrong is kept for [`finish`].
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
-}
-
-/// To standard error, behind which there is nobody to tell that it does not take it.
-pub(crate) fn tell(text: fmt::Arguments<'_>) {
-    let _ = io::stderr().lock().write_fmt(text);
 }
 
 /// Whether all that was printed was taken. That a reader has gone is no failure: it has what it

@@ -14,6 +14,7 @@ use watm_socks::{
 
 use crate::failure::Failure;
 use crate::forward::{Forward, Network};
+use crate::logging::PROGRAM;
 use crate::options::{listening_address, read};
 use crate::sealing::invalid;
 use crate::serve::{self, Complaints};
@@ -90,7 +91,10 @@ impl ProxyOptions {
         }
         for forward in &self.forwards {
             if !forward.from.ip().is_loopback() {
-                eprintln!("watm: --forward {forward}: everybody who reaches it can use it");
+                tracing::warn!(
+                    target: PROGRAM,
+                    "--forward {forward}: everybody who reaches it can use it"
+                );
             }
         }
         Ok(Proxies {

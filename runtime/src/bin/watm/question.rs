@@ -4,6 +4,7 @@ use std::path::Path;
 use watm_seal::{Digest, Sealed};
 
 use crate::failure::Failure;
+use crate::logging;
 use crate::options::read;
 use crate::sealing::{CapabilitiesText, invalid};
 
@@ -13,11 +14,12 @@ pub(crate) fn ask(path: &Path) -> Result<Digest, Failure> {
     let bytes = read(path)?;
     let sealed = Sealed::parse(&bytes).map_err(|error| invalid(path, error))?;
     let manifest = sealed.manifest();
-    eprintln!("{} {} asks for", manifest.name, manifest.release);
+    let mut question = format!("{} {} asks for\n", manifest.name, manifest.release);
     for line in CapabilitiesText::from(&manifest.capabilities).words() {
-        eprintln!("  {line}");
+        question.push_str(&format!("  {line}\n"));
     }
-    eprint!("May it have that, now and later? [y/N] ");
+    question.push_str("May it have that, now and later? [y/N] ");
+    logging::ask(&question).map_err(Failure::failed)?;
     let mut answer = String::new();
     io::stdin()
         .lock()

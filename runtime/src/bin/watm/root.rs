@@ -1,12 +1,29 @@
 use std::path::{Path, PathBuf};
 
-use watm_seal::{Root, SignedRoot};
+use watm_seal::{Refused, Root, SignedRoot};
 
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::sealing::{
     KeyOptions, RootText, invalid, parse_json, read_complete_root, read_root, write_output,
 };
+
+/// Below the help of `watm root new`.
+const DESCRIPTION: &str = "\
+The description:
+  {
+    \"epoch\": 1, \"expires\": \"2031-01-01\", \"threshold\": 1, \"keys\": [\"<root key>\"],
+    \"delegations\": [
+      {\"name\": \"release\", \"purpose\": \"modules\", \"threshold\": 1, \"keys\": [\"<release key>\"],
+       \"names\": [\"wireguard\", \"team-a/*\"]},
+      {\"name\": \"notes\", \"purpose\": \"freshness\", \"threshold\": 1, \"keys\": [\"<notes key>\"],
+       \"names\": [\"*\"]}
+    ],
+    \"revoked\": []
+  }
+Keys are as `watm keygen` prints them. The purpose is \"modules\" unless it is said to be \"freshness\": only
+such a delegation signs the notes of `watm note`. A delegation may have a \"ceiling\": the most that its
+modules may ask for.";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -17,13 +34,14 @@ pub(crate) struct Arguments {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Make a root from a description in JSON: version 1, or the one after another.
+    #[command(after_help = DESCRIPTION)]
     New {
         /// Its keys, threshold, date of expiry, and to whom it delegates what.
         description: PathBuf,
         /// Where it goes.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
-        /// The version before it, complete.
+        /// The version before it, complete. Its keys have to sign the new one too.
         #[arg(long, value_name = "ROOT")]
         after: Option<PathBuf>,
         #[command(flatten)]
@@ -33,6 +51,9 @@ enum Command {
     Sign {
         /// As `watm root new` wrote it.
         root: PathBuf,
+        /// The version before it, by which it is known whether the new one is complete.
+        #[arg(long, value_name = "ROOT")]
+        after: Option<PathBuf>,
         #[command(flatten)]
         keys: KeyOptions,
     },
@@ -40,6 +61,9 @@ enum Command {
     Show {
         /// As `watm root new` wrote it.
         root: PathBuf,
+        /// The version before it, by which it is known whether the new one is complete.
+        #[arg(long, value_name = "ROOT")]
+        after: Option<PathBuf>,
         /// For programs. Its field `description` is what `watm root new` takes.
         #[arg(long)]
         json: bool,
@@ -55,41 +79,58 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
             keys,
         } => {
             let text: RootText = parse_json(description)?;
-            let previous = after.as_deref().map(read_complete_root).transpose()?;
+            let previous = previous(after.as_deref())?;
             let record = text.parse(previous.as_ref());
             let signed = record.and_then(SignedRoot::new);
             let signed = signed.map_err(|error| invalid(description, error))?;
-            sign(signed, keys, output)
+            sign(signed, previous.as_ref(), keys, output)
         }
-        Command::Sign { root, keys } => sign(read_root(root)?, keys, root),
-        Command::Show { root, json } => show(&read_root(root)?, *json),
+        Command::Sign { root, after, keys } => {
+            let previous = previous(after.as_deref())?;
+            sign(read_root(root)?, previous.as_ref(), keys, root)
+        }
+        Command::Show { root, after, json } => {
+            let previous = previous(after.as_deref())?;
+            show(&read_root(root)?, previous.as_ref(), *json)
+        }
     }
 }
 
-fn sign(signed: SignedRoot, keys: &KeyOptions, output: &Path) -> Result<Outcome, Failure> {
+fn previous(after: Option<&Path>) -> Result<Option<Root>, Failure> {
+    after.map(read_complete_root).transpose()
+}
+
+fn sign(
+    signed: SignedRoot,
+    previous: Option<&Root>,
+    keys: &KeyOptions,
+    output: &Path,
+) -> Result<Outcome, Failure> {
     let signed = keys
         .open()?
         .iter()
         .try_fold(signed, SignedRoot::sign)
         .map_err(|error| invalid(output, error))?;
     write_output(output, &signed.to_file())?;
-    print_id(&signed);
+    print_id(&signed, &Complete::of(&signed, previous));
     Ok(Outcome::Well)
 }
 
-fn show(signed: &SignedRoot, json: bool) -> Result<Outcome, Failure> {
+fn show(signed: &SignedRoot, previous: Option<&Root>, json: bool) -> Result<Outcome, Failure> {
     let text = RootText::from(signed);
+    let complete = Complete::of(signed, previous);
     if json {
         let shown = serde_json::json!({
             "id": signed.id().to_string(),
             "version": signed.record().version,
-            "complete": Root::trust(signed.clone()).is_ok(),
+            "complete": complete.known(),
+            "reason": complete.reason(),
             "signers": signed.signers().map(|key| key.to_string()).collect::<Vec<_>>(),
             "description": text,
         });
         println!("{shown:#}");
     } else {
-        print_id(signed);
+        print_id(signed, &complete);
         for (what, line) in text.words() {
             println!("{what:9} {line}");
         }
@@ -100,11 +141,56 @@ fn show(signed: &SignedRoot, json: bool) -> Result<Outcome, Failure> {
     Ok(Outcome::Well)
 }
 
-fn print_id(signed: &SignedRoot) {
+fn print_id(signed: &SignedRoot, complete: &Complete) {
     println!("root      {}", signed.id());
     println!("version   {}", signed.record().version);
-    match Root::trust(signed.clone()) {
-        Ok(_) => println!("complete  yes"),
-        Err(reason) => println!("complete  no: {reason}"),
+    match (complete.known(), complete.reason()) {
+        (Some(true), _) => println!("complete  yes"),
+        (Some(false), reason) => println!("complete  no: {}", reason.unwrap_or_default()),
+        (None, reason) => println!("complete  unknown: {}", reason.unwrap_or_default()),
+    }
+}
+
+/// Tells whether a host that trusts the version before would take a root by `watm trust`: enough keys
+/// have to have signed it.
+enum Complete {
+    Yes,
+    No(Refused),
+    /// Its own keys have signed it, and the keys of this version have to as well.
+    Unknown(u32),
+}
+
+impl Complete {
+    fn of(signed: &SignedRoot, previous: Option<&Root>) -> Complete {
+        let complete = match previous {
+            Some(previous) => previous.advance(signed).map(drop),
+            None => Root::trust(signed.clone()).map(drop),
+        };
+        match (complete, signed.record().version) {
+            (Err(reason), _) => Complete::No(reason),
+            (Ok(()), version) if version > 1 && previous.is_none() => {
+                Complete::Unknown(version - 1)
+            }
+            (Ok(()), _) => Complete::Yes,
+        }
+    }
+
+    /// `None`: it is not known.
+    fn known(&self) -> Option<bool> {
+        match self {
+            Complete::Yes => Some(true),
+            Complete::No(_) => Some(false),
+            Complete::Unknown(_) => None,
+        }
+    }
+
+    fn reason(&self) -> Option<String> {
+        match self {
+            Complete::Yes => None,
+            Complete::No(reason) => Some(reason.to_string()),
+            Complete::Unknown(before) => Some(format!(
+                "keys of version {before} have to sign it too; --after names that version"
+            )),
+        }
     }
 }

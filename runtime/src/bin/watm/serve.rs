@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::failure::Failure;
+use crate::logging::PROGRAM;
 use crate::stop::Stop;
 
 /// Connections at once. Each has two descriptors here, of which a program has some ten thousand
@@ -25,12 +26,12 @@ const ENDING: Duration = Duration::from_secs(3);
 
 /// Say where clients connect to.
 pub(crate) fn announce(address: impl Display) {
-    eprintln!("listening on {address}");
+    tracing::info!(target: PROGRAM, %address, "listening on {address}");
 }
 
 /// As [`announce`], of one listener among several.
 pub(crate) fn announce_as(what: &str, address: SocketAddr) {
-    eprintln!("listening on {address} for {what}");
+    tracing::info!(target: PROGRAM, %address, what, "listening on {address} for {what}");
 }
 
 /// Take connections from `accept`, and have each carried by `carry`, until the program is asked
@@ -72,7 +73,8 @@ where
     end.send_replace(1);
     let ended = timeout(ENDING, all_ended(&mut carried)).await;
     if ended.is_err() {
-        tracing::warn!(target: "watm", "{} connections did not end in time", carried.len());
+        let connections = carried.len();
+        tracing::warn!(target: PROGRAM, connections, "{connections} connections did not end in time");
     }
     result
 }

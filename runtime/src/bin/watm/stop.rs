@@ -88,6 +88,7 @@ pub(crate) fn run_draining<Work>(
 where
     Work: Future<Output = Result<(), Failure>>,
 {
+    system::raise_descriptors();
     let runtime = Builder::new_multi_thread()
         .enable_all()
         .build()

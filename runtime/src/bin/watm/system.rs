@@ -3,13 +3,13 @@
 #[cfg(unix)]
 pub(crate) use unix::{
     LocalStream, Signals, close_output, effective_capabilities, end_requested, kernel_setting,
-    most_descriptors, raise_descriptors,
+    lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
 #[cfg(not(unix))]
 pub(crate) use elsewhere::{
     LocalStream, Signals, close_output, effective_capabilities, end_requested, kernel_setting,
-    most_descriptors, raise_descriptors,
+    lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
 /// What somebody wants of a program that serves.
@@ -30,6 +30,7 @@ mod unix {
     use std::os::fd::{FromRawFd, OwnedFd};
     use std::task::Poll;
 
+    use rustix::io::Errno;
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     pub(crate) use tokio::net::UnixStream as LocalStream;
     use tokio::signal::unix::{self, SignalKind, signal};
@@ -78,6 +79,12 @@ mod unix {
     /// How many that is; `None`: there is no limit.
     pub(crate) fn most_descriptors() -> Option<u64> {
         getrlimit(Resource::Nofile).maximum
+    }
+
+    /// Whether this error says that the process, or the system, has no descriptors left.
+    pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
+        let errno = Errno::from_io_error(error);
+        matches!(errno, Some(Errno::MFILE | Errno::NFILE))
     }
 
     /// The bits of what this process may do beyond a user's (capabilities(7)), where the system
@@ -167,6 +174,11 @@ mod elsewhere {
 
     pub(crate) fn most_descriptors() -> Option<u64> {
         None
+    }
+
+    /// WSAEMFILE.
+    pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
+        error.raw_os_error() == Some(10024)
     }
 
     pub(crate) fn effective_capabilities() -> Option<u64> {

@@ -1,6 +1,7 @@
 use watm_runtime::{BindTransparent, Module, TransparentOptions};
 
 use crate::failure::Failure;
+use crate::shape::{self, Needs};
 
 /// Whether connections go on from their clients' addresses.
 #[derive(clap::Args)]
@@ -22,6 +23,9 @@ impl TransparentArguments {
     /// What that takes, if it is wanted.
     pub(crate) fn granted(&self, module: &Module) -> Result<Option<BindTransparent>, Failure> {
         let options = self.options();
+        if options.is_some() {
+            shape::check(module, "--transparent", Needs::Client)?;
+        }
         let granted = options.map(|options| module.bind_transparent(options));
         Ok(granted.transpose()?)
     }

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use serde_derive::Serialize;
 use watm_runtime::{BuiltIn, worlds};
 use watm_seal::state::{Known, StateFile};
-use watm_seal::{Approval, Digest, Moment, Name, Note, Policy, Root, State, verify};
+use watm_seal::{Approval, Digest, Moment, Name, Note, Policy, Root, SignedRoot, State, verify};
 
 use crate::Outcome;
 use crate::failure::Failure;
@@ -64,7 +64,7 @@ struct KnownShown {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
-    let store = arguments.state.open()?;
+    let store = arguments.state.open_aloud()?;
     if let Some(path) = &arguments.root {
         let state = store.load().map_err(Failure::unusable)?;
         let root = newer_root(path, arguments.id, &state)?;
@@ -143,10 +143,33 @@ fn newer_root(path: &Path, id: Option<Digest>, state: &State) -> Result<Root, Fa
         ));
     }
     let root = match state.root() {
+        Some(known) if known.id() == signed.id() => {
+            check_newer(known, &signed).map_err(|reason| invalid(path, reason))?;
+            known.follow(&[signed])
+        }
         Some(known) => known.follow(&[signed]),
         None => Root::trust(signed),
     };
     root.map_err(|error| invalid(path, error))
+}
+
+/// Checks that this is the version that is trusted, or a newer one.
+fn check_newer(known: &Root, signed: &SignedRoot) -> Result<(), String> {
+    let (trusted, found) = (known.record().version, signed.record().version);
+    if found < trusted {
+        return Err(format!(
+            "is version {found} of the root, and version {trusted} is trusted already; a root does \
+             not go back"
+        ));
+    }
+    match found == trusted && signed.record() != known.record() {
+        true => Err(format!(
+            "is another version {found} of the root than the one that is trusted, which stays; the \
+             next one is version {}",
+            trusted.saturating_add(1)
+        )),
+        false => Ok(()),
+    }
 }
 
 impl Shown {

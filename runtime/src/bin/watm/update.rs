@@ -8,6 +8,7 @@ use watm_update::{Module, Outcome as Done, Place, Report, Source, Terms, Updater
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::interval::interval;
+use crate::logging::{self, PROGRAM};
 use crate::network::NetworkArguments;
 use crate::sealing::{StateOptions, Wanted, invalid, trusted_root};
 use crate::stop::{self, Stop};
@@ -17,7 +18,8 @@ pub(crate) struct Arguments {
     /// Where the module comes from: a file, a folder, which needs --name, https://…, http://…,
     /// oci://registry/repository:tag or oci://registry/repository@sha256:…
     source: Source,
-    /// The file that a host loads. It is replaced as a whole, and only by a module that is verified.
+    /// The file that a host loads. It is replaced as a whole, and only by a module that is verified
+    /// and, unless --name says another, has the name of the one in place.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     #[command(flatten)]
@@ -41,9 +43,12 @@ pub(crate) struct Arguments {
     /// For programs: each time one line.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    log: logging::Options,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
+    logging::start(&arguments.log);
     let mut updater = arguments.updater()?;
     let json = arguments.json;
     let mut outcome = Outcome::Well;
@@ -79,7 +84,7 @@ async fn follow(mut watch: Watch, json: bool, mut stop: Stop) -> Result<(), Fail
 
 impl Arguments {
     fn updater(&self) -> Result<Updater, Failure> {
-        let state = self.state.open()?;
+        let state = self.state.open_aloud()?;
         if let Some(folder) = state.path().parent() {
             private::create_directory(folder).map_err(|error| invalid(folder, error))?;
         }
@@ -144,7 +149,7 @@ fn show(report: &Report, json: bool) -> Result<Outcome, Failure> {
         false => shown.print(),
     }
     if let Done::Refused { reason, .. } = &report.outcome {
-        eprintln!("watm: {}: {reason}", report.source);
+        tracing::error!(target: PROGRAM, "{}: {reason}", report.source);
     }
     Ok(match &report.outcome {
         Done::Updated { .. } | Done::Unchanged { .. } => Outcome::Well,

@@ -66,7 +66,7 @@ struct WarningShown {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     let bytes = read(&arguments.file)?;
-    let store = arguments.state.open()?;
+    let store = arguments.state.open_aloud()?;
     let state = store.load().map_err(Failure::unusable)?;
     let root = trusted_root(arguments.root.as_ref(), &state)?;
     let policy = arguments.policy()?;

@@ -1,5 +1,6 @@
 //! The module of a running program follows its file, or a source of newer ones.
 
+use std::fmt::Display;
 use std::fs;
 use std::future::Future;
 use std::path::Path;
@@ -14,6 +15,7 @@ use watm_runtime::{Error, Module, UpdateOptions, Updates};
 use crate::failure::Failure;
 use crate::interval::interval;
 use crate::loading::LoadingOptions;
+use crate::logging::PROGRAM;
 use crate::network::NetworkArguments;
 use crate::options::Loaded;
 
@@ -25,7 +27,8 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 #[derive(clap::Args)]
 pub(crate) struct WatchOptions {
     /// While connections are accepted: load the module again when its file is another one, for
-    /// connections that come after it. One that is not to be had changes nothing.
+    /// connections that come after it. One that is not to be had, or has another name by its seal,
+    /// changes nothing.
     #[arg(long)]
     watch: bool,
     /// While connections are accepted: take newer releases of the module from here, for connections
@@ -118,7 +121,7 @@ where
                 let swap = async |module: Module| {
                     let name = module.name().to_owned();
                     swap(module).await?;
-                    eprintln!("swapped in {name}");
+                    tell_swapped(&name);
                     Ok(())
                 };
                 updates.follow(&loaded.module, swap).await;
@@ -126,6 +129,16 @@ where
         }
     }
     std::future::pending().await
+}
+
+/// Logs that another module serves.
+pub(crate) fn tell_swapped(module: &impl Display) {
+    tracing::info!(target: PROGRAM, %module, "swapped in {module}");
+}
+
+/// Logs that another module could not be put in place.
+pub(crate) fn tell_refused(failure: &Failure) {
+    tracing::error!(target: PROGRAM, "{failure}; the module before goes on");
 }
 
 async fn follow_file<Swapping>(
@@ -142,8 +155,8 @@ async fn follow_file<Swapping>(
         if now.is_some() && now == seen && now != known {
             known = now;
             match replace(loaded, swap).await {
-                Ok(()) => eprintln!("swapped in {}", loaded.file.display()),
-                Err(failure) => eprintln!("watm: {failure}; the module before goes on"),
+                Ok(()) => tell_swapped(&loaded.file.display()),
+                Err(failure) => tell_refused(&failure),
             }
         }
         seen = now;
@@ -157,7 +170,7 @@ async fn replace<Swapping>(
 where
     Swapping: Future<Output = Result<(), Error>>,
 {
-    let (loading, file) = (loaded.loading.clone(), loaded.file.clone());
+    let (loading, file) = (loaded.loading.bound_to(&loaded.module), loaded.file.clone());
     let module = spawn_blocking(move || loading.load(&file, false))
         .await
         .map_err(Failure::failed)??;

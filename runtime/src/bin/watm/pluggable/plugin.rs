@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 
+use clap::Args;
 use watm_runtime::Destination;
 
 use super::options;
@@ -12,7 +13,7 @@ use crate::options::{ModuleOptions, destination};
 use crate::serving::{self, Front, Place, Upstream};
 use crate::{Outcome, dial, stop};
 
-#[derive(clap::Args)]
+#[derive(Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
@@ -32,11 +33,11 @@ struct Surroundings {
 /// The arguments of this program where shadowsocks starts it, which it does without any of its own:
 /// those of the command `plugin`. In the plugin's options `module=FILE` is the module, and all
 /// others are options of the command: `server`, `config=FILE`, `unsealed` and so on. `None`: nobody
-/// wants a plugin.
+/// wants a plugin. An error comes with the arguments that are right, which may say how it is logged.
 pub(crate) fn arguments(
     given: &[OsString],
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Option<Vec<OsString>>, Failure> {
+) -> Result<Option<Vec<OsString>>, (Failure, Vec<OsString>)> {
     let wanted = match given {
         [_] => variable("SS_REMOTE_HOST").is_some(),
         [_, command, ..] => command == "plugin",
@@ -48,16 +49,61 @@ pub(crate) fn arguments(
     let mut all: Vec<OsString> = vec!["watm".into(), "plugin".into()];
     all.extend(given.iter().skip(2).cloned());
     let text = variable("SS_PLUGIN_OPTIONS").unwrap_or_default();
-    let pairs = options::parse(&text)
-        .map_err(|reason| Failure::unusable(format!("SS_PLUGIN_OPTIONS: {reason}")))?;
+    let unusable = |reason: String| Failure::unusable(format!("SS_PLUGIN_OPTIONS: {reason}"));
+    let pairs = match options::parse(&text) {
+        Ok(pairs) => pairs,
+        Err(reason) => return Err((unusable(reason), all)),
+    };
+    let mut wrong = None;
     for (key, value) in pairs {
-        all.push(match (key.as_str(), value.is_empty()) {
-            ("module", _) => value.into(),
-            (_, true) => format!("--{key}").into(),
-            (_, false) => format!("--{key}={value}").into(),
-        });
+        match argument(&key, &value) {
+            Ok(argument) => all.push(argument),
+            Err(reason) => {
+                wrong.get_or_insert_with(|| unusable(format!("{key:?}: {reason}")));
+            }
+        }
     }
-    Ok(Some(all))
+    match wrong {
+        None => Ok(Some(all)),
+        Some(failure) => Err((failure, all)),
+    }
+}
+
+/// An argument of the command for an option of the plugin.
+fn argument(key: &str, value: &str) -> Result<OsString, String> {
+    if key == "module" {
+        return match value.is_empty() {
+            true => Err("needs a value, as module=FILE".to_owned()),
+            false => Ok(value.into()),
+        };
+    }
+    let command = Arguments::augment_args(clap::Command::new("plugin"));
+    let options = command.get_arguments().filter_map(|option| {
+        let names = option.get_long_and_visible_aliases()?;
+        Some((names, option))
+    });
+    let options: Vec<_> = options.collect();
+    let found = options.iter().find(|(names, _)| names.contains(&key));
+    let Some((_, option)) = found else {
+        let names = options
+            .iter()
+            .filter_map(|(names, _)| names.first().copied());
+        let mut names: Vec<&str> = names.chain(["module"]).collect();
+        names.sort_unstable();
+        names.dedup();
+        return Err(format!("no such option; there are {}", names.join(", ")));
+    };
+    let takes_value = option.get_action().takes_values();
+    match (takes_value, value.is_empty()) {
+        (true, true) => {
+            let names = option.get_value_names().unwrap_or_default();
+            let name = names.first().map_or("VALUE", |name| name.as_str());
+            Err(format!("needs a value, as {key}={name}"))
+        }
+        (false, false) => Err(format!("takes no value; expected {key} alone")),
+        (true, false) => Ok(format!("--{key}={value}").into()),
+        (false, true) => Ok(format!("--{key}").into()),
+    }
 }
 
 /// Carry connections until shadowsocks ends this program: of a client from `SS_LOCAL_…` through the
@@ -179,7 +225,7 @@ mod tests {
                 "SS_PLUGIN_OPTIONS" => options.map(str::to_owned),
                 _ => options.map(|_| "a".to_owned()),
             };
-            let all = arguments(&given, find).map_err(|failure| failure.to_string());
+            let all = arguments(&given, find).map_err(|(failure, _)| failure.to_string());
             all.map(|all| all.map(|all| all.join(" ".as_ref()).into_string().expect("text")))
         };
         let all = of(&["watm"], Some("server;module=a\\;b.wasm;config=c"));
@@ -192,5 +238,26 @@ mod tests {
         assert_eq!(of(&["watm"], None), Ok(None));
         assert_eq!(of(&["watm", "dial"], Some("server")), Ok(None));
         assert!(of(&["watm"], Some("=")).is_err_and(|error| error.contains("SS_PLUGIN_OPTIONS")));
+        for (options, reason) in [
+            ("colour=red", "\"colour\": no such option; there are "),
+            ("h", "\"h\": no such option"),
+            (
+                "server=1",
+                "\"server\": takes no value; expected server alone",
+            ),
+            ("config", "\"config\": needs a value, as config=FILE"),
+            ("module", "\"module\": needs a value, as module=FILE"),
+        ] {
+            let error = of(&["watm"], Some(options)).expect_err(options);
+            let expected = format!("SS_PLUGIN_OPTIONS: {reason}");
+            assert!(error.contains(&expected), "{options}: {error}");
+        }
+        let error = of(&["watm"], Some("x")).expect_err("no such option");
+        assert!(
+            ["module", "server", "config", "unsealed"]
+                .iter()
+                .all(|name| error.contains(name)),
+            "{error}"
+        );
     }
 }

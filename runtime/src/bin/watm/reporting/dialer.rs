@@ -15,8 +15,9 @@ use super::check::Check;
 use super::metrics::{self, Group};
 use super::module::{of_instances, of_module};
 use super::peers::listed;
-use super::web::{Pages, Web};
+use super::web::{Host, Hosts, Pages, Web};
 use crate::failure::Failure;
+use crate::logging::PROGRAM;
 use crate::options::listening_address;
 
 /// After this a session of WireGuard's is over (paper, section 6.1): with nothing to tell of a peer
@@ -35,6 +36,10 @@ pub(crate) struct ReportOptions {
     /// Answer /status, /metrics and /readyz here, by HTTP, for `watm status` and others.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening_address)]
     status: Option<SocketAddr>,
+    /// A name by which others ask for --status, beside addresses and localhost; may be given several
+    /// times. Requests with other names in their Host header are refused.
+    #[arg(long, value_name = "NAME", requires = "status")]
+    status_host: Vec<Host>,
     /// For /readyz, ask this through the tunnel each time: `http://HOST[:PORT]/PATH`, the same with
     /// `https`, by a certificate that this machine trusts, or `tcp:HOST:PORT`. Without it the tunnel is ready when a peer had a handshake in the last three minutes.
     #[arg(long, value_name = "URL|tcp:HOST:PORT", requires = "status")]
@@ -52,8 +57,9 @@ impl ReportOptions {
         let Some(address) = self.status else {
             return std::future::pending().await;
         };
-        let web = Web::bind("--status", address).await?;
-        eprintln!("status on {}", web.address);
+        let hosts = Hosts::new(self.status_host.clone(), "--status-host");
+        let web = Web::bind("--status", address, hosts).await?;
+        tracing::info!(target: PROGRAM, address = %web.address, "status on {}", web.address);
         let report = Report {
             name: name.to_owned(),
             began: Instant::now(),

@@ -1,8 +1,22 @@
 //! What modules count, for Prometheus.
 //!
-//! The cardinality is bounded for each listener and tunnel, whatever its module says.
+//! Modules and the host name their counters with parts: `streams.failed`, `host.guest_time_ns`. Each
+//! name becomes one metric, by these rules:
+//!
+//! 1. Other characters than letters and digits become `_`, and letters small. `host.…` begins with
+//!    `watm_host_`, everything else with `watm_module_`.
+//! 2. A last part that ends with `_ns`, `_us`, `_ms`, or the unit in full, ends with `_seconds`, and
+//!    its value is in seconds. A last part that begins with `bytes_` ends with `_bytes` instead.
+//! 3. A last part that is `flows`, `peers`, `open` or `memory_bytes`, or ends with `_open`, is a
+//!    gauge. Everything else is a counter, and ends with `_total`.
+//!
+//! Names that become the same metric are added up. The cardinality is bounded for each listener and
+//! tunnel, whatever its module counts.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::time::SystemTime;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -15,11 +29,24 @@ use watm_runtime::PeerStatus;
 /// Counters that are shown: more than any module of ours has.
 const COUNTED: usize = 256;
 
+/// Bytes of a counter's name that become part of a metric's.
+const LONGEST: usize = 100;
+
 /// Peers with numbers of their own; the bytes of all others are those of `other`.
 const MEASURED: usize = 256;
 
 /// A name that is no peer's: neither base64 nor an address.
 const OTHER: &str = "other";
+
+/// Units of time in names, and how many of each are a second.
+const TIMES: [(&str, f64); 6] = [
+    ("_ns", 1e9),
+    ("_nanoseconds", 1e9),
+    ("_us", 1e6),
+    ("_microseconds", 1e6),
+    ("_ms", 1e3),
+    ("_milliseconds", 1e3),
+];
 
 /// What runs in one listener or tunnel, all workers together.
 #[derive(Debug)]
@@ -36,8 +63,38 @@ pub(crate) struct Group {
 pub(crate) fn page(groups: Vec<Group>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("watm");
     registry.register_collector(Box::new(Groups(groups)));
+    written(&registry)
+}
+
+/// The page of a registry, in Prometheus's text format (version 0.0.4), where a counter's name has
+/// its `_total` in the metadata too. The library writes OpenMetrics, where it does not.
+pub(crate) fn written(registry: &Registry) -> Result<String, fmt::Error> {
+    let mut open_metrics = String::new();
+    text::encode(&mut open_metrics, registry)?;
+    let described = |line: &'_ str| -> Option<(String, String, String)> {
+        let mut words = line.strip_prefix("# ")?.splitn(3, ' ');
+        let mut word = || words.next().map(str::to_owned);
+        Some((word()?, word()?, word()?))
+    };
+    let counters: BTreeSet<String> = open_metrics
+        .lines()
+        .filter_map(described)
+        .filter(|(what, _, kind)| what == "TYPE" && kind == "counter")
+        .map(|(_, name, _)| name)
+        .collect();
     let mut page = String::new();
-    text::encode(&mut page, &registry)?;
+    for line in open_metrics.lines() {
+        match described(line) {
+            Some((what, name, rest)) if counters.contains(&name) => {
+                page += &format!("# {what} {name}_total {rest}\n");
+            }
+            None if line == "# EOF" => {}
+            _ => {
+                page += line;
+                page.push('\n');
+            }
+        }
+    }
     Ok(page)
 }
 
@@ -62,9 +119,9 @@ pub(crate) fn encode(
     bytes(groups, encoder)?;
     let gauges: [(&str, &str, Gauge); 3] = [
         (
-            "peer_last_handshake_age_seconds",
-            "Since the last handshake with a peer was completed",
-            |peer| peer.last_handshake.map(|age| age.as_secs_f64()),
+            "peer_last_handshake_timestamp_seconds",
+            "When the last handshake with a peer was completed, in seconds since 1970",
+            handshake_time,
         ),
         (
             "peer_round_trip_seconds",
@@ -91,18 +148,121 @@ pub(crate) fn encode(
     Ok(())
 }
 
+fn handshake_time(peer: &PeerStatus) -> Option<f64> {
+    let then = SystemTime::now().checked_sub(peer.last_handshake?)?;
+    let since = then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    // Two pages that are asked for one after the other have the same.
+    Some(since.as_secs_f64().round())
+}
+
+/// A metric that counters of modules become.
+#[derive(Debug, PartialEq)]
+struct Counted {
+    /// Without `watm_`, and without a counter's `_total`.
+    metric: String,
+    gauge: bool,
+    /// How many of the module's unit are one of the metric's.
+    divisor: f64,
+}
+
+impl Counted {
+    /// Classifies a counter by its name, by the rules on the module's page.
+    fn of(name: &str) -> Counted {
+        let name = printable(name).to_ascii_lowercase();
+        let (group, mut last) = match name.rsplit_once('.') {
+            Some((group, last)) => (format!("{group}."), last.to_owned()),
+            None => (String::new(), name.clone()),
+        };
+        let whole = ["flows", "peers", "open", "memory_bytes"];
+        let gauge = whole.contains(&&*last) || last.ends_with("_open");
+        let mut divisor = 1.0;
+        if let Some((unit, count)) = TIMES.into_iter().find(|(unit, _)| last.ends_with(unit)) {
+            last.truncate(last.len() - unit.len());
+            last += "_seconds";
+            divisor = count;
+        } else if let Some(rest) = last.strip_prefix("bytes_") {
+            last = format!("{rest}_bytes");
+        }
+        let parts = format!("{group}{last}");
+        let parts = parts.strip_suffix("_total").unwrap_or(&parts);
+        let owner = if parts.starts_with("host.") {
+            ""
+        } else {
+            "module_"
+        };
+        Counted {
+            metric: format!(
+                "{owner}{}",
+                parts.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+            ),
+            gauge,
+            divisor,
+        }
+    }
+}
+
+/// A name of a module's choice, cut to what a metric's name may have.
+fn printable(name: &str) -> Cow<'_, str> {
+    let cut = &name[..name.floor_char_boundary(LONGEST)];
+    let strange = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
+    match cut.contains(strange) {
+        true => cut.replace(strange, "_").into(),
+        false => cut.into(),
+    }
+}
+
+/// One metric of all groups.
+struct Family {
+    counted: Counted,
+    /// Names that became it.
+    names: BTreeSet<String>,
+    /// By the number of the group.
+    values: BTreeMap<usize, u64>,
+}
+
 fn counters(groups: &[Group], encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-    let mut family = encoder.encode_descriptor(
-        "module",
-        "What a module and its host count, by their names for it",
-        None,
-        MetricType::Gauge,
-    )?;
-    for group in groups {
+    let mut families = BTreeMap::<(String, bool), Family>::new();
+    for (number, group) in groups.iter().enumerate() {
         for (name, value) in group.counters.iter().take(COUNTED) {
-            let labels = [(group.kind, &*group.name), ("counter", &**name)];
-            let value = i64::try_from(*value).unwrap_or(i64::MAX);
-            ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+            let counted = Counted::of(name);
+            let key = (counted.metric.clone(), counted.gauge);
+            let family = families.entry(key).or_insert_with(|| Family {
+                counted,
+                names: BTreeSet::new(),
+                values: BTreeMap::new(),
+            });
+            family.names.insert(printable(name).into_owned());
+            let sum = family.values.entry(number).or_default();
+            *sum = sum.saturating_add(*value);
+        }
+    }
+    for Family {
+        counted,
+        names,
+        values,
+    } in families.values()
+    {
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let kind = if counted.gauge {
+            MetricType::Gauge
+        } else {
+            MetricType::Counter
+        };
+        let help = format!(
+            "What a module, or the host of it, counts as {}",
+            names.join(", ")
+        );
+        let mut family = encoder.encode_descriptor(&counted.metric, &help, None, kind)?;
+        for (number, value) in values {
+            let labels = [(groups[*number].kind, &*groups[*number].name)];
+            let metric = family.encode_family(&labels)?;
+            // Exact up to 2^53, which is 104 days in nanoseconds, and close after that.
+            let divided = *value as f64 / counted.divisor;
+            match (counted.gauge, counted.divisor == 1.0) {
+                (true, _) => ConstGauge::new(divided).encode(metric)?,
+                (false, true) => ConstCounter::new(*value).encode(metric)?,
+                (false, false) => ConstCounter::new(divided).encode(metric)?,
+            }
         }
     }
     Ok(())
@@ -171,10 +331,64 @@ mod tests {
         let page = page(vec![group]).unwrap();
         let series = |name: &str| page.lines().filter(|line| line.starts_with(name)).count();
         assert_eq!(series("watm_peer_round_trip_seconds{"), MEASURED);
-        assert_eq!(series("watm_module{"), COUNTED);
+        assert_eq!(series("watm_module_count_"), COUNTED);
         assert_eq!(series("watm_peer_bytes_total{"), 2 * (MEASURED + 1));
         let other = "watm_peer_bytes_total{tunnel=\"wg0\",peer=\"other\",direction=\"in\"} 7440";
         assert!(page.contains(other), "{page}");
         assert!(page.contains("watm_peer_loss_ratio{tunnel=\"wg0\",peer=\"p0\"} 0.025"));
+    }
+
+    #[test]
+    fn a_counter_is_a_metric_by_its_name() {
+        for (name, metric, gauge, divisor) in [
+            ("streams.failed", "module_streams_failed", false, 1.0),
+            ("host.guest_time_ns", "host_guest_time_seconds", false, 1e9),
+            ("host.memory_bytes", "host_memory_bytes", true, 1.0),
+            ("host.flows", "host_flows", true, 1.0),
+            ("host.connections_open", "host_connections_open", true, 1.0),
+            ("host.flows_opened", "host_flows_opened", false, 1.0),
+            ("wireguard.peers", "module_wireguard_peers", true, 1.0),
+            (
+                "wireguard.bytes_sent",
+                "module_wireguard_sent_bytes",
+                false,
+                1.0,
+            ),
+            (
+                "wireguard.round_trip_microseconds",
+                "module_wireguard_round_trip_seconds",
+                false,
+                1e6,
+            ),
+            ("Some-Total_total", "module_some_total", false, 1.0),
+            ("a\n# b\"}", "module_a___b__", false, 1.0),
+        ] {
+            let expected = Counted {
+                metric: metric.to_owned(),
+                gauge,
+                divisor,
+            };
+            assert_eq!(Counted::of(name), expected, "{name}");
+        }
+        assert!(Counted::of(&"ä".repeat(1000)).metric.len() < 2 * LONGEST);
+    }
+
+    #[test]
+    fn names_that_become_one_metric_are_added_up() {
+        let group = |name: &str| Group {
+            kind: "listener",
+            name: name.to_owned(),
+            counters: vec![("a.b".to_owned(), 1), ("a-b".to_owned(), 2)],
+            peers: Vec::new(),
+        };
+        let page = page(vec![group("one"), group("two")]).unwrap();
+        for expected in [
+            "# HELP watm_module_a_b_total What a module, or the host of it, counts as a-b, a.b\n",
+            "# TYPE watm_module_a_b_total counter\n",
+            "watm_module_a_b_total{listener=\"one\"} 3\n",
+            "watm_module_a_b_total{listener=\"two\"} 3\n",
+        ] {
+            assert_eq!(page.matches(expected).count(), 1, "{expected}{page}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 use std::path::{Path, PathBuf};
 
-use watm_seal::{KeyFile, PrivateKey};
+use watm_seal::{KeyFile, Name, PrivateKey, Purpose, RootRecord};
 
 use super::invalid;
 use crate::failure::Failure;
+use crate::logging;
 use crate::options::read;
 
 /// The keys to sign with.
@@ -15,6 +16,50 @@ pub(crate) struct KeyOptions {
     /// A file with the passphrase of these keys on its first line. By default it is asked for.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
+}
+
+/// Keys of a role that a root delegates, with the options of [`KeyOptions`].
+#[derive(clap::Args)]
+pub(crate) struct DelegatedKeyOptions {
+    #[command(flatten)]
+    keys: KeyOptions,
+    /// Sign although the root does not let these keys sign this. Hosts accept it when a later version
+    /// of the root does.
+    #[arg(long)]
+    undelegated: bool,
+}
+
+impl DelegatedKeyOptions {
+    /// Open all of them, and check that this root lets each of them sign for `purpose` and `name`.
+    /// `path` stands for the root in errors; without a root nothing can be checked.
+    pub(crate) fn open(
+        &self,
+        root: Option<(&Path, &RootRecord)>,
+        purpose: Purpose,
+        name: &Name,
+    ) -> Result<Vec<PrivateKey>, Failure> {
+        let keys = self.keys.open()?;
+        for key in &keys {
+            let checked = match root {
+                Some((path, root)) => root
+                    .check_signer(purpose, name, &key.public())
+                    .map_err(|error| format!("{}: {error}", path.display())),
+                None => Err(format!(
+                    "{name}: who may sign it is not known; --root names the root"
+                )),
+            };
+            match checked {
+                Ok(()) => {}
+                Err(reason) if self.undelegated => logging::warn(&reason),
+                Err(reason) => {
+                    return Err(Failure::unusable(format!(
+                        "{reason}; --undelegated signs all the same"
+                    )));
+                }
+            }
+        }
+        Ok(keys)
+    }
 }
 
 impl KeyOptions {

@@ -10,7 +10,7 @@ mod wanted;
 
 pub(crate) use capabilities::CapabilitiesText;
 pub(crate) use files::{invalid, now, parse_json, read_complete_root, read_root, write_output};
-pub(crate) use keys::{KeyOptions, new_passphrase};
+pub(crate) use keys::{DelegatedKeyOptions, KeyOptions, new_passphrase};
 pub(crate) use manifest::ManifestText;
 pub(crate) use root::RootText;
 pub(crate) use state::{StateOptions, root as trusted_root, update};

@@ -6,6 +6,7 @@ use watm_seal::{Root, State};
 
 use super::{invalid, read_complete_root};
 use crate::failure::Failure;
+use crate::logging;
 
 /// What is trusted, and what is known.
 #[derive(Clone, clap::Args)]
@@ -22,6 +23,20 @@ impl StateOptions {
         path.map(StateFile::new).ok_or_else(|| {
             Failure::unusable("the user has no home folder; --state names a file for the state")
         })
+    }
+
+    /// Opens the state as [`open`](StateOptions::open) does, for a command without a log, and prints a
+    /// warning if every user may write the state.
+    pub(crate) fn open_aloud(&self) -> Result<StateFile, Failure> {
+        let store = self.open()?;
+        if let Some(open) = private::writable_by_everybody(store.path()) {
+            logging::warn(&format!(
+                "every user may write {0}, and so decide who is trusted and which \
+                 releases are run; `chmod o-w {0}` prevents it",
+                open.display()
+            ));
+        }
+        Ok(store)
     }
 
     /// For an engine.

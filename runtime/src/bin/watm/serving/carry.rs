@@ -7,10 +7,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use watm_runtime::{
-    BindTransparent, DatagramFlow, ErrorCode, Flow, FlowInfo, JoinError, Network, StreamFlow,
+    Accepted, Admission, BindTransparent, DatagramFlow, Destination, ErrorCode, Flow, FlowInfo,
+    JoinError, Network, StreamFlow, log_refusal,
 };
 
 use super::clients::Clients;
+use super::flow_sockets::FlowSockets;
 use super::gate::Gate;
 use super::header::{self, attribute};
 use super::metrics::ListenerMetrics;
@@ -19,6 +21,10 @@ use super::settings::{Introduction, Terms};
 use super::traffic::Traffic;
 use super::upstream::{self, Unreachable};
 use crate::serve::Complaints;
+
+/// How long a flow of datagrams may be idle while the program ends. Datagrams have no end, so a
+/// drain does not wait for one.
+const DRAINING_IDLE: Duration = Duration::from_millis(500);
 
 /// What all connections of a listener have in common.
 pub(super) struct Common {
@@ -30,7 +36,10 @@ pub(super) struct Common {
     pub(super) clients: Arc<Clients>,
     pub(super) metrics: ListenerMetrics,
     pub(super) complaints: Complaints,
-    /// Whether those that are open have to end.
+    pub(super) flow_sockets: Arc<FlowSockets>,
+    /// Set once no more connections are accepted.
+    pub(super) draining: watch::Sender<bool>,
+    /// Set once open connections have to end.
     pub(super) force: watch::Sender<bool>,
 }
 
@@ -53,25 +62,58 @@ impl Common {
     }
 }
 
+impl Admission for Common {
+    fn admit(&self, connection: &Arc<Accepted>) -> bool {
+        let terms = self.terms();
+        let Err(limit) = self.gate.admit(connection, &terms) else {
+            return true;
+        };
+        let (remote, local) = (connection.remote(), connection.local());
+        let info = FlowInfo {
+            source: remote,
+            destination: Destination::Address(local),
+            peer: None,
+            underlay: Some((remote, local)),
+            attributes: Vec::new(),
+        };
+        self.metrics.opened();
+        self.metrics.closed(limit);
+        record(self, &terms, &info, &self.traffic(&info), limit);
+        false
+    }
+
+    fn closed(&self, connection: &Accepted) {
+        self.gate.leave(connection);
+    }
+}
+
+/// Closes connections that are in their handshake where a client has too many connections.
+pub(super) async fn clear(common: Arc<Common>) {
+    loop {
+        common.gate.crowded().await;
+        common.gate.clear(&common.terms());
+    }
+}
+
 /// Carry this flow until it ends, and write that down.
 pub(super) async fn carry(common: Arc<Common>, flow: Flow) {
     let terms = common.terms();
     let info = flow.info().clone();
-    let client = match &info.peer {
-        Some(peer) => peer.clone(),
-        None => info.source.ip().to_canonical().to_string(),
-    };
     common.metrics.opened();
-    let place = common.gate.enter(info.source.ip(), &terms);
-    let traffic = Traffic::new(common.clients.enter(&client), common.metrics.clone());
-    let traffic = Arc::new(traffic);
+    let place = common
+        .gate
+        .enter(info.source.ip(), network_of(&flow), info.underlay, &terms);
+    let traffic = Arc::new(common.traffic(&info));
     let ending = match (&place, &flow) {
         (Err(limit), _) => *limit,
         (Ok(_), flow) => {
             let mut forced = common.force.subscribe();
             tokio::select! {
+                biased;
+                // First, since it takes the place before a socket is made.
+                () = evicted(&common, flow, &traffic) => Ending::Evicted,
                 ending = join(&common, &terms, flow, &traffic) => ending,
-                () = traffic.idle(idle_timeout(&terms, flow)) => Ending::Idle,
+                () = idle(&common, &terms, flow, &traffic) => Ending::Idle,
                 () = lifetime(terms.lifetime) => Ending::Lifetime,
                 _ = forced.wait_for(|force| *force) => Ending::Forced,
             }
@@ -95,7 +137,9 @@ async fn join(common: &Common, terms: &Terms, flow: &Flow, traffic: &Arc<Traffic
     joined.unwrap_or_else(|unreachable| {
         let upstream = upstream::describe(terms, info);
         let what = format!("upstream {upstream}: {}", unreachable.reason);
-        if unreachable.ending == Ending::Denied {
+        if let Some(destination) = &unreachable.refused {
+            log_refusal(&common.listener, destination, &what);
+        } else if unreachable.ending == Ending::Denied {
             tracing::debug!(target: "watm", listener = &*common.listener, "{what}");
         } else {
             common.metrics.upstream_fails();
@@ -117,14 +161,21 @@ async fn join_stream(
     common.works(traffic.age());
     let introduced = introduce(terms, flow.info(), &mut upstream).await;
     introduced.map_err(|error| Unreachable::new(&error))?;
-    Ok(ending(flow.join(upstream, traffic.clone()).await))
+    let joined = flow.join(upstream, traffic.clone()).await;
+    Ok(ending(joined, flow.broken_off().as_ref()))
 }
 
-fn ending(joined: Result<(), JoinError>) -> Ending {
-    match joined {
-        Ok(()) => Ending::Done,
-        Err(JoinError::Flow) => Ending::ClientReset,
-        Err(JoinError::Upstream) => Ending::UpstreamReset,
+/// `broken_off`: why the module broke the flow off.
+fn ending(joined: Result<(), JoinError>, broken_off: Option<&ErrorCode>) -> Ending {
+    use ErrorCode::{ConnectionAborted, ConnectionReset, RemoteUnreachable};
+
+    match (joined, broken_off) {
+        (Ok(()), _) => Ending::Done,
+        (Err(JoinError::Flow), Some(ConnectionReset | ConnectionAborted | RemoteUnreachable)) => {
+            Ending::ClientReset
+        }
+        (Err(JoinError::Flow), _) => Ending::Module,
+        (Err(JoinError::Upstream), _) => Ending::UpstreamReset,
     }
 }
 
@@ -156,7 +207,8 @@ async fn join_datagrams(
         upstream::connect_datagrams(terms, common.transparent().as_ref(), flow.info()).await?;
     common.works(traffic.age());
     let before = each_begins(terms, flow.info());
-    Ok(ending(flow.join(upstream, before, traffic.clone()).await))
+    let joined = flow.join(upstream, before, traffic.clone()).await;
+    Ok(ending(joined, None))
 }
 
 /// What each datagram to an upstream begins with: who it is from, since each is by itself.
@@ -171,16 +223,52 @@ fn each_begins(terms: &Terms, info: &FlowInfo) -> Vec<u8> {
 }
 
 impl Common {
+    /// Returns the counters of bytes that a connection of this client moves.
+    fn traffic(&self, info: &FlowInfo) -> Traffic {
+        let client = match &info.peer {
+            Some(peer) => peer.clone(),
+            None => info.source.ip().to_canonical().to_string(),
+        };
+        Traffic::new(self.clients.enter(&client), self.metrics.clone())
+    }
+
     fn works(&self, after: Duration) {
         self.metrics.connected(after);
         self.complaints.works();
     }
 }
 
-fn idle_timeout(terms: &Terms, flow: &Flow) -> Option<Duration> {
+fn network_of(flow: &Flow) -> Network {
     match flow {
-        Flow::Stream(_) => terms.idle_timeout,
-        Flow::Datagrams(_) => Some(terms.datagram_idle_timeout),
+        Flow::Stream(_) => Network::Tcp,
+        Flow::Datagrams(_) => Network::Udp,
+    }
+}
+
+/// Ready when nothing has been moved for as long as the terms allow.
+async fn idle(common: &Common, terms: &Terms, flow: &Flow, traffic: &Traffic) {
+    let timeout = terms.datagram_idle_timeout;
+    if let Flow::Stream(_) = flow {
+        return traffic.idle(terms.idle_timeout).await;
+    }
+    let mut draining = common.draining.subscribe();
+    let drained = async {
+        // The sender lives as long as `common`.
+        let _ = draining.wait_for(|draining| *draining).await;
+        traffic.idle(Some(timeout.min(DRAINING_IDLE))).await;
+    };
+    tokio::select! {
+        () = traffic.idle(Some(timeout)) => {}
+        () = drained => {}
+    }
+}
+
+/// Ready when a flow of datagrams has to make room for another; never for a stream. It has a place
+/// among the sockets for as long as this is waited for.
+async fn evicted(common: &Common, flow: &Flow, traffic: &Arc<Traffic>) {
+    match flow {
+        Flow::Stream(_) => std::future::pending().await,
+        Flow::Datagrams(_) => common.flow_sockets.take(traffic).evicted().await,
     }
 }
 
@@ -196,7 +284,9 @@ fn abort(flow: &Flow, ending: Ending) {
         Ending::UpstreamRefused | Ending::Limit | Ending::ClientLimit => {
             ErrorCode::ConnectionRefused
         }
-        Ending::UpstreamTimeout | Ending::Idle | Ending::Lifetime => ErrorCode::Timeout,
+        Ending::UpstreamTimeout | Ending::Idle | Ending::Evicted | Ending::Lifetime => {
+            ErrorCode::Timeout
+        }
         Ending::Denied => ErrorCode::AccessDenied,
         Ending::Forced => ErrorCode::ConnectionAborted,
         _ => ErrorCode::ConnectionReset,

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde_derive::Deserialize;
 
 use super::values::{Count, Place, ProxyHeader, Seconds, Time, Upstream, Workers};
 use crate::failure::Failure;
 use crate::logging;
+use crate::reporting::web::Host;
 
 /// More is no configuration.
 const MAX_BYTES: u64 = 1 << 20;
@@ -40,6 +42,8 @@ pub(super) struct Logs {
 #[serde(deny_unknown_fields)]
 pub(super) struct Metrics {
     pub(super) listen: std::net::SocketAddr,
+    #[serde(default)]
+    pub(super) hosts: Vec<Host>,
     pub(super) clients: Option<usize>,
 }
 
@@ -119,20 +123,39 @@ impl Limits {
 impl File {
     /// Errors name the file, the line and the key.
     pub(super) fn read(path: &Path) -> Result<(File, String), Failure> {
-        let unusable = |reason: &str| Failure::unusable(format!("{}: {reason}", path.display()));
-        let len = std::fs::metadata(path)
-            .map_err(|error| unusable(&error.to_string()))?
-            .len();
-        if len > MAX_BYTES {
-            return Err(unusable(&format!(
-                "is over {MAX_BYTES} bytes; must be TOML"
-            )));
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| unusable(&error.to_string()))?;
-        let file = toml::from_str(&text)
-            .map_err(|error| unusable(&located(&text, error.span(), error.message())))?;
-        Ok((file, text))
+        parse(path)
     }
+}
+
+/// A configuration, and its text.
+fn parse<T: DeserializeOwned>(path: &Path) -> Result<(T, String), Failure> {
+    let unusable = |reason: &str| Failure::unusable(format!("{}: {reason}", path.display()));
+    let len = std::fs::metadata(path)
+        .map_err(|error| unusable(&error.to_string()))?
+        .len();
+    if len > MAX_BYTES {
+        return Err(unusable(&format!(
+            "is over {MAX_BYTES} bytes; must be TOML"
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| unusable(&error.to_string()))?;
+    let file = toml::from_str(&text)
+        .map_err(|error| unusable(&located(&text, error.span(), error.message())))?;
+    Ok((file, text))
+}
+
+/// The format of logs in the configuration at `path`, which may be wrong everywhere else.
+pub(super) fn log_format(path: &Path) -> Option<logging::Format> {
+    #[derive(Deserialize)]
+    struct Partial {
+        logs: PartialLogs,
+    }
+    #[derive(Deserialize)]
+    struct PartialLogs {
+        format: logging::Format,
+    }
+    let (partial, _) = parse::<Partial>(path).ok()?;
+    Some(partial.logs.format)
 }
 
 /// With the line that it is on, and the key of that line.
@@ -180,14 +203,29 @@ mod tests {
     const LISTENER: &str =
         "[[listener]]\nmodule = \"m.wasm\"\naddresses = [\"[::]:1\"]\nupstream = \"a:1\"\n";
 
-    fn parse(text: &str) -> Result<File, String> {
+    fn parsed(text: &str) -> Result<File, String> {
         toml::from_str(text).map_err(|error| located(text, error.span(), error.message()))
+    }
+
+    #[test]
+    fn numbers_may_stand_in_quotes() {
+        let limits = |quote: &str| {
+            let text = format!(
+                "[limits]\nconnections = {quote}5{quote}\nidle-timeout = {quote}2.5{quote}\n\
+                 [drain]\ntimeout = {quote}7{quote}\n{LISTENER}workers = {quote}2{quote}\n"
+            );
+            let file = parsed(&text).expect("a configuration");
+            let workers = file.listeners[0].get_ref().workers;
+            let limits = (file.limits.connections, file.limits.idle_timeout);
+            (limits, file.drain.timeout, workers)
+        };
+        assert_eq!(limits("\""), limits(""));
     }
 
     #[test]
     fn every_key_is_read() {
         let text = "[logs]\nlevel = \"info\"\nformat = \"json\"\nconnections = false\n\
-            [metrics]\nlisten = \"127.0.0.1:1\"\nclients = 3\n\
+            [metrics]\nlisten = \"127.0.0.1:1\"\nhosts = [\"a\"]\nclients = 3\n\
             [limits]\nconnections = 5\nidle-timeout = 2.5\n[drain]\ntimeout = 7\n\
             [[listener]]\nname = \"a\"\nmodule = \"m.wasm\"\nconfig-file = \"c\"\n\
             addresses = [\"127.0.0.1:1\", \"udp://[::1]:2\"]\nipv6-only = true\n\
@@ -196,7 +234,7 @@ mod tests {
             transparent = { mark = 7, client-port = true }\n\
             keys = { web = \"k.pem\" }\n\
             [listener.limits]\nconnections = 6\n";
-        let file = parse(text).expect("a configuration");
+        let file = parsed(text).expect("a configuration");
         let listener = file.listeners[0].get_ref();
         assert_eq!(listener.workers, Workers::Exactly(3));
         assert_eq!(listener.keys["web"], Path::new("k.pem"));
@@ -241,7 +279,7 @@ mod tests {
             ("x", "line 5: "),
         ] {
             let text = format!("{LISTENER}{change}\n");
-            let error = parse(&text).err().unwrap_or_else(|| panic!("{change}"));
+            let error = parsed(&text).err().unwrap_or_else(|| panic!("{change}"));
             assert!(error.starts_with(expected), "{change:?}: {error}");
         }
         for (from, to, expected) in [
@@ -270,7 +308,7 @@ mod tests {
             ("\"a:1\"", "7", "line 4: upstream: must be \"host:port\""),
         ] {
             let text = LISTENER.replace(from, to);
-            let error = parse(&text).err().unwrap_or_else(|| panic!("{to}"));
+            let error = parsed(&text).err().unwrap_or_else(|| panic!("{to}"));
             assert!(error.starts_with(expected), "{to:?}: {error}");
         }
     }

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use watm_runtime::{
-    BindTransparent, Error, Keys, Limits, Module, Network, Server, Status, SwapOptions,
-    share_address, share_datagram_address, swap_all,
+    BindTransparent, Error, Keys, Limits, Module, Network, Server, ServerBuilder, Status,
+    SwapOptions, share_address, share_datagram_address, swap_all,
 };
 
-use super::carry::{Common, carry};
+use super::carry::{Common, carry, clear};
 use super::clients::Clients;
+use super::flow_sockets::FlowSockets;
 use super::metrics::Metrics;
 use super::settings::{Introduction, Listener, Terms};
 use super::values::{Place, Protocol, ProxyHeader, Upstream, Workers};
@@ -24,12 +25,16 @@ use crate::loading::LoadingOptions;
 use crate::reporting::metrics::Group;
 use crate::reporting::peers::merged;
 use crate::serve::{Complaints, announce};
+use crate::shape::{self, Needs};
 
 /// What modules call their socket.
 const LISTEN: &str = "listen";
 
 /// Between two looks at whether connections have ended.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long connections that are in their handshake have to get through it while the program ends.
+const HANDSHAKES: Duration = Duration::from_secs(5);
 
 /// How long to wait for what a module says of itself.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
@@ -57,6 +62,7 @@ impl Serving {
         let keys = keys::read(&settings.keys).map_err(|error| failed(error.into()))?;
         let module = loading.load(&settings.module, asks).map_err(failed)?;
         places(settings, &module).map_err(failed)?;
+        check_shape(settings, &module).map_err(failed)?;
         let transparent = settings.transparent.clone();
         let transparent = transparent
             .map(|how| module.bind_transparent(how))
@@ -86,14 +92,32 @@ pub(super) struct Frontend {
 }
 
 impl Frontend {
+    /// The module that serves.
+    pub(super) async fn module(&self) -> Module {
+        self.serving.lock().await.module.clone()
+    }
+
     /// Take the addresses, and start the module on each worker. Blocks.
     pub(super) fn start(
         settings: &Listener,
         serving: Serving,
         metrics: &Metrics,
         clients: &Arc<Clients>,
+        flow_sockets: &Arc<FlowSockets>,
     ) -> Result<Frontend, Failure> {
         let failed = |failure: Failure| failure.about(&format!("listener {}", settings.name));
+        let common = Arc::new(Common {
+            listener: settings.name.clone(),
+            terms: Mutex::new(Arc::new(settings.terms.clone())),
+            transparent: Mutex::new(serving.transparent.clone()),
+            gate: Arc::default(),
+            clients: clients.clone(),
+            metrics: metrics.listener(&settings.name),
+            complaints: Complaints::default(),
+            flow_sockets: flow_sockets.clone(),
+            draining: watch::channel(false).0,
+            force: watch::channel(false).0,
+        });
         let mut workers = Vec::<Server>::new();
         let mut addresses = Vec::new();
         for (address, kinds) in places(settings, &serving.module).map_err(failed)? {
@@ -105,22 +129,18 @@ impl Frontend {
                 addresses.push((protocol, address));
             }
             for sockets in sockets {
-                let worker = start_worker(settings, &serving, sockets, workers.first());
-                workers.push(worker.map_err(|error| failed(error.into()))?);
+                let mut builder = worker(settings, &serving, sockets).admission(common.clone());
+                if let Some(first) = workers.first() {
+                    builder = builder.beside(first);
+                }
+                workers.push(builder.start().map_err(|error| failed(error.into()))?);
             }
         }
-        let common = Arc::new(Common {
-            listener: settings.name.clone(),
-            terms: Mutex::new(Arc::new(settings.terms.clone())),
-            transparent: Mutex::new(serving.transparent.clone()),
-            gate: Arc::default(),
-            clients: clients.clone(),
-            metrics: metrics.listener(&settings.name),
-            complaints: Complaints::default(),
-            force: watch::channel(false).0,
-        });
         for worker in &workers {
             worker.spawn(accept(worker.clone(), common.clone()));
+        }
+        if let Some(first) = workers.first() {
+            first.spawn(clear(common.clone()));
         }
         warn_if_several(settings, &serving.module, workers.len());
         Ok(Frontend {
@@ -147,7 +167,7 @@ impl Frontend {
             ..settings.clone()
         };
         for sockets in sockets(&one, own, *kinds, &serving.module).map_err(failed)? {
-            let worker = start_worker(settings, serving, sockets, None);
+            let worker = worker(settings, serving, sockets).start();
             worker.map_err(|error| failed(error.into()))?.close();
         }
         Ok(())
@@ -209,21 +229,33 @@ impl Frontend {
         self.workers.len()
     }
 
-    /// Accept no more; ready when all that is open has ended.
+    /// Accept no more; ready when all that is open has ended. Flows of datagrams are let go once
+    /// they are idle for a moment.
     pub(super) async fn drain(&self) {
+        self.common.draining.send_replace(true);
         for worker in &self.workers {
             // An error: it is closed, and accepts nothing.
             let _ = worker.stop_accepting().await;
         }
+        let asked = Instant::now();
         while !self.is_empty().await {
+            if asked.elapsed() >= HANDSHAKES {
+                self.common.gate.close_handshakes();
+            }
             sleep(DRAIN_INTERVAL).await;
         }
     }
 
-    /// End what is still open; how many connections.
-    pub(super) fn force(&self) -> usize {
+    /// Ends what is still open. Returns how many connections there were; flows of datagrams do not
+    /// count, since they have no end to wait for.
+    pub(super) async fn force(&self) -> usize {
+        let mut open = self.common.gate.open_streams();
+        if open == 0 && self.any_worker_counts(&["host.connections_open"]).await {
+            // One at least, which has not told the application of a flow yet.
+            open = 1;
+        }
         self.common.force.send_replace(true);
-        self.common.gate.open()
+        open
     }
 
     /// Whether any connection is being carried.
@@ -242,22 +274,18 @@ impl Frontend {
     }
 
     async fn is_empty(&self) -> bool {
-        if self.is_open() {
-            return false;
-        }
-        for worker in &self.workers {
-            let busy = match worker.status_async().await {
-                Ok(status) => ["host.connections_open", "host.flows"]
-                    .iter()
-                    .any(|name| status.counters.get(*name).is_some_and(|count| *count > 0)),
-                // Between two instances of its module: neither is open.
-                Err(_) => false,
-            };
-            if busy {
-                return false;
-            }
-        }
-        true
+        let open = ["host.connections_open", "host.flows"];
+        !self.is_open() && !self.any_worker_counts(&open).await
+    }
+
+    /// Returns true if one of these counters is above zero. A worker between two instances of its module
+    /// has nothing open.
+    async fn any_worker_counts(&self, names: &[&str]) -> bool {
+        let is_counted = |status: &Status| {
+            let mut counts = names.iter().filter_map(|name| status.counters.get(*name));
+            counts.any(|count| *count > 0)
+        };
+        self.statuses().await.iter().any(is_counted)
     }
 
     /// What each worker says of itself; those that do not answer are left out.
@@ -310,19 +338,42 @@ fn places(settings: &Listener, module: &Module) -> Result<BTreeMap<SocketAddr, K
                 )));
             }
             (Some(Protocol::Udp), _) | (None, [Network::Udp]) => kinds.udp = true,
-            (Some(Protocol::Tcp), _) | (None, [Network::Tcp]) => kinds.tcp = true,
-            (None, _) => {
-                return Err(Failure::unusable(format!(
-                    "addresses: {address}: the module takes connections and datagrams; must be \
-                     tcp://{address}, udp://{address}, or both"
-                )));
-            }
+            // Of a module that takes both, connections are what is usual.
+            (Some(Protocol::Tcp) | None, _) => kinds.tcp = true,
         }
     }
     if places.values().any(|kinds| kinds.udp) {
         check_for_datagrams(&settings.terms)?;
     }
     Ok(places)
+}
+
+/// Refuses options that the module's shape cannot honour.
+fn check_shape(settings: &Listener, module: &Module) -> Result<(), Failure> {
+    let terms = &settings.terms;
+    let upstreams = terms.upstream.all();
+    let tells = matches!(terms.introduction, Introduction::Proxy(_));
+    let dynamic = upstreams
+        .iter()
+        .any(|upstream| **upstream == Upstream::Dynamic);
+    let by_family = matches!(terms.upstream, Upstream::ByFamily { .. });
+    for (option, needs, wanted) in [
+        ("proxy-header", Needs::Client, tells),
+        ("transparent", Needs::Client, settings.transparent.is_some()),
+        ("upstream by family", Needs::Client, by_family),
+        (
+            "connections-per-client",
+            Needs::Client,
+            terms.per_client.is_some(),
+        ),
+        ("upstream = \"dynamic\"", Needs::Facts, dynamic),
+        ("decoy", Needs::Facts, terms.decoy.is_some()),
+    ] {
+        if wanted {
+            shape::check(module, option, needs)?;
+        }
+    }
+    Ok(())
 }
 
 /// What is for connections alone is refused where datagrams are taken.
@@ -404,17 +455,14 @@ fn sockets(
     Ok((0..count).map(of_one).collect())
 }
 
-/// `first`: the worker that was started before all others.
-fn start_worker(
-    settings: &Listener,
-    serving: &Serving,
-    sockets: Sockets,
-    first: Option<&Server>,
-) -> Result<Server, Error> {
+/// A worker with these sockets.
+fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBuilder {
     let limits = Limits::for_connections_of(&serving.module);
     let limits = Limits {
         memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
         connect_timeout: settings.terms.connect_timeout,
+        // The module may offer a flow for each datagram of a burst before one is accepted.
+        accept_backlog: limits.flows,
         ..limits
     };
     let mut builder = Server::builder(&serving.module)
@@ -423,16 +471,13 @@ fn start_worker(
         .reach(settings.reach.clone())
         .limits(limits)
         .name(&settings.name);
-    if let Some(first) = first {
-        builder = builder.beside(first);
-    }
     if let Some(socket) = sockets.udp {
         builder = builder.udp_socket(LISTEN, socket);
     }
     if let Some(listener) = sockets.tcp {
         builder = builder.tcp_listener(LISTEN, listener);
     }
-    builder.start()
+    builder
 }
 
 /// On the worker's own thread, where its connections stay.

@@ -2,7 +2,7 @@
 //!
 //! <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>, revision of 2026-04-27.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crc::{CRC_32_ISCSI, Crc};
 use watm_runtime::{Destination, FlowInfo, Network};
@@ -13,8 +13,6 @@ const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
 const VERSION_2_PROXY: u8 = 0x21;
-const VERSION_2_LOCAL: u8 = 0x20;
-const UNSPECIFIED: u8 = 0;
 const IPV4: u8 = 0x10;
 const IPV6: u8 = 0x20;
 
@@ -25,6 +23,12 @@ const FIXED: usize = 16;
 /// the most of a unique id (section 2.2.5).
 const LONGEST_VALUE: usize = 255;
 const LONGEST_UNIQUE_ID: usize = 128;
+
+/// TLVs that the client's connection came with, in hexadecimal. They go on as they are: an upstream
+/// may compare an identifier, or know a type that nobody knows here.
+const TLVS: &str = "proxy.tlvs";
+/// The most bytes of these.
+const LONGEST_TLVS: usize = 4096;
 
 /// Types, each with the attribute of a flow that has its value.
 const VALUES: [(u8, &str); 3] = [
@@ -38,21 +42,23 @@ const SSL: u8 = 0x20;
 const SSL_VALUES: [(u8, &str); 7] = [
     (0x21, "tls.version"),
     (0x22, "tls.client-cn"),
-    (0x23, "tls.cipher"),
+    (SSL_CIPHER, "tls.cipher"),
     (0x24, "tls.signature-algorithm"),
     (0x25, "tls.key-algorithm"),
     (0x26, "tls.group"),
     (0x27, "tls.signature-scheme"),
 ];
 
+const SSL_CIPHER: u8 = 0x23;
+
 /// Of TLS: it was used; a certificate came in this connection; one came in this session.
 const CLIENT_SSL: u8 = 1;
 const CERTIFICATE_ON_CONNECTION: u8 = 2;
 const CERTIFICATE_IN_SESSION: u8 = 4;
 
-/// What is said of a flow: where it comes from and where it arrived, and in version 2 also what the
-/// transport found out about TLS, with a checksum. A flow without addresses of one family is of
-/// nobody that could be named. Version 1 has no datagrams.
+/// Writes who a flow is from and where it arrived, and in version 2 also what the transport knows of
+/// TLS, with a checksum. The header never says LOCAL or UNKNOWN: a flow is always a client's. Version 1
+/// has no datagrams.
 pub(super) fn write(version: ProxyHeader, info: &FlowInfo, network: Network) -> Vec<u8> {
     let ends = ends(info);
     match version {
@@ -61,63 +67,118 @@ pub(super) fn write(version: ProxyHeader, info: &FlowInfo, network: Network) -> 
     }
 }
 
-fn ends(info: &FlowInfo) -> Option<(SocketAddr, SocketAddr)> {
+/// The client's address, and the one it connected to, both of one family. Where they are of two,
+/// the IPv4 address becomes an IPv4-mapped IPv6 address, as HAProxy writes it. A destination that is
+/// a name, of a flow without an underlay, becomes the unspecified address with the name's port.
+fn ends(info: &FlowInfo) -> (SocketAddr, SocketAddr) {
+    let source = canonical(info.source);
     let arrived = match (&info.destination, &info.underlay) {
-        (Destination::Address(address), _) => *address,
-        (_, Some((_, local))) => *local,
-        _ => return None,
+        (Destination::Address(address), _) => canonical(*address),
+        (_, Some((_, local))) => canonical(*local),
+        (Destination::Name(_, port), None) => SocketAddr::new(unspecified(source.ip()), *port),
     };
-    let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
-    let (source, arrived) = (canonical(info.source), canonical(arrived));
-    (source.is_ipv4() == arrived.is_ipv4()).then_some((source, arrived))
+    match source.is_ipv4() == arrived.is_ipv4() {
+        true => (source, arrived),
+        false => (mapped(source), mapped(arrived)),
+    }
 }
 
-fn write_v1(ends: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
-    let Some((source, arrived)) = ends else {
-        return b"PROXY UNKNOWN\r\n".to_vec();
-    };
+fn canonical(end: SocketAddr) -> SocketAddr {
+    SocketAddr::new(end.ip().to_canonical(), end.port())
+}
+
+fn mapped(end: SocketAddr) -> SocketAddr {
+    match end.ip() {
+        IpAddr::V4(address) => SocketAddr::new(address.to_ipv6_mapped().into(), end.port()),
+        IpAddr::V6(_) => end,
+    }
+}
+
+/// `0.0.0.0` or `::`, of this address's family.
+fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+fn write_v1((source, arrived): (SocketAddr, SocketAddr)) -> Vec<u8> {
     let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
     let (from, to) = (source.ip(), arrived.ip());
     let (from_port, to_port) = (source.port(), arrived.port());
     format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n").into_bytes()
 }
 
-fn write_v2(ends: Option<(SocketAddr, SocketAddr)>, info: &FlowInfo, network: Network) -> Vec<u8> {
-    let mut header = SIGNATURE.to_vec();
+fn write_v2(ends: (SocketAddr, SocketAddr), info: &FlowInfo, network: Network) -> Vec<u8> {
     let protocol = match network {
         Network::Tcp => 1,
         Network::Udp => 2,
     };
-    header.extend(match ends {
-        Some((source, _)) if source.is_ipv4() => [VERSION_2_PROXY, IPV4 | protocol],
-        Some(_) => [VERSION_2_PROXY, IPV6 | protocol],
-        None => [VERSION_2_LOCAL, UNSPECIFIED],
-    });
+    let (source, arrived) = ends;
+    let family = if source.is_ipv4() { IPV4 } else { IPV6 };
+    let mut header = SIGNATURE.to_vec();
     // The length comes when it is known.
-    header.extend([0; 2]);
-    if let Some((source, arrived)) = ends {
-        for end in [source, arrived] {
-            match end.ip() {
-                IpAddr::V4(address) => header.extend(address.octets()),
-                IpAddr::V6(address) => header.extend(address.octets()),
-            }
-        }
-        for end in [source, arrived] {
-            header.extend(end.port().to_be_bytes());
+    header.extend([VERSION_2_PROXY, family | protocol, 0, 0]);
+    for end in [source, arrived] {
+        match end.ip() {
+            IpAddr::V4(address) => header.extend(address.octets()),
+            IpAddr::V6(address) => header.extend(address.octets()),
         }
     }
-    add_all(&mut header, &VALUES, info);
-    if attribute(info, "tls.version").is_some() {
+    for end in [source, arrived] {
+        header.extend(end.port().to_be_bytes());
+    }
+    let came = tlvs(info);
+    let has_come = |kind: u8| came.iter().any(|(known, _)| *known == kind);
+    for (kind, value) in &came {
+        add(&mut header, *kind, value);
+    }
+    let own = VALUES.iter().filter(|(kind, _)| !has_come(*kind));
+    add_all(&mut header, own, info);
+    if attribute(info, "tls.version").is_some() && !has_come(SSL) {
         add(&mut header, SSL, &ssl(info));
     }
     add(&mut header, CRC32C, &[0; 4]);
-    // A few values of 255 bytes each: it fits.
+    // 4 KiB and a few values of 255 bytes each: it fits.
     let length = u16::try_from(header.len() - FIXED).unwrap_or(u16::MAX);
     header[FIXED - 2..FIXED].copy_from_slice(&length.to_be_bytes());
     let checksum = CHECKSUM.checksum(&header).to_be_bytes();
     let at = header.len() - checksum.len();
     header[at..].copy_from_slice(&checksum);
     header
+}
+
+/// The TLVs that a flow came with: none unless they are sound.
+fn tlvs(info: &FlowInfo) -> Vec<(u8, Vec<u8>)> {
+    let text = attribute(info, TLVS).filter(|text| text.len() <= 2 * LONGEST_TLVS);
+    let bytes = text.and_then(from_hex).unwrap_or_default();
+    let (mut all, mut rest) = (Vec::new(), &bytes[..]);
+    while let Some((&[kind, high, low], after)) = rest.split_first_chunk() {
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let Some((value, after)) = after.split_at_checked(length) else {
+            return Vec::new();
+        };
+        // The checksum is of the header that is written here.
+        if kind != CRC32C {
+            all.push((kind, value.to_vec()));
+        }
+        rest = after;
+    }
+    match rest.is_empty() {
+        true => all,
+        false => Vec::new(),
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| match pair {
+            [high, low] => u8::try_from(digit(*high)? << 4 | digit(*low)?).ok(),
+            _ => None,
+        })
+        .collect()
 }
 
 fn ssl(info: &FlowInfo) -> Vec<u8> {
@@ -136,17 +197,39 @@ fn ssl(info: &FlowInfo) -> Vec<u8> {
     value
 }
 
-fn add_all(header: &mut Vec<u8>, values: &[(u8, &str)], info: &FlowInfo) {
+fn add_all<'a>(
+    header: &mut Vec<u8>,
+    values: impl IntoIterator<Item = &'a (u8, &'a str)>,
+    info: &FlowInfo,
+) {
     for (kind, name) in values {
         let longest = match *kind {
             UNIQUE_ID => LONGEST_UNIQUE_ID,
             _ => LONGEST_VALUE,
         };
-        let value = attribute(info, name).map(str::as_bytes);
+        let value = attribute(info, name).map(|value| match *kind {
+            SSL_CIPHER => openssl_name(value),
+            _ => value.to_owned(),
+        });
         if let Some(value) = value.filter(|value| value.len() <= longest) {
-            add(header, *kind, value);
+            add(header, *kind, value.as_bytes());
         }
     }
+}
+
+/// OpenSSL's name of a cipher, which the specification has in its example and HAProxy sends. Ciphers of
+/// TLS 1.3 have IANA's name in OpenSSL too.
+fn openssl_name(iana: &str) -> String {
+    let Some((exchange, cipher)) = iana
+        .strip_prefix("TLS_")
+        .and_then(|name| name.split_once("_WITH_"))
+    else {
+        return iana.to_owned();
+    };
+    format!("{exchange}-{cipher}")
+        .replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
+        .replace("AES_", "AES")
+        .replace('_', "-")
 }
 
 fn add(header: &mut Vec<u8>, kind: u8, value: &[u8]) {
@@ -195,8 +278,22 @@ mod tests {
                 "10.0.0.2:2",
                 "PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n",
             ),
-            ("10.0.0.1:1", "[::1]:2", "PROXY UNKNOWN\r\n"),
-            ("10.0.0.1:1", "name:2", "PROXY UNKNOWN\r\n"),
+            (
+                "203.0.113.9:1",
+                "[::1]:2",
+                "PROXY TCP6 ::ffff:203.0.113.9 ::1 1 2\r\n",
+            ),
+            (
+                "[2001:db8::1]:1",
+                "[::ffff:10.0.0.2]:2",
+                "PROXY TCP6 2001:db8::1 ::ffff:10.0.0.2 1 2\r\n",
+            ),
+            (
+                "10.0.0.1:1",
+                "name:2",
+                "PROXY TCP4 10.0.0.1 0.0.0.0 1 2\r\n",
+            ),
+            ("[::1]:1", "name:2", "PROXY TCP6 ::1 :: 1 2\r\n"),
         ] {
             let written = write(
                 ProxyHeader::V1,
@@ -237,23 +334,101 @@ mod tests {
         assert_eq!(checksum, CHECKSUM.checksum(&zeroed).to_be_bytes());
         // RFC 3720, B.4: the same checksum as iSCSI has.
         assert_eq!(CHECKSUM.checksum(&[0; 32]), 0x8a91_36aa);
-        for network in [Network::Tcp, Network::Udp] {
-            let local = flow("10.0.0.1:1", "name:2", &[]);
-            let local = write(ProxyHeader::V2, &local, network);
-            assert_eq!(&local[12..19], b"\x20\0\0\x07\x03\0\x04");
-        }
-        for (source, destination, expected) in [
-            ("10.0.0.1:1", "10.0.0.2:2", 0x12),
-            ("[::1]:1", "[::2]:2", 0x22),
-        ] {
-            let flow = flow(source, destination, &[]);
-            let datagram = write(ProxyHeader::V2, &flow, Network::Udp);
-            assert_eq!(datagram[12..14], [0x21, expected]);
-        }
         // A certificate of the session, and not of the connection.
         let resumed = [&attributes[2..4], &[("tls.resumed", "yes")]].concat();
         let flow = flow("10.0.0.1:1", "10.0.0.2:2", &resumed);
         let header = write(ProxyHeader::V2, &flow, Network::Tcp);
         assert_eq!(&header[28..36], b"\x20\0\x0f\x05\0\0\0\0");
+    }
+
+    #[test]
+    fn a_client_is_named_whatever_the_family_of_its_destination() {
+        let mapped = [&[0; 10][..], &[0xff, 0xff, 203, 0, 113, 9]].concat();
+        let one = [&[0; 15][..], &[1]].concat();
+        let four_to_six = [&mapped[..], &one, &[0, 1, 0, 2]].concat();
+        let six_to_four = [&one[..], &mapped, &[0, 1, 0, 2]].concat();
+        for (network, protocol) in [(Network::Tcp, 1), (Network::Udp, 2)] {
+            for (source, destination, family, expected) in [
+                ("203.0.113.9:1", "[::1]:2", IPV6, four_to_six.clone()),
+                ("[::1]:1", "203.0.113.9:2", IPV6, six_to_four.clone()),
+                (
+                    "[::ffff:203.0.113.9]:1",
+                    "[::1]:2",
+                    IPV6,
+                    four_to_six.clone(),
+                ),
+                (
+                    "203.0.113.9:1",
+                    "name:2",
+                    IPV4,
+                    vec![203, 0, 113, 9, 0, 0, 0, 0, 0, 1, 0, 2],
+                ),
+            ] {
+                let flow = flow(source, destination, &[]);
+                let header = write(ProxyHeader::V2, &flow, network);
+                assert_eq!(
+                    header[12..14],
+                    [0x21, family | protocol],
+                    "{source} {destination}"
+                );
+                assert_eq!(
+                    header[16..16 + expected.len()],
+                    expected,
+                    "{source} {destination}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tlvs_that_came_go_on_as_they_came() {
+        let came = [
+            // An identifier of bytes, a namespace, and one of whoever made it.
+            &b"\x05\0\x02\xff\0"[..],
+            b"\x30\0\x03ns1",
+            b"\xea\0\0",
+            // A certificate on this connection, and not in the session; why it was not verified.
+            b"\x20\0\x05\x03\0\0\0\x13",
+        ]
+        .concat();
+        let tlvs: String = came.iter().map(|byte| format!("{byte:02x}")).collect();
+        let of_flow = |tlvs: &str| {
+            let attributes = [
+                ("proxy.unique-id", "ff00"),
+                ("sni", "a.example"),
+                ("tls.version", "TLSv1.3"),
+                ("proxy.tlvs", tlvs),
+            ];
+            let flow = flow("10.0.0.1:1", "10.0.0.2:2", &attributes);
+            let header = write(ProxyHeader::V2, &flow, Network::Tcp);
+            header[28..header.len() - 7].to_vec()
+        };
+        assert_eq!(of_flow(&tlvs), [&came[..], b"\x02\0\x09a.example"].concat());
+        // A checksum is of the header that it came in.
+        let checked = format!("{tlvs}03000401020304");
+        assert_eq!(of_flow(&checked), of_flow(&tlvs));
+        let own = of_flow("");
+        assert!(own.starts_with(b"\x02\0\x09a.example\x05\0\x04ff00\x20"));
+        let long = format!("ea2000{}", "00".repeat(0x2000));
+        for unsound in [&tlvs[..9], &tlvs[..8], "zz", &long] {
+            assert_eq!(of_flow(unsound), own, "{unsound}");
+        }
+    }
+
+    #[test]
+    fn ciphers_have_openssls_names() {
+        for (iana, openssl) in [
+            (
+                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+                "ECDHE-RSA-AES128-GCM-SHA256",
+            ),
+            (
+                "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+                "ECDHE-ECDSA-CHACHA20-POLY1305",
+            ),
+            ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
+        ] {
+            assert_eq!(openssl_name(iana), openssl);
+        }
     }
 }

@@ -11,7 +11,7 @@ use watm_runtime::TransparentOptions;
 use super::clients::Clients;
 use super::frontend::Serving;
 use super::service::Service;
-use super::settings::{self, Introduction, Listener, Overrides};
+use super::settings::{self, Config, Introduction, Listener, Overrides};
 use super::threads;
 use super::values::{Place, Upstream};
 use super::watching::Watching;
@@ -58,7 +58,7 @@ impl Many {
     pub(crate) fn start(
         &mut self,
         name: &str,
-        (module, config): (&Path, Option<&Path>),
+        (module, config): (&Path, Vec<u8>),
         place: Place,
         upstream: Upstream,
         introduction: Option<ExtendedOrPort>,
@@ -66,12 +66,12 @@ impl Many {
         let overrides = Overrides {
             listen: vec![place],
             upstream: Some(upstream),
-            config: config.map(Path::to_owned),
             ..Overrides::default()
         };
         let mut settings = settings::from_arguments(module, overrides)?;
         for listener in &mut settings.listeners {
             name.clone_into(&mut listener.name);
+            listener.config = Config::Inline(config.clone());
             if let Some(port) = &introduction {
                 listener.terms.introduction = Introduction::Tor(port.clone());
             }

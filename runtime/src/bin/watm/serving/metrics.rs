@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
@@ -155,9 +154,7 @@ impl Metrics {
     /// The page, with what the modules themselves say now.
     pub(super) fn page(&self, modules: Vec<Group>) -> Result<String, fmt::Error> {
         *self.modules.0.lock().expect("no panic under this lock") = modules;
-        let mut page = String::new();
-        encode(&mut page, &self.lock())?;
-        Ok(page)
+        metrics::written(&self.lock())
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Registry> {

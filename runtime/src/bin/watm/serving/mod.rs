@@ -11,6 +11,7 @@
 mod carry;
 mod clients;
 mod file;
+mod flow_sockets;
 mod frontend;
 mod gate;
 mod header;
@@ -38,8 +39,8 @@ use crate::Outcome;
 use crate::failure::Failure;
 use crate::keys::KeyOptions;
 use crate::loading::LoadingOptions;
-use crate::logging;
-use crate::reporting::web::Web;
+use crate::logging::{self, PROGRAM};
+use crate::reporting::web::{Host, Hosts, Web};
 use crate::system::{Signal, Signals, raise_descriptors};
 use frontend::{Frontend, Serving};
 pub(crate) use many::{Front, Many, in_front};
@@ -72,7 +73,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "NUMBER")]
     workers: Option<Workers>,
     /// A file for the module, in its own format.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, visible_alias = "config-file", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyOptions,
@@ -80,7 +81,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "VERSION")]
     proxy_header: Option<ProxyHeader>,
     /// Where a dynamic upstream may be; may be given several times. A name, *.name, address, network
-    /// or *, then :port or :low-high.
+    /// or *, then :port or :low-high; for TCP and UDP unless tcp:// or udp:// is in front.
     #[arg(long, value_name = "PATTERN")]
     allow: Vec<String>,
     /// Where the module itself may connect to; may be given several times.
@@ -89,6 +90,10 @@ pub(crate) struct Arguments {
     /// Answer /metrics, /status and /readyz here, by HTTP.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// A name by which others ask for these, beside addresses and localhost; may be given several
+    /// times. Requests with other names in their Host header are refused.
+    #[arg(long, value_name = "NAME")]
+    metrics_host: Vec<Host>,
     /// How long connections may take to end after SIGTERM or SIGINT, by default 30; a second signal
     /// ends them at once.
     #[arg(long, value_name = "SECONDS")]
@@ -111,6 +116,7 @@ impl Arguments {
                 format: self.log.format,
             },
             metrics: self.metrics,
+            metrics_hosts: self.metrics_host.clone(),
             drain: self.drain_timeout,
             listen: self.listen.clone(),
             upstream: self.upstream.clone(),
@@ -137,14 +143,23 @@ fn is_module(path: &Path) -> Result<bool, Failure> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
-    let settings = arguments.settings()?;
+    let settings = arguments.settings().inspect_err(|_| {
+        logging::start_as(logging::Settings {
+            level: arguments.log.level,
+            format: arguments
+                .log
+                .format
+                .or_else(|| file::log_format(&arguments.file)),
+            connections: true,
+        });
+    })?;
     logging::start_as(settings.log);
     if arguments.check {
         for listener in &settings.listeners {
             let serving = Serving::load(listener, &arguments.loading, true)?;
             Frontend::check(listener, &serving)?;
         }
-        eprintln!("{}: good", arguments.file.display());
+        println!("{}: good", arguments.file.display());
         return Ok(Outcome::Well);
     }
     raise_descriptors();
@@ -163,7 +178,11 @@ fn threads() -> Result<Runtime, Failure> {
 async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Failure> {
     let mut signals = Signals::new()?;
     let web = match settings.metrics {
-        Some(address) => Some(Web::bind("metrics.listen", address).await?),
+        Some(address) => {
+            let option = "metrics.hosts (--metrics-host)";
+            let hosts = Hosts::new(settings.metrics_hosts.clone(), option);
+            Some(Web::bind("metrics.listen", address, hosts).await?)
+        }
         None => None,
     };
     let start = || Service::start(&settings, &arguments.loading);
@@ -171,9 +190,9 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
     for frontend in service.frontends() {
         frontend.announce();
     }
-    let metrics = settings.metrics;
+    let metrics = (settings.metrics, settings.metrics_hosts);
     if let Some(web) = web {
-        eprintln!("metrics on {}", web.address);
+        tracing::info!(target: PROGRAM, address = %web.address, "metrics on {}", web.address);
         tokio::spawn(web.serve(service.clone()));
     }
     let watching = arguments.watch.then(|| Watching::new(&service));
@@ -182,20 +201,27 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
     }
     let mut drain = settings.drain;
     while signals.next().await == Signal::Reload {
-        match reload(arguments, &service, metrics).await {
+        match reload(arguments, &service, &metrics).await {
             Ok(next) => {
                 drain = next;
-                eprintln!("reloaded {}", arguments.file.display());
+                let file = arguments.file.display();
+                tracing::info!(target: PROGRAM, %file, "reloaded {file}");
             }
-            Err(failure) => eprintln!("watm: {failure}; all goes on as before"),
+            Err(failure) => {
+                tracing::error!(target: PROGRAM, "{failure}; all goes on as before");
+            }
         }
     }
-    eprintln!("draining");
+    tracing::info!(target: PROGRAM, "draining");
     let hurry = async { while signals.next().await != Signal::End {} };
     match service.drain(drain, hurry).await {
         0 => Ok(Outcome::Well),
         forced => {
-            eprintln!("watm: {forced} connections did not end in time");
+            tracing::warn!(
+                target: PROGRAM,
+                connections = forced,
+                "{forced} connections did not end in time"
+            );
             Ok(Outcome::Otherwise)
         }
     }
@@ -205,13 +231,17 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
 async fn reload(
     arguments: &Arguments,
     service: &Service,
-    metrics: Option<SocketAddr>,
+    (address, hosts): &(Option<SocketAddr>, Vec<Host>),
 ) -> Result<std::time::Duration, Failure> {
     let settings = arguments.settings()?;
-    if settings.metrics != metrics {
-        return Err(Failure::unusable(
-            "metrics.listen: cannot change while the program runs; start it again",
-        ));
+    let differs = [
+        ("listen", settings.metrics != *address),
+        ("hosts", settings.metrics_hosts != *hosts),
+    ];
+    if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
+        return Err(Failure::unusable(format!(
+            "metrics.{key}: cannot change while the program runs; start it again"
+        )));
     }
     let drain = settings.drain;
     service.reload(settings).await?;

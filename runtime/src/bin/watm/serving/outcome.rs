@@ -5,8 +5,10 @@
 pub(super) enum Ending {
     /// Both directions, one after the other.
     Done,
-    /// The client's side failed.
+    /// The client aborted, or is gone.
     ClientReset,
+    /// The module ended it: the client broke the protocol, for instance.
+    Module,
     /// The upstream's side failed.
     UpstreamReset,
     UpstreamRefused,
@@ -15,6 +17,8 @@ pub(super) enum Ending {
     /// Not a destination that is allowed.
     Denied,
     Idle,
+    /// A flow of datagrams, idle the longest, made room for another.
+    Evicted,
     /// It was as old as it may be.
     Lifetime,
     /// Too many connections.
@@ -30,12 +34,14 @@ impl Ending {
         match self {
             Ending::Done => "done",
             Ending::ClientReset => "client-reset",
+            Ending::Module => "module",
             Ending::UpstreamReset => "upstream-reset",
             Ending::UpstreamRefused => "upstream-refused",
             Ending::UpstreamTimeout => "upstream-timeout",
             Ending::UpstreamFailed => "upstream-failed",
             Ending::Denied => "denied",
             Ending::Idle => "idle",
+            Ending::Evicted => "evicted",
             Ending::Lifetime => "lifetime",
             Ending::Limit => "limit",
             Ending::ClientLimit => "client-limit",

@@ -9,11 +9,13 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::clients::Clients;
+use super::flow_sockets::FlowSockets;
 use super::frontend::{Frontend, Serving};
 use super::metrics::Metrics;
 use super::settings::{Listener, Settings};
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
+use crate::system::most_descriptors;
 
 /// How long connections that are ended by force may take to be written down, and between two looks.
 const FORCING: Duration = Duration::from_secs(1);
@@ -23,6 +25,7 @@ pub(super) struct Service {
     pub(super) began: Instant,
     pub(super) metrics: Metrics,
     clients: Arc<Clients>,
+    flow_sockets: Arc<FlowSockets>,
     loading: LoadingOptions,
     frontends: Mutex<Vec<Arc<Frontend>>>,
     draining: AtomicBool,
@@ -36,6 +39,7 @@ impl Service {
             began: Instant::now(),
             metrics: Metrics::new(clients.clone()),
             clients,
+            flow_sockets: Arc::new(FlowSockets::new(most_descriptors())),
             loading: loading.clone(),
             frontends: Mutex::default(),
             draining: AtomicBool::new(false),
@@ -136,13 +140,22 @@ impl Service {
     }
 
     fn begin(&self, listener: &Listener, serving: Serving) -> Result<Arc<Frontend>, Failure> {
-        let start = || Frontend::start(listener, serving, &self.metrics, &self.clients);
+        let start = || {
+            Frontend::start(
+                listener,
+                serving,
+                &self.metrics,
+                &self.clients,
+                &self.flow_sockets,
+            )
+        };
         tokio::task::block_in_place(start).map(Arc::new)
     }
 
     /// Load the module of one listener again, with its configuration.
     pub(super) async fn reload_module(&self, frontend: &Frontend) -> Result<bool, Failure> {
-        let (settings, loading) = (frontend.settings(), self.loading.clone());
+        let running = frontend.module().await;
+        let (settings, loading) = (frontend.settings(), self.loading.bound_to(&running));
         let serving = spawn_blocking(move || Serving::load(&settings, &loading, false));
         let serving = serving.await.map_err(Failure::failed)??;
         let about =
@@ -150,7 +163,8 @@ impl Service {
         Ok(frontend.swap(serving).await.map_err(about)?.is_some())
     }
 
-    /// Accept no more, and wait for what is open; how many connections were ended by force.
+    /// Accept no more, and wait for what is open; how many connections were ended by force. Flows
+    /// of datagrams are not among them.
     pub(super) async fn drain(&self, patience: Duration, hurry: impl Future<Output = ()>) -> usize {
         self.draining.store(true, Ordering::Relaxed);
         let frontends = self.frontends();
@@ -163,15 +177,12 @@ impl Service {
             drained = timeout(patience, drained) => drained.is_ok(),
             () = hurry => false,
         };
-        let forced = match drained {
-            true => 0,
-            // One at least, which has not told the application of a flow yet.
-            false => frontends
-                .iter()
-                .map(|each| each.force())
-                .sum::<usize>()
-                .max(1),
-        };
+        let mut forced = 0;
+        if !drained {
+            for frontend in &frontends {
+                forced += frontend.force().await;
+            }
+        }
         let ended = async {
             while frontends.iter().any(|frontend| frontend.is_open()) {
                 sleep(INTERVAL).await;

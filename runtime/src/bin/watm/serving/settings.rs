@@ -14,6 +14,7 @@ use crate::keys::NamedKey;
 use crate::logging;
 use crate::options::read;
 use crate::pluggable::tor::extended_or_port::ExtendedOrPort;
+use crate::reporting::web::Host;
 
 /// Connections that the kernel completes before they are accepted.
 const BACKLOG: u32 = 1024;
@@ -45,6 +46,8 @@ const MOST_CLIENTS: usize = 10_000;
 pub(super) struct Settings {
     pub(super) log: logging::Settings,
     pub(super) metrics: Option<SocketAddr>,
+    /// Names by which others ask for metrics.
+    pub(super) metrics_hosts: Vec<Host>,
     pub(super) clients: usize,
     pub(super) drain: Duration,
     pub(super) listeners: Vec<Listener>,
@@ -118,6 +121,7 @@ pub(super) enum Introduction {
 pub(super) struct Overrides {
     pub(super) log: logging::Overrides,
     pub(super) metrics: Option<SocketAddr>,
+    pub(super) metrics_hosts: Vec<Host>,
     pub(super) drain: Option<Seconds>,
     pub(super) listen: Vec<Place>,
     pub(super) upstream: Option<Upstream>,
@@ -278,6 +282,10 @@ fn complete(
             connections: logs.connections.unwrap_or(true),
         },
         metrics: overrides.metrics.or(metrics.map(|metrics| metrics.listen)),
+        metrics_hosts: match (&*overrides.metrics_hosts, metrics) {
+            ([], Some(metrics)) => metrics.hosts.clone(),
+            (hosts, _) => hosts.to_vec(),
+        },
         clients,
         drain: drain.map_or(DRAIN_TIMEOUT, |timeout| timeout.0),
         listeners,
@@ -422,6 +430,7 @@ mod tests {
 
     const METRICS: Keys = &[
         ("listen", "\"here\"", "invalid socket address"),
+        ("hosts", "[\"a:1\"]", "must be a host's name without a port"),
         ("clients", "0", "must be from 1 to 10000"),
     ];
 

@@ -45,14 +45,18 @@ impl Traffic {
         self.began.elapsed()
     }
 
+    /// Time of the last byte, or of the begin.
+    pub(super) fn last(&self) -> Instant {
+        self.began + Duration::from_millis(self.last.load(Ordering::Relaxed))
+    }
+
     /// Ready when nothing has been moved for so long; never for `None`.
     pub(super) async fn idle(&self, timeout: Option<Duration>) {
         let Some(timeout) = timeout else {
             return std::future::pending().await;
         };
         loop {
-            let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
-            let due = self.began + last + timeout;
+            let due = self.last() + timeout;
             if due <= Instant::now() {
                 return;
             }

@@ -20,6 +20,8 @@ use crate::system::LocalStream;
 pub(super) struct Unreachable {
     pub(super) ending: Ending,
     pub(super) reason: String,
+    /// The destination, if it is not among those that the configuration allows.
+    pub(super) refused: Option<String>,
 }
 
 impl Unreachable {
@@ -32,6 +34,7 @@ impl Unreachable {
         Unreachable {
             ending,
             reason: error.to_string(),
+            refused: None,
         }
     }
 }
@@ -39,14 +42,18 @@ impl Unreachable {
 impl From<Error> for Unreachable {
     fn from(error: Error) -> Unreachable {
         match &error {
-            Error::Denied { .. } => Unreachable {
+            Error::Denied { target, .. } => Unreachable {
                 ending: Ending::Denied,
-                reason: error.to_string(),
+                reason: format!(
+                    "not allowed; the pattern \"{target}\" in allow (--allow) would allow it"
+                ),
+                refused: Some(target.clone()),
             },
             Error::Connect { source, .. } => Unreachable::new(source),
             _ => Unreachable {
                 ending: Ending::UpstreamFailed,
                 reason: error.to_string(),
+                refused: None,
             },
         }
     }
@@ -74,6 +81,7 @@ fn chosen<'a>(terms: &'a Terms, info: &FlowInfo) -> Result<&'a Upstream, Unreach
     terms.decoy.as_ref().ok_or_else(|| Unreachable {
         ending: Ending::Denied,
         reason: "the client is not let in, and no decoy is configured".to_owned(),
+        refused: None,
     })
 }
 
@@ -148,6 +156,7 @@ async fn in_time<T>(
         Err(_) => Err(Unreachable {
             ending: Ending::UpstreamTimeout,
             reason: format!("no answer within {:?}", terms.connect_timeout),
+            refused: None,
         }),
     }
 }
@@ -173,6 +182,7 @@ async fn addresses(
         Upstream::Unix(_) | Upstream::ByFamily { .. } => Err(Unreachable {
             ending: Ending::UpstreamFailed,
             reason: "datagrams do not go to the socket of a path".to_owned(),
+            refused: None,
         }),
     }
 }

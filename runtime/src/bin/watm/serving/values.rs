@@ -16,8 +16,8 @@ const MOST_WORKERS: usize = 256;
 /// Longest time that can be asked for: a year.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
-/// Where clients connect to, and by what; it may say nothing of that for a module that takes one of
-/// both alone.
+/// Where clients connect to, and by what: `tcp://address:port` or `udp://address:port`. Without a
+/// scheme it is TCP, or UDP for a module that takes datagrams alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Place {
@@ -214,9 +214,12 @@ impl FromStr for Upstream {
         match text.strip_prefix("unix:") {
             Some("") => Err("unix: has no path after it".to_owned()),
             Some(path) => Ok(Upstream::Unix(path.into())),
-            None => text.parse().map(Upstream::Tcp).map_err(|error: Error| {
-                format!("{error}; or unix: with the path of a socket, or \"dynamic\"")
-            }),
+            None => {
+                let address = text.strip_prefix("tcp://").unwrap_or(text);
+                address.parse().map(Upstream::Tcp).map_err(|error: Error| {
+                    format!("{error}; or unix: with the path of a socket, or \"dynamic\"")
+                })
+            }
         }
     }
 }
@@ -286,6 +289,8 @@ impl TryFrom<toml::Value> for Seconds {
     fn try_from(value: toml::Value) -> Result<Seconds, String> {
         Seconds::try_from(match value {
             toml::Value::Integer(seconds) => f64::from(i32::try_from(seconds).unwrap_or(-1)),
+            // Some modules' own configurations have numbers in quotes.
+            toml::Value::String(text) => return text.parse(),
             other => other.as_float().unwrap_or(f64::NAN),
         })
     }
@@ -315,7 +320,10 @@ impl TryFrom<toml::Value> for Count {
     type Error = String;
 
     fn try_from(value: toml::Value) -> Result<Count, String> {
-        let count = value.as_integer().and_then(|count| count.try_into().ok());
+        let count = match value {
+            toml::Value::String(text) => text.parse().ok(),
+            other => other.as_integer().and_then(|count| count.try_into().ok()),
+        };
         match count {
             Some(count) if count > 0 => Ok(Count(count)),
             _ => Err("must be a number from 1, or be left out".to_owned()),

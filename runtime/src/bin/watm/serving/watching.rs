@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 use super::service::Service;
-use crate::watch::{INTERVAL, Mark};
+use crate::watch::{self, INTERVAL, Mark};
 
 pub(super) struct Watching(Vec<Followed>);
 
@@ -66,11 +66,9 @@ impl Watching {
                         continue;
                     }
                     match service.reload_module(frontend).await {
-                        Ok(true) => eprintln!("swapped in {}", file.display()),
+                        Ok(true) => watch::tell_swapped(&file.display()),
                         Ok(false) => {}
-                        Err(failure) => {
-                            eprintln!("watm: {failure}; the module before goes on");
-                        }
+                        Err(failure) => watch::tell_refused(&failure),
                     }
                 }
             }

@@ -5,9 +5,17 @@ use std::net::IpAddr;
 
 use watm_runtime::Destination;
 
+use crate::failure::Failure;
+
 /// Where peers are, who we are in the tunnel, what looks names up, and what port to be reached at.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct File {
+    /// It is no text, which the module says better.
+    pub(super) garbled: bool,
+    /// Number of sections `[Peer]`.
+    pub(super) peers: usize,
+    /// Number of lines `Endpoint`, also of those that are wrong.
+    pub(super) places: usize,
     /// Of the peers that have one.
     pub(super) endpoints: Vec<Destination>,
     /// Ours in the tunnel, in the order of the file.
@@ -24,12 +32,16 @@ impl File {
     /// Read it. What is not understood is left out.
     pub(super) fn read(bytes: &[u8]) -> File {
         let text = String::from_utf8_lossy(bytes);
-        let mut file = File::default();
+        let mut file = File {
+            garbled: std::str::from_utf8(bytes).is_err(),
+            ..File::default()
+        };
         let mut section = String::new();
         for line in text.trim_start_matches('\u{feff}').lines() {
             let line = without_comment(line);
             if let Some(heading) = line.strip_prefix('[') {
                 section = heading.trim_end_matches(']').trim().to_ascii_lowercase();
+                file.peers += usize::from(section == "peer");
             } else if let Some((field, value)) = line.split_once('=') {
                 let field = field.trim().to_ascii_lowercase();
                 file.take(&section, &field, value.trim());
@@ -38,9 +50,39 @@ impl File {
         file
     }
 
+    /// Fails if there is nobody for a tunnel to go to. `name` is the file's, for errors.
+    ///
+    /// Without an `Endpoint` the peer has to begin, which it can where it knows our port.
+    pub(super) fn check(&self, name: &str) -> Result<(), Failure> {
+        if self.garbled {
+            return Ok(());
+        }
+        let missing = match (self.peers, self.places, self.listen_port) {
+            (0, ..) => {
+                "has no [Peer] section, so there is nobody to connect to; must have one with the \
+                 server's PublicKey, AllowedIPs and Endpoint"
+            }
+            (_, 0, 0) => {
+                "no [Peer] has an Endpoint, so there is nowhere to connect to; must have \
+                 Endpoint = HOST:PORT of the server, or ListenPort in [Interface] to wait for the \
+                 peer there"
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::unusable(format!("{name}: {missing}")))
+    }
+
+    /// The port on which a peer is waited for, if none can be connected to.
+    pub(super) fn waits_on(&self) -> Option<u16> {
+        (self.places == 0).then_some(self.listen_port)
+    }
+
     fn take(&mut self, section: &str, field: &str, value: &str) {
         match (section, field) {
-            ("peer", "endpoint") => self.endpoints.extend(without_zone(value).parse().ok()),
+            ("peer", "endpoint") => {
+                self.places += 1;
+                self.endpoints.extend(without_zone(value).parse().ok());
+            }
             ("interface", "listenport") => self.listen_port = value.parse().unwrap_or(0),
             ("interface", "address") => {
                 let items = words(value).filter_map(|item| item.split('/').next());
@@ -129,7 +171,34 @@ mod tests {
             b"[Peer]\nEndpoint = [fe80::1%:1",
             b"[Peer\nEndpoint = :1",
         ] {
-            assert_eq!(File::read(text), File::default(), "{text:?}");
+            let file = File::read(text);
+            let expected = File {
+                garbled: file.garbled,
+                peers: file.peers,
+                places: file.places,
+                ..File::default()
+            };
+            assert_eq!(file, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_tunnel_needs_somebody_to_go_to_or_a_port_to_be_called_at() {
+        for (text, missing) in [
+            ("[Interface]\nPrivateKey = a", Some("has no [Peer] section")),
+            ("[Peer]\nPublicKey = a", Some("no [Peer] has an Endpoint")),
+            ("[Interface]\nListenPort = 7\n[Peer]\nPublicKey = a", None),
+            ("[Peer]\nEndpoint = wrong\n[Peer]\n", None),
+        ] {
+            let checked = File::read(text.as_bytes()).check("wg0.conf");
+            let said = checked.err().map(|failure| failure.to_string());
+            match (&said, missing) {
+                (None, None) => {}
+                (Some(said), Some(missing)) => {
+                    assert!(said.starts_with(&format!("wg0.conf: {missing}")), "{said}");
+                }
+                _ => panic!("{text}: {said:?}"),
+            }
         }
     }
 }

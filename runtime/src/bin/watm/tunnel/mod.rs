@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
     through: ThroughOptions,
     /// Where modules of --through may go beyond where they are told to, such as to their own
     /// servers; may be given several times. A name, *.name, address, network or *, then :port or
-    /// :low-high.
+    /// :low-high; for TCP and UDP unless tcp:// or udp:// is in front.
     #[arg(long, value_name = "PATTERN", requires = "hops")]
     allow: Vec<String>,
     #[command(flatten)]
@@ -66,6 +66,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     }
     let config = read(&arguments.file)?;
     let file = File::read(&config);
+    let name = arguments.file.display().to_string();
+    file.check(&name)?;
+    if let Some(port) = file.waits_on() {
+        tracing::warn!(
+            target: "watm::tunnel",
+            "{name}: no [Peer] has an Endpoint; waiting for a peer on UDP port {port}"
+        );
+    }
     let proxies = arguments.proxies.check(resolver(&file))?;
     let reverses = Reverses::check(&arguments.reverses, &file)?;
     let (admitted, reversed) = (reverses.clone(), !arguments.reverses.is_empty());
@@ -75,7 +83,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         reach(&file)?,
         arguments.stdio.is_none(),
     )?;
-    let name = arguments.file.display().to_string();
     let allowed = reach_of(&arguments.allow)?;
     let through = arguments
         .through

@@ -9,6 +9,7 @@ use watm_socks::{Counters, Limits, reverse};
 use super::file::File;
 use crate::failure::Failure;
 use crate::forward::{Forward, Network};
+use crate::logging::PROGRAM;
 use crate::proxies::complain;
 use crate::serve::Complaints;
 use crate::stop::Stop;
@@ -68,7 +69,12 @@ impl Reverses {
                 Network::Tcp => "tcp",
                 Network::Udp => "udp",
             };
-            eprintln!("listening in the tunnel on {from} for {network}");
+            tracing::info!(
+                target: PROGRAM,
+                address = %from,
+                network,
+                "listening in the tunnel on {from} for {network}"
+            );
         }
         let (counters, complaints) = (Arc::<Counters>::default(), Arc::<Complaints>::default());
         let mut carried = JoinSet::new();

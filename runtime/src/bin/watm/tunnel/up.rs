@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use watm_runtime::Dialer;
 
+use crate::logging::PROGRAM;
+
 /// How often to look at first, and from when on less often: who answers does so at once, or when it
 /// is back.
 const SOON: Duration = Duration::from_millis(100);
@@ -25,7 +27,13 @@ pub(super) async fn tell(dialer: &Dialer) {
         for peer in &status.peers {
             if peer.last_handshake.is_some() && told.insert(peer.name.clone()) {
                 let place = peer.endpoint.as_deref().unwrap_or("an unknown place");
-                eprintln!("the tunnel to {} at {place} is up", peer.name);
+                let name = &peer.name;
+                tracing::info!(
+                    target: PROGRAM,
+                    peer = name,
+                    endpoint = place,
+                    "the tunnel to {name} at {place} is up"
+                );
             }
         }
         if !status.peers.is_empty() && told.len() == status.peers.len() {

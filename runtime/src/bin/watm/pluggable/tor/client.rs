@@ -1,19 +1,17 @@
 //! The client's side: each transport is a server of SOCKS 5 for Tor, on a port of its own.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{DialOptions, Dialer, DialerWithOptions};
-use watm_socks::{Limits, arguments};
+use watm_socks::{Error, Limits, Refusal, arguments};
 
 use super::super::options;
 use super::environment::Client;
-use super::{Transport, input_ends, one_line, say};
+use super::{Transport, input_ends, one_line, say, warn, with_options};
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
-use crate::options::read;
 use crate::{Outcome, proxies, stop, tcp};
 
 /// For Tor on this machine, and nobody else.
@@ -22,6 +20,7 @@ const ANY_PORT: SocketAddr =
 
 /// One transport that is ready.
 struct Ready {
+    name: String,
     dialer: Dialer,
     config: Vec<u8>,
 }
@@ -52,10 +51,7 @@ pub(super) fn run(
         for (listener, ready) in listening {
             let serve_one = move |client| {
                 let ready = ready.clone();
-                async move {
-                    let dialer = |arguments: &str| ready.dialer(arguments);
-                    arguments::serve(client, dialer, &Limits::default()).await
-                }
+                async move { ready.serve(client).await }
             };
             serving.spawn(proxies::clients(
                 listener,
@@ -81,7 +77,7 @@ async fn begin(
 ) -> Result<(SocketAddr, TcpListener, Arc<Ready>), Failure> {
     let transport = transports.iter().find(|known| known.name == name);
     let transport = transport.ok_or_else(|| Failure::unusable("no such transport"))?;
-    let config = transport.config.as_deref().map(read_config).transpose()?;
+    let config = transport.read_config()?;
     let module = loading.load(&transport.module, false)?;
     let builder = Dialer::builder(&module);
     let dialer = match &config {
@@ -89,6 +85,7 @@ async fn begin(
         None => builder,
     };
     let ready = Ready {
+        name: name.to_owned(),
         dialer: dialer.build()?,
         config: config.unwrap_or_default(),
     };
@@ -96,49 +93,33 @@ async fn begin(
     Ok((address, listener, Arc::new(ready)))
 }
 
-fn read_config(path: &Path) -> Result<Vec<u8>, Failure> {
-    Ok(read(path)?)
-}
-
 impl Ready {
+    /// Serves one client. Tor hears why its arguments are refused, and of failures that SOCKS has
+    /// no number for, such as an option that the module does not know.
+    async fn serve(&self, client: TcpStream) -> Result<(), Error> {
+        let dialer = |arguments: &str| {
+            self.dialer(arguments).inspect_err(|why| {
+                warn(&format!("{}: bridge arguments refused: {why}", self.name));
+            })
+        };
+        let served = arguments::serve(client, dialer, &Limits::default()).await;
+        if let Err(Error::Dial {
+            to,
+            why: Refusal::Failed(why),
+        }) = &served
+        {
+            warn(&format!("{}: bridge {to} not dialled: {why}", self.name));
+        }
+        served
+    }
+
     /// Who connects for a client with these arguments of a bridge line.
     fn dialer(&self, arguments: &str) -> Result<DialerWithOptions, String> {
         let arguments = options::parse(arguments)?;
-        let own = || DialOptions::new().config(with_arguments(&self.config, &arguments));
+        let own = || DialOptions::new().config(with_options(&self.config, &arguments));
         Ok(self.dialer.with_options(match arguments.is_empty() {
             true => DialOptions::new(),
             false => own(),
         }))
-    }
-}
-
-/// The configuration of one connection: that of all, and the bridge line's as strings of TOML.
-fn with_arguments(config: &[u8], arguments: &[(String, String)]) -> Vec<u8> {
-    let mut own = config.to_vec();
-    if own.last().is_some_and(|last| *last != b'\n') {
-        own.push(b'\n');
-    }
-    for (key, value) in arguments {
-        // A string of JSON is one of TOML.
-        let key = serde_json::Value::from(key.as_str());
-        let value = serde_json::Value::from(value.as_str());
-        own.extend(format!("{key} = {value}\n").bytes());
-    }
-    own
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_bridge_line_says_becomes_lines_of_the_configuration() {
-        let argument = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        let arguments = [argument("cert", "a\"b\\"), argument("iat mode", "0")];
-        let own = with_arguments(b"x = 1", &arguments);
-        let table: toml::Table = toml::from_str(str::from_utf8(&own).expect("text")).expect("TOML");
-        assert_eq!(table["cert"].as_str(), Some("a\"b\\"));
-        assert_eq!(table["iat mode"].as_str(), Some("0"));
-        assert_eq!(table["x"].as_integer(), Some(1));
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use super::super::options;
+
 /// The version of the protocol that this speaks.
 const VERSION: &str = "1";
 
@@ -26,11 +28,19 @@ pub(super) struct Client {
 }
 
 pub(super) struct Server {
-    /// Names of transports, each with where it is to listen, if that is said.
-    pub(super) transports: Vec<(String, Option<SocketAddr>)>,
+    pub(super) transports: Vec<Wanted>,
     pub(super) or_port: SocketAddr,
     /// Tor's extended port, and the file with its cookie.
     pub(super) extended: Option<(SocketAddr, PathBuf)>,
+}
+
+/// A transport that a server is to offer.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    /// Address to listen on, if Tor names one.
+    pub(super) place: Option<SocketAddr>,
+    /// Options of torrc (`ServerTransportOptions`), in their order.
+    pub(super) options: Vec<(String, String)>,
 }
 
 /// What to say to Tor in place of beginning.
@@ -105,6 +115,7 @@ impl Server {
             };
             places.insert(name.to_owned(), address(BIND, place)?);
         }
+        let mut options = server_options(given(OPTIONS).as_deref().unwrap_or_default())?;
         const OR_PORT: &str = "TOR_PT_ORPORT";
         const EXTENDED: &str = "TOR_PT_EXTENDED_SERVER_PORT";
         const COOKIE: &str = "TOR_PT_AUTH_COOKIE_FILE";
@@ -124,16 +135,37 @@ impl Server {
                 return Err(Refused::environment(&format!("{OR_PORT} is not set")));
             }
         };
-        let with_place = |name: String| {
-            let place = places.get(&name).copied();
-            (name, place)
+        let wanted = |name: String| Wanted {
+            place: places.get(&name).copied(),
+            options: options.remove(&name).unwrap_or_default(),
+            name,
         };
         Ok(Server {
-            transports: names.into_iter().map(with_place).collect(),
+            transports: names.into_iter().map(wanted).collect(),
             or_port,
             extended,
         })
     }
+}
+
+const OPTIONS: &str = "TOR_PT_SERVER_TRANSPORT_OPTIONS";
+
+/// The options of each transport: `name:key=value;name:key=value`, with a backslash before a colon,
+/// a semicolon or a backslash of a value.
+fn server_options(text: &str) -> Result<BTreeMap<String, Vec<(String, String)>>, Refused> {
+    let refused = |reason: String| Refused::environment(&format!("{OPTIONS}: {reason}"));
+    let mut all = BTreeMap::<String, Vec<(String, String)>>::new();
+    for (key, value) in options::parse(text).map_err(refused)? {
+        // Names of transports have no colon.
+        let Some((name, key)) = key.split_once(':') else {
+            return Err(refused(format!(
+                "{key:?} must be the name of a transport, a colon and an option"
+            )));
+        };
+        let of_name = all.entry(name.to_owned()).or_default();
+        of_name.push((key.to_owned(), value));
+    }
+    Ok(all)
 }
 
 #[cfg(test)]
@@ -159,6 +191,10 @@ mod tests {
         let environment = read(&[
             ("TOR_PT_SERVER_TRANSPORTS", "a,b"),
             ("TOR_PT_SERVER_BINDADDR", "a-127.0.0.1:1,b-[::1]:2"),
+            (
+                "TOR_PT_SERVER_TRANSPORT_OPTIONS",
+                r"a:x=1;b:to=[\:\:1]\:2;b:path=c\\",
+            ),
             ("TOR_PT_ORPORT", "127.0.0.1:3"),
             ("TOR_PT_EXTENDED_SERVER_PORT", "127.0.0.1:4"),
             ("TOR_PT_AUTH_COOKIE_FILE", "/cookie"),
@@ -169,11 +205,15 @@ mod tests {
         let Side::Server(server) = environment.side else {
             panic!("not a server");
         };
-        let (name, place) = &server.transports[1];
-        assert_eq!(
-            (name.as_str(), place),
-            ("b", &Some("[::1]:2".parse().expect("one")))
-        );
+        let [first, second] = &server.transports[..] else {
+            panic!("not two transports");
+        };
+        assert_eq!(second.name, "b");
+        assert_eq!(second.place, Some("[::1]:2".parse().expect("one")));
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(first.options, [option("x", "1")]);
+        let expected = [option("to", "[::1]:2"), option("path", r"c\")];
+        assert_eq!(second.options, expected);
         assert_eq!(server.extended.expect("given").1, PathBuf::from("/cookie"));
     }
 
@@ -203,6 +243,13 @@ mod tests {
                     ("TOR_PT_SERVER_BINDADDR", "a"),
                 ],
                 "ENV-ERROR TOR_PT_SERVER_BINDADDR: \"a\" must be",
+            ),
+            (
+                &[
+                    ("TOR_PT_SERVER_TRANSPORTS", "a"),
+                    ("TOR_PT_SERVER_TRANSPORT_OPTIONS", "rule=1"),
+                ],
+                "ENV-ERROR TOR_PT_SERVER_TRANSPORT_OPTIONS: \"rule\" must be",
             ),
             (
                 &[

@@ -17,6 +17,7 @@ use crate::Outcome;
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::logging;
+use crate::options::read;
 use environment::{Environment, Side};
 
 #[derive(clap::Args)]
@@ -24,8 +25,8 @@ pub(crate) struct Arguments {
     /// A transport by the name that torrc has for it; may be given several times.
     #[arg(value_name = "NAME=MODULE", required = true, value_parser = named)]
     transports: Vec<(String, PathBuf)>,
-    /// A file for a transport's module, in its own format; may be given several times. What a bridge
-    /// line says for a connection is added to it, as lines of TOML.
+    /// A file for a transport's module, in its own format; may be given several times. The arguments
+    /// of a bridge line, and the options of ServerTransportOptions, are added to it as lines of TOML.
     #[arg(long, value_name = "NAME=FILE", value_parser = named)]
     config: Vec<(String, PathBuf)>,
     #[command(flatten)]
@@ -39,6 +40,13 @@ struct Transport {
     name: String,
     module: PathBuf,
     config: Option<PathBuf>,
+}
+
+impl Transport {
+    fn read_config(&self) -> Result<Option<Vec<u8>>, Failure> {
+        let config = self.config.as_deref().map(read).transpose()?;
+        Ok(config)
+    }
 }
 
 fn named(text: &str) -> Result<(String, PathBuf), String> {
@@ -104,6 +112,46 @@ fn say(line: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("standard output: {error}")))
 }
 
+/// Has Tor log a warning (pt-spec, section 3.3.4).
+fn warn(message: &str) {
+    // An error: nobody reads, and the end of the program is said elsewhere.
+    let _ = say(&format!("LOG SEVERITY=warning MESSAGE={}", quoted(message)));
+}
+
+/// A string of C's, as messages to Tor are written.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            '\n' => quoted.push_str("\\n"),
+            other if other.is_control() => quoted.push(' '),
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A configuration with options of Tor's added, as strings of TOML.
+fn with_options(config: &[u8], options: &[(String, String)]) -> Vec<u8> {
+    let mut all = config.to_vec();
+    if all.last().is_some_and(|last| *last != b'\n') {
+        all.push(b'\n');
+    }
+    for (key, value) in options {
+        let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        // A string of JSON is one of TOML. Modules need not read keys that are quoted.
+        let key = match !key.is_empty() && key.bytes().all(is_bare) {
+            true => key.clone(),
+            false => serde_json::Value::from(key.as_str()).to_string(),
+        };
+        let value = serde_json::Value::from(value.as_str());
+        all.extend(format!("{key} = {value}\n").bytes());
+    }
+    all
+}
+
 /// A reason as the rest of a line.
 fn one_line(reason: &Failure) -> String {
     reason.to_string().replace(['\n', '\r'], " ")
@@ -120,4 +168,26 @@ async fn input_ends(asked: bool) {
     let mut ignored = [0; 256];
     // An error is an end too.
     while matches!(input.read(&mut ignored).await, Ok(1..)) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_become_lines_of_the_configuration() {
+        let option = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let options = [option("cert", "a\"b\\"), option("iat mode", "0")];
+        let all = with_options(b"x = 1", &options);
+        assert!(all.starts_with(b"x = 1\ncert = \"a"));
+        let table: toml::Table = toml::from_str(str::from_utf8(&all).expect("text")).expect("TOML");
+        assert_eq!(table["cert"].as_str(), Some("a\"b\\"));
+        assert_eq!(table["iat mode"].as_str(), Some("0"));
+        assert_eq!(table["x"].as_integer(), Some(1));
+    }
+
+    #[test]
+    fn messages_to_tor_are_one_line() {
+        assert_eq!(quoted("a \"b\"\\\n\x07c"), r#""a \"b\"\\\n c""#);
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::environment::Server;
+use super::environment::{Server, Wanted};
 use super::extended_or_port::ExtendedOrPort;
-use super::{Transport, input_ends, one_line, say};
+use super::{Transport, input_ends, one_line, say, with_options};
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
@@ -21,11 +21,17 @@ pub(super) fn run(
     exit_with_input: bool,
 ) -> Result<Outcome, Failure> {
     let mut all = Many::new(loading)?;
-    for (name, place) in &wanted.transports {
+    for Wanted {
+        name,
+        place,
+        options,
+    } in &wanted.transports
+    {
         let transport = transports.iter().find(|known| known.name == *name);
         let started = transport
             .ok_or_else(|| Failure::unusable("no such transport"))
             .and_then(|transport| {
+                let config = transport.read_config()?.unwrap_or_default();
                 let (port, introduction) = match &wanted.extended {
                     None => (wanted.or_port, None),
                     Some((port, cookie)) => {
@@ -38,7 +44,7 @@ pub(super) fn run(
                 };
                 all.start(
                     name,
-                    (&transport.module, transport.config.as_deref()),
+                    (&transport.module, with_options(&config, options)),
                     Place::tcp(place.unwrap_or(ANYWHERE)),
                     Upstream::Tcp(watm_runtime::Destination::Address(port)),
                     introduction,

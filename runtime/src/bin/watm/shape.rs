@@ -1,0 +1,43 @@
+//! Options that a module cannot honour because of its shape.
+
+use std::path::Path;
+
+use watm_runtime::{Module, ModuleKind};
+
+use crate::failure::Failure;
+
+/// What an option has to know of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Its client's address.
+    Client,
+    /// Its destination or its attributes, which the module learns from the client.
+    Facts,
+}
+
+/// Fails if the module cannot tell what this option needs. A component can tell everything.
+pub(crate) fn check(module: &Module, option: &str, needs: Needs) -> Result<(), Failure> {
+    let info = module.info();
+    let why = match needs {
+        _ if info.kind == ModuleKind::Component => return Ok(()),
+        Needs::Client if !info.names_clients => return Ok(()),
+        Needs::Client => {
+            "its connections name their clients, which a WATER module cannot tell the host"
+        }
+        Needs::Facts => "a WATER module tells the host nothing of a flow but who connected",
+    };
+    let name = module.name();
+    Err(Failure::unusable(format!(
+        "{option}: {name} cannot honour it: {why}; leave it out, or use the component{}",
+        component(name)
+    )))
+}
+
+/// The name that the component beside a module of this name has here, in words.
+fn component(module: &str) -> String {
+    let file = Path::new(module).file_name().and_then(|name| name.to_str());
+    match file.and_then(|name| name.strip_suffix(".watm1.wasm")) {
+        Some(name) => format!(" ({name}.wasm)"),
+        None => " of the same transport".to_owned(),
+    }
+}
