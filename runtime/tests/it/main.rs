@@ -10,6 +10,7 @@ mod example;
 mod failures;
 mod files;
 mod grants;
+mod hogs;
 mod joins;
 mod logs;
 mod names;

@@ -26,13 +26,18 @@ fn look_up(server: &Server, host: &str) -> String {
 
 #[test]
 fn a_name_is_looked_up_where_datagrams_may_go_to_it() {
-    for pattern in ["udp://localhost:53", "udp://*", "udp://127.0.0.0/8:1-100"] {
+    for pattern in [
+        "udp://localhost:53",
+        "localhost:53",
+        "udp://*",
+        "udp://127.0.0.0/8:1-100",
+    ] {
         let answer = look_up(&server("names", &[pattern]), "localhost 53");
         assert!(answer.contains("Ipv4((127, 0, 0, 1))"), "{answer}");
         assert!(answer.contains("port: 53"), "{answer}");
     }
     let denied = "ErrorCode::AccessDenied";
-    for patterns in [&[][..], &["localhost:53"], &["udp://localhost:54"]] {
+    for patterns in [&[][..], &["tcp://localhost:53"], &["udp://localhost:54"]] {
         let answer = look_up(&server("denied", patterns), "localhost 53");
         assert_eq!(answer, denied, "{patterns:?}");
     }

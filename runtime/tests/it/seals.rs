@@ -135,7 +135,10 @@ fn a_module_is_sealed_by_two_and_verified_with_nothing_but_the_root() {
     let half = desk.json("verify @half.wasm --root @root --state @state");
     assert_eq!(half["accepted"], false);
     assert_eq!(half["code"], "threshold");
-    desk.well("seal @half.wasm --key @c.key --output @plain.wasm");
+    let (status, said) = desk.watm("seal @half.wasm --key @c.key --output @plain.wasm");
+    assert_eq!(status, Some(2));
+    assert!(said.contains("--root names the root"), "{said}");
+    desk.well("seal @half.wasm --root @root --key @c.key --output @plain.wasm");
 
     let [file, root, state] = ["plain.wasm", "root", "state"].map(|name| desk.path(name));
     let verify: [&dyn AsRef<OsStr>; 6] = [&"verify", &file, &"--root", &root, &"--state", &state];
@@ -219,7 +222,7 @@ fn a_key_is_replaced_by_the_next_root() {
     desk.describe("next.json", &next);
     let said = desk.well("root new @next.json --after @root --output @root-2");
     assert!(said.contains("complete  no: "), "{said}");
-    let said = desk.well("root sign @root-2 --key @root.key");
+    let said = desk.well("root sign @root-2 --after @root --key @root.key");
     assert!(said.contains("complete  yes"), "{said}");
     let signers = "--rotation @root-2 --key @b.key --key @c.key";
     desk.seal("1.2", signers, "new.wasm");
@@ -228,8 +231,20 @@ fn a_key_is_replaced_by_the_next_root() {
     assert_eq!(known["version"], 2);
     let refused = desk.json("verify @old.wasm --state @state --name demo/plain");
     assert_eq!(refused["code"], "revoked");
-    // The old root again changes nothing, and another one is not taken.
-    desk.well("trust @root --state @state");
+    // The same root again changes nothing; an old one and another one are not taken.
+    desk.well("trust @root-2 --state @state");
+    let (status, said) = desk.watm("trust @root --state @state");
+    assert_eq!(status, Some(2));
+    assert!(
+        said.contains("is version 1 of the root, and version 2 is trusted"),
+        "{said}"
+    );
+    next["expires"] = json!("2090-01-01");
+    desk.describe("fork.json", &next);
+    desk.well("root new @fork.json --after @root --output @fork --key @root.key");
+    let (status, said) = desk.watm("trust @fork --state @state");
+    assert_eq!(status, Some(2));
+    assert!(said.contains("is another version 2 of the root"), "{said}");
     assert_eq!(desk.json("trust --state @state")["version"], 2);
     let other = desk.key("other.key");
     desk.describe("other.json", &root_description(&other, &keys));
@@ -237,6 +252,78 @@ fn a_key_is_replaced_by_the_next_root() {
     let (status, said) = desk.watm("trust @other --state @state");
     assert_eq!(status, Some(2));
     assert!(said.contains("belongs to the root"), "{said}");
+}
+
+#[test]
+fn a_root_is_complete_when_hosts_that_trust_the_one_before_it_take_it() {
+    let desk = Desk::new("complete");
+    desk.root(&[desk.key("a.key"), desk.key("b.key")]);
+    desk.well("trust @root --state @state");
+    let mut next = desk.json("root show @root")["description"].clone();
+    next["keys"] = json!([desk.key("next.key")]);
+    desk.describe("next.json", &next);
+    let said = desk.well("root new @next.json --after @root --output @root-2 --key @next.key");
+    let reason = "root version 2: signed by 0 of the keys of version 1, which takes 1";
+    assert!(said.contains(&format!("complete  no: {reason}")), "{said}");
+    assert_eq!(
+        desk.json("root show @root-2 --after @root")["complete"],
+        false
+    );
+    let (status, said) = desk.watm("trust @root-2 --state @state");
+    assert_eq!(status, Some(2));
+    assert!(said.contains(reason), "{said}");
+    // Who does not say what it comes after is not told that it is.
+    let shown = desk.json("root show @root-2");
+    assert_eq!(shown["complete"], Value::Null);
+    let said = desk.well("root sign @root-2 --key @root.key");
+    assert!(
+        said.contains("complete  unknown: keys of version 1 have to"),
+        "{said}"
+    );
+    assert_eq!(
+        desk.json("root show @root-2 --after @root")["complete"],
+        true
+    );
+    desk.well("trust @root-2 --state @state");
+}
+
+#[test]
+fn keys_sign_what_the_root_lets_them_sign() {
+    let desk = Desk::new("undelegated");
+    desk.root(&[desk.key("a.key"), desk.key("b.key")]);
+    let other = desk.key("other.key");
+    desk.describe("manifest.json", &manifest_description("1.1"));
+    let module = plain();
+    let module = module.to_str().expect("text");
+    let seal = |key: &str| {
+        format!("seal {module} --manifest @manifest.json --root @root --key {key} -o @out.wasm")
+    };
+    let (status, said) = desk.watm(&seal("@other.key"));
+    assert_eq!(status, Some(2));
+    let reason = format!("version 1 of the root delegates nothing to {other}; sealing a module");
+    assert!(
+        said.contains(&reason) && said.contains("--undelegated"),
+        "{said}"
+    );
+    // A name of somebody else.
+    let mut manifest = manifest_description("1.1");
+    manifest["name"] = json!("other/plain");
+    desk.describe("manifest.json", &manifest);
+    let (status, said) = desk.watm(&seal("@a.key"));
+    assert_eq!(status, Some(2));
+    assert!(said.contains("which may sign demo/* only"), "{said}");
+    assert!(!desk.path("out.wasm").exists());
+
+    let said = desk.well(&format!("{} --undelegated", seal("@other.key")));
+    assert!(
+        said.contains("watm: warning: ") && said.contains(&reason),
+        "{said}"
+    );
+    let (status, said) = desk.watm("note demo/plain 1.2 --root @root --key @a.key -o @note");
+    assert_eq!(status, Some(2));
+    assert!(said.contains("\"purpose\": \"freshness\""), "{said}");
+    let (_, help) = desk.watm("root new --help");
+    assert!(help.contains("\"purpose\": \"freshness\""), "{help}");
 }
 
 #[test]
@@ -266,7 +353,18 @@ fn a_note_tells_of_a_newer_release() {
         .map(|warning| &warning["code"])
         .collect();
     assert!(codes.contains(&&json!("outdated")), "{codes:?}");
-    desk.well("note demo/plain 1.2 --root @root --key @a.key --output @forged");
+    let forge = "note demo/plain 1.2 --root @root --key @a.key --output @forged";
+    let (status, said) = desk.watm(forge);
+    assert_eq!(status, Some(2));
+    let needed = "is of release, whose purpose is \"modules\"; signing a note takes a delegation with \
+                  \"purpose\": \"freshness\"";
+    assert!(said.contains(needed), "{said}");
+    assert!(!desk.path("forged").exists());
+    let said = desk.well(&format!("{forge} --undelegated"));
+    assert!(
+        said.contains("watm: warning: ") && said.contains(needed),
+        "{said}"
+    );
     let (status, said) = desk.watm("trust --note @forged --state @state");
     assert_eq!(status, Some(2));
     assert!(
@@ -356,10 +454,7 @@ fn what_is_wrong_is_said_with_the_file_and_the_field() {
             format!("seal {module} --key @a.key -o @out.wasm"),
             "not sealed",
         ),
-        (
-            format!("seal {module} --key {module} -o @out.wasm"),
-            "is no key file",
-        ),
+        (format!("root sign @root --key {module}"), "is no key file"),
         ("trust @root.json --state @state".to_owned(), "root.json: "),
     ] {
         let (status, said) = desk.watm(&arguments);
@@ -398,10 +493,22 @@ fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
     let (status, said) = desk.watm("trust --revoke demo/plain --state @state");
     assert_eq!(status, Some(2), "{said}");
     assert_eq!(desk.watm_sealed(dial).0, Some(2));
-    // What is written down holds, also where it is less.
-    fs::write(desk.path("grants.toml"), "[\"demo/plain\"]\nflows = 9\n").expect("written");
+    // What is written down holds, also where it is less. The rest is not approved by that.
+    let grant = |text: &str| {
+        let text = format!("[\"demo/plain\"]\n{text}\n");
+        fs::write(desk.path("grants.toml"), text).expect("written");
+    };
+    grant("flows = 9");
+    let (status, said) = desk.watm_sealed(dial);
+    assert_eq!(status, Some(2), "{said}");
+    let rest = "not approved: connect tcp://*.example.com:443, memory-bytes 1048576 (at most 0), \
+                cpu-permille 1000 (at most 0), instances 10 (at most 0);";
+    assert!(said.contains(rest), "{said}");
+    let rest =
+        "connect = [\"*.example.com:443\"]\nmemory-mib = 1\ncpu-permille = 500\ninstances = 1";
+    grant(&format!("flows = 9\n{rest}"));
     connects(&desk.watm_sealed(dial));
-    fs::write(desk.path("grants.toml"), "[\"demo/plain\"]\nflows = 0\n").expect("written");
+    grant(&format!("flows = 0\n{rest}"));
     let (status, said) = desk.watm_sealed(dial);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("its grant allows no flows"), "{said}");
@@ -415,4 +522,49 @@ fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
     // All of it.
     desk.well("trust --forget demo/plain --state @state");
     assert_eq!(desk.json("trust --state @state")["modules"], json!([]));
+}
+
+#[cfg(unix)]
+#[test]
+fn files_that_every_user_may_write_are_warned_of() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let desk = Desk::new("open");
+    desk.root(&[desk.key("a.key"), desk.key("b.key")]);
+    desk.seal("1.1", "--key @a.key --key @b.key", "plain.wasm");
+    fs::create_dir(desk.path("folder")).expect("made");
+    let chmod = |name: &str, mode: u32| {
+        fs::set_permissions(desk.path(name), fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    fs::write(desk.path("grants.toml"), "").expect("written");
+    // Whatever the mask of new files is.
+    for (name, mode) in [("", 0o755), ("folder", 0o755), ("grants.toml", 0o644)] {
+        chmod(name, mode);
+    }
+    let dial = "dial @plain.wasm 127.0.0.1:1 --state @folder/state --grants @grants.toml";
+    let warned_of = |said: &str, name: &str| {
+        let path = desk.path(name);
+        said.contains(&format!("every user may write {}, and so", path.display()))
+    };
+    let said = desk.well("trust @root --state @folder/state");
+    assert!(!said.contains("every user"), "{said}");
+    desk.well("trust --approve @plain.wasm --state @folder/state");
+    let (_, said) = desk.watm_sealed(dial);
+    assert!(!said.contains("every user"), "{said}");
+
+    chmod("grants.toml", 0o666);
+    let (_, said) = desk.watm_sealed(dial);
+    assert!(warned_of(&said, "grants.toml"), "{said}");
+    for (name, mode, expected) in [
+        ("folder", 0o777, true),
+        // Nobody but its owner removes a file there.
+        ("folder", 0o1777, false),
+        ("folder/state", 0o666, true),
+    ] {
+        chmod(name, mode);
+        let (_, dialled) = desk.watm_sealed(dial);
+        let shown = desk.well("trust --state @folder/state");
+        assert_eq!(warned_of(&dialled, name), expected, "{dialled}");
+        assert_eq!(warned_of(&shown, name), expected, "{shown}");
+    }
 }

@@ -85,7 +85,7 @@ impl Program {
         let mut stream = connect(self.web.expect("it has pages"));
         write!(
             stream,
-            "GET {page} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            "GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         )
         .expect("sent");
         let mut text = String::new();
@@ -341,7 +341,7 @@ fn a_fault_of_the_configuration_is_named_and_nothing_starts() {
         .output();
     let checked = checked.expect("runs");
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
-    assert!(String::from_utf8_lossy(&checked.stderr).ends_with("watm.toml: good\n"));
+    assert!(String::from_utf8_lossy(&checked.stdout).ends_with("watm.toml: good\n"));
 }
 
 #[test]

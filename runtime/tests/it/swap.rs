@@ -121,6 +121,54 @@ fn a_module_that_does_not_start_leaves_the_old_one_alone() {
 }
 
 #[test]
+fn a_module_that_starts_for_ever_does_not_hold_up_the_one_that_serves() {
+    let limits = Limits {
+        cpu_per_call: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    let server = builder("looping").limits(limits).start().expect("starts");
+    let (client, flow) = open(&server);
+    let looping = server.clone();
+    let swapping = async move { looping.swap_async(&guest(), with_config("spin")).await };
+    let swap = std::thread::spawn(move || run(swapping));
+    let mut answers = 0;
+    while !swap.is_finished() {
+        assert_eq!(client.ask("!who"), "0 after None");
+        assert_open(&flow, &client);
+        answers += 1;
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Held up, it answers what came before the swap, and then nothing until the end.
+    assert!(answers > 20, "{answers}");
+    let error = swap.join().expect("no panic").expect_err("stopped");
+    assert!(matches!(error, Error::Trap { .. }), "{error:?}");
+    server.swap(&guest(), with_config("new")).expect("swapped");
+    assert_eq!(client.ask("!who"), "2 after Some(\"guest 0\")");
+}
+
+#[test]
+fn a_server_closes_while_a_module_starts() {
+    let limits = Limits {
+        cpu_per_call: Duration::from_secs(20),
+        ..Limits::default()
+    };
+    let server = builder("closing").limits(limits).start().expect("starts");
+    let address = server.local_addr("listen").expect("granted");
+    let closing = server.clone();
+    let swap = std::thread::spawn(move || closing.swap(&guest(), with_config("spin")));
+    // The configuration is the new module's by then.
+    let busy = || matches!(server.reconfigure("other"), Err(Error::Busy { .. }));
+    wait_until("the module starts", busy);
+    let second = server.swap(&guest(), options());
+    assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
+    server.close();
+    run(server.wait_closed());
+    assert!(swap.join().expect("no panic").is_err());
+    // Nothing of it is left.
+    std::net::UdpSocket::bind(address).expect("free again");
+}
+
+#[test]
 fn a_module_that_fails_at_once_is_taken_back() {
     records("taken back");
     let server = serve("taken back");

@@ -105,28 +105,39 @@ fn water_server(name: &str, permille: u32, guest: &Guest) -> Server {
         .expect("starts")
 }
 
-/// All connections of a WATER module have its share together.
+/// All connections of a WATER module have their share together, whatever else they do.
 #[test]
 fn instances_have_their_modules_share_together() {
-    let spin = Guest::v1().ends("(loop $for_ever (br $for_ever)) (i32.const 0)");
-    let (held, free) = (
-        water_server("water held", 10, &spin),
-        water_server("water free", 1000, &spin),
-    );
-    run(async {
-        let mut connections = Vec::new();
-        for server in [&held, &free] {
-            let address = server.local_addr("listen").expect("granted");
-            for _ in 0..10 {
-                connections.push(TcpStream::connect(address).await.expect("connects"));
+    for (name, code) in [
+        ("spins", "(loop $for_ever (br $for_ever)) (i32.const 0)"),
+        (
+            "prints",
+            "(loop $for_ever
+                (drop (call $write (i32.const 1) (i32.const 1024) (i32.const 1)))
+                (br $for_ever))
+            (i32.const 0)",
+        ),
+    ] {
+        let guest = Guest::v1().ends(code);
+        let (held, free) = (
+            water_server(&format!("water held {name}"), 10, &guest),
+            water_server(&format!("water free {name}"), 1000, &guest),
+        );
+        run(async {
+            let mut connections = Vec::new();
+            for server in [&held, &free] {
+                let address = server.local_addr("listen").expect("granted");
+                for _ in 0..10 {
+                    connections.push(TcpStream::connect(address).await.expect("connects"));
+                }
             }
-        }
-        tokio::time::sleep(Duration::from_secs(2)).await;
-    });
-    let (held_used, free_used) = (used(&held), used(&free));
-    println!("{held_used:?} with a share of a hundredth, {free_used:?} with a core");
-    assert!(held_used < FEW, "{held_used:?}");
-    assert!(free_used > 2 * held_used, "{free_used:?}");
+            tokio::time::sleep(Duration::from_secs(2)).await;
+        });
+        let (held_used, free_used) = (used(&held), used(&free));
+        println!("{name}: {held_used:?} with a share of a hundredth, {free_used:?} with a core");
+        assert!(held_used < FEW, "{name}: {held_used:?}");
+        assert!(free_used > 2 * held_used, "{name}: {free_used:?}");
+    }
 }
 
 /// Who has used up its share waits, and goes on: nothing is lost.

@@ -164,7 +164,7 @@ fn datagrams_go_where_a_pattern_for_them_admits_it() {
             let builder = FixedDialer::builder(&module).config(address.to_string());
             builder.reach(reach).build().expect("a dialer")
         };
-        let error = dialer("127.0.0.1").dial().await;
+        let error = dialer("tcp://127.0.0.1").dial().await;
         assert!(matches!(error, Err(Error::Denied { .. })), "{error:?}");
         let mut connection = dialer("udp://127.0.0.1").dial().await.expect("connects");
         for datagram in [&b"one"[..], b"two"] {

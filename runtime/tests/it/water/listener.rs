@@ -88,6 +88,21 @@ fn a_client_that_says_nothing_holds_up_nobody() {
     });
 }
 
+#[test]
+fn a_listener_that_was_stopped_says_so_to_who_waits() {
+    for module in [plain(), component()] {
+        run(async {
+            let listener = Listener::builder(&module);
+            let listener = listener.bind(LOCALHOST).expect("listens");
+            let (waited, stopped) = both(listener.accept(), listener.stop_accepting()).await;
+            stopped.expect("stopped");
+            assert!(matches!(waited, Err(Error::Closed { .. })), "{waited:?}");
+            let again = listener.accept().await;
+            assert!(matches!(again, Err(Error::Closed { .. })), "{again:?}");
+        });
+    }
+}
+
 /// How a client sees the end of a connection of a relay. Those through a component share an
 /// instance, and are reset with it.
 async fn hears_the_end(client: &mut TcpStream, module: &Module) {

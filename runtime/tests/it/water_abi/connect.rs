@@ -80,7 +80,8 @@ fn a_module_goes_to_an_address_of_its_choice_only_where_it_may() {
             ("tcp localhost:PORT", Some("10.0.0.0/8"), None),
             ("tcp 127.0.0.1:PORT", Some("*:1"), None),
             ("tcp 127.0.0.1:PORT", Some("udp://*"), None),
-            ("udp 127.0.0.1:PORT", Some("*"), None),
+            ("udp 127.0.0.1:PORT", Some("tcp://*"), None),
+            ("udp 127.0.0.1:PORT", Some("*"), Some("127.0.0.1")),
         ] {
             let fill = |text: &str| text.replace("PORT", &port.to_string());
             let pattern = pattern.map(fill);

@@ -1,13 +1,16 @@
 //! Guests that do not end when they are told to.
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
+use socket2::SockRef;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use watm_runtime::{Limits, Relay};
+use watm_runtime::{Limits, Listener, Relay};
 
 use crate::support::{LOCALHOST, run};
+use crate::water::both;
 use crate::water_abi::guest::{Guest, Scene};
 
 const GRACE: Duration = Duration::from_millis(100);
@@ -65,6 +68,28 @@ fn dropping_a_connection_ends_it_too() {
             let Scene { app, mut peer } = stubborn(code).dial().await;
             drop(app);
             assert_eq!(peer.read(&mut [0; 1]).await.expect("the end"), 0);
+            assert_idle().await;
+        }
+    });
+}
+
+#[test]
+fn a_reset_ends_an_instance_that_does_not_look() {
+    run(async {
+        // The others wait, and cost nothing.
+        for code in &STUBBORN[..3] {
+            let guest = stubborn(code);
+            let listener = guest.options(Listener::builder(&guest.module()));
+            let listener = listener.bind(LOCALHOST).expect("listens");
+            let client = TcpStream::connect(listener.local_addr());
+            let (client, served) = both(client, listener.accept()).await;
+            let client = client.expect("connects");
+            let mut served = served.expect("accepts");
+            let linger = Some(Duration::ZERO);
+            SockRef::from(&client).set_linger(linger).expect("set");
+            drop(client);
+            let error = served.read(&mut [0; 1]).await.expect_err("reset");
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{code}");
             assert_idle().await;
         }
     });
