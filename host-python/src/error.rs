@@ -1,5 +1,7 @@
 //! Errors as Python's exceptions.
 
+use std::io;
+
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::{PyErrArguments, create_exception};
@@ -12,6 +14,9 @@ create_exception!(
     "A module cannot be used: it is not one, it asks for more than it is granted, or it failed."
 );
 
+/// How a Python program runs a module without a seal. mitmproxy's users have an option for it.
+const UNSEALED: &str = "; for development, unsealed=True runs it as it is";
+
 /// An `OSError` of the subclass that Python has for this.
 pub(crate) fn flow_error(error: &ErrorCode) -> PyErr {
     os_error(name(error), &error.to_string())
@@ -23,15 +28,14 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
     let text = error.to_string();
     match error {
         Error::Config { .. } | Error::Options(_) => PyValueError::new_err(text),
-        Error::Grant { source, .. } | Error::File { source, .. } => match source.raw_os_error() {
-            // The last one is for Windows, where Python finds the first by it.
-            Some(number) => PyOSError::new_err((number, text, None::<String>, number)),
-            None => PyOSError::new_err(text),
-        },
-        Error::Connect { source, .. } => match source.raw_os_error() {
-            Some(number) => PyOSError::new_err((number, text, None::<String>, number)),
-            None => os_error(name(&ErrorCode::from(&source)), &text),
-        },
+        Error::Untrusted {
+            code: "unsealed", ..
+        } => ModuleError::new_err(format!("{text}{UNSEALED}")),
+        Error::Grant { source, .. } | Error::File { source, .. } => {
+            system_error(&source, &text).unwrap_or_else(|| PyOSError::new_err(text))
+        }
+        Error::Connect { source, .. } => system_error(&source, &text)
+            .unwrap_or_else(|| os_error(name(&ErrorCode::from(&source)), &text)),
         Error::Denied { .. } => os_error("EACCES", &text),
         Error::Handshake { .. } => os_error("ECONNABORTED", &text),
         Error::NoDatagrams { .. } => os_error("EOPNOTSUPP", &text),
@@ -41,6 +45,15 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
         Error::Closed { .. } | Error::System(_) | Error::State(_) => PyOSError::new_err(text),
         _ => ModuleError::new_err(text),
     }
+}
+
+/// The system's error with its number. Python shows the number in front of the text, so the text
+/// goes without.
+fn system_error(source: &io::Error, text: &str) -> Option<PyErr> {
+    let number = source.raw_os_error()?;
+    let text = text.replace(&format!(" (os error {number})"), "");
+    // The last one is for Windows, where Python finds the first by it.
+    Some(PyOSError::new_err((number, text, None::<String>, number)))
 }
 
 /// `name` as in Python's module `errno`.

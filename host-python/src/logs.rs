@@ -163,22 +163,27 @@ impl Subscriber for ToPython {
     }
 }
 
-/// The message, then the other fields as name=value.
+/// A record as people read it: the server that it is about, the message, then other fields as
+/// name=value.
 #[derive(Default)]
 struct Text {
+    server: String,
     message: String,
     fields: String,
 }
 
 impl Text {
-    fn finish(mut self) -> String {
-        self.message.push_str(&self.fields);
-        if self.message.len() > MESSAGE {
-            let end = self.message.floor_char_boundary(MESSAGE);
-            self.message.truncate(end);
-            self.message.extend(iter::once('…'));
+    fn finish(self) -> String {
+        let mut text = match self.server.is_empty() {
+            true => self.message,
+            false => format!("{}: {}", self.server, self.message),
+        };
+        text.push_str(&self.fields);
+        if text.len() > MESSAGE {
+            text.truncate(text.floor_char_boundary(MESSAGE));
+            text.extend(iter::once('…'));
         }
-        self.message
+        text
     }
 }
 
@@ -194,6 +199,9 @@ impl Visit for Text {
     fn record_str(&mut self, field: &Field, value: &str) {
         match field.name() {
             "message" => self.message.push_str(value),
+            "server" => self.server.push_str(value),
+            // The message names the module, and the part of it means nothing to its user.
+            "module" | "part" => {}
             _ => self.record_debug(field, &value),
         }
     }

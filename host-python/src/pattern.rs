@@ -17,11 +17,7 @@ impl Pattern {
     #[new]
     fn new(text: &str) -> PyResult<Pattern> {
         let invalid = |reason| PyValueError::new_err(format!("{text:?}: {reason}"));
-        let mut patterns = vec![ConnectPattern::parse(text).map_err(invalid)?];
-        if !text.contains("://") {
-            patterns.push(ConnectPattern::parse(&format!("udp://{text}")).map_err(invalid)?);
-        }
-        Ok(Pattern(patterns))
+        ConnectPattern::parse(text).map(Pattern).map_err(invalid)
     }
 
     /// Whether it has this destination, a name or an address. `transport`: "tcp" or "udp".

@@ -53,7 +53,7 @@ enum Work {
 impl Updates {
     /// Nothing is asked of the source before `follow`.
     #[new]
-    #[pyo3(signature = (source, *, every, name, channel, note, ca, credentials, plain_http, place, wake))]
+    #[pyo3(signature = (source, *, every, name, channel, note, ca, credentials, credentials_for, plain_http, place, wake))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
@@ -64,6 +64,7 @@ impl Updates {
         note: Option<&str>,
         ca: Option<PathBuf>,
         credentials: Option<&str>,
+        credentials_for: Vec<String>,
         plain_http: bool,
         place: Option<PathBuf>,
         wake: Py<Wake>,
@@ -95,6 +96,7 @@ impl Updates {
                 authorities: ca.map(read).transpose()?.unwrap_or_default(),
                 plain_http,
                 credentials,
+                credential_hosts: credentials_for,
                 ..NetworkOptions::default()
             },
             load: LoadOptions {

@@ -40,6 +40,11 @@ class Browser:
         (element,) = found[0].values()
         await self._do("POST", f"/element/{element}/click", {})
 
+    async def resize(self, width: int, height: int) -> None:
+        """Show pages as a screen of this size does, which may be smaller than a window can be."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        await self._do("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
+
     async def screenshot(self) -> Image.Image:
         """What is to be seen."""
         return Image.open(io.BytesIO(base64.b64decode(await self._do("GET", "/screenshot", None)))).convert("L")

@@ -7,6 +7,8 @@ from ports import free_port
 from test_mitmdump import client, keys_in
 from web import start_web
 
+from mitmproxy_watm.wireguard import genkey, pubkey
+
 MODE = "watm:wireguard@127.0.0.1:0"
 
 
@@ -46,6 +48,59 @@ async def test_the_page_is_looked_at(tmp_path):
 
         program.process.terminate()
         await window.wait_until("!document.getElementById('stale').hidden")
+
+
+# Elements in tables that are wider than they may be, or that are cut off.
+CLIPPED = """
+const wrong = [];
+for (const element of document.querySelectorAll("table, table *")) {
+  const box = element.getBoundingClientRect();
+  if (box.width === 0) continue;
+  if (box.left < 0 || box.right > innerWidth || element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
+    wrong.push(element.outerHTML.slice(0, 120));
+  for (let above = element.parentElement; above !== null; above = above.parentElement) {
+    const around = above.getBoundingClientRect();
+    if (getComputedStyle(above).overflowX !== "visible" && box.right > around.right + 1)
+      wrong.push("cut off by " + above.tagName + "." + above.className + ": " + element.outerHTML.slice(0, 120));
+  }
+}
+return wrong;
+"""
+# What is as long as it can be in a peer's row, and a path as those of files are.
+LONGEST = """
+const row = [...document.querySelectorAll("table")].find((table) => table.textContent.includes("Endpoint")).tBodies[0].rows[0];
+const texts = [null, "[2001:db8:1234:5678:9abc:def0:1234:5678]:51820", "119 min ago", "1023.9 GiB", "1023.9 GiB", "1000 ms", "100.0 %"];
+texts.forEach((text, index) => { if (text !== null) { row.cells[index].textContent = text; } });
+row.cells[1].className = "long";
+"""
+
+
+@pytest.mark.limit(90)
+async def test_tables_fit_screens_and_phones(tmp_path):
+    folder = tmp_path / ("a-folder-with-a-long-name-" * 3)
+    folder.mkdir()
+    upstream = folder / "wg0.conf"
+    upstream.write_text(
+        f"[Interface]\nPrivateKey = {genkey()}\nAddress = 10.0.0.2/32\n[Peer]\nPublicKey = {pubkey(genkey())}\n"
+        "AllowedIPs = 0.0.0.0/0\nEndpoint = 127.0.0.1:9\n"
+    )
+    options = ("--mode", MODE, "--set", f"watm_upstream=far=wireguard?config={upstream}")
+    async with start_web(tmp_path, *options) as (program, link), browser() as window:
+        await program.wait_for("The upstream far runs")
+        await window.open(link)
+        key = pubkey(keys_in(tmp_path).client)
+        for width, height in ((1280, 800), (390, 844)):
+            await window.resize(width, height)
+            await window.run("document.querySelectorAll('details').forEach((details) => { details.open = true })")
+            # At once, before the page refreshes itself.
+            assert await window.run(LONGEST + CLIPPED) == [], width
+            assert key in await window.run("return document.body.textContent")
+            assert await window.run("return document.documentElement.scrollWidth <= innerWidth"), width
+            # Each value has its name beside it or above it.
+            for name in ("Peer", "Endpoint", "Last handshake", "Received", "Sent", "Round trip", "Lost"):
+                header = f"[...document.querySelectorAll('th')].some((th) => th.innerText === '{name}' && th.offsetWidth > 0)"
+                label = f"[...document.querySelectorAll('td')].some((td) => getComputedStyle(td, '::before').content === '\"{name}\"')"
+                assert await window.run(f"return {header} || {label}"), (width, name)
 
 
 @pytest.mark.limit(90)

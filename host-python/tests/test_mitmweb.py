@@ -8,7 +8,7 @@ from ports import free_port
 from test_mitmdump import ADDON, client, keys_in
 from web import HAS_LOGIN, Visitor, log_in, start_web
 
-from mitmproxy_watm.wireguard import pubkey
+from mitmproxy_watm.wireguard import genkey, pubkey
 
 MODE = "watm:wireguard@127.0.0.1:0"
 
@@ -37,7 +37,7 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
             assert (await inside.do("http", url="http://10.9.8.7/seen"))["status"] == 200
             fragment = (await visitor.get("/watm/servers")).text
             assert "not seen yet" not in fragment
-            assert re.search(r"<td>127\.0\.0\.1:\d+</td><td>\d+ s ago</td>", fragment)
+            assert re.search(r">127\.0\.0\.1:\d+</td><td[^>]*>\d+ s ago</td>", fragment)
         for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"), ("icon.svg", "image/svg+xml")):
             answer = await visitor.get(f"/watm/{name}")
             assert answer.status == 200 and answer.headers["Content-Type"].startswith(kind)
@@ -56,12 +56,27 @@ async def test_the_page_is_behind_mitmwebs_login(tmp_path):
         assert ("token=" in link) == HAS_LOGIN
 
 
+async def test_a_configuration_too_long_for_a_qr_code_is_shown_without_one(tmp_path):
+    server, client = genkey(), genkey()
+    many = ", ".join(f"10.{n // 250}.{n % 250}.1/32" for n in range(500))
+    config = tmp_path / "wg0.conf"
+    config.write_text(f"[Interface]\nPrivateKey = {server}\n[Peer]\nPublicKey = {pubkey(client)}\nAllowedIPs = {many}\n")
+    mode = ("--mode", f"watm:wireguard?config={config}@127.0.0.1:0")
+    async with start_web(tmp_path, *mode) as (program, link):
+        await program.port()
+        answer = await (await log_in(link)).get("/watm")
+        assert answer.status == 200
+        assert f"Address = {many}" in answer.text
+        assert "too long for a QR code" in answer.text and "<svg" not in answer.text
+
+
 async def test_the_page_escapes_what_it_shows(tmp_path):
     async with start_web(tmp_path, "--mode", "regular@127.0.0.1:0") as (program, link):
         visitor = await log_in(link)
         assert "No transport module is loaded" in (await visitor.get("/watm")).text
-        await program.ask(command=f"watm.load '{tmp_path}/<script>alert(1)</script>.wasm@127.0.0.1:{free_port()}'")
-        await program.wait_for("no such file|No such file|cannot find|not found|os error 2")
+        mode = f"watm:{tmp_path}/<script>alert(1)</script>.wasm@127.0.0.1:{free_port()}"
+        await program.ask(options={"mode": [mode]})
+        await program.wait_for("No such file")
         text = (await visitor.get("/watm")).text
         assert "Not running" in text
         assert "<script>alert" not in text and "&lt;script&gt;alert" in text

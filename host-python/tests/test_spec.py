@@ -4,10 +4,12 @@ import json
 import os
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from mitmproxy_watm.cli import complete_arguments
+from mitmproxy_watm.mode import instance, qr
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.keys import read_keys
 from mitmproxy_watm.mode.spec import complete, parse
@@ -172,3 +174,11 @@ def test_the_configuration_of_a_module(tmp_path):
         build_config(parse(f"wireguard?config={quick}&mtu=1280"), tmp_path)
     with pytest.raises(FileNotFoundError):
         build_config(parse(f"wireguard?config={tmp_path}/absent"), tmp_path)
+
+
+def test_announcements_are_for_terminals_of_any_configuration(monkeypatch):
+    monkeypatch.setattr(instance, "_shows_blocks", lambda: True)
+    short = instance._announcement(SimpleNamespace(content="[Interface]\n\tAddress = \x1b]0;title\x07\x9b31m"))
+    assert "[Interface]\n\tAddress = \ufffd]0;title\ufffd\ufffd31m" in short and "█" in short
+    for long in ("a" * 3000, "🔒" * 1000, "a" * 10_000_000):
+        assert instance._announcement(SimpleNamespace(content=long)).endswith(f"{qr.TOO_LONG}\n{instance.RULE}")

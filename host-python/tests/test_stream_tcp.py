@@ -110,21 +110,25 @@ async def test_a_second_read_fails_and_the_first_goes_on():
 
 async def test_a_cancelled_read_loses_nothing():
     async with serve() as served, served.tcp() as (socket, stream):
-        received = b""
-        sending = asyncio.create_task(_send_slowly(socket, 50))
-        while len(received) < 50:
+        received, cancelled = b"", 0
+        for number in range(50):
+            while len(received) < number:
+                received += await stream.read(100)
+            reading = asyncio.create_task(stream.read(100))
+            await asyncio.sleep(0)
+            sending = asyncio.create_task(socket.write(bytes([number])))
+            # Sooner than the byte can come, about then, and later.
+            await asyncio.sleep(number % 5 * 0.0005)
+            reading.cancel()
             try:
-                async with asyncio.timeout(0.0005):
-                    received += await stream.read(100)
-            except TimeoutError:
-                pass
-        await sending
+                received += await reading
+            except asyncio.CancelledError:
+                cancelled += 1
+            await sending
+        while len(received) < 50:
+            received += await stream.read(100)
         assert received == bytes(range(50))
-
-
-async def _send_slowly(socket, count: int) -> None:
-    for number in range(count):
-        await socket.write(bytes([number]))
+        assert cancelled >= 10
 
 
 async def test_a_cancelled_readexactly_keeps_what_came():

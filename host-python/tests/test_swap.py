@@ -65,9 +65,29 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
             await program.ask(command=f"watm.swap {with_options} wireguard")
             await program.wait_for("wireguard serves as generation 2")
             await fetch(connection, "/back")
-            await program.ask(command="watm.swap wireguard plain")
-            await program.wait_for("The module was not swapped: .*cannot take the place")
+            # A command fails with the reason, and the module that serves goes on.
             assert "does not run" in await program.ask(command="watm.swap wireguard@9 wireguard")
+            for module, why in (
+                ("plain", "cannot take the place"),
+                ("/nonexistent.wasm", "CommandError: /nonexistent.wasm: No such file or directory"),
+                (tmp_path / "text.wasm", "text.wasm: "),
+            ):
+                (tmp_path / "text.wasm").write_text("text")
+                assert why in await program.ask(command=f"watm.swap wireguard {module}")
+            await fetch(connection, "/unimpressed")
+            assert await program.ask(command=f"watm.swap wireguard {path}") is None
+            await program.wait_for("serves as generation 3")
+
+
+@pytest.mark.limit(60)
+async def test_a_command_names_the_switch_that_allows_modules_without_a_seal(tmp_path):
+    port = free_port()
+    async with start("mitmdump-watm", tmp_path, "--mode", f"watm:wireguard@127.0.0.1:{port}") as program:
+        await program.wait_for(rf"listening at 127.0.0.1:{port}")
+        for command in (f"watm.swap wireguard {MODULE}", f"watm.load {MODULE}@127.0.0.1:{free_port()}"):
+            answer = await program.ask(command=command)
+            assert "not sealed" in answer and "--set watm_unsealed=true" in answer
+        assert await program.ask(modes=True) == [f"watm:wireguard@127.0.0.1:{port}"]
 
 
 @pytest.mark.limit(60)
@@ -83,7 +103,7 @@ async def test_the_page_swaps_and_shows_what_came_of_it(tmp_path):
             assert json.loads(answer.text) == {"swapped": True, "error": None}
             await fetch(connection, "/still")
             shown = (await visitor.get("/watm/servers")).text
-            assert re.search(r"<td>0</td>.*finishes its flows.*<td>1</td>.*serves", shown, re.DOTALL)
+            assert re.search(r">0</td>.*finishes its flows.*>1</td>.*serves", shown, re.DOTALL)
             answer = await visitor.post("/watm/swap", {"spec": mode, "module": str(tmp_path / "absent.wasm")})
             assert json.loads(answer.text)["swapped"] is False
             assert "The module was not swapped" in (await visitor.get("/watm/servers")).text

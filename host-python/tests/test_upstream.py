@@ -220,9 +220,38 @@ async def test_a_stock_mitmproxy_has_upstreams_by_the_addon(tmp_path):
         assert "Addon error" not in program.text
 
 
+async def test_an_upstream_that_does_not_start_is_not_loaded_and_the_command_says_why(tmp_path):
+    (tmp_path / "wrong.conf").write_text("[Interface]\nColour = red\n[Peer]\nEndpoint = 127.0.0.1:9\n")
+    (tmp_path / "nowhere.conf").write_text("[Interface]\n[Peer]\nAllowedIPs = 0.0.0.0/0\n")
+    (tmp_path / "nobody.conf").write_text("[Interface]\n")
+    async with start("mitmdump-watm", tmp_path, "--mode", "regular@127.0.0.1:0") as program:
+        await program.wait_for("listening at")
+        for spec, why in (
+            ("x=wireguard?config=/nonexistent", "CommandError: /nonexistent: No such file or directory"),
+            ("x=/nonexistent.wasm", "CommandError: /nonexistent.wasm: No such file or directory"),
+            (f"x=wireguard?config={tmp_path}/wrong.conf", "[Interface] Colour: unknown"),
+            (f"x=wireguard?config={tmp_path}/nowhere.conf", "nowhere.conf: no [Peer] has an Endpoint, so there is nowhere"),
+            (f"x=wireguard?config={tmp_path}/nobody.conf", "nobody.conf: has no [Peer] section, so there is nowhere"),
+            ("x=nothing", "'nothing' is neither"),
+        ):
+            assert why in await program.ask(command=f"watm.upstream.load {spec}")
+            assert json.loads(await program.ask(command="watm.upstream.list"))["upstreams"] == []
+        assert "Traceback" not in program.text and "does not run" not in program.text
+
+        # One that runs stays when what is to replace it fails.
+        assert await program.ask(command="watm.upstream.load x=plain") is None
+        assert "No such file" in await program.ask(command="watm.upstream.load x=/nonexistent.wasm")
+        (kept,) = json.loads(await program.ask(command="watm.upstream.list"))["upstreams"]
+        assert (kept["spec"], kept["running"]) == ("x=plain", True)
+        assert "No such file" in await program.ask(command="watm.swap x /nonexistent.wasm")
+        assert await program.ask(command="watm.swap x reverse") is None
+        await program.wait_for("x: reverse makes the connections now")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["watm_upstream=x=wireguard?config=/nonexistent"], "does not run: /nonexistent: No such file or directory"),
         (["watm_upstream=nothing"], "watm_upstream: module: 'nothing' is neither"),
         (["watm_upstream=plain", "watm_upstream=reverse"], "plain and reverse have no name"),
         (["watm_upstream=a=plain", "watm_upstream=a=reverse"], "two are called a"),

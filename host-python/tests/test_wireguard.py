@@ -7,10 +7,12 @@ import pytest
 from support import Keys
 from wgclient import WgClient
 
+import mitmproxy_rs
+
 # The one import.
 from mitmproxy_watm import wireguard
 
-native = pytest.importorskip("mitmproxy_rs").wireguard
+native = mitmproxy_rs.wireguard
 
 
 def test_the_interface_is_the_same():

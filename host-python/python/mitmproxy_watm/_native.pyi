@@ -252,6 +252,7 @@ class Updates:
         note: str | None,
         ca: str | PathLike[str] | None,
         credentials: str | None,
+        credentials_for: list[str],
         plain_http: bool,
         place: str | PathLike[str] | None,
         wake: Wake,

@@ -3,9 +3,10 @@
 import asyncio
 import atexit
 import errno
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from weakref import WeakSet
 
 from mitmproxy_watm import _native
@@ -18,7 +19,7 @@ from mitmproxy_watm.connection import AnyStream, check_port, opened
 from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.modules import AnyModule, load_module
 from mitmproxy_watm.stream import Origin, Stream
-from mitmproxy_watm.updates import AnyUpdates, Updates, load_with_updates
+from mitmproxy_watm.updates import AnyUpdates, Updates, read_with_updates
 
 
 async def start_dialer(
@@ -50,22 +51,49 @@ async def start_dialer(
     run, and `OSError` for a socket or file that cannot be had.
     """
     loop = asyncio.get_running_loop()
-    set_log_level()
-    followed, loaded = await load_with_updates(module, updates, unsealed=unsealed)
-    options = dial_options(
-        loaded,
+    origin = Origin(loop, LoopWake.of(loop))
+    start = functools.partial(
+        make_dialer,
+        origin,
+        module,
         config=config,
         allow=allow,
         keys=keys,
         limits=limits,
         name=name,
+        unsealed=unsealed,
         udp=udp,
         dns=dns,
         pcap=pcap,
         key_log=key_log,
+        fixed=fixed,
+        applications=applications,
+        updates=updates,
     )
-    native = await in_thread(lambda: _native.Dialer(loaded, options=options, fixed=fixed), followed)
-    dialer = Dialer(native, Origin(loop, LoopWake.of(loop)), options["name"], fixed, applications)
+    return await in_thread(start)
+
+
+def make_dialer(
+    origin: Origin,
+    module: AnyModule,
+    *,
+    unsealed: bool,
+    fixed: bool,
+    applications: Applications | None,
+    updates: AnyUpdates | None,
+    **options: Any,
+) -> "Dialer":
+    """`start_dialer`, blocking. In any thread."""
+    set_log_level()
+    followed, loaded = read_with_updates(module, updates, origin.wake, unsealed=unsealed)
+    try:
+        made = dial_options(loaded, **options)
+        native = _native.Dialer(loaded, options=made, fixed=fixed)
+    except BaseException:
+        if followed is not None:
+            followed.close()
+        raise
+    dialer = Dialer(native, origin, made["name"], fixed, applications)
     if followed is not None:
         followed.follow(native, loaded)
         dialer.updates = followed
@@ -134,7 +162,11 @@ class Dialer:
         Takes a second, in which it is watched. On an error the old one goes on: those of `Server.swap`.
         """
         loaded = await load_module(module, unsealed=unsealed)
-        await self._origin.loop.run_in_executor(None, self._native.swap, loaded)
+        await self._origin.loop.run_in_executor(None, self.swap_now, loaded)
+
+    def swap_now(self, module: _native.Module) -> None:
+        """`swap` of a module that is loaded, blocking. In any thread."""
+        self._native.swap(module)
 
     def status(self) -> _native.Status:
         """How the module is doing, as `Server.status`."""

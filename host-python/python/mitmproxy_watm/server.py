@@ -281,19 +281,30 @@ class Server:
         another kind; `ValueError` for a configuration that it refuses; `OSError` for a file that
         cannot be read, and while another swap is under way (EBUSY).
         """
-        content = config.encode() if isinstance(config, str) else config
         loaded = await load_module(module, unsealed=unsealed)
 
         def run() -> int:
-            return self._native.swap(
-                loaded,
-                config=content,
-                keys=None if keys is None else list(keys.items()),
-                drain=None if drain is None else datetime.timedelta(seconds=drain),
-                probation=datetime.timedelta(seconds=probation),
-            )
+            return self.swap_now(loaded, config=config, keys=keys, drain=drain, probation=probation)
 
         return await self._origin.loop.run_in_executor(None, run)
+
+    def swap_now(
+        self,
+        module: _native.Module,
+        *,
+        config: str | bytes | None = None,
+        keys: Mapping[str, AnyPath] | None = None,
+        drain: float | None = None,
+        probation: float = 1.0,
+    ) -> int:
+        """`swap` of a module that is loaded, blocking. In any thread."""
+        return self._native.swap(
+            module,
+            config=config.encode() if isinstance(config, str) else config,
+            keys=None if keys is None else list(keys.items()),
+            drain=None if drain is None else datetime.timedelta(seconds=drain),
+            probation=datetime.timedelta(seconds=probation),
+        )
 
     async def reconfigure(self, config: str | bytes) -> None:
         """Replace the configuration. On a `ValueError` the old one stays in force."""

@@ -3,13 +3,14 @@
 import asyncio
 import datetime
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mitmproxy_watm import _native
 from mitmproxy_watm._native import Module, UpdateStatus
 from mitmproxy_watm._wake import LoopWake
-from mitmproxy_watm.modules import AnyModule, load_module, read_module, read_name
+from mitmproxy_watm.modules import AnyModule, read_module, read_name
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateSource:
@@ -35,7 +36,10 @@ class UpdateSource:
     ca: str | os.PathLike[str] | None = None
     """A file with certificates in PEM to trust beside the system's."""
     credentials: str | None = None
-    """`user:password`, or `Bearer TOKEN`, for a server that asks for one."""
+    """`user:password`, or `Bearer TOKEN`, for a server that asks for one. They go to the host of the
+    source."""
+    credentials_for: Sequence[str] = ()
+    """Other hosts that get the password, where a registry names them as its token service."""
     plain_http: bool = False
     """Talk to registries without TLS, and follow redirections from HTTPS to HTTP."""
     place: str | os.PathLike[str] | None = None
@@ -77,7 +81,11 @@ class Updates:
 
         Raises `ModuleError` if no such release waits, or if it is not good any more.
         """
-        await asyncio.get_running_loop().run_in_executor(None, self._native.approve, release)
+        await asyncio.get_running_loop().run_in_executor(None, self.approve_now, release)
+
+    def approve_now(self, release: str) -> None:
+        """`approve`, blocking. In any thread."""
+        self._native.approve(release)
 
     def close(self) -> None:
         """Look no more; what serves goes on. Again: no effect."""
@@ -111,26 +119,30 @@ async def load_with_updates(
     one: older ones are not loaded any more. Raises as `load_module` does, `ValueError` for a source
     that is none, and `ModuleError` if the user trusts no root.
     """
-    if updates is None:
-        return None, await load_module(module, unsealed=unsealed)
     loop = asyncio.get_running_loop()
     wake = LoopWake.of(loop)
+    return await loop.run_in_executor(None, lambda: read_with_updates(module, updates, wake, unsealed=unsealed))
+
+
+def read_with_updates(
+    module: AnyModule, updates: AnyUpdates | None, wake: LoopWake, *, unsealed: bool
+) -> tuple[Updates | None, Module]:
+    """`load_with_updates`, blocking. `wake` is of the event loop that is told of changes."""
+    if updates is None:
+        return None, read_module(module, unsealed=unsealed)
     source = updates if isinstance(updates, UpdateSource) else UpdateSource(source=updates)
-
-    def run() -> tuple[_native.Updates, Module]:
-        native = _native.Updates(
-            os.fspath(source.source),
-            every=datetime.timedelta(seconds=source.every),
-            name=source.name or read_name(module),
-            channel=source.channel,
-            note=source.note,
-            ca=source.ca,
-            credentials=source.credentials,
-            plain_http=source.plain_http,
-            place=source.place,
-            wake=wake.native,
-        )
-        return native, native.taken_before() or read_module(module, unsealed=unsealed)
-
-    native, loaded = await loop.run_in_executor(None, run)
+    native = _native.Updates(
+        os.fspath(source.source),
+        every=datetime.timedelta(seconds=source.every),
+        name=source.name or read_name(module),
+        channel=source.channel,
+        note=source.note,
+        ca=source.ca,
+        credentials=source.credentials,
+        credentials_for=list(source.credentials_for),
+        plain_http=source.plain_http,
+        place=source.place,
+        wake=wake.native,
+    )
+    loaded = native.taken_before() or read_module(module, unsealed=unsealed)
     return Updates(native, wake, source), loaded

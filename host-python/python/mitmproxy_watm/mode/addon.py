@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from mitmproxy import command, ctx, exceptions, optmanager
@@ -15,10 +16,14 @@ from mitmproxy.tcp import TCPFlow
 from mitmproxy.udp import UDPFlow
 
 from mitmproxy_watm.mode import page
+from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.instance import WatmInstance
+from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import annotate
 from mitmproxy_watm.mode.spec import PREFIX, complete
 from mitmproxy_watm.mode.status import describe, instances
+from mitmproxy_watm.mode.waiting import THREADS, wait
+from mitmproxy_watm.modules import read_module
 from mitmproxy_watm.updates import Updates
 from mitmproxy_watm.upstream.addon import Upstreams
 from mitmproxy_watm.upstream.status import describe as describe_upstream
@@ -102,6 +107,19 @@ class Watm:
         """Run a transport module as a server: wireguard or PATH.wasm, then @[host:]port."""
         if _same(spec, _watm_modes()):
             raise exceptions.CommandError(f"{spec} is loaded already")
+        try:
+            data = WatmMode.parse(complete(spec)).parsed
+        except ValueError as e:
+            raise exceptions.CommandError(str(e)) from e
+        unsealed, confdir = ctx.options.watm_unsealed, Path(ctx.options.confdir).expanduser()
+
+        def check() -> None:
+            build_config(data, confdir)
+            if data.updates is None:
+                read_module(data.module, unsealed=unsealed)
+
+        # mitmproxy starts the server after the command, and only logs why it does not start.
+        wait(THREADS.submit(check))
         self._update([*ctx.options.watm, spec])
 
     @command.command("watm.unload")
@@ -118,7 +136,11 @@ class Watm:
     @command.command("watm.swap")
     def swap(self, spec: str, module: str) -> None:
         """Put another module (a name, or PATH.wasm) in the place of a running one, flows and all."""
-        self._keep((self.upstreams.find(spec) or self._running(spec)).swap(module))
+        found: Any = self.upstreams.find(spec) or self._running(spec)
+        serving = found.serving()
+        swapping = found.begin_swap(module)
+        wait(swapping, lambda: found.serving() != serving)
+        self._keep(found.finish_swap(swapping, module))
 
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:
@@ -131,7 +153,7 @@ class Watm:
         updates = self._updates_of(spec)
         if updates.status.waiting != release:
             raise exceptions.CommandError(f"no release {release} waits; waiting: {updates.status.waiting or 'none'}")
-        self._keep(self._approve(updates, release))
+        wait(THREADS.submit(updates.approve_now, release))
 
     @command.command("watm.status")
     def status(self) -> str:
@@ -152,12 +174,6 @@ class Watm:
         if running is None or running.updates is None:
             raise exceptions.CommandError(f"{spec} has no option update, such as ?update=https://example.com/x.wasm")
         return running.updates
-
-    async def _approve(self, updates: Updates, release: str) -> None:
-        try:
-            await updates.approve(release)
-        except (OSError, ValueError) as e:
-            logger.error("%s", e)
 
     def _keep(self, work: Coroutine[Any, Any, object]) -> None:
         self._work.add(task := asyncio.ensure_future(work))

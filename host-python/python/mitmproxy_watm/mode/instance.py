@@ -3,7 +3,9 @@
 import asyncio
 import errno
 import logging
+import os
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +19,16 @@ from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from mitmproxy_watm import wireguard
-from mitmproxy_watm._native import ClientConfig, Module, ModuleError
+from mitmproxy_watm._errors import plain, worded
+from mitmproxy_watm._native import ClientConfig, Module
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
-from mitmproxy_watm.mode.qr import qr_text
+from mitmproxy_watm.mode.qr import TOO_LONG, qr_text
 from mitmproxy_watm.mode.spec import PREFIX
+from mitmproxy_watm.mode.waiting import THREADS
 from mitmproxy_watm.mode.watch import Mark, changes, mark
-from mitmproxy_watm.modules import AnyModule, load_module, names_no_destination, usual_transport
+from mitmproxy_watm.modules import AnyModule, names_no_destination, read_module, usual_transport
 from mitmproxy_watm.server import Server, start
 from mitmproxy_watm.updates import load_with_updates
 
@@ -110,6 +114,13 @@ class WatmInstance(ServerInstance[WatmMode]):
         return {"wireguard_conf": configs[0].content if configs else None, **super().to_json()}
 
     async def _start(self) -> None:
+        try:
+            await self._run()
+        except (OSError, ValueError) as e:
+            # mitmproxy logs and shows it as it is.
+            raise worded(e) from e
+
+    async def _run(self) -> None:
         assert self.server is None
         data = self.mode.parsed
         host = self.mode.listen_host(ctx.options.listen_host)
@@ -144,24 +155,48 @@ class WatmInstance(ServerInstance[WatmMode]):
         except OSError as e:
             if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
                 raise
-            message = f"{self.mode.description} failed to listen on {host or '*'}:{port} with {e}"
+            message = f"{self.mode.description} failed to listen on {host or '*'}:{port}: {os.strerror(e.errno)}"
             if e.errno == errno.EADDRINUSE and self.mode.custom_listen_port is None:
                 message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
-            raise OSError(e.errno, message, e.filename) from e
+            raise worded(e, message) from e
         if data.watch:
             self._watching = asyncio.ensure_future(self._follow(path, known))
         for client in self.client_configs():
             logger.info("%s", _announcement(client))
 
-    async def swap(self, module: AnyModule) -> bool:
-        """Put another module in the place of the one that serves. Why not is logged and kept."""
+    async def swap(self, module: AnyModule, *, name: str | None = None) -> bool:
+        """Put another module in the place of the one that serves. Why not is logged and kept.
+
+        With `name`, a sealed module has to have this name.
+        """
         if self.server is None:
             return False
+        return await self.finish_swap(self.begin_swap(module, name=name), module)
+
+    def begin_swap(self, module: AnyModule, *, name: str | None = None) -> Future[tuple[Module, int]]:
+        """Swap in a thread, which fails with OSError or ValueError. `finish_swap` has to follow."""
+        assert self.server is not None  # the caller has looked
+        server, unsealed = self.server, ctx.options.watm_unsealed
+
+        def run() -> tuple[Module, int]:
+            loaded = read_module(module, unsealed=unsealed)
+            if name is not None and loaded.seal is not None and loaded.seal.name != name:
+                raise ValueError(f"its name is {loaded.seal.name}; must be {name}, as of the module before")
+            return loaded, server.swap_now(loaded)
+
+        return THREADS.submit(run)
+
+    def serving(self) -> int | None:
+        """The number of the generation that serves."""
+        known = [] if self.server is None else self.server.status().generations
+        return max((generation.number for generation in known), default=None)
+
+    async def finish_swap(self, swapping: Future[tuple[Module, int]], module: AnyModule) -> bool:
+        """Log and keep what comes of a swap; whether it was done."""
         try:
-            loaded = await load_module(module, unsealed=ctx.options.watm_unsealed)
-            generation = await self.server.swap(loaded)
-        except (OSError, ValueError, ModuleError) as e:
-            self.swap_error = f"The module was not swapped: {e}"
+            loaded, generation = await asyncio.wrap_future(swapping)
+        except (OSError, ValueError) as e:
+            self.swap_error = f"The module was not swapped: {plain(e)}"
             logger.error("%s: %s", self.mode.full_spec, self.swap_error)
             return False
         self.module, self.swap_error = loaded, None
@@ -169,9 +204,10 @@ class WatmInstance(ServerInstance[WatmMode]):
         return True
 
     async def _follow(self, path: Path, known: Mark) -> None:
-        """Swap the module whenever its file is another one."""
+        """Swap the module whenever its file is another one, for one of the same name."""
+        seal = self.module.seal if self.module is not None else None
         async for _ in changes(path, known):
-            await self.swap(path)
+            await self.swap(path, name=None if seal is None else seal.name)
 
     async def _stop(self) -> None:
         if self._watching is not None:
@@ -208,10 +244,15 @@ def _says_not_where(stream: FlowStream) -> bool:
 
 
 def _announcement(client: ClientConfig) -> str:
-    lines = [RULE, client.content.strip(), RULE]
+    lines = [RULE, _printable(client.content.strip()), RULE]
     if _shows_blocks():
-        lines += [qr_text(client.content), RULE]
+        lines += [qr_text(client.content) or TOO_LONG, RULE]
     return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would take for a command: a module wrote it."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _shows_blocks() -> bool:

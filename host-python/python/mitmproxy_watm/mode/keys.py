@@ -26,7 +26,8 @@ def read_keys(path: Path) -> dict[str, str]:
         if is_open_to_others(path):
             logger.warning("%s holds private keys and is open to other users: chmod 600 %s", path, path)
     except Exception as e:
-        raise ValueError(f"Invalid configuration file ({path}): {e}") from e
+        why = e.strerror if isinstance(e, OSError) else e
+        raise ValueError(f"Invalid configuration file ({path}): {why}") from e
     return keys
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from importlib import resources
 from typing import Any
@@ -12,7 +12,7 @@ from weakref import WeakSet
 from mitmproxy import ctx
 
 from mitmproxy_watm._native import ClientConfig
-from mitmproxy_watm.mode.qr import qr_svg
+from mitmproxy_watm.mode.qr import TOO_LONG, qr_svg
 from mitmproxy_watm.mode.status import CAPABILITIES, describe, instances
 from mitmproxy_watm.upstream.status import describe as describe_upstream
 from mitmproxy_watm.upstream.status import upstreams
@@ -21,6 +21,9 @@ from mitmproxy_watm.upstream.upstream import Upstream
 logger = logging.getLogger(__name__)
 
 PATH = "/watm"
+
+LONG = 20
+"""Characters of a word from which on it is broken where a table has no room for it."""
 
 _NUMERIC_HOST = r"^(localhost|[0-9.]+|\[[0-9a-fA-F:]+\])$"
 """Without a login, a page that holds keys must not be reachable by DNS rebinding."""
@@ -263,16 +266,28 @@ def _client(number: int, index: int, config: ClientConfig) -> str:
             f"<p>For the peer <code>{escape(config.peer)}</code>. It holds a private key.</p>" if config.peer else "",
             '<div class="client">',
             f"<pre>{escape(config.content.strip())}</pre>",
-            f'<figure class="qr">{qr_svg(config.content, title)}</figure>',
+            f'<figure class="qr">{qr_svg(config.content, title) or TOO_LONG}</figure>',
             "</div></article>",
         ]
     )
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    header = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table></div>'
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    header = "".join(f'<th scope="col" role="columnheader">{escape(cell)}</th>' for cell in head)
+    body = "".join(
+        '<tr role="row">' + "".join(map(_cell, head, row)) + "</tr>"
+        for row in rows
+    )
+    # The roles stay where the style shows rows as lists.
+    return (
+        f'<table role="table"><thead role="rowgroup"><tr role="row">{header}</tr></thead>'
+        f'<tbody role="rowgroup">{body}</tbody></table>'
+    )
+
+
+def _cell(label: str, text: str) -> str:
+    kind = ' class="long"' if any(len(word) > LONG for word in text.split()) else ""
+    return f'<td role="cell" data-label="{escape(label)}"{kind}>{escape(text)}</td>'
 
 
 def _age(seconds: float) -> str:

@@ -1,13 +1,18 @@
-"""A client configuration as a QR code, for the terminal and for the page."""
+"""A client configuration as a QR code, for the terminal and for the page.
+
+The largest code holds 2,953 bytes (ISO/IEC 18004, table 7), which some configurations exceed.
+"""
 
 import io
 
 import segno
 
 
-def qr_text(content: str) -> str:
-    """Drawn with half blocks, light on dark: two rows of the code in a line of text."""
-    matrix = [[*row] for row in _code(content).matrix_iter(border=2)]
+def qr_text(content: str) -> str | None:
+    """Drawn with half blocks, light on dark: two rows of the code in a line of text. None: it is too long."""
+    if (code := _code(content)) is None:
+        return None
+    matrix = [[*row] for row in code.matrix_iter(border=2)]
     if len(matrix) % 2:
         matrix.append([0] * len(matrix[0]))
     blocks = {(0, 0): "█", (0, 1): "▀", (1, 0): "▄", (1, 1): " "}
@@ -17,14 +22,28 @@ def qr_text(content: str) -> str:
     )
 
 
-def qr_svg(content: str, title: str) -> str:
-    """An `<svg>` element for an HTML page."""
+def qr_svg(content: str, title: str) -> str | None:
+    """An `<svg>` element for an HTML page. None: the content is too long."""
+    if (code := _code(content)) is None:
+        return None
     out = io.BytesIO()
-    _code(content).save(
+    code.save(
         out, kind="svg", xmldecl=False, svgns=True, title=title, light="#fff", border=4, nl=False, omitsize=True
     )
     return out.getvalue().decode()
 
 
-def _code(content: str) -> segno.QRCode:
-    return segno.make(content, error="l", boost_error=False, micro=False)
+TOO_LONG = "This configuration is too long for a QR code."
+
+LARGEST = 2953
+"""Bytes in the largest code, at the lowest level of correction."""
+
+
+def _code(content: str) -> segno.QRCode | None:
+    if len(content) > LARGEST:
+        return None
+    try:
+        return segno.make(content, error="l", boost_error=False, micro=False)
+    except segno.DataOverflowError:
+        # Of characters that take more than a byte, or with a header for their encoding.
+        return None

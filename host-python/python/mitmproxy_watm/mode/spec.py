@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote
 
+from mitmproxy_watm._errors import plain
 from mitmproxy_watm.modules import BOTH, PACKAGED, STREAMS
 from mitmproxy_watm.updates import UpdateSource
 
@@ -162,7 +163,7 @@ def take_watch(option: str | None, module: str, updates: UpdateSource | None) ->
     return option != "off"
 
 
-_UPDATE_OPTIONS = ("name", "channel", "note", "ca", "credentials")
+_UPDATE_OPTIONS = ("name", "channel", "note", "ca", "credentials", "credentials_for")
 """Options of updates that are files or texts, each `update_...`."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -185,7 +186,9 @@ def take_updates(named: dict[str, str]) -> UpdateSource | None:
         try:
             own["credentials"] = Path(path).expanduser().read_text()
         except OSError as e:
-            raise ValueError(f"option update_credentials: {e}") from None
+            raise ValueError(f"option update_credentials: {plain(e)}") from None
+    if (hosts := own.pop("credentials_for", None)) is not None:
+        own["credentials_for"] = hosts.split(",")
     if plain_http not in ("on", "off", None):
         raise ValueError(f"option update_plain_http: {plain_http!r} is neither on nor off")
     every = _every(named.pop("every", "1h"))

@@ -17,6 +17,7 @@ from mitmproxy.proxy.mode_specs import DnsMode, WireGuardMode
 from mitmproxy.tcp import TCPFlow
 from mitmproxy.udp import UDPFlow
 
+from mitmproxy_watm.mode.waiting import wait
 from mitmproxy_watm.stream import Stream
 from mitmproxy_watm.upstream import hook
 from mitmproxy_watm.upstream.choice import annotate, chosen, note
@@ -42,6 +43,8 @@ class Upstreams:
         self.default = DIRECT
         """The name of the upstream that is used where no route says anything."""
         self._late = False
+        self._started: dict[str, Upstream] = {}
+        """Those that a command has started, until `configure` takes them."""
 
     # Hooks of mitmproxy's.
 
@@ -81,7 +84,7 @@ class Upstreams:
             known = before.get(spec.name)
             # The same goes on, with all that it has.
             kept = known if known is not None and known.spec == spec and known.error is None else None
-            self.upstreams[spec.name] = kept or Upstream(spec)
+            self.upstreams[spec.name] = kept or self._started.pop(spec.text, None) or Upstream(spec)
         for name, known in before.items():
             if self.upstreams.get(name) is not known:
                 known.close()
@@ -157,15 +160,27 @@ class Upstreams:
     @command.command("watm.upstream.load")
     def load_upstream(self, spec: str) -> None:
         """Connect through a transport module: [NAME=]MODULE[?name=value&...]. A name that is in use is replaced."""
-        name = _commanded(parse, spec).name
-        others = [text for text in ctx.options.watm_upstream if parse(text).name != name]
-        _update(watm_upstream=[*others, spec])
+        wanted = _commanded(parse, spec)
+        known = self.find(wanted.name)
+        if known is not None and known.spec == wanted and known.dialer is not None:
+            return
+        upstream = Upstream(wanted)
+        try:
+            wait(upstream.opening)
+            self._started[spec] = upstream
+            _update(watm_upstream=[*_without(wanted.name), spec])
+        except exceptions.CommandError:
+            upstream.close()
+            raise
+        finally:
+            self._started.pop(spec, None)
+        upstream.on_failure = lambda: self._drop(upstream)
 
     @command.command("watm.upstream.unload")
     def unload_upstream(self, name: str) -> None:
         """Connect through an upstream no more. Routes to it have to go first."""
         self._named(name)
-        _update(watm_upstream=[text for text in ctx.options.watm_upstream if parse(text).name != name])
+        _update(watm_upstream=_without(name))
 
     @command.command("watm.upstream.list")
     def list_upstreams(self) -> str:
@@ -189,6 +204,14 @@ class Upstreams:
         """Put PATTERN=NAME or PATTERN=direct before all other routes."""
         _commanded(parse_route, route)
         _update(watm_route=[route, *(other for other in ctx.options.watm_route if other != route)])
+
+    def _drop(self, upstream: Upstream) -> None:
+        """Forget one that a command loaded, and that failed after the command."""
+        if self.find(upstream.spec.name) is upstream:
+            try:
+                _update(watm_upstream=_without(upstream.spec.name))
+            except exceptions.CommandError as e:
+                logger.error("%s", e)
 
     def find(self, name: str) -> Upstream | None:
         """The one of this name."""
@@ -262,6 +285,11 @@ def _check(specs: list[Spec], routes: list[Route]) -> None:
         if route.upstream != DIRECT and route.upstream not in names:
             there = ", ".join([*names, DIRECT])
             raise exceptions.OptionsError(f"watm_route: {route.text}: no upstream {route.upstream}; there are: {there}")
+
+
+def _without(name: str) -> list[str]:
+    """The option, without the upstream of this name."""
+    return [text for text in ctx.options.watm_upstream if parse(text).name != name]
 
 
 def _parsed(parser: Any, option: str, text: str) -> Any:

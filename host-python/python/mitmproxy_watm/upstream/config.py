@@ -9,6 +9,8 @@ from typing import Any
 from mitmproxy_watm.applications import Applications
 from mitmproxy_watm.upstream.spec import Spec
 
+_PEER = re.compile(r"^\s*\[\s*peer\s*\]", re.IGNORECASE | re.MULTILINE)
+
 _FIELD = re.compile(r"\s*(?P<name>[A-Za-z]+)\s*=\s*(?P<value>[^#]*)")
 
 
@@ -53,6 +55,13 @@ def _wireguard(spec: Spec, config: str) -> Settings:
     dns = tuple(server for name, value in said if name == "dns" for server in _addresses(value))
     # It may be a name, which the module has looked up, and by TCP it is connected to.
     endpoints = [value for name, value in said if name == "endpoint" and value]
+    # A peer may also call, if it knows where. A WATER module is told where to go.
+    if not endpoints and not isinstance(spec.udp, str) and spec.to is None and not spec.fixed:
+        missing = "no [Peer] has an Endpoint" if _PEER.search(rest) else "has no [Peer] section"
+        raise ValueError(
+            f"{spec.config}: {missing}, so there is nowhere to connect to; "
+            "add a [Peer] with the server's PublicKey, AllowedIPs and Endpoint = HOST:PORT"
+        )
     allow = tuple(prefix + endpoint for endpoint in endpoints for prefix in ("udp://", "tcp://"))
     return Settings(rest.encode(), spec.allow + allow, spec.dns if spec.dns is not None else dns or None, applications)
 

@@ -2,6 +2,8 @@
 
 import errno
 
+from mitmproxy_watm._errors import worded_os
+
 _BRIEF = {
     errno.EACCES: "not allowed",
     errno.ECONNREFUSED: "connection refused",
@@ -25,7 +27,4 @@ def through(name: str, error: Exception) -> OSError:
     text = f"{brief} through {name}" if detail in ("", brief) else f"{brief} through {name}: {detail}"
     if number is None:
         return OSError(text)
-    # Not the number with it: mitmproxy shows all that an error says.
-    made = OSError(number, "").__class__(text)
-    made.errno = number
-    return made
+    return worded_os(OSError(number, ""), text)

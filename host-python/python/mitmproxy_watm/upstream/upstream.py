@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 from mitmproxy import ctx
 from mitmproxy.connection import Server
 
-from mitmproxy_watm._native import ModuleError
-from mitmproxy_watm.dialer import Dialer, start_dialer
+from mitmproxy_watm._errors import plain
+from mitmproxy_watm._wake import LoopWake
+from mitmproxy_watm.dialer import Dialer, make_dialer
+from mitmproxy_watm.limits import Limits
+from mitmproxy_watm.mode.waiting import THREADS
 from mitmproxy_watm.mode.watch import Mark, changes, mark
-from mitmproxy_watm.modules import AnyModule, load_module
-from mitmproxy_watm.stream import Stream
+from mitmproxy_watm.modules import AnyModule, read_module
+from mitmproxy_watm.stream import Origin, Stream
 from mitmproxy_watm.upstream.config import Settings, read_settings
 from mitmproxy_watm.upstream.errors import through
 from mitmproxy_watm.upstream.spec import Spec
@@ -38,8 +43,16 @@ class Upstream:
         """Why it does not run."""
         self.swap_error: str | None = None
         """Why the last swap did not happen."""
+        self.on_failure: Callable[[], None] | None = None
+        """Called if it does not start."""
         self._watching: asyncio.Future[None] | None = None
-        self._starting = asyncio.ensure_future(self._start())
+        path = Path(spec.module).expanduser()
+        known = mark(path)
+        loop = asyncio.get_running_loop()
+        origin = Origin(loop, LoopWake.of(loop))
+        self.opening = THREADS.submit(self._open, origin, ctx.options.watm_unsealed)
+        """Its start, in a thread. It fails with OSError or ValueError."""
+        self._starting = asyncio.ensure_future(self._start(path, known))
 
     async def ready(self) -> None:
         """Wait until it runs, or does not; `error` says why."""
@@ -92,10 +105,25 @@ class Upstream:
         """Have another module make the connections from now on. Why not is logged and kept."""
         if self.dialer is None:
             return False
+        return await self.finish_swap(self.begin_swap(module), module)
+
+    def begin_swap(self, module: AnyModule) -> Future[None]:
+        """Swap in a thread, which fails with OSError or ValueError. `finish_swap` has to follow."""
+        assert self.dialer is not None  # the caller has looked
+        dialer, unsealed = self.dialer, ctx.options.watm_unsealed
+        return THREADS.submit(lambda: dialer.swap_now(read_module(module, unsealed=unsealed)))
+
+    def serving(self) -> int | None:
+        """The number of the generation that makes the connections, if the module has any."""
+        known = [] if self.dialer is None else self.dialer.status().generations
+        return max((generation.number for generation in known), default=None)
+
+    async def finish_swap(self, swapping: Future[None], module: AnyModule) -> bool:
+        """Log and keep what comes of a swap; whether it was done."""
         try:
-            await self.dialer.swap(await load_module(module, unsealed=ctx.options.watm_unsealed))
-        except (OSError, ValueError, ModuleError) as e:
-            self.swap_error = f"The module was not swapped: {e}"
+            await asyncio.wrap_future(swapping)
+        except (OSError, ValueError) as e:
+            self.swap_error = f"The module was not swapped: {plain(e)}"
             logger.error("%s: %s", self.spec.name, self.swap_error)
             return False
         self.swap_error = None
@@ -110,40 +138,55 @@ class Upstream:
         if self.dialer is not None:
             self.dialer.close()
             self.dialer = None
+        # It may be there only later.
+        self.opening.add_done_callback(_close_opened)
 
-    async def _start(self) -> None:
+    def _open(self, origin: Origin, unsealed: bool) -> tuple[Settings, Dialer]:
+        """Start the module. In a thread."""
         spec = self.spec
-        path = Path(spec.module).expanduser()
-        known = mark(path)
+        settings = read_settings(spec)
+        dialer = make_dialer(
+            origin,
+            spec.module,
+            config=settings.config,
+            allow=settings.allow,
+            name=spec.name,
+            unsealed=unsealed,
+            udp=spec.udp,
+            dns=settings.dns,
+            keys=spec.host_keys,
+            limits=Limits(),
+            pcap=spec.pcap,
+            key_log=spec.key_log,
+            fixed=spec.fixed,
+            applications=settings.applications,
+            updates=spec.updates,
+        )
+        return settings, dialer
+
+    async def _start(self, path: Path, known: Mark) -> None:
         try:
-            self.settings = settings = read_settings(spec)
-            self.dialer = await start_dialer(
-                spec.module,
-                config=settings.config,
-                allow=settings.allow,
-                name=spec.name,
-                unsealed=ctx.options.watm_unsealed,
-                udp=spec.udp,
-                dns=settings.dns,
-                keys=spec.host_keys,
-                pcap=spec.pcap,
-                key_log=spec.key_log,
-                fixed=spec.fixed,
-                applications=settings.applications,
-                updates=spec.updates,
-            )
+            opened = await asyncio.wrap_future(self.opening)
         except (OSError, ValueError) as e:
-            self.error = str(e)
-            logger.error("The upstream %s does not run: %s", spec.name, e)
+            self.error = plain(e)
+            logger.error("The upstream %s does not run: %s", self.spec.name, self.error)
+            if self.on_failure is not None:
+                self.on_failure()
             return
-        if spec.watch:
+        self.settings, self.dialer = opened
+        if self.spec.watch:
             self._watching = asyncio.ensure_future(self._follow(path, known))
-        logger.info("The upstream %s runs %s.", spec.name, spec.module)
+        logger.info("The upstream %s runs %s.", self.spec.name, self.spec.module)
 
     async def _follow(self, path: Path, known: Mark) -> None:
         """Swap the module whenever its file is another one."""
         async for _ in changes(path, known):
             await self.swap(path)
+
+
+def _close_opened(opening: Future[tuple[Settings, Dialer]]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[1].close()
 
 
 async def ask(dialer: Dialer, host: str, port: int, query: bytes, application: str | None) -> bytes:
