@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("bench", "support")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("bench", "support", "wgclient")]
 
 import environment
 import report

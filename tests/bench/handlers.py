@@ -4,11 +4,16 @@ A stream has the methods of `mitmproxy_rs.Stream`. The service is chosen by the
 inner destination's port, the well-known one of its kind.
 """
 
+import asyncio
+
 import pattern
 
 ECHO = 7
 SINK = 9
 SOURCE = 19
+TRICKLE = 20
+# What the trickle sends: a few small messages, and after a pause a lot.
+FEW, BETWEEN, PAUSE, LOT = 3, 0.01, 0.5, 200_000
 
 _READ = 65535  # mitmproxy's own read size
 _WRITE = 65536
@@ -23,6 +28,10 @@ async def handle_tcp(stream) -> None:
             await _sink(stream)
         elif port == SOURCE:
             await _source(stream)
+        elif port == TRICKLE:
+            await _trickle(stream)
+        stream.close()
+    except EOFError:
         stream.close()
     except OSError:
         pass  # the client went away, or the server
@@ -58,17 +67,40 @@ async def _sink(stream) -> None:
 
 async def _source(stream) -> None:
     """Sends as many bytes as the first 8 say."""
-    request = b""
-    while len(request) < 8:
-        data = await stream.read(8 - len(request))
-        if not data:
-            return
-        request += data
-    size = int.from_bytes(request, "little")
-    sent = 0
-    while sent < size:
-        data = pattern.piece(sent, min(_WRITE, size - sent))
-        stream.write(data)
-        sent += len(data)
-        await stream.drain()
+    await _send(stream, 0, await _number(stream))
     stream.write_eof()
+
+
+async def _trickle(stream) -> None:
+    """Answers 8 zeros with themselves, as often as they come. Any other number is the size of `FEW` messages,
+    `BETWEEN` seconds apart, which `LOT` bytes follow `PAUSE` seconds later."""
+    while (size := await _number(stream)) == 0:
+        stream.write(bytes(8))
+        await stream.drain()
+    for number in range(FEW):
+        await _send(stream, number * size, size)
+        await asyncio.sleep(BETWEEN)
+    await asyncio.sleep(PAUSE)
+    await _send(stream, FEW * size, LOT)
+    stream.write_eof()
+
+
+async def _number(stream) -> int:
+    """The next 8 bytes, little-endian. Raises `EOFError` if there are fewer."""
+    read = b""
+    while len(read) < 8:
+        data = await stream.read(8 - len(read))
+        if not data:
+            raise EOFError
+        read += data
+    return int.from_bytes(read, "little")
+
+
+async def _send(stream, offset: int, size: int) -> None:
+    """Sends the content from `offset` on."""
+    end = offset + size
+    while offset < end:
+        data = pattern.piece(offset, min(_WRITE, end - offset))
+        stream.write(data)
+        offset += len(data)
+        await stream.drain()

@@ -1,10 +1,15 @@
 """What is measured, a class a question. `rounds` runs them."""
 
+import base64
+import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import handlers
 import workloads
+from paths import Path, path
 from processes import Client, Crowd, Echo, Failed, Mitmdump, Process, Server
 
 MEGA, GIGA = 1_000_000, 1_000_000_000
@@ -130,7 +135,7 @@ class Flows(Study):
                     )
 
 
-class Path(Study):
+class LongPath(Study):
     """Bulk over a path that is long, or loses datagrams."""
 
     title = "long paths"
@@ -147,6 +152,52 @@ class Path(Study):
                     yield Sample(f"up {where}", [Measure(f"up, {where}: MB/s", up["mb_per_second"], 1)], up)
                     down = client.run("bulk-down", workloads.SOURCE, bytes=size)
                     yield Sample(f"down {where}", [Measure(f"down, {where}: MB/s", down["mb_per_second"], 1)], down)
+
+
+class Jitter(Study):
+    """Bulk over a path whose delay varies, and a lot after a little on one that has become longer. The
+    path keeps the order of datagrams."""
+
+    title = "jitter"
+    most_repetitions = 2
+
+    def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
+        size = MEGA // 2 if self.quick else 20 * MEGA
+        with self._serving(kind, cpus, "--jitter", "2ms-20ms") as (client, _):
+            for title, action, port in (("up", "bulk-up", workloads.SINK), ("down", "bulk-down", workloads.SOURCE)):
+                answer = client.run(action, port, bytes=size)
+                measure = Measure(f"{title}, 2 to 20 ms each way: MB/s", answer["mb_per_second"], 1)
+                yield Sample(f"{title} jitter", [measure], answer)
+        for round_trip, few in ((60, 100), (20, 1000)):
+            with self._serving(kind, cpus) as (client, between):
+                seconds = self._trickle(client, between, round_trip, few)
+                title = f"{handlers.FEW} x {few} B, then {handlers.LOT // 1000} kB, from 0 to {round_trip} ms: s"
+                yield Sample(f"trickle {round_trip} ms", [Measure(title, seconds, 2)], {"seconds": seconds})
+
+    @contextlib.contextmanager
+    def _serving(self, kind: str, cpus: Placement, *options: str) -> Iterator[tuple[Client, Path]]:
+        """A client that has a path of these options to the server."""
+        with Server(kind, cpus.server) as server:
+            port = int(server.reach["server"].rpartition(":")[2])
+            beside = ["taskset", "-c", ",".join(map(str, cpus.client))]
+            with (
+                path(port, *options, inside=lambda *command: [*beside, *command]) as between,
+                Client(server.reach | {"server": between.address}, cpus.client) as client,
+            ):
+                warm_up(client)
+                yield client, between
+
+    def _trickle(self, client: Client, between: Path, round_trip: int, size: int) -> float:
+        """Seconds until all has come that the server sends from when the round trip has its new length."""
+        client.run("open", workloads.TRICKLE, name="trickle")
+        for _ in range(50):
+            client.run("write", name="trickle", data=_number(0))
+            client.run("read", name="trickle", max=8, exactly=True)
+        between.change("--round-trip", f"{round_trip}ms")
+        begun = time.monotonic()
+        client.run("write", name="trickle", data=_number(size))
+        client.run("read", name="trickle", max=handlers.FEW * size + handlers.LOT, exactly=True)
+        return time.monotonic() - begun
 
 
 class Handshakes(Study):
@@ -230,7 +281,8 @@ STUDIES: dict[str, type[Study]] = {
     "traffic": Traffic,
     "memory": Memory,
     "flows": Flows,
-    "path": Path,
+    "path": LongPath,
+    "jitter": Jitter,
     "handshakes": Handshakes,
     "mitmdump": Browsing,
     "sandbox": Sandbox,
@@ -269,3 +321,8 @@ def latencies(answer: dict) -> list[Measure]:
 def _rss(when: str, server: Process) -> Sample:
     memory = server.rss_mb()
     return Sample(when, [Measure(f"resident {when}: MB", memory, 1)], {"rss_mb": memory})
+
+
+def _number(value: int) -> str:
+    """As the services read it, for the client."""
+    return base64.b64encode(value.to_bytes(8, "little")).decode()

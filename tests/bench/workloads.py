@@ -6,6 +6,7 @@ from dataclasses import dataclass
 ECHO = 7
 SINK = 9
 SOURCE = 19
+TRICKLE = 20
 
 
 @dataclass(frozen=True)

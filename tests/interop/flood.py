@@ -1,8 +1,11 @@
-"""Handshake initiations of nobody, in a process of its own: `flood.py PORT SECONDS RATE [KEY]`.
+"""Handshake initiations of nobody, in a process of its own: `flood.py PORT SECONDS RATE FIRST COUNT [KEY]`.
 
-With the server's public key their mac1 is right. Prints how many were sent.
+They come from COUNT addresses of this machine, a port of each, in turn: FIRST and those after it. With the
+server's public key their mac1 is right. Prints how many were sent.
 """
 
+import contextlib
+import ipaddress
 import sys
 import time
 
@@ -12,18 +15,20 @@ from outer import initiation, stranger
 BURST = 50
 
 
-def main(port: int, seconds: float, rate: int, key: str | None = None) -> None:
+def main(port: int, seconds: float, rate: int, first: str, count: int, key: str | None = None) -> None:
     datagrams = [initiation(key) for _ in range(1000)]
+    addresses = [str(ipaddress.IPv4Address(first) + number) for number in range(count)]
     sent = 0
     begin = time.monotonic()
-    with stranger(port) as socket:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(stranger(port, address)) for address in addresses]
         while (passed := time.monotonic() - begin) < seconds:
             if sent > passed * rate:
                 time.sleep(0.002)
                 continue
             for number in range(sent, sent + BURST):
                 try:
-                    socket.send(datagrams[number % len(datagrams)])
+                    sockets[number % count].send(datagrams[number % len(datagrams)])
                 except BlockingIOError:
                     time.sleep(0.001)
             sent += BURST
@@ -31,4 +36,4 @@ def main(port: int, seconds: float, rate: int, key: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
+    main(int(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5]), *sys.argv[6:])

@@ -28,9 +28,10 @@ def initiation(public_key: str | None = None) -> bytes:
 
 
 @contextlib.contextmanager
-def stranger(port: int) -> Iterator[socket.socket]:
-    """A socket of somebody who has no keys."""
+def stranger(port: int, address: str = HOST) -> Iterator[socket.socket]:
+    """A socket of somebody who has no keys, at an address of this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as made:
+        made.bind((address, 0))
         made.connect((HOST, port))
         made.setblocking(False)
         yield made
@@ -39,13 +40,12 @@ def stranger(port: int) -> Iterator[socket.socket]:
 class Path:
     """Between a client and the server. Use `path`."""
 
-    def __init__(self, treat: Treatment, delay: Callable[[], float] | None) -> None:
+    def __init__(self, treat: Treatment) -> None:
         self.address = ""
         """Where the client sends to."""
         self.seen: list[bytes] = []
         """What the client has sent, the last thousand of it."""
         self._treat = treat
-        self._delay = delay
         self._client: tuple[str, int] | None = None
         self._to_client: asyncio.DatagramTransport | None = None
         self._to_server: asyncio.DatagramTransport | None = None
@@ -54,10 +54,7 @@ class Path:
         self._client = address
         self.seen = [*self.seen[-999:], data]
         for datagram in self._treat(data):
-            if self._delay is None:
-                self._to_server.sendto(datagram)
-            else:
-                asyncio.get_running_loop().call_later(self._delay(), self._to_server.sendto, datagram)
+            self._to_server.sendto(datagram)
 
     def from_server(self, data: bytes, _: tuple[str, int]) -> None:
         if self._client is not None:
@@ -65,13 +62,11 @@ class Path:
 
 
 @contextlib.asynccontextmanager
-async def path(
-    port: int, treat: Treatment = lambda datagram: [datagram], delay: Callable[[], float] | None = None
-) -> AsyncIterator[Path]:
-    """Forwards to the server's port what `treat` makes of each of the client's datagrams, each
-    after `delay` seconds, and the server's as they are."""
+async def path(port: int, treat: Treatment = lambda datagram: [datagram]) -> AsyncIterator[Path]:
+    """Forwards to the server's port what `treat` makes of each of the client's datagrams, and the
+    server's as they are."""
     loop = asyncio.get_running_loop()
-    made = Path(treat, delay)
+    made = Path(treat)
     made._to_client, _ = await loop.create_datagram_endpoint(
         lambda: _Received(made.from_client), local_addr=(HOST, 0)
     )

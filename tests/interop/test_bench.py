@@ -11,6 +11,7 @@ STUDIES = {
     "memory": {"native", "watm"},
     "idle flows": {"native", "watm"},
     "long paths": {"native", "watm"},
+    "jitter": {"native", "watm"},
     "handshakes": {"native", "watm"},
     "mitmdump": {"native", "watm"},
     "the price of the sandbox": {"crate", "watm"},

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import logging
 import pathlib
-import random
 import sys
 
 import outer
 import packets
+import paths
 import pytest
 from neighbour import counted, undisturbed, until
 from tunnels import HOST, V4, Peer, Running, serving
@@ -124,17 +124,14 @@ async def test_a_path_that_doubles_datagrams_changes_nothing() -> None:
 
 async def test_a_path_that_reorders_datagrams_changes_nothing() -> None:
     neighbour, peer = two_peers()
-    chance = random.Random(1)
     async with serving(neighbour, peer) as running, undisturbed(running, neighbour):
-        async with (
-            outer.path(port_of(running), delay=lambda: chance.uniform(0, 0.003)) as path,
-            running.client(peer, server=path.address) as client,
-        ):
-            for action in ("bulk-up", "bulk-down"):
-                await client.do(action, bytes=MB, timeout=30)
-            assert (await client.do("udp-echo", messages=200, window=20))["lost"] == 0
-            # Late is not twice.
-            assert counted(running, DROPPED + "replay") == 0
+        with paths.path(port_of(running), "--jitter", "0s-3ms", "--reordering") as path:
+            async with running.client(peer, server=path.address) as client:
+                for action in ("bulk-up", "bulk-down"):
+                    await client.do(action, bytes=MB, timeout=30)
+                assert (await client.do("udp-echo", messages=200, window=20))["lost"] == 0
+                # Late is not twice.
+                assert counted(running, DROPPED + "replay") == 0
 
 
 async def test_damaged_copies_of_a_peers_datagrams_harm_nobody() -> None:
@@ -163,21 +160,36 @@ async def test_damaged_copies_of_a_peers_datagrams_harm_nobody() -> None:
             await client.do("bulk-down", bytes=MB, timeout=20)
 
 
-@pytest.mark.parametrize("knows_the_key", [False, True], ids=["wrong mac1", "right mac1"])
-async def test_a_flood_of_handshakes_stalls_nobody(knows_the_key: bool) -> None:
+@pytest.mark.parametrize(
+    ("knows_the_key", "first", "addresses"),
+    [
+        pytest.param(False, outer.HOST, 1, id="wrong mac1"),
+        # The client's own address, and another.
+        pytest.param(True, outer.HOST, 1, id="right mac1, one port"),
+        pytest.param(True, "127.0.1.1", 1, id="right mac1, another address"),
+        pytest.param(True, "127.0.1.1", 150, id="right mac1, many addresses"),
+    ],
+)
+async def test_a_flood_of_handshakes_stalls_nobody(knows_the_key: bool, first: str, addresses: int) -> None:
+    """Only one from more addresses than there are handshakes a second has newcomers prove theirs, which takes
+    wireguard-go five seconds."""
     neighbour, newcomer = two_peers()
-    rate, seconds = 4000, 5
+    rate, seconds = 2000, 5
     async with serving(neighbour, newcomer) as running, undisturbed(running, neighbour) as others:
         program = pathlib.Path(outer.__file__).with_name("flood.py")
         key = [running.public_key] if knows_the_key else []
-        arguments = map(str, [program, port_of(running), seconds, rate, *key])
+        arguments = map(str, [program, port_of(running), seconds, rate, first, addresses, *key])
         flood = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
         try:
             reason = "wireguard.cookies_sent" if knows_the_key else DROPPED + "invalid_mac"
             await until("the flood has begun", lambda: counted(running, reason) > rate)
-            # Who can prove its address gets in; wireguard-go tries again after 5 s.
-            async with running.client(newcomer) as client:
+            async with (
+                outer.path(port_of(running)) as path,
+                running.client(newcomer, server=path.address) as client,
+            ):
                 await client.do("echo", messages=5, timeout=15)
+                initiations = sum(datagram.startswith(outer.INITIATION) for datagram in path.seen)
+                assert initiations == 1 or addresses > 100
             await others.more()
         finally:
             if flood.returncode is None:

@@ -98,7 +98,10 @@ async def test_haproxys_facts_and_checksum_are_taken(tmp_path) -> None:
             said = await seen.get()
             writer.close()
         assert said["peername"] == ("192.0.2.7", 5555)
-        assert said["attributes"] == {"proxy.unique-id": "request-192.0.2.7"}
+        name = "request-192.0.2.7"
+        # The TLV as it came, for whoever passes it on.
+        tlv = bytes([0x05, 0, len(name)]) + name.encode()
+        assert said["attributes"] == {"proxy.unique-id": name, "proxy.tlvs": tlv.hex()}
 
 
 async def test_haproxys_health_checks_are_its_own(tmp_path) -> None:

@@ -31,7 +31,7 @@ def running(inside):
 
 
 def refused(running, reason: str) -> float:
-    return running.metric(rf'watm_module{{listener="proxy",counter="proxy.refused.{reason}"}}')
+    return running.metric(rf'watm_module_proxy_refused_{reason}_total\{{listener="proxy"\}}')
 
 
 def assert_reset(near: socket.socket) -> None:
@@ -142,7 +142,7 @@ def test_b11_a_header_does_not_take_for_ever():
     with namespace() as inside, serving(inside, 'from = "any"\nheader-time = "3"'), inside.connected(HOST, PORT) as near:
         near.sendall(HEADER[:5])
         began = time.monotonic()
-        assert_reset(near)
+        assert near.recv(1) == b""
         assert 2.9 < time.monotonic() - began < 10
 
 
@@ -153,7 +153,7 @@ def test_b12_it_survives_a_lack_of_descriptors():
         for client in clients:
             client.close()
         works(inside)
-        assert running.metric(r'watm_module{listener="proxy",counter="host.accept_shortages"}') > 0
+        assert running.metric(r'watm_host_accept_shortages_total\{listener="proxy"\}') > 0
 
 
 def test_b13_it_survives_that_the_upstream_is_away(inside, running):

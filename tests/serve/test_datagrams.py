@@ -3,6 +3,7 @@
 import contextlib
 import ipaddress
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -10,9 +11,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from behind import echo
 from ports import free_port
 from programs import START
-from watm_serve import HOME, HOST, MODULES, WATM, serving
+from watm_serve import HOME, HOST, LIMIT, MODULES, WATM, serving
 
 CLIENTS = {HOST: ("203.0.113.7", "198.51.100.1"), "::1": ("2001:db8::7", "2001:db8::1")}
 FAMILIES = pytest.mark.parametrize("host", CLIENTS)
@@ -54,6 +56,17 @@ upstream = "{upstream}"
 [listener.limits]
 {limits}
 """
+
+
+def burst(port: int, clients: range) -> None:
+    """A first datagram of each client at once: in trains, which are short in the kernel's queue."""
+    udp_segment = 103
+    with datagrams(HOST) as near:
+        near.connect((HOST, port))
+        for train in (clients[at : at + 50] for at in range(0, len(clients), 50)):
+            each = [header(HOST, client) + b"hello" for client in train]
+            size = struct.pack("H", len(each[0]))
+            near.sendmsg([b"".join(each)], [(socket.SOL_UDP, udp_segment, size)])
 
 
 def of(bound: socket.socket) -> str:
@@ -167,7 +180,6 @@ def test_of_workers_for_both_the_first_has_the_datagrams(tmp_path):
         (config(HOST, f"{HOST}:1", 'proxy-header = "v1"'), "proxy-header: must be v2 where datagrams"),
         (config(HOST, "unix:/nowhere"), "upstream: must not be a path where datagrams"),
         (config(HOST, f"{HOST}:1", 'decoy = "unix:/nowhere"'), "decoy: must not be a path where datagrams"),
-        (config(HOST, f"{HOST}:1", "workers = 1").replace("udp://", ""), f"addresses: {HOST}:0: the module takes connections and datagrams; must be"),
     ],
 )
 def test_what_datagrams_do_not_have_is_refused(text, reason, tmp_path):
@@ -177,3 +189,63 @@ def test_what_datagrams_do_not_have_is_refused(text, reason, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env={"HOME": HOME.name}, timeout=START)
     assert done.returncode == 2
     assert f"listener 1: {reason}" in done.stderr
+
+
+def test_a_burst_of_new_clients_loses_nothing(tmp_path):
+    """All are there before the program looks at the first."""
+    clients = range(10_000, 12_000)
+    with datagrams(HOST) as upstream:
+        with serving(tmp_path, config(HOST, of(upstream), limits="datagram-idle-timeout = 60")) as running:
+            running.process.send_signal(signal.SIGSTOP)
+            burst(running.port, clients)
+            running.process.send_signal(signal.SIGCONT)
+            running.wait_until(lambda: running.metric("watm_bytes_total.*in") == 5 * len(clients))
+            assert running.metric("watm_connections_open") == len(clients)
+
+
+def test_flows_leave_descriptors_for_all_else_and_the_idlest_make_room(tmp_path):
+    clients = range(10_000, 11_000)
+    with echo() as stream, datagrams(HOST, stream) as upstream, datagrams(HOST) as near:
+        port = free_port()
+        # Without a scheme an address is for connections.
+        text = config(HOST, f"tcp://{of(upstream)}", limits="datagram-idle-timeout = 60")
+        text = text.replace(f"udp://{HOST}:0", f'udp://{HOST}:{port}", "{HOST}:{port}')
+        with serving(tmp_path, text, descriptors=256) as running:
+            for client in clients:
+                near.sendto(header(HOST, client) + b"hello", (HOST, port))
+                assert upstream.recv(100) == b"hello"
+            # Descriptors are left for pages and connections.
+            assert running.metric("watm_connections_open") == 128
+            assert running.metric('watm_connections_closed_total.*"evicted"') == len(clients) - 128
+            with socket.create_connection((HOST, port), LIMIT) as connection:
+                connection.sendall(b"PROXY TCP4 192.0.2.7 192.0.2.1 5555 443\r\nhello")
+                assert connection.recv(5) == b"hello"
+            # The last that came are those that are left.
+            near.sendto(header(HOST, clients[-100]) + b"again", (HOST, port))
+            heard, far = upstream.recvfrom(100)
+            upstream.sendto(b"answer", far)
+            assert near.recv(100) == b"answer"
+            assert running.metric('watm_connections_closed_total.*"evicted"') == len(clients) - 128
+            reached = [line for line in running.log().splitlines() if "datagram flows reached their bound" in line]
+            assert len(reached) == 1 and "LimitNOFILE" in reached[0]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_drain_does_not_wait_for_datagrams(busy, tmp_path):
+    """They have no end. Those in use go on for as long as the drain may take."""
+    text = config(HOST, "upstream", limits="datagram-idle-timeout = 60")
+    with datagrams(HOST) as upstream, datagrams(HOST) as near:
+        text = text.replace('"upstream"', f'"{of(upstream)}"').replace("timeout = 0.2", f"timeout = {3 if busy else 60}")
+        with serving(tmp_path, text) as running:
+            near.sendto(header(HOST, 5001) + b"hello", (HOST, running.port))
+            assert upstream.recv(100) == b"hello"
+            running.process.terminate()
+            running.wait_for("draining")
+            end = time.monotonic() + LIMIT
+            while busy and running.process.poll() is None:
+                near.sendto(header(HOST, 5001) + b"again", (HOST, running.port))
+                time.sleep(0.1)
+                assert time.monotonic() < end
+            assert running.process.wait(LIMIT) == 0
+            assert "did not end in time" not in running.log()
+            assert running.record()["reason"] == ("forced" if busy else "idle")

@@ -107,6 +107,33 @@ def test_connections_of_a_client_and_of_all_are_limited(module, tmp_path):
         assert talks(open_ones[1])
 
 
+def test_a_proxys_connections_are_those_of_its_clients(tmp_path):
+    """It may have as many as it likes that have not said yet whose they are."""
+    more = 'config = """\nfrom = "any"\nheader-time = "30"\n"""'
+    text = config("proxy-protocol.wasm", 1, more, "connections-per-client = 2").replace('"0.0.0.0:0"', '"tcp://0.0.0.0:0"')
+    with echo() as upstream, contextlib.ExitStack() as stack:
+        text = text.replace(f"{HOST}:1\"", f"{HOST}:{upstream}\"")
+        with serving(tmp_path, text) as running:
+
+            def come() -> socket.socket:
+                return stack.enter_context(socket.create_connection((HOST, running.port), LIMIT))
+
+            def introduce(stream: socket.socket, number: int) -> bool:
+                stream.sendall(f"PROXY TCP4 192.0.2.{number} 192.0.2.255 1 2\r\n".encode())
+                return talks(stream)
+
+            assert introduce(come(), 1)
+            later = [come() for _ in range(10)]
+            # For longer than others have.
+            time.sleep(2.5)
+            assert all([introduce(stream, 2 + number) for number, stream in enumerate(later)])
+            # A client is one wherever it comes from.
+            assert introduce(come(), 1)
+            third = come()
+            with contextlib.suppress(ConnectionError):
+                assert not introduce(third, 1)
+
+
 @MODULE
 @pytest.mark.parametrize(("limits", "reason"), [("idle-timeout = 1", "idle"), ("lifetime = 3", "lifetime")])
 def test_connections_end_when_they_are_silent_or_old(limits, reason, module, tmp_path):
@@ -159,6 +186,6 @@ def test_a_drain_ends_at_its_deadline(module, tmp_path):
         assert running.process.wait(LIMIT) == 1
         assert 1.9 < time.monotonic() - began < 10
         assert is_cut(stays, module)
-        assert "watm: 1 connections did not end in time" in running.log()
+        assert "watm: 1 connections did not end in time" in running.said()
         reasons = re.findall(r'"reason":"([a-z-]+)"', running.log())
         assert sorted(reasons) == ["done", "forced"]

@@ -19,7 +19,7 @@ def test_datagrams_and_connections_are_forwarded_together(start, tmp_path: pathl
     (tmp_path / "proxy.conf").write_text(f'from = "{HOST}"')
     with echo() as port, datagrams(HOST, port) as upstream, datagrams(HOST) as near:
         addresses = [f"tcp://{HOST}:0", f"udp://{HOST}:0"]
-        options = ["--config", "proxy.conf", "--forward", f"{HOST}:{port}", "--watch"]
+        options = ["--config", "proxy.conf", "--forward", f"tcp://{HOST}:{port}", "--watch"]
         program = start("listen", WATM, "listen", "--unsealed", MODULE, *addresses, *options)
         log = tmp_path / "listen.log"
         wait_for(lambda: log.read_text().count("listening on ") == 2, log.read_text)
@@ -66,6 +66,33 @@ def test_what_is_open_ends_by_itself_unless_it_is_hurried(command, hurried, star
                 stream.shutdown(socket.SHUT_WR)
                 assert stream.recv(1) == b""
         assert program.wait(LIMIT) == 0
+
+
+def test_a_water_module_drains_each_time(start, tmp_path: pathlib.Path):
+    """Many at once, since what it hangs on is which of two threads hears the signal first."""
+    with echo() as port, contextlib.ExitStack() as stack:
+        programs = []
+        for number in range(30):
+            name = f"listen-{number}"
+            options = ("--forward", f"{HOST}:{port}", "--drain-timeout", str(10 * LIMIT))
+            program = start(name, WATM, "listen", "--unsealed", MODULES / "plain.watm1.wasm", f"{HOST}:0", *options)
+            programs.append((program, tmp_path / f"{name}.log"))
+        streams = []
+        for _, log in programs:
+            wait_for(lambda log=log: "listening on " in log.read_text(), log.read_text)
+            at = int(re.search(r"^listening on .*:(\d+)$", log.read_text(), re.MULTILINE)[1])
+            stream = stack.enter_context(socket.create_connection((HOST, at), LIMIT))
+            stream.sendall(b"before")
+            assert stream.recv(6) == b"before"
+            streams.append((stream, at))
+        for program, _ in programs:
+            program.terminate()
+        for (program, log), (stream, at) in zip(programs, streams, strict=True):
+            wait_for(lambda at=at: refuses(at), log.read_text)
+            stream.sendall(b"after")
+            assert stream.recv(5) == b"after", log.read_text()
+            stream.close()
+            assert program.wait(LIMIT) == 0, log.read_text()
 
 
 def refuses(port: int) -> bool:

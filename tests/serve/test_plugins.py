@@ -68,3 +68,40 @@ Bridge plain 127.0.0.1:{outer}
     assert re.search(rf"Registered server transport 'plain' at '127.0.0.1:{outer}'", log("bridge"))
     assert "CMETHOD plain socks5 127.0.0.1:" in log("client")
     assert ("Received USERADDR" in log("bridge")) == extended
+
+
+def test_tor_gives_options_to_transports_and_hears_what_is_wrong_with_them(start, tmp_path):
+    """`from` is an option that the module needs, and `colour` one that it does not know."""
+    transport = f"exec {WATM} pt --unsealed {{}}={MODULES / 'proxy-protocol.wasm'}"
+    bridge = f"""
+SocksPort 0
+ORPort 127.0.0.1:{free_port()}
+BridgeRelay 1
+PublishServerDescriptor 0
+AssumeReachable 1
+Address 127.0.0.1
+ServerTransportPlugin good {transport.format("good")}
+ServerTransportListenAddr good 127.0.0.1:{free_port()}
+ServerTransportOptions good from=127.0.0.1 accept=v2
+ServerTransportPlugin bad {transport.format("bad")}
+ServerTransportListenAddr bad 127.0.0.1:{free_port()}
+ServerTransportOptions bad from=127.0.0.1 colour=blue
+"""
+    client = f"""
+SocksPort 0
+UseBridges 1
+ClientTransportPlugin plain exec {WATM} pt --unsealed plain={MODULES / 'plain.wasm'}
+Bridge plain 127.0.0.1:{free_port()} colour=blue
+"""
+    for name, configuration in [("bridge", bridge), ("client", client)]:
+        folder = tmp_path / name
+        folder.mkdir(mode=0o700)
+        (folder / "torrc").write_text(f"DataDirectory {folder}\nLog [pt]debug info stdout\n{NETWORK}{configuration}")
+        start(name, "tor", "-f", folder / "torrc")
+
+    def log(name: str) -> str:
+        return (tmp_path / f"{name}.log").read_text(errors="replace")
+
+    wait_for(lambda: "Registered server transport 'good'" in log("bridge"), lambda: log("bridge"))
+    wait_for(lambda: re.search("SMETHOD-ERROR bad .*colour", log("bridge")), lambda: log("bridge"))
+    wait_for(lambda: re.search(r"\[warn\] .*plain: bridge 127.0.0.1:\d+ not dialled: .*colour", log("client")), lambda: log("client"))

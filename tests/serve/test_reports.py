@@ -1,12 +1,17 @@
 """What `watm serve` tells of connections: a line each, and sums for collectors."""
 
+import contextlib
+import pathlib
 import re
 import socket
+import subprocess
+import time
 
 import pytest
 from behind import echo
 from ports import free_port
-from watm_serve import HOST, LIMIT, MODULES, serving
+from programs import wait_for
+from watm_serve import HOST, LIMIT, MODULES, Serving, connect, serving
 
 
 def config(upstream: int, logs: str = "", more: str = "") -> str:
@@ -82,7 +87,6 @@ def test_bytes_are_of_so_many_clients_and_of_all_others_together(tmp_path):
                 "other": 100 + 200 + 300 + 400 + 500,
             }
             assert f'watm_bytes_total{{listener="front",direction="{direction}"}} 3600\n' in page
-        assert page.endswith("# EOF\n")
         assert running.metric(r'watm_connections_total\{listener="front"\}') == 8
 
 
@@ -102,3 +106,76 @@ def test_an_upstream_that_is_away_is_told(path, tmp_path):
             assert listener["upstreams"] == [{"address": f"{HOST}:{away}", "ok": False}]
         else:
             assert 'watm_upstream_failures_total{listener="front"} 1\n' in body
+
+
+def test_promtool_has_nothing_to_say_about_the_page(tmp_path):
+    with echo() as upstream, serving(tmp_path, config(upstream)) as running:
+        say(running.port, b"hello")
+        running.wait_for("watm::connection")
+        page = running.page("/metrics")[1]
+    checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    families = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+    assert families["watm_module_streams_accepted_total"] == "counter"
+    assert families["watm_host_guest_time_seconds_total"] == "counter"
+    assert families["watm_host_memory_bytes"] == "gauge"
+    seconds = re.search(r'^watm_host_guest_time_seconds_total\{listener="front"\} (\S+)$', page, re.MULTILINE)
+    assert 0 < float(seconds[1]) < LIMIT
+
+
+def pages(running: Serving) -> tuple[str, int]:
+    return HOST, int(running.wait_for(r"^metrics on .*:(\d+)$")[1])
+
+
+def impatient(port: int) -> socket.socket:
+    """Waits for an answer for less time than connections may be idle."""
+    return socket.create_connection((HOST, port), LIMIT / 5)
+
+
+def test_idle_connections_do_not_keep_others_from_the_pages(tmp_path):
+    with echo() as upstream, serving(tmp_path, config(upstream)) as running, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(socket.create_connection(pages(running), LIMIT)) for _ in range(300)]
+        # Some have begun to ask.
+        for stream in idle[::3]:
+            with contextlib.suppress(ConnectionError):
+                stream.sendall(b"GET /readyz HTTP/1.1\r\nHo")
+        running.reach = impatient
+        for _ in range(3):
+            assert running.page("/readyz") == (200, "ready\n")
+        # The oldest ones made room.
+        assert idle[0].recv(1) == b""
+
+
+def test_the_pages_are_there_when_the_process_has_no_descriptors(tmp_path):
+    text = config(1, more="workers = 1\nconfig = 'from = \"any\"'").replace("plain.wasm", "proxy-protocol.wasm")
+    limited = serving(tmp_path, text.replace("0.0.0.0:0", f"tcp://{HOST}:0"), descriptors=100)
+    with limited as running, contextlib.ExitStack() as stack:
+        # Each waits for its header.
+        for _ in range(150):
+            stack.enter_context(connect(running.port))
+        wait_for(lambda: len(list(pathlib.Path(f"/proc/{running.process.pid}/fd").iterdir())) == 100, running.log)
+        running.reach = impatient
+        for _ in range(5):
+            assert running.page("/metrics")[0] == 200
+            # The listener takes what has become free.
+            time.sleep(0.3)
+        assert running.metric(r'watm_host_accept_shortages_total\{listener="front"\}') > 0
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/status", "/readyz"])
+def test_a_browser_that_is_led_here_by_a_name_learns_nothing(path, tmp_path):
+    """DNS rebinding: the name of a web page that resolves to this machine."""
+    names = 'clients = 3\nhosts = ["metrics.example"]'
+    with echo() as upstream, serving(tmp_path, config(upstream).replace("clients = 3", names)) as running:
+        for host, status in [
+            ("evil.example", 421),
+            (f"localhost.evil.example:{running.port}", 421),
+            ("127.0.0.1", 200),
+            ("[::1]:80", 200),
+            ("LOCALHOST:1", 200),
+            ("metrics.example:9586", 200),
+        ]:
+            told, body = running.page(path, host)
+            assert told == status, host
+            if status == 421:
+                assert body.endswith("must be an address, localhost, or a name that metrics.hosts (--metrics-host) gives\n")

@@ -20,7 +20,7 @@ LIMIT = 10
 
 
 @contextlib.asynccontextmanager
-async def _running(folder: pathlib.Path, program: str, *arguments: str | pathlib.Path, port: int) -> AsyncIterator[int]:
+async def running(folder: pathlib.Path, program: str, *arguments: str | pathlib.Path, port: int) -> AsyncIterator[int]:
     """A program that listens on a TCP port."""
     log = folder / f"{pathlib.Path(program).name}-{port}.log"
     with log.open("wb") as output:
@@ -51,7 +51,7 @@ async def _running(folder: pathlib.Path, program: str, *arguments: str | pathlib
 async def _configured(folder: pathlib.Path, program: str, port: int, settings: dict[str, Any], *flags: str) -> AsyncIterator[int]:
     path = folder / f"{pathlib.Path(program).name}-{port}.json"
     path.write_text(json.dumps(settings))
-    async with _running(folder, program, "-c", path, *flags, port=port) as listening:
+    async with running(folder, program, "-c", path, *flags, port=port) as listening:
         yield listening
 
 

@@ -29,6 +29,15 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection((HOST, port), LIMIT)
 
 
+def _text(line: str) -> str:
+    """A line, or the message of one that is a record of the program itself in JSON. It may be written right now."""
+    with contextlib.suppress(ValueError):
+        record = json.loads(line)
+        if record["target"] == "watm::program":
+            return ("" if record["level"] == "INFO" else "watm: ") + record["message"] + "\n"
+    return line
+
+
 class Serving:
     """Use `serving`."""
 
@@ -38,18 +47,29 @@ class Serving:
     def log(self) -> str:
         return (self.folder / "watm.log").read_text()
 
+    def said(self) -> str:
+        """The log, where records of the program itself are text whatever the format is."""
+        return "".join(_text(line) for line in self.log().splitlines(keepends=True))
+
     def wait_for(self, pattern: str) -> re.Match:
         """Until the log has this."""
         end = time.monotonic() + LIMIT
-        while not (found := re.search(pattern, self.log(), re.MULTILINE)):
+        while not (found := re.search(pattern, self.said(), re.MULTILINE)):
             assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log()}"
             assert time.monotonic() < end, f"no {pattern!r} within {LIMIT} s in\n{self.log()}"
             time.sleep(0.02)
         return found
 
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Until it is so."""
+        end = time.monotonic() + LIMIT
+        while not condition():
+            assert time.monotonic() < end, f"not within {LIMIT} s:\n{self.log()}"
+            time.sleep(0.05)
+
     def ports(self) -> list[int]:
         """Where it listens, in the order of its listeners."""
-        return [int(port) for port in re.findall(r"^listening on .*:(\d+)$", self.log(), re.MULTILINE)]
+        return [int(port) for port in re.findall(r"^listening on .*:(\d+)$", self.said(), re.MULTILINE)]
 
     @property
     def port(self) -> int:
@@ -57,14 +77,14 @@ class Serving:
 
     def reload(self, answer: str = "^reloaded ") -> None:
         """Have it read its configuration again; until it has said this once more."""
-        before = len(re.findall(answer, self.log(), re.MULTILINE))
+        before = len(re.findall(answer, self.said(), re.MULTILINE))
         self.process.send_signal(signal.SIGHUP)
         self.wait_for(rf"(?s)({answer}.*){{{before + 1}}}")
 
-    def page(self, path: str) -> tuple[int, str]:
+    def page(self, path: str, host: str = "localhost") -> tuple[int, str]:
         """What it answers to others: the status, and the text."""
         with self.reach(int(self.wait_for(r"^metrics on .*:(\d+)$")[1])) as web:
-            web.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+            web.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             answer = b"".join(iter(lambda: web.recv(65536), b"")).decode()
         head, _, body = answer.partition("\r\n\r\n")
         return int(head.split()[1]), body

@@ -50,17 +50,35 @@ class Authority:
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
         self.key = _pem(self._key)
 
-    def sign(self, name: str, *, names: list[str], addresses: list[str] | None = None, key: str = "p256") -> Leaf:
-        """A certificate for these DNS names and addresses, with this common name."""
+    @classmethod
+    def pretended(cls, leaf: Leaf) -> "Authority":
+        """One that signs with a certificate that is not an authority's."""
+        authority = cls.__new__(cls)
+        authority._key = serialization.load_pem_private_key(leaf.key.encode(), None)
+        authority._certificate = x509.load_pem_x509_certificate(leaf.chain.encode())
+        authority._name = authority._certificate.subject
+        return authority
+
+    def sign(
+        self,
+        name: str,
+        *,
+        names: list[str],
+        addresses: list[str] | None = None,
+        key: str = "p256",
+        until: datetime.timedelta = DAY,
+    ) -> Leaf:
+        """A certificate for these DNS names and addresses, with this common name, that is good for so long."""
         private = {
             "p256": lambda: ec.generate_private_key(ec.SECP256R1()),
             "p384": lambda: ec.generate_private_key(ec.SECP384R1()),
             "ed25519": ed25519.Ed25519PrivateKey.generate,
             "rsa": lambda: rsa.generate_private_key(65537, 2048),
+            "rsa1024": lambda: rsa.generate_private_key(65537, 1024),
         }[key]()
         subjects: list[x509.GeneralName] = [x509.DNSName(name) for name in names]
         subjects += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses or []]
-        builder = _builder(_name(name), self._name, private.public_key())
+        builder = _builder(_name(name), self._name, private.public_key(), until)
         builder = builder.add_extension(x509.SubjectAlternativeName(subjects), critical=False)
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         builder = builder.add_extension(issuer, critical=False)
@@ -118,8 +136,10 @@ def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key, until: datetime.timedelta = DAY
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
     builder = builder.serial_number(x509.random_serial_number())
-    return builder.not_valid_before(now - DAY).not_valid_after(now + DAY)
+    return builder.not_valid_before(now - DAY).not_valid_after(now + until)

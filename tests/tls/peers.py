@@ -125,11 +125,14 @@ async def run(*command: str | pathlib.Path, say: bytes = b"", until: bytes = b""
 
 
 @contextlib.asynccontextmanager
-async def openssl_server(folder: pathlib.Path, chain: str, key: str, *options: str) -> AsyncIterator[int]:
-    """`openssl s_server`, which says each line in reverse."""
+async def openssl_server(
+    folder: pathlib.Path, chain: str, key: str, *options: str, answers: bool = True
+) -> AsyncIterator[int]:
+    """`openssl s_server`, which says each line in reverse, unless it does not answer."""
     pair = written(chain + key, folder, "server.pem")
-    command = ("openssl", "s_server", "-accept", f"{HOST}:0", "-cert", pair, "-key", pair, "-rev", *options)
-    process = await asyncio.create_subprocess_exec(*command, stdout=-1, stderr=asyncio.subprocess.STDOUT)
+    answering = ("-rev",) if answers else ()
+    command = ("openssl", "s_server", "-accept", f"{HOST}:0", "-cert", pair, "-key", pair, *answering, *options)
+    process = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=-1, stderr=asyncio.subprocess.STDOUT)
     try:
         async with asyncio.timeout(LIMIT):
             while not (line := await process.stdout.readline()).startswith(b"ACCEPT"):

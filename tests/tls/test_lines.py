@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import json
-import re
+import os
+import socket
+import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from backends import backend, echo
@@ -13,10 +16,10 @@ from test_listen import s_client
 
 
 @contextlib.asynccontextmanager
-async def served(folder, to: int) -> AsyncIterator[tuple[int, Callable[[str], Awaitable[dict]]]]:
+async def served(folder, to: int, level: str = "info") -> AsyncIterator[tuple[int, Callable[[str], Awaitable[dict]]]]:
     """Serve tls.json of `folder` before a port: our port, and what waits for the next record of a target."""
     text = (
-        f'[logs]\nformat = "json"\n[[listener]]\nmodule = "{COMPONENT}"\n'
+        f'[logs]\nformat = "json"\nlevel = "{level}"\n[[listener]]\nmodule = "{COMPONENT}"\n'
         f'config-file = "tls.json"\naddresses = ["{HOST}:0"]\nupstream = "{HOST}:{to}"\nworkers = 1\n'
     )
     command = (WATM, "serve", "--unsealed", written(text, folder, "watm.toml"))
@@ -33,9 +36,8 @@ async def served(folder, to: int) -> AsyncIterator[tuple[int, Callable[[str], Aw
 
     try:
         async with asyncio.timeout(LIMIT):
-            while not (port := re.fullmatch(rb"listening on .*:(\d+)\n", await process.stdout.readline())):
-                pass
-            yield int(port[1]), record
+            address = (await record("watm::program"))["address"]
+            yield int(address.rpartition(":")[2]), record
     finally:
         process.kill()
         await process.wait()
@@ -69,11 +71,53 @@ async def test_a_line_for_each_connection_has_what_is_known_of_tls(
 
 async def test_a_line_for_each_that_was_refused_has_the_reason(localhost: Leaf, tmp_path) -> None:
     written({"certificates": [localhost.pair]}, tmp_path, "tls.json")
-    async with backend(echo) as to, served(tmp_path, to) as (port, record):
+    async with backend(echo) as to, served(tmp_path, to, "debug") as (port, record):
         reader, writer = await asyncio.open_connection(HOST, port)
         ours = writer.get_extra_info("sockname")[1]
         writer.write(b"GET / HTTP/1.0\r\n\r\n")
-        line = await record("watm::module")
-        assert line["level"] == "INFO"
+        async with asyncio.timeout(LIMIT):
+            while ": not TLS" not in (line := await record("watm::module"))["message"]:
+                pass
+        # Strangers decide how many there are.
+        assert line["level"] == "DEBUG"
         assert line["message"].startswith(f"{HOST}:{ours}: not TLS")
         writer.close()
+
+
+async def test_a_client_that_the_module_cuts_is_no_client_that_aborts(authority: Authority, localhost: Leaf, tmp_path) -> None:
+    """One sends a record that nobody encrypted, one resets its connection."""
+    written({"certificates": [localhost.pair]}, tmp_path, "tls.json")
+    context = ssl.create_default_context(cadata=authority.pem)
+    async with backend(echo) as to, served(tmp_path, to) as (port, record):
+
+        def client(end: Callable[[ssl.SSLSocket], None]) -> None:
+            near = context.wrap_socket(socket.create_connection((HOST, port), LIMIT), server_hostname="localhost")
+            with near:
+                near.sendall(b"hello")
+                assert near.recv(5) == b"hello"
+                end(near)
+
+        await asyncio.to_thread(client, lambda near: os.write(near.fileno(), b"\x17\x03\x03\x00\x20" + bytes(32)))
+        assert (await record("watm::connection"))["reason"] == "module"
+        reset = struct.pack("ii", 1, 0)
+        await asyncio.to_thread(client, lambda near: near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset))
+        assert (await record("watm::connection"))["reason"] == "client-reset"
+
+
+async def test_workers_warn_of_a_key_once(authority: Authority, tmp_path) -> None:
+    rsa = authority.sign("localhost", names=["localhost"], key="rsa")
+    written({"certificates": [rsa.pair]}, tmp_path, "tls.json")
+    text = (
+        f'[[listener]]\nmodule = "{COMPONENT}"\nconfig-file = "tls.json"\n'
+        f'addresses = ["{HOST}:0"]\nupstream = "{HOST}:1"\nworkers = 3\n'
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(WATM, "serve", "--unsealed", written(text, tmp_path, "watm.toml")), stderr=asyncio.subprocess.PIPE
+    )
+    said = b""
+    async with asyncio.timeout(LIMIT):
+        while b"listening on" not in said:
+            said += await process.stderr.readline()
+    process.kill()
+    await process.wait()
+    assert said.count(b"certificates[0].key: an RSA key takes") == 1

@@ -40,6 +40,25 @@ async def main():
     await server.serve_forever()
 asyncio.run(main())
 """
+# Answers PUT with the number of bytes that came.
+RECEIVE = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def do_PUT(self):
+        left = int(self.headers["Content-Length"])
+        read = 0
+        while read < left and (data := self.rfile.read(min(65536, left - read))):
+            read += len(data)
+        body = b"%d" % read
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler).serve_forever()
+"""
 # Answers every question of DNS about one name with one address of IPv4, and says that others do not exist.
 # Listens by TCP too, which says that it is there.
 NAMES = """
@@ -106,6 +125,11 @@ def counting(space: Space, address: str, port: int) -> contextlib.AbstractContex
 def sending(space: Space, address: str, port: int) -> contextlib.AbstractContextManager:
     """Runs `SEND`."""
     return running(space, sys.executable, "-c", SEND, address, port, listens=port)
+
+
+def receiving(space: Space, address: str, port: int) -> contextlib.AbstractContextManager:
+    """Runs `RECEIVE`."""
+    return running(space, sys.executable, "-c", RECEIVE, address, port, listens=port)
 
 
 def naming(space: Space, host: str, name: str, address: str) -> contextlib.AbstractContextManager:

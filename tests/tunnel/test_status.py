@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import stat
+import subprocess
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -16,13 +17,15 @@ from dataclasses import dataclass
 import mitmproxy_watm
 from certificates import Authority, Leaf
 from programs import INSIDE, LIMIT, WATM, WIREGUARD, Peer, curl, peer
-from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families
 from sniffer import pages, sniffing
 
 from mitmproxy_watm.wireguard import genkey
 
 LOCAL = "127.0.0.1:0"
 PAGE = f"http://{INSIDE}/"
+# A file that the module refuses: it has no keys.
+REFUSED = "[Interface]\n[Peer]\nEndpoint = 127.0.0.1:9\n"
 
 
 @dataclass
@@ -115,14 +118,15 @@ async def test_peers_are_shown_to_people_and_programs(tmp_path) -> None:
         assert code == 200
         families = {family.name: family for family in text_string_to_metric_families(page)}
         labels = {"tunnel": str(tmp_path / "wg0.conf"), "peer": told["name"]}
-        for name in ("last_handshake_age_seconds", "round_trip_seconds", "loss_ratio"):
+        for name in ("last_handshake_timestamp_seconds", "round_trip_seconds", "loss_ratio"):
             (sample,) = families[f"watm_peer_{name}"].samples
             assert sample.labels == labels
         bytes_of = {sample.labels["direction"]: sample.value for sample in families["watm_peer_bytes"].samples}
         assert bytes_of["in"] >= told["received_bytes"]
         assert bytes_of["out"] > 0
-        counted = {sample.labels["counter"]: sample.value for sample in families["watm_module"].samples}
-        assert counted["wireguard.handshakes"] == 1
+        assert [sample.value for sample in families["watm_module_wireguard_handshakes"].samples] == [1]
+        checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
 async def test_a_tunnel_is_ready_when_what_is_asked_through_it_answers(tmp_path) -> None:
@@ -236,7 +240,7 @@ async def test_a_start_that_fails_leaves_no_file_in_the_way_of_the_next(tmp_path
         usable = to(9, other)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for text, proxy, expected in (("", LOCAL, "configuration refused"), (usable, f"127.0.0.1:{port}", "in use")):
+        for text, proxy, expected in ((REFUSED, LOCAL, "configuration refused"), (usable, f"127.0.0.1:{port}", "in use")):
             config.write_text(text)
             status, said = await fails(tmp_path, "--socks5", proxy, "--pcap", packets, "--key-log", keys)
             assert status == 1
@@ -250,7 +254,7 @@ async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tm
     (tmp_path / "old").write_bytes(b"")
     (tmp_path / "open").write_bytes(b"")
     (tmp_path / "open").chmod(0o644)
-    (tmp_path / "wg0.conf").write_text("")
+    (tmp_path / "wg0.conf").write_text(REFUSED)
     for options, expected in (
         (("--pcap", tmp_path / "old"), "replaces no file"),
         (("--key-log", tmp_path / "open"), "owner alone"),

@@ -6,7 +6,8 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from programs import INSIDE, LIMIT, OURS, curl, peer, start, tunnel, tunnelling, udp
+from ports import free_port
+from programs import INSIDE, LIMIT, OURS, WATM, WIREGUARD, curl, peer, running, start, tunnel, tunnelling, udp
 from wgclient import WgClientError
 
 LOCAL = "127.0.0.1:0"
@@ -35,12 +36,15 @@ async def test_a_providers_file_is_all_that_is_needed(tmp_path) -> None:
 
 
 async def test_standard_input_and_output_are_a_connection_that_closes_by_halves(tmp_path) -> None:
-    async with peer(f"DNS = {INSIDE}\n") as other:
+    async with peer(PROVIDERS) as other:
         data = bytes(range(256)) * 4096
-        process = await tunnel(tmp_path, other.config, "--stdio", "inside.test:7")
-        async with asyncio.timeout(LIMIT):
-            echoed, _ = await process.communicate(data)
-        assert (echoed == data, process.returncode) == (True, 0)
+        for options, told in (((), 0), (("--log", "info"), 1)):
+            process = await tunnel(tmp_path, other.config, "--stdio", "inside.test:7", *options)
+            async with asyncio.timeout(LIMIT):
+                echoed, said = await process.communicate(data)
+            assert (echoed == data, process.returncode) == (True, 0)
+            # Whoever uses it as ssh's ProxyCommand reads this each time.
+            assert said.decode().count("PostUp") == told, said.decode()
         refused = await tunnel(tmp_path, other.config, "--stdio", f"{INSIDE}:81")
         async with asyncio.timeout(LIMIT):
             echoed, said = await refused.communicate()
@@ -167,6 +171,39 @@ async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path, line, opti
         assert process.returncode == status
         assert said in error.decode()
         assert "listening" not in error.decode()
+
+
+async def test_a_module_without_a_seal_is_refused_with_the_option_that_runs_it(tmp_path) -> None:
+    command = [WATM, "dial", WIREGUARD, "127.0.0.1:9", "--udp", "--state", tmp_path / "state.json"]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    async with asyncio.timeout(LIMIT):
+        _, said = await process.communicate()
+    assert process.returncode == 2
+    assert said.decode().endswith("(watm seal); for development, --unsealed runs it as it is\n")
+
+
+async def test_a_tunnel_without_an_endpoint_is_refused_or_waits_at_its_port(tmp_path) -> None:
+    async with peer() as other:
+        head, _, section = other.config.partition("[Peer]")
+        nowhere = head + "[Peer]" + section.partition("Endpoint")[0]
+        for config, said in (
+            (head, "wg0.conf: has no [Peer] section, so there is nobody to connect to; must have one with"),
+            (nowhere, "wg0.conf: no [Peer] has an Endpoint, so there is nowhere to connect to; must have Endpoint ="),
+        ):
+            process = await tunnel(tmp_path, config, "--socks5", LOCAL)
+            async with asyncio.timeout(LIMIT):
+                _, error = await process.communicate()
+            assert process.returncode == 2
+            assert said in error.decode()
+        # Where the peer knows the port, it can begin.
+        port = free_port()
+        waiting = f"{head}ListenPort = {port}\n[Peer]{section.partition('Endpoint')[0]}"
+        process = await tunnel(tmp_path, waiting, "--socks5", LOCAL)
+        async with running(process, ("--socks5",)) as near:
+            await other.client.do("server", address=f"127.0.0.1:{port}")
+            await other.client.do("handshake", timeout=LIMIT)
+            await near.says("is up")
+            assert await curl("--socks5", f"127.0.0.1:{near.ports['socks5']}", f"http://{INSIDE}/") == (0, "inside")
 
 
 @pytest.mark.parametrize("rule", ["AllowedApps = firefox", "DisallowedApps = curl"])

@@ -1,13 +1,15 @@
-"""What a module asks for, may have and uses, as the command and Python show it; and a full disk."""
+"""What a module asks for, may have and uses, as the command and Python show it; and disks that are full or read-only."""
 
 import asyncio
 import contextlib
 import json
+import os
 import pathlib
 import resource
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 
 import mitmproxy_watm
@@ -234,3 +236,64 @@ def test_a_module_that_cannot_be_remembered_does_not_serve(authority: Authority,
         assert "accepted 1.2" in done("trust")
 
     asyncio.run(run())
+
+
+# Runs a program to which a folder is on a disk of its own, full or read-only, with the same files.
+OWN_DISK = """
+set -eu
+folder=$1 state=$2; shift 2
+rm -rf "$folder.copy"
+cp -r "$folder" "$folder.copy"
+mount -t tmpfs -o size=64k none "$folder"
+cp -r "$folder.copy/." "$folder"
+case $state in
+full) head -c 1M /dev/zero > "$folder/filling" 2> "$folder.copy/full" || true; test -s "$folder.copy/full" ;;
+read-only) mount -o remount,ro "$folder" ;;
+esac
+exec "$@"
+"""
+
+
+@pytest.mark.parametrize("disk", ["full", "read-only"])
+def test_an_accepted_release_runs_although_the_state_cannot_be_written(
+    disk: str, authority: Authority, home: pathlib.Path
+) -> None:
+    older, module, newer = (home / name for name in ("older.wasm", "plain.wasm", "newer.wasm"))
+    older.write_bytes(plain(authority, "1.1"))
+    module.write_bytes(plain(authority, "1.2"))
+    newer.write_bytes(plain(authority, "1.3"))
+    done("trust", authority.root)
+    done("verify", module, "--accept")
+    state = home / "state" / "watm"
+    # In the same second there is nothing to write, not even the time.
+    time.sleep(1.1)
+
+    def listen(file: pathlib.Path, port: int) -> subprocess.Popen[str]:
+        namespace = ["unshare", "--mount"] if os.getuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+        own_disk = [*namespace, "sh", "-c", OWN_DISK, "sh", state, disk]
+        command = [*own_disk, WATM, "listen", file, "127.0.0.1:0", "--forward", f"127.0.0.1:{port}"]
+        return subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+
+    said = []
+    with echo() as port:
+        process = listen(module, port)
+        try:
+            for line in iter(process.stderr.readline, ""):
+                said.append(line)
+                if line.startswith("listening on "):
+                    break
+            assert said[-1].startswith("listening on "), said
+            with socket.create_connection(("127.0.0.1", int(said[-1].rpartition(":")[2])), timeout=LIMIT) as tcp:
+                tcp.sendall(b"hello")
+                assert tcp.recv(5) == b"hello"
+        finally:
+            process.terminate()
+            said.append(process.communicate(timeout=LIMIT)[1])
+    assert process.returncode == 0
+    unwritable = f"{state}/trust: the state cannot be written: "
+    assert unwritable in "".join(said) and "wireguard 1.2 was accepted before and runs" in "".join(said)
+    # What is not known yet has to be remembered, and what is older is known to be.
+    for file, expected in ((newer, unwritable), (older, "must be at least 1.2")):
+        process = listen(file, 9)
+        assert expected in process.communicate(timeout=LIMIT)[1]
+        assert process.returncode == 2

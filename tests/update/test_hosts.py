@@ -271,3 +271,71 @@ def test_the_command_takes_what_is_newer(authority: Authority, user: pathlib.Pat
     ):
         run = watm("relay", user, "127.0.0.1:0", "127.0.0.1:9", *more)
         assert run.returncode == 2 and expected in run.stderr, run.stderr
+
+
+@pytest.mark.parametrize("program", ["relay", "serve"])
+def test_a_file_is_followed_for_the_module_that_it_had(program: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "authority").mkdir()
+    authority = Authority(tmp_path / "authority", ["wireguard", "other"])
+    trusting = ["--state", tmp_path / "state"]
+    done("trust", authority.root, *trusting)
+    module, aside = tmp_path / "plain.wasm", tmp_path / "aside.wasm"
+    may = {"capabilities": MAY | {"instances": 100}}
+    may |= {"world": "water-v1", "roles": ["relay", "listener"]} | EXPIRES
+    plain = (ROOT / "watm/target/modules/plain.watm1.wasm").read_bytes()
+
+    def put(name: str, release: str) -> None:
+        """As `watm update` does it, of a module that is approved."""
+        aside.write_bytes(authority.seal_body(plain, release, name=name, **may))
+        done("trust", "--approve", aside, *trusting)
+        aside.rename(module)
+
+    put("wireguard", "1.1")
+    arguments = {
+        "relay": [module, "127.0.0.1:0", "127.0.0.1:9"],
+        "serve": [module, "--listen", "127.0.0.1:0", "--upstream", "127.0.0.1:9", "--workers", "1"],
+    }[program]
+    command = [WATM, program, *arguments, "--watch", *trusting]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+
+    def said(*texts: str) -> str:
+        return next(line for line in iter(process.stderr.readline, "") if any(text in line for text in texts))
+
+    try:
+        said("listening")
+        put("other", "1.9")
+        assert "other: its name is other; must be wireguard" in said("goes on", "swapped in")
+        put("wireguard", "1.2")
+        assert "swapped in" in said("goes on", "swapped in")
+    finally:
+        process.terminate()
+        process.communicate(timeout=LIMIT)
+
+
+def test_mitmproxy_follows_a_file_for_the_module_that_it_had(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, folder in (("XDG_STATE_HOME", "state"), ("XDG_CONFIG_HOME", "config")):
+        monkeypatch.setenv(variable, str(tmp_path / folder))
+    (tmp_path / "authority").mkdir()
+    authority = Authority(tmp_path / "authority", ["wireguard", "other"])
+    done("trust", authority.root)
+    module, aside = tmp_path / "plain.wasm", tmp_path / "aside.wasm"
+
+    def put(name: str, release: str) -> None:
+        aside.write_bytes(authority.seal_body(PLAIN.read_bytes(), release, name=name, capabilities=MAY, **EXPIRES))
+        done("trust", "--approve", aside)
+        aside.rename(module)
+
+    async def run() -> None:
+        spec = f"watm:{module}@127.0.0.1:{free_port()}"
+        async with start("mitmdump-watm", tmp_path, "--mode", spec) as program:
+            await program.wait_for("server listening at")
+            put("other", "1.9")
+            said = await program.wait_for("its name is other; must be wireguard|serves as generation 1")
+            assert "must be" in said.group()
+            put("wireguard", "1.2")
+            await program.wait_for("serves as generation 1")
+
+    put("wireguard", "1.1")
+    asyncio.run(run())

@@ -1,9 +1,11 @@
 """What `test_local.py` runs in namespaces of its own."""
 
 import asyncio
+import contextlib
 import os
 import pathlib
 import sys
+from collections.abc import AsyncIterator
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / folder) for folder in ("tests/support", "host-python/tests")]
@@ -15,23 +17,34 @@ from ends import INSIDE, LIMIT, curl, upstream, vpn, written  # noqa: E402
 async def main(folder: pathlib.Path) -> None:
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
     async with vpn() as config:
-        assert await tried(folder, config) == (0, "inside")
-        code, page = await tried(folder, config + "AllowedApps = curl\n")
-        assert code != 0 or "not allowed through wireguard" in page, (code, page)
+        async with intercepting(folder, config) as program:
+            assert await tried(program) == (0, "inside")
+        async with intercepting(folder, config + "AllowedApps = curl\n") as program:
+            _, page = await tried(program)
+            assert "inside" not in page
+            async with asyncio.timeout(LIMIT):
+                await program.wait_for("not allowed through wireguard: has rules for applications")
 
 
-async def tried(folder: pathlib.Path, config: str) -> tuple[int, str]:
-    """What curl gets, which knows nothing of it."""
+@contextlib.asynccontextmanager
+async def intercepting(folder: pathlib.Path, config: str) -> AsyncIterator[programs.Program]:
+    """mitmdump in local mode, with this tunnel."""
     conf = written(folder, "wg0.conf", config)
     options = ["--mode", "local:curl", *upstream(f"wireguard?config={conf}")]
     async with programs.start("mitmdump-watm", folder, *options, observed=False) as program:
         async with asyncio.timeout(LIMIT):
             await program.wait_for("redirector started")
-            while True:
-                # It is told which programs after it has started, and does not say when it knows.
-                code, page = await curl("--max-time", "2", f"http://{INSIDE}/")
-                if "client connect" in program.text:
-                    return code, page
+        yield program
+
+
+async def tried(program: programs.Program) -> tuple[int, str]:
+    """What curl gets, which knows nothing of it."""
+    async with asyncio.timeout(LIMIT):
+        while True:
+            # It is told which programs after it has started, and does not say when it knows.
+            code, page = await curl("--max-time", "2", f"http://{INSIDE}/")
+            if "client connect" in program.text:
+                return code, page
 
 
 asyncio.run(main(pathlib.Path(sys.argv[1])))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import programs
 import pytest
@@ -28,6 +29,9 @@ async def test_all_goes_out_by_name_and_by_address(tmp_path, strategy: str) -> N
             status = json.loads(await program.ask(command="watm.status"))
             assert (status[-1]["upstream"], status[-1]["phase"]) == ("wireguard", "running")
             assert status[-1]["peers"][0]["last_handshake"] is not None
+            # The log is for people.
+            assert re.search(r"\bwireguard: handshake with peer \S+ at 127\.0\.0\.1:\d+ completed$", program.text, re.MULTILINE)
+            assert not re.search(r"connected from|server=|part=", program.text)
 
 
 async def test_tunnel_in_and_tunnel_out(tmp_path) -> None:
@@ -107,7 +111,7 @@ async def test_errors_are_told_apart(tmp_path) -> None:
 
 
 async def test_an_upstream_that_does_not_start_ends_the_start(tmp_path) -> None:
-    conf = written(tmp_path, "wg0.conf", "[Interface]\nPrivateKey = nonsense\n")
+    conf = written(tmp_path, "wg0.conf", f"[Interface]\nPrivateKey = nonsense\n[Peer]\nPublicKey = {pubkey(genkey())}\nEndpoint = 127.0.0.1:9\n")
     async with proxy(tmp_path, *upstream(f"wireguard?config={conf}")) as (program, _):
         # Which the observer reads.
         program.process.stdin.close()
@@ -121,7 +125,10 @@ async def test_one_that_fails_while_mitmproxy_runs_lets_nothing_past(tmp_path) -
     async with page("outside") as here, proxy(tmp_path) as (program, port):
         url = f"http://127.0.0.1:{here}/"
         assert await fetch(port, url) == "outside"
-        assert await program.ask(command="watm.upstream.load wireguard?config=missing.conf") is None
+        # A command that fails changes nothing.
+        assert "missing.conf" in await program.ask(command="watm.upstream.load wireguard?config=missing.conf")
+        assert await fetch(port, url) == "outside"
+        assert await program.ask(options={"watm_upstream": ["wireguard?config=missing.conf"]}) is None
         assert "missing.conf" in await fetch(port, url)
         assert await program.ask(command="watm.upstream.unload wireguard") is None
         assert await fetch(port, url) == "outside"
@@ -164,6 +171,5 @@ async def test_an_upstream_is_swapped(tmp_path) -> None:
             assert await fetch(port, f"http://{INSIDE}/") == "inside"
             status = json.loads(await program.ask(command="watm.status"))
             assert status[-1]["generation"] == 1
-            await program.ask(command="watm.swap wg0 missing.wasm")
-            async with asyncio.timeout(LIMIT):
-                await program.wait_for("wg0: The module was not swapped: .*missing.wasm")
+            assert "missing.wasm: No such file" in await program.ask(command="watm.swap wg0 missing.wasm")
+            assert await fetch(port, f"http://{INSIDE}/") == "inside"

@@ -74,6 +74,11 @@ class Dialled(Running, End):
         End.__init__(self, process.stdout, process.stdin)
 
 
+GODEBUG = "cpu.fsrm=off"
+"""Go 1.26 copies memory with REP MOVSB on processors that do so quickly for short copies. Code that wazero
+1.7.3 compiles calls that copy and loses registers, which a module sees as an access out of bounds."""
+
+
 class Tool:
     """A program that loads modules: the Go runtime's, or ours."""
 
@@ -162,7 +167,7 @@ class Tool:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=os.environ | {"TMPDIR": str(temporary)},
+            env=os.environ | {"TMPDIR": str(temporary), "GODEBUG": GODEBUG},
         )
 
 

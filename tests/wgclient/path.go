@@ -7,40 +7,52 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"golang.zx2c4.com/wireguard/conn"
 )
 
-// What fits into the queue of one direction, besides what its rate lets through at once.
-const pathPackets = 1 << 14
-
-// path is a network between a client and a server, for --direct: datagrams come out on the other
-// side after half of a round trip, in order, at no more than a rate, and some do not. It says which
-// UDP port it has, and ends with stdin. Trains of datagrams stay together, as far as the kernel puts
-// them together.
+// path is an emulated network between a client and a server, for --direct. It prints its UDP port
+// and ends with stdin. Each line on stdin has flags that change the conditions from then on. Trains
+// of datagrams stay together, as far as the kernel puts them together.
 type path struct {
-	To        string        `json:"to"`
-	RoundTrip time.Duration `json:"round_trip"`
-	Loss      float64       `json:"loss"`
-	Mbits     float64       `json:"mbits"`
-	Seed      uint64        `json:"seed"`
+	To   string `json:"to"`
+	Seed uint64 `json:"seed"`
+	conditions
 }
 
-func newPath() action { return &path{} }
+// conditions say what happens to the datagrams of each direction.
+type conditions struct {
+	RoundTrip  time.Duration `json:"round_trip"`
+	Loss       float64       `json:"loss"`
+	Mbits      float64       `json:"mbits"`
+	Jitter     jitter        `json:"jitter"`
+	Reordering bool          `json:"reordering"`
+	Overtaking float64       `json:"overtaking"`
+	Duplicated float64       `json:"duplicated"`
+}
+
+func newPath() action { return &path{Seed: 1} }
 
 func (a *path) flags(set *flag.FlagSet) {
 	set.StringVar(&a.To, "to", "", "the server, address:port")
-	set.DurationVar(&a.RoundTrip, "round-trip", 0, "both ways together")
-	set.Float64Var(&a.Loss, "lost", 0, "share of datagrams that are lost, each way, 0 to 1")
-	set.Float64Var(&a.Mbits, "mbits", 0, "the most that goes through, each way, in Mbit/s of UDP payload; 0: no bound")
-	set.Uint64Var(&a.Seed, "chance", 1, "seed of what is lost")
+	set.Uint64Var(&a.Seed, "chance", a.Seed, "seed of everything random")
+	a.conditions.flags(set)
+}
+
+func (c *conditions) flags(set *flag.FlagSet) {
+	set.DurationVar(&c.RoundTrip, "round-trip", c.RoundTrip, "both ways together")
+	set.Float64Var(&c.Loss, "lost", c.Loss, "share of datagrams that are lost, each way, 0 to 1")
+	set.Float64Var(&c.Mbits, "mbits", c.Mbits, "highest rate each way, in Mbit/s of UDP payload; 0: no bound")
+	set.TextVar(&c.Jitter, "jitter", c.Jitter, "extra delay of each datagram, each way: 2ms-20ms at random, 1ms,8ms by turns; 0: none")
+	set.BoolVar(&c.Reordering, "reordering", c.Reordering, "let datagrams with a shorter delay overtake others")
+	set.Float64Var(&c.Overtaking, "overtaking", c.Overtaking, "share of datagrams that have no delay and overtake all others, 0 to 1")
+	set.Float64Var(&c.Duplicated, "duplicated", c.Duplicated, "share of datagrams that arrive twice, 0 to 1")
 }
 
 func (a *path) run(_ context.Context, s *session) (any, error) {
@@ -65,132 +77,102 @@ func (a *path) run(_ context.Context, s *session) (any, error) {
 		return nil, err
 	}
 	var client atomic.Pointer[conn.Endpoint]
-	up, down := a.lane(1), a.lane(2)
+	up, down := newLane(a.conditions, a.Seed, 1), newLane(a.conditions, a.Seed, 2)
 	for _, receive := range fromClient {
-		go up.take(receive, near.BatchSize(), func(from conn.Endpoint) { client.Store(&from) })
+		go up.receive(receive, near.BatchSize(), func(from conn.Endpoint) { client.Store(&from) })
 	}
 	for _, receive := range fromServer {
-		go down.take(receive, far.BatchSize(), func(conn.Endpoint) {})
+		go down.receive(receive, far.BatchSize(), func(conn.Endpoint) {})
 	}
-	go up.give(func(packets [][]byte) { far.Send(packets, serverEndpoint) })
-	go down.give(func(packets [][]byte) {
+	go up.deliver(func(packets [][]byte) { far.Send(packets, serverEndpoint) })
+	go down.deliver(func(packets [][]byte) {
 		if to := client.Load(); to != nil {
 			near.Send(packets, *to)
 		}
 	})
-	if err := json.NewEncoder(os.Stdout).Encode(answering{ListenPort: int(port)}); err != nil {
+	output := json.NewEncoder(os.Stdout)
+	if err := output.Encode(answering{ListenPort: int(port)}); err != nil {
 		return nil, err
 	}
-	io.Copy(io.Discard, bufio.NewReader(os.Stdin))
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if err := a.change(lines.Text(), up, down); err != nil {
+			return nil, err
+		}
+		if err := output.Encode(struct{}{}); err != nil {
+			return nil, err
+		}
+	}
 	return struct{}{}, errors.Join(near.Close(), far.Close())
 }
 
-// lane is one direction.
-type lane struct {
-	delay time.Duration
-	loss  float64
-	// Time that a byte takes at the rate.
-	perByte float64
-	// How long the queue before the bottleneck may be: a round trip of the path, and 20 ms.
-	longest time.Duration
-	lock    sync.Mutex // what comes by IPv4 and by IPv6 is taken side by side
-	chance  *rand.Rand
-	// When the bottleneck will be free.
-	free   time.Time
-	queued chan delayed
+// change parses the flags in line and applies them to both directions.
+func (a *path) change(line string, lanes ...*lane) error {
+	set := flag.NewFlagSet("path", flag.ContinueOnError)
+	a.conditions.flags(set)
+	stall := set.Duration("stall", 0, "deliver nothing for this long, and then all that came")
+	if err := set.Parse(strings.Fields(line)); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("%q is not an option", set.Arg(0))
+	}
+	for _, l := range lanes {
+		l.change(a.conditions, *stall)
+	}
+	return nil
 }
 
-type delayed struct {
-	due    time.Time
-	packet []byte
+// jitter is the extra delay of each datagram: random between two bounds, or each of a list in turn.
+type jitter struct {
+	from, to time.Duration
+	turns    []time.Duration
 }
 
-func (a *path) lane(number uint64) *lane {
-	l := &lane{
-		delay:   a.RoundTrip / 2,
-		loss:    a.Loss,
-		longest: a.RoundTrip + 20*time.Millisecond,
-		chance:  rand.New(rand.NewPCG(a.Seed, number)),
-		queued:  make(chan delayed, pathPackets),
+// UnmarshalText reads "2ms-20ms", "1ms,8ms" or "0".
+func (j *jitter) UnmarshalText(text []byte) error {
+	*j = jitter{}
+	from, to, isRange := strings.Cut(string(text), "-")
+	if isRange {
+		var errFrom, errTo error
+		j.from, errFrom = time.ParseDuration(from)
+		j.to, errTo = time.ParseDuration(to)
+		if err := errors.Join(errFrom, errTo); err != nil {
+			return err
+		}
+		if j.to < j.from {
+			return fmt.Errorf("%s is shorter than %s", to, from)
+		}
+		return nil
 	}
-	if a.Mbits > 0 {
-		l.perByte = 8e3 / a.Mbits
-	}
-	return l
-}
-
-// take receives until the bind is closed.
-func (l *lane) take(receive conn.ReceiveFunc, batch int, heard func(conn.Endpoint)) {
-	buffers, sizes, from := make([][]byte, batch), make([]int, batch), make([]conn.Endpoint, batch)
-	for index := range buffers {
-		buffers[index] = make([]byte, 1<<16)
-	}
-	for {
-		count, err := receive(buffers, sizes, from)
+	for part := range strings.SplitSeq(string(text), ",") {
+		turn, err := time.ParseDuration(part)
 		if err != nil {
-			return
+			return err
 		}
-		now := time.Now()
-		for index := range count {
-			if sizes[index] == 0 {
-				continue
-			}
-			heard(from[index])
-			l.pass(buffers[index][:sizes[index]], now)
-		}
+		j.turns = append(j.turns, turn)
 	}
+	return nil
 }
 
-// pass queues a copy of the packet, or loses it.
-func (l *lane) pass(packet []byte, now time.Time) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.loss > 0 && l.chance.Float64() < l.loss {
-		return
+// MarshalText writes what UnmarshalText reads.
+func (j jitter) MarshalText() ([]byte, error) {
+	if len(j.turns) == 0 {
+		return fmt.Appendf(nil, "%s-%s", j.from, j.to), nil
 	}
-	if l.perByte > 0 {
-		if l.free.Before(now) {
-			l.free = now
-		}
-		if l.free.Sub(now) > l.longest {
-			return
-		}
-		l.free = l.free.Add(time.Duration(float64(len(packet)) * l.perByte))
-		now = l.free
+	parts := make([]string, len(j.turns))
+	for index, turn := range j.turns {
+		parts[index] = turn.String()
 	}
-	select {
-	case l.queued <- delayed{now.Add(l.delay), append([]byte(nil), packet...)}:
-	default:
-	}
+	return []byte(strings.Join(parts, ",")), nil
 }
 
-// give sends what is due.
-func (l *lane) give(send func([][]byte)) {
-	var packets [][]byte
-	next := <-l.queued
-	for {
-		if wait := time.Until(next.due); wait > 0 {
-			time.Sleep(wait)
-		}
-		now := time.Now()
-		packets = append(packets[:0], next.packet)
-		waiting := false
-		for !waiting && len(packets) < conn.IdealBatchSize {
-			select {
-			case next = <-l.queued:
-				if next.due.After(now) {
-					waiting = true
-				} else {
-					packets = append(packets, next.packet)
-				}
-			default:
-				waiting = true
-				next = delayed{}
-			}
-		}
-		send(packets)
-		if !waiting || next.packet == nil {
-			next = <-l.queued
-		}
+// of returns the extra delay of datagram number count.
+func (j *jitter) of(count uint64, chance *rand.Rand) time.Duration {
+	if len(j.turns) > 0 {
+		return j.turns[count%uint64(len(j.turns))]
 	}
+	if j.to == 0 {
+		return 0
+	}
+	return j.from + time.Duration(chance.Int64N(int64(j.to-j.from)+1))
 }

@@ -10,6 +10,7 @@ On two processors everything shares both, so look at what the client itself has 
 
 import argparse
 import contextlib
+import itertools
 import json
 import pathlib
 import statistics
@@ -22,15 +23,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tunnel", "support")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tunnel", "support", "wgclient")]
 
-from clients import CLIENTS, KERNEL, Client, Tunnel, client, path  # noqa: E402
+from clients import CLIENTS, INSIDE, KERNEL, MTU, OURS, SERVER_PORT, Client, Tunnel, client, served  # noqa: E402
+from completion import CONDITIONS, Taken, comparing  # noqa: E402
+from paths import path  # noqa: E402
 from services import running  # noqa: E402
-from spaces import Space, run, spaces, wireguard_go  # noqa: E402
+from spaces import Space  # noqa: E402
 
-INSIDE = "10.7.0.1"
-SERVER_PORT, BULK_PORT, ECHO_PORT = 51820, 5201, 7
-MTU = 1420
+BULK_PORT, ECHO_PORT = 5201, 7
 # Of the UDP payload of a full packet: TCP without options, and WireGuard's 32 bytes.
 PAYLOAD = (MTU - 40) / (MTU + 32)
 # Seconds that a transfer may take beyond its time, for what is still on its way.
@@ -67,7 +68,14 @@ WAYS = (
     Way("20 ms, 200 Mbit/s", 3, 1, 1, ("--round-trip", "20ms", "--mbits", "200"), 200),
     Way("100 ms, 100 Mbit/s", 5, 2, 1, ("--round-trip", "100ms", "--mbits", "100"), 100),
     Way("20 ms, 200 Mbit/s, 1 % lost", 3, 1, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01")),
+    # Each way, in order.
+    Way("2 to 20 ms, 200 Mbit/s", 3, 1, 1, ("--jitter", "2ms-20ms", "--mbits", "200"), 200),
 )
+# Traffic whose time is taken, and its path: see completion.py.
+COMPLETIONS = {
+    "300 B, then 200 kB, from 0 to 60 ms": ("step", "trickle-then-bulk"),
+    "3 MB, 2 to 20 ms": ("jitter", "bulk"),
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,12 @@ def main() -> int:
     kinds = options.clients.split(",")
     samples: dict[str, dict[str, list[Sample]]] = {}
     trips: dict[str, list[float]] = defaultdict(list)
-    with tempfile.TemporaryDirectory() as folder, served(kinds) as (near, far, tunnels):
+    completions: dict[str, dict[str, list[Taken]]] = {}
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        served(kinds) as (near, far, tunnels),
+        running(far, sys.executable, "-c", ECHO, listens=ECHO_PORT),
+    ):
         for way in ways:
             for title, sample, kind in measured(way, near, far, tunnels, pathlib.Path(folder)):
                 by = samples.setdefault(f"{way.title}: {title}", defaultdict(list))
@@ -105,31 +118,18 @@ def main() -> int:
         for _ in range(1 if options.quick else 3):
             for kind in kinds:
                 trips[kind].append(round_trip(kind, near, tunnels[kind], pathlib.Path(folder)))
+    for title, kind, taken in completed(kinds, options.rounds or (1 if options.quick else 3)):
+        by = completions.setdefault(title, defaultdict(list))
+        if taken:
+            by[kind].append(taken)
+        print(f"{title}, {kind}: {f'{taken.seconds:.2f} s' if taken else 'did not end'}", file=sys.stderr, flush=True)
     print(tables(samples, trips, kinds, {way.title: way for way in ways}))
+    print(completion_table(completions, kinds))
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    every = {title: {kind: [vars(s) for s in taken] for kind, taken in by.items()} for title, by in samples.items()}
-    options.output.write_text(json.dumps({"bulk": every, "round_trip_us": trips}, indent=1) + "\n")
+    every = {"bulk": plain(samples), "round_trip_us": trips, "completion": plain(completions)}
+    options.output.write_text(json.dumps(every, indent=1) + "\n")
     print(f"every sample: {options.output}")
     return 0
-
-
-@contextlib.contextmanager
-def served(kinds: list[str]) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
-    """wireguard-go with an echo inside: the namespaces of its clients, and of what is inside. Each
-    client has a key of its own: implementations do not agree on leap seconds in the timestamps of
-    handshakes, of which a server takes none that is before the last."""
-    theirs = run("wg", "genkey").strip()
-    config = f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
-    server_key = run("wg", "pubkey", stdin=theirs).strip()
-    tunnels = {}
-    for number, kind in enumerate(kinds):
-        ours, address = run("wg", "genkey").strip(), f"10.7.0.{number + 2}"
-        config += f"[Peer]\nPublicKey = {run('wg', 'pubkey', stdin=ours).strip()}\nAllowedIPs = {address}/32\n"
-        tunnels[kind] = Tunnel(ours, server_key, address, SERVER_PORT)
-    with spaces(2) as (near, far), contextlib.ExitStack() as stack:
-        stack.enter_context(wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU))
-        stack.enter_context(running(far, sys.executable, "-c", ECHO, listens=ECHO_PORT))
-        yield near, far, tunnels
 
 
 def measured(
@@ -138,8 +138,8 @@ def measured(
     """The clients take turns."""
     with contextlib.ExitStack() as stack:
         if way.options:
-            endpoint = stack.enter_context(path(near, SERVER_PORT, *way.options))
-            tunnels = {kind: replace(tunnel, endpoint=endpoint) for kind, tunnel in tunnels.items()}
+            between = stack.enter_context(path(SERVER_PORT, *way.options, inside=near.command))
+            tunnels = {kind: replace(tunnel, endpoint=between.port) for kind, tunnel in tunnels.items()}
         for streams in (1, 4):
             for title, direction in (("up", []), ("down", ["-R"])):
                 fit = list(tunnels)
@@ -199,6 +199,19 @@ def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> 
         return answer
 
 
+def completed(kinds: list[str], rounds: int) -> Iterator[tuple[str, str, Taken | None]]:
+    """The clients take turns."""
+    with comparing(kinds) as comparison:
+        for title, (condition, shape) in COMPLETIONS.items():
+            for direction, _, kind in itertools.product(("up", "down"), range(rounds), kinds):
+                yield f"{title}: {direction}", kind, comparison.take(kind, CONDITIONS[condition], shape, direction)
+
+
+def plain(samples: dict[str, dict[str, list]]) -> dict:
+    """Every sample, for JSON."""
+    return {title: {kind: [vars(s) for s in taken] for kind, taken in by.items()} for title, by in samples.items()}
+
+
 def tables(
     samples: dict[str, dict[str, list[Sample]]], trips: dict[str, list[float]], kinds: list[str], ways: dict[str, Way]
 ) -> str:
@@ -213,8 +226,8 @@ def tables(
             cells = [f"{medians[kind]:.{digits}f}" if kind in medians else "did not end" for kind in shown]
             cells.append(_better(medians, column == "cpu"))
             mbits = ways[name.partition(": ")[0]].mbits
-            if column == "mbits" and mbits and "watm" in medians:
-                cells.append(f" {medians['watm'] / (mbits * PAYLOAD):.0%} of the path")
+            if column == "mbits" and mbits and OURS in medians:
+                cells.append(f" {medians[OURS] / (mbits * PAYLOAD):.0%} of the path")
             lines.append(_row(name, cells))
     medians = {kind: statistics.median(trips[kind]) for kind in kinds}
     cells = [*(f"{medians[kind]:.0f}" for kind in kinds), _better(medians, True)]
@@ -222,12 +235,21 @@ def tables(
     return "\n".join(lines)
 
 
+def completion_table(completions: dict[str, dict[str, list[Taken]]], kinds: list[str]) -> str:
+    lines = ["", "seconds until the last byte arrives: medians", "", _row("", [*kinds, "better by"])]
+    for title, by in completions.items():
+        medians = {kind: statistics.median(one.seconds for one in by[kind]) for kind in kinds if by.get(kind)}
+        cells = [f"{medians[kind]:.2f}" if kind in medians else "did not end" for kind in kinds]
+        lines.append(_row(title, [*cells, _better(medians, True)]))
+    return "\n".join(lines)
+
+
 def _better(medians: dict[str, float], less: bool) -> str:
     """How many times ours is better than the better of the others."""
-    others = [value for kind, value in medians.items() if kind not in ("watm", KERNEL)]
-    if "watm" not in medians or not others:
+    others = [value for kind, value in medians.items() if kind not in (OURS, KERNEL)]
+    if OURS not in medians or not others:
         return ""
-    return f"{min(others) / medians['watm'] if less else medians['watm'] / max(others):.2f}"
+    return f"{min(others) / medians[OURS] if less else medians[OURS] / max(others):.2f}"
 
 
 def _row(title: str, cells: list[str]) -> str:

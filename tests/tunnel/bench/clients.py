@@ -1,24 +1,26 @@
 """The clients that are compared, each a process with one forwarded TCP port."""
 
 import contextlib
-import json
 import os
 import pathlib
-import select
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ports import free_port
-from spaces import ROOT, Space, wireguard_go
+from spaces import ROOT, Space, run, spaces, wireguard_go
+from wgclient import BINARY
 
 WATM = ROOT / "target" / "release" / "watm"
 WIREGUARD = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
-WGCLIENT = ROOT / "build" / "wgclient"
 ONETUN = ROOT / "build" / "tools" / "bin" / "onetun"
 HERE = "127.0.0.1"
-CLIENTS = ("watm", "onetun", "wireguard-go")
+# The other end of every tunnel, and the port of its wireguard-go.
+INSIDE, SERVER_PORT = "10.7.0.1", 51820
+MTU = 1420
+OURS = "watm"
+CLIENTS = (OURS, "onetun", "wireguard-go")
 # The kernel's own TCP over wireguard-go's interface: what the path allows.
 KERNEL = "kernel"
 # Seconds for a program to be ready.
@@ -74,17 +76,20 @@ def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Pat
 
 
 @contextlib.contextmanager
-def path(space: Space, to: int, *options: str) -> Iterator[int]:
-    """Runs an emulated path to a port for the length of the block; the port to send to."""
-    command = [WGCLIENT, "path", "--direct", "--timeout", "0", "--to", f"{HERE}:{to}", *options]
-    process = subprocess.Popen(space.command(*command), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        ready, _, _ = select.select([process.stdout], [], [], _READY)
-        assert ready, "the path says no port"
-        yield json.loads(process.stdout.readline())["listen_port"]
-    finally:
-        process.kill()
-        process.wait()
+def served(kinds: Iterable[str]) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
+    """Runs wireguard-go: the namespaces of its clients, and of what is inside. Each client has a key of
+    its own: implementations do not agree on leap seconds in the timestamps of handshakes, of which a
+    server takes none that is before the last."""
+    theirs = run("wg", "genkey").strip()
+    config = f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
+    server_key = run("wg", "pubkey", stdin=theirs).strip()
+    tunnels = {}
+    for number, kind in enumerate(kinds):
+        ours, address = run("wg", "genkey").strip(), f"10.7.0.{number + 2}"
+        config += f"[Peer]\nPublicKey = {run('wg', 'pubkey', stdin=ours).strip()}\nAllowedIPs = {address}/32\n"
+        tunnels[kind] = Tunnel(ours, server_key, address, SERVER_PORT)
+    with spaces(2) as (near, far), wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU):
+        yield near, far, tunnels
 
 
 @contextlib.contextmanager
@@ -118,12 +123,12 @@ def _onetun(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
 
 
 def _wireguard_go(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
-    command = [WGCLIENT, "forward", "--timeout", "0", "--server", f"{HERE}:{tunnel.endpoint}", "--to", to]
+    command = [BINARY, "forward", "--timeout", "0", "--server", f"{HERE}:{tunnel.endpoint}", "--to", to]
     command += ["--private-key", tunnel.private_key, "--peer-public-key", tunnel.server_key]
     return [*command, "--address", tunnel.address, "--listen", f"{HERE}:{port}"]
 
 
-_COMMANDS = {"watm": _watm, "onetun": _onetun, "wireguard-go": _wireguard_go}
+_COMMANDS = {OURS: _watm, "onetun": _onetun, "wireguard-go": _wireguard_go}
 
 
 def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:

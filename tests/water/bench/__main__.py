@@ -12,7 +12,7 @@ import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench", "support")]
+sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench", "support", "wgclient")]
 
 import environment
 import questions
@@ -20,6 +20,7 @@ import report
 import rounds
 import targets
 from clients import KINDS, commands
+from tools import GODEBUG
 
 
 def main() -> int:
@@ -38,6 +39,7 @@ def main() -> int:
     temporary = ROOT / "build" / "water"
     temporary.mkdir(parents=True, exist_ok=True)
     os.environ["TMPDIR"] = str(temporary)
+    os.environ["GODEBUG"] = GODEBUG
     try:
         names = environment.choice(options.studies, list(questions.STUDIES))
         studies = [questions.STUDIES[name](quick=options.quick) for name in names]

@@ -1,0 +1,26 @@
+"""What a module's own configuration lacks is said at the start, and by `--check`, in the module's words."""
+
+import subprocess
+
+import pytest
+from watm_serve import HOST, MODULES, WATM
+
+
+@pytest.mark.parametrize("check", [["--check"], []], ids=["check", "start"])
+@pytest.mark.parametrize(
+    ("module", "config", "reason"),
+    [
+        ("tls.wasm", "", "certificates: missing"),
+        ("shadowsocks.wasm", "", "ss://"),
+        ("shadowsocks.wasm", '{"method": "aes-256-gcm"}', "password: missing"),
+        ("shadowsocks.watm1.wasm", '{"method": "aes-256-gcm"}', "password: missing"),
+    ],
+)
+def test_what_a_module_cannot_serve_without(module, config, reason, check, tmp_path):
+    path = tmp_path / "config"
+    path.write_text(config)
+    command = [WATM, "serve", "--unsealed", MODULES / module, "--config", path, *check]
+    command += ["--listen", f"tcp://{HOST}:0", "--upstream", f"{HOST}:9"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0, ended
+    assert reason in ended.stderr

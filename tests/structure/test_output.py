@@ -1,0 +1,39 @@
+"""Where the program may write to standard output and standard error."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ("runtime", "host-python")
+
+# What each file writes there. The log is in one place, so that `--log-format` holds for every line.
+STANDARD_ERROR = {"runtime/src/bin/watm/logging.rs"}
+STANDARD_OUTPUT = {
+    "runtime/src/bin/watm/output.rs",
+    # A connection's bytes.
+    "runtime/src/bin/watm/standard.rs",
+    # Lines for Tor, which reads each at once.
+    "runtime/src/bin/watm/pluggable/tor/mod.rs",
+}
+
+
+def users(pattern: str) -> set[str]:
+    """The files of the host with this in their code, tests aside."""
+    found = set()
+    for source in SOURCES:
+        for path in (ROOT / source).glob("**/src/**/*.rs"):
+            code, *_ = path.read_text().partition("#[cfg(test)]")
+            lines = (line for line in code.splitlines() if not line.lstrip().startswith("//"))
+            if any(re.search(pattern, line) for line in lines):
+                found.add(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_the_log_alone_writes_to_standard_error():
+    assert users(r"\beprint(ln)?!|\bdbg!|\bio::stderr\b|\bstderr\(\)") == STANDARD_ERROR
+
+
+def test_results_alone_are_on_standard_output():
+    assert users(r"\bio::stdout\b|\bstdout\(\)") == STANDARD_OUTPUT
+    # The program's own macros, which keep what goes wrong.
+    assert {path.split("/bin/watm/")[0] for path in users(r"\bprint(ln)?!")} == {"runtime/src"}

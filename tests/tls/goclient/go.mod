@@ -1,0 +1,3 @@
+module watm/goclient
+
+go 1.24

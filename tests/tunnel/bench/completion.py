@@ -1,0 +1,142 @@
+"""How long traffic takes over paths that change, by our TCP and by the kernel's: `make bench-completion`.
+
+Both go to the same wireguard-go in a namespace, whose end is the kernel's, over emulated paths of the same
+conditions: the kernel's TCP by an interface of wireguard-go, ours by `watm dial`. The kernel's congestion
+control is cubic. Prints JSON. The ratio is that of the shortest times.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TESTS / folder) for folder in ("tunnel", "support", "wgclient")]
+
+from clients import INSIDE, KERNEL, OURS, SERVER_PORT, Client, client, served  # noqa: E402
+from paths import Path, path  # noqa: E402
+from services import running  # noqa: E402
+from shapes import SHAPES  # noqa: E402
+from spaces import Space  # noqa: E402
+
+PROGRAM = TESTS / "tunnel" / "shapes.py"
+PORT = 7020
+# Seconds after which traffic is taken to have stopped. None takes more than a few.
+LIMIT = 20
+# Of every path, before its own conditions.
+USUAL = "--round-trip 0 --jitter 0 --lost 0 --overtaking 0 --duplicated 0 --mbits 50".split()
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Flags of the path, and others that are set so many seconds after the traffic has begun."""
+
+    options: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    after: float = 0
+
+
+STEADY = ("--round-trip", "20ms")
+CONDITIONS = {
+    "steady": Condition(STEADY),
+    # The order is kept.
+    "jitter": Condition(("--jitter", "2ms-20ms")),
+    "step": Condition(later=("--round-trip", "60ms")),
+    "stall": Condition(STEADY, ("--stall", "3s"), 0.1),
+    "reordered": Condition((*STEADY, "--overtaking", "0.05")),
+    "duplicated": Condition((*STEADY, "--duplicated", "0.2")),
+    "lost": Condition((*STEADY, "--lost", "0.01")),
+}
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Seconds until the last byte had arrived, and the most milliseconds that a message took."""
+
+    seconds: float
+    slowest_ms: float
+
+
+class Comparison:
+    """Running clients, each with a path of its own. Use `comparing`."""
+
+    def __init__(self, near: Space, clients: dict[str, tuple[Path, Client]]) -> None:
+        self._near, self._clients = near, clients
+
+    def take(self, kind: str, condition: Condition, shape: str, direction: str) -> Taken | None:
+        """One connection with traffic of this shape. Nothing if that does not come to an end."""
+        between, one = self._clients[kind]
+        between.change(*USUAL, *condition.options)
+        command = self._near.command(sys.executable, PROGRAM, "run", one.host, one.port, shape, direction)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout.readline() == "ready\n", f"{kind} has no connection"
+            if not condition.after:
+                between.change(*condition.later)
+            process.stdin.write("\n")
+            process.stdin.flush()
+            if condition.after:
+                time.sleep(condition.after)
+                between.change(*condition.later)
+            said, _ = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            process.kill()
+            process.wait()
+        assert process.returncode == 0, f"{kind} failed"
+        return Taken(**json.loads(said))
+
+
+@contextlib.contextmanager
+def comparing(kinds: Sequence[str] = (KERNEL, OURS)) -> Iterator[Comparison]:
+    """Runs these clients for the length of the block."""
+    with served(kinds) as (near, far, tunnels), contextlib.ExitStack() as stack:
+        for space in (near, far):
+            # Of what one connection has learnt of the path the next knows nothing.
+            space.run("sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
+        stack.enter_context(running(far, sys.executable, PROGRAM, "serve", INSIDE, PORT, listens=PORT))
+        folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        clients = {}
+        for kind in kinds:
+            between = stack.enter_context(path(SERVER_PORT, inside=near.command))
+            tunnel = replace(tunnels[kind], endpoint=between.port)
+            clients[kind] = between, stack.enter_context(client(kind, near, tunnel, f"{INSIDE}:{PORT}", folder))
+        yield Comparison(near, clients)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="bench-completion", description=__doc__.partition("\n")[0])
+    parser.add_argument("--conditions", default=",".join(CONDITIONS), help="which of %(default)s")
+    parser.add_argument("--shapes", default=",".join(SHAPES), help="which of %(default)s")
+    parser.add_argument("--directions", default="up,down", help="which of %(default)s")
+    parser.add_argument("--tries", type=int, default=3, help="connections of each")
+    options = parser.parse_args()
+    chosen = (getattr(options, name).split(",") for name in ("conditions", "shapes", "directions"))
+    rows = []
+    with comparing() as comparison:
+        for name, shape, direction in itertools.product(*chosen):
+            taken: dict[str, list[Taken | None]] = {KERNEL: [], OURS: []}
+            for _, kind in itertools.product(range(options.tries), taken):
+                taken[kind].append(comparison.take(kind, CONDITIONS[name], shape, direction))
+            row = {"condition": name, "shape": shape, "direction": direction, "ratio": ratio(taken)}
+            rows.append(row | {kind: [vars(one) if one else None for one in tries] for kind, tries in taken.items()})
+            print(name, shape, direction, row["ratio"], file=sys.stderr, flush=True)
+    print(json.dumps(rows, indent=1))
+
+
+def ratio(taken: dict[str, list[Taken | None]]) -> float | None:
+    """Our shortest time to the kernel's. Nothing if one of them never came to an end."""
+    times = {kind: [one.seconds for one in tries if one] for kind, tries in taken.items()}
+    return round(min(times[OURS]) / min(times[KERNEL]), 2) if all(times.values()) else None
+
+
+if __name__ == "__main__":
+    main()

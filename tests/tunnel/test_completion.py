@@ -1,0 +1,42 @@
+"""Our TCP beside the kernel's, over the same paths: a sample of `make bench-completion`."""
+
+from collections.abc import Iterator
+
+import pytest
+from clients import KERNEL, OURS
+from completion import CONDITIONS, Comparison, Taken, comparing, ratio
+
+# How many times what the kernel's takes; more, and something waits for a timer that it should not wait for.
+MOST = 3
+# A busy machine takes its time now and then: the shortest of so many counts.
+TRIES = 4
+
+
+@pytest.fixture(scope="module")
+def comparison() -> Iterator[Comparison]:
+    with comparing() as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("condition", "shape"),
+    [
+        ("steady", "bulk"),
+        ("jitter", "push"),
+        ("jitter", "bulk"),
+        ("step", "trickle-then-bulk"),
+        ("stall", "trickle"),
+        ("reordered", "bulk"),
+        ("duplicated", "bulk"),
+        ("lost", "bulk"),
+    ],
+)
+def test_an_upload_takes_about_as_long_as_the_kernels(comparison: Comparison, condition: str, shape: str) -> None:
+    taken: dict[str, list[Taken | None]] = {KERNEL: [], OURS: []}
+    for _ in range(TRIES):
+        for kind, tries in taken.items():
+            tries.append(comparison.take(kind, CONDITIONS[condition], shape, "up"))
+        assert taken[OURS][-1], "it never came to an end"
+        if (times := ratio(taken)) and times < MOST:
+            return
+    pytest.fail(f"{ratio(taken)} times as long: {taken}")

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.zx2c4.com/wireguard/conn"
+)
+
+// Most datagrams in one direction, besides those that its rate lets through at once.
+const lanePackets = 1 << 14
+
+// lane is one direction of a path.
+type lane struct {
+	lock       sync.Mutex // IPv4 and IPv6 are received side by side
+	conditions conditions
+	chance     *rand.Rand
+	// Datagrams that were accepted so far.
+	count uint64
+	// When the bottleneck will be free.
+	free time.Time
+	// When the last datagram that keeps its place is due.
+	last time.Time
+	// End of a stall.
+	stalled time.Time
+	queue   delayedQueue
+	// Says that the head of the queue has changed, or when it may leave.
+	changed chan struct{}
+}
+
+type delayed struct {
+	due    time.Time
+	number uint64
+	packet []byte
+}
+
+func newLane(c conditions, seed, number uint64) *lane {
+	return &lane{conditions: c, chance: rand.New(rand.NewPCG(seed, number)), changed: make(chan struct{}, 1)}
+}
+
+// change sets new conditions for datagrams that come from now on. A stall holds those on their way
+// too.
+func (l *lane) change(c conditions, stall time.Duration) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.conditions = c
+	if stall > 0 {
+		l.stalled = time.Now().Add(stall)
+	}
+	l.wake()
+}
+
+// receive reads datagrams until the bind is closed.
+func (l *lane) receive(receive conn.ReceiveFunc, batch int, heard func(conn.Endpoint)) {
+	buffers, sizes, from := make([][]byte, batch), make([]int, batch), make([]conn.Endpoint, batch)
+	for index := range buffers {
+		buffers[index] = make([]byte, 1<<16)
+	}
+	for {
+		count, err := receive(buffers, sizes, from)
+		if err != nil {
+			return
+		}
+		now := time.Now()
+		for index := range count {
+			if sizes[index] == 0 {
+				continue
+			}
+			heard(from[index])
+			l.accept(buffers[index][:sizes[index]], now)
+		}
+	}
+}
+
+// accept queues copies of a datagram, or drops it.
+func (l *lane) accept(packet []byte, now time.Time) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.happens(l.conditions.Loss) {
+		return
+	}
+	now, fits := l.bottleneck(len(packet), now)
+	if !fits {
+		return
+	}
+	due := l.due(now)
+	l.count++
+	copied := append([]byte(nil), packet...)
+	l.push(copied, due)
+	if l.happens(l.conditions.Duplicated) {
+		l.push(copied, due)
+	}
+}
+
+// bottleneck returns when a datagram has passed the bottleneck, and false if the queue in front of it
+// is full. The queue holds a round trip of the path, and 20 ms.
+func (l *lane) bottleneck(size int, now time.Time) (time.Time, bool) {
+	if l.conditions.Mbits == 0 {
+		return now, true
+	}
+	if l.free.Before(now) {
+		l.free = now
+	}
+	if l.free.Sub(now) > l.conditions.RoundTrip+20*time.Millisecond {
+		return now, false
+	}
+	l.free = l.free.Add(time.Duration(float64(size) * 8e3 / l.conditions.Mbits))
+	return l.free, true
+}
+
+// due returns when a datagram arrives at the other end.
+func (l *lane) due(now time.Time) time.Time {
+	c := &l.conditions
+	if l.happens(c.Overtaking) {
+		return now
+	}
+	due := now.Add(c.RoundTrip/2 + c.Jitter.of(l.count, l.chance))
+	if c.Reordering {
+		return due
+	}
+	if due.Before(l.last) {
+		return l.last
+	}
+	l.last = due
+	return due
+}
+
+func (l *lane) happens(share float64) bool {
+	return share > 0 && l.chance.Float64() < share
+}
+
+func (l *lane) push(packet []byte, due time.Time) {
+	if len(l.queue) >= lanePackets {
+		return
+	}
+	heap.Push(&l.queue, delayed{due, l.count, packet})
+	if l.queue[0].number == l.count {
+		l.wake()
+	}
+}
+
+func (l *lane) wake() {
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
+}
+
+// deliver sends what is due.
+func (l *lane) deliver(send func([][]byte)) {
+	var packets [][]byte
+	for {
+		var wait time.Duration
+		packets, wait = l.pop(packets[:0])
+		switch {
+		case len(packets) > 0:
+			send(packets)
+		case wait > 0:
+			select {
+			case <-time.After(wait):
+			case <-l.changed:
+			}
+		default:
+			<-l.changed
+		}
+	}
+}
+
+// pop appends a batch of what is due. If nothing is, it returns how long the head of the queue still
+// has to wait, or 0 if there is none.
+func (l *lane) pop(packets [][]byte) ([][]byte, time.Duration) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	now := time.Now()
+	if len(l.queue) > 0 && now.Before(l.stalled) {
+		return packets, l.stalled.Sub(now)
+	}
+	for len(l.queue) > 0 && len(packets) < conn.IdealBatchSize {
+		if wait := l.queue[0].due.Sub(now); wait > 0 {
+			return packets, wait
+		}
+		packets = append(packets, heap.Pop(&l.queue).(delayed).packet)
+	}
+	return packets, 0
+}
+
+// delayedQueue is a heap: the datagram that is due first is the head. Of those due at once it is the
+// one that came first.
+type delayedQueue []delayed
+
+func (q delayedQueue) Len() int { return len(q) }
+
+func (q delayedQueue) Less(i, j int) bool {
+	if q[i].due.Equal(q[j].due) {
+		return q[i].number < q[j].number
+	}
+	return q[i].due.Before(q[j].due)
+}
+
+func (q delayedQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+func (q *delayedQueue) Push(x any) { *q = append(*q, x.(delayed)) }
+
+func (q *delayedQueue) Pop() any {
+	last := len(*q) - 1
+	x := (*q)[last]
+	(*q)[last] = delayed{}
+	*q = (*q)[:last]
+	return x
+}
