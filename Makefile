@@ -16,8 +16,8 @@ PROGRAM_console := mitmproxy-watm
 
 # What the tests need that is other people's.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
-PEERS := $(BUILD)/wgclient $(BUILD)/gowater $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
-	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs watm-native
+PEERS := $(BUILD)/wgclient $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
+	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs watm-native rough-path
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
@@ -241,12 +241,12 @@ $(PYTHONS:%=run-test-python-%): run-test-python-%:
 	$(BUILD)/venv-$*/bin/python -m pytest -q host-python/tests
 
 test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard test-programs test-guest \
-		water-programs watm-native
+		water-programs watm-native rough-path
 	$(MAKE) --no-print-directory run-test-interop
 
 .PHONY: run-test-interop
 run-test-interop:
-	tests/setup/apt.sh curl=curl haproxy=haproxy
+	tests/setup/apt.sh curl=curl haproxy=haproxy wg=wireguard-tools ip=iproute2
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 # WATER modules, in the WATER project's own runtime and in ours.
@@ -267,7 +267,7 @@ water-programs: modules $(BUILD)/gowater
 
 # TLS, with other people's programs.
 .PHONY: test-tls
-test-tls: $(BUILD)/venv-3.13/ready
+test-tls: $(BUILD)/venv-3.13/ready $(BUILD)/goclient
 	$(MAKE) --no-print-directory run-test-tls
 
 .PHONY: run-test-tls
@@ -335,7 +335,8 @@ test-serve: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-serve
 
 run-test-serve:
-	tests/setup/apt.sh curl=curl haproxy=haproxy openssl=openssl nginx=nginx ss=iproute2 wrk=wrk ss-server=shadowsocks-libev tor=tor
+	tests/setup/apt.sh curl=curl haproxy=haproxy openssl=openssl nginx=nginx ss=iproute2 wrk=wrk ss-server=shadowsocks-libev tor=tor \
+		promtool=prometheus
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
 
@@ -345,16 +346,24 @@ test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireg
 	$(MAKE) --no-print-directory run-test-tunnel
 
 run-test-tunnel:
-	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 tshark=tshark
+	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 sysctl=procps tshark=tshark \
+		promtool=prometheus
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
 
 # Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
 .PHONY: bench-tunnel
 bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
-	tests/setup/apt.sh iperf3=iperf3 wg=wireguard-tools ip=iproute2
+	tests/setup/apt.sh iperf3=iperf3 wg=wireguard-tools ip=iproute2 sysctl=procps
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench $(if $(ROUNDS),--rounds $(ROUNDS))
+
+# How long traffic takes over paths that change, by our TCP and by the kernel's. `make test` has a sample.
+.PHONY: bench-completion
+bench-completion: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
+	tests/setup/apt.sh wg=wireguard-tools ip=iproute2 sysctl=procps
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench/completion.py
 
 # mitmproxy's own connections, through modules to other people's servers.
 .PHONY: test-upstream run-test-upstream
@@ -388,12 +397,16 @@ test-mitmproxy: wheel
 		-k "wireguard or mode_specs or dns_resolver"
 
 # The transport crate in a program of its own, and the host in Rust.
-.PHONY: bench-programs watm-native
+.PHONY: bench-programs watm-native rough-path
 bench-programs: modules watm-native
 	cargo build --release --locked --workspace --examples
 
 watm-native:
 	cd watm && cargo build --release --locked -p watm-native
+
+# Paths of the stack's tests, for the kernel's TCP.
+rough-path:
+	cd watm && cargo build --release --locked -q -p watm-netstack --example rough_path
 
 # A module that does what it is told, the guest of the runtime's tests.
 .PHONY: test-guest
@@ -460,6 +473,9 @@ $(BUILD)/wgclient: $(WGCLIENT)
 
 $(BUILD)/gowater: $(wildcard $(addprefix tests/water/gowater/,go.mod *.go)) $(WGCLIENT)
 	"$$(tests/setup/find-go.sh)" -C tests/water/gowater build -o ../../../$@ .
+
+$(BUILD)/goclient: $(wildcard $(addprefix tests/tls/goclient/,go.mod *.go))
+	"$$(tests/setup/find-go.sh)" -C tests/tls/goclient build -o ../../../$@ .
 
 $(BUILD)/tools/bin/onetun:
 	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
