@@ -59,27 +59,42 @@ soak: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
 
 # Two at a time, first what is built, then what runs: each waits for the network or for a single
 # thread of the compiler now and then. What a target `run-…` needs has been made before, or one would
-# make it under the other.
-test: setup
+# make it under the other. Without root, tests that need it are skipped, and listed at the end.
+test:
+	+tests/setup/summary.sh $(MAKE) --no-print-directory run-test
+
+PARTS := +MAKE="$(MAKE)" tests/setup/parts.sh
+
+.PHONY: run-test of-the-host of-others run-of-mitmproxy run-of-pythons run-of-programs
+run-test: setup
 	$(MAKE) --no-print-directory -j2 --output-sync=line of-the-host of-others
-	$(MAKE) --no-print-directory -j1 test-structure test-conformance test-guest water-programs \
-		$(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/ready
+	$(PARTS) test-structure test-conformance test-guest water-programs wheels-for-tests
 	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-mitmproxy run-of-programs
 
-.PHONY: of-the-host of-others run-of-mitmproxy run-of-programs
 of-the-host:
-	$(MAKE) --no-print-directory -j1 deny test-runtime
+	$(PARTS) deny test-runtime
 
 of-others:
-	$(MAKE) --no-print-directory -j1 $(INSTALLED) $(PEERS) test-transports
+	$(PARTS) peers test-transports
 
 run-of-mitmproxy:
-	$(MAKE) --no-print-directory -j2 --output-sync=target $(OLDEST_AND_NEWEST:%=run-test-python-%)
-	$(MAKE) --no-print-directory -j1 run-test-interop run-test-water
+	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-pythons
+	$(PARTS) run-test-interop run-test-water
+
+run-of-pythons: $(OLDEST_AND_NEWEST:%=run-of-python-%)
+
+.PHONY: $(OLDEST_AND_NEWEST:%=run-of-python-%)
+$(OLDEST_AND_NEWEST:%=run-of-python-%): run-of-python-%:
+	$(PARTS) run-test-python-$*
 
 run-of-programs:
-	$(MAKE) --no-print-directory -j1 run-test-update run-test-serve run-test-shadowsocks run-test-tls \
-		run-test-tunnel run-test-upstream run-test-proxy run-test-readme
+	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-tunnel run-test-upstream \
+		run-test-proxy run-test-readme
+
+.PHONY: peers wheels-for-tests
+peers: $(INSTALLED) $(PEERS)
+
+wheels-for-tests: $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/ready
 
 # What a program of ours is made of.
 
@@ -144,7 +159,7 @@ module-tls: setup tls-programs
 		target/tls/wasm32-wasip1/release/watm_tls.wasm target/modules/tls.wasm
 
 tls-programs:
-	tests/setup/apt.sh clang=clang llvm-ar=llvm
+	tests/setup/apt.sh need clang llvm-ar
 
 # What a wheel carries is sealed: as a release by WATM_RELEASE_KEY=… WATM_ROOT=… WATM_RELEASE=…, or
 # under a root for development that is made here. An unchanged module keeps its seal.
@@ -165,16 +180,23 @@ wheel: sealed $(BUILD)/maturin/bin/maturin
 	$(BUILD)/maturin/bin/maturin build --release --locked -q -i $(BUILD)/maturin/bin/python \
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
 
-# The newest mitmproxy that the newest Python at hand can run.
-$(BUILD)/venv/installed:
+# The pins of an environment's own Python.
+CONSTRAINTS = tests/setup/constraints-$$($(@D)/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+
+.PHONY: pins
+pins:
+	tests/setup/pins.sh $(PYTHONS)
+
+# The newest mitmproxy that is tested with the newest Python at hand.
+$(BUILD)/venv/installed: $(PYTHONS:%=tests/setup/constraints-%.txt)
 	"$$(tests/setup/find-python.sh)" -m venv --clear $(BUILD)/venv
-	$(BUILD)/venv/bin/pip install -q mitmproxy
+	$(BUILD)/venv/bin/pip install -q mitmproxy -c $(CONSTRAINTS)
 	touch $@
 
 # The wheel in an environment, with what it needs.
 define INSTALL_WHEEL
 $(@D)/bin/pip install -q --force-reinstall --no-deps $(BUILD)/wheels/*.whl
-$(@D)/bin/pip install -q $(BUILD)/wheels/*.whl
+$(@D)/bin/pip install -q $(BUILD)/wheels/*.whl -c $(CONSTRAINTS)
 touch $@
 endef
 
@@ -182,6 +204,10 @@ $(BUILD)/venv/ready: $(BUILD)/venv/installed wheel
 	$(INSTALL_WHEEL)
 
 # The tests.
+
+# Each of Python has a limit of its own (tests/support/limits.py). Those of a workspace in Rust have one
+# together: cargo names whichever takes long.
+BOUNDED := timeout --kill-after=10 1200
 
 deny: setup
 	test -d $(BUILD)/deny || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/deny
@@ -195,7 +221,8 @@ test-transports: setup
 	cd watm && cargo clippy --locked --all-targets -- -D warnings
 	cd watm && cargo clippy --release --locked --target wasm32-wasip1 $(TRANSPORTS:%=-p watm-%) \
 		$(TRANSPORTS:%=--features watm-%/water-v1) -- -D warnings
-	cd watm && cargo test --locked
+	cd watm && cargo test --locked --no-run
+	cd watm && $(BOUNDED) cargo test --locked
 
 test-transports: test-tls-transport
 .PHONY: test-tls-transport
@@ -203,12 +230,14 @@ test-tls-transport: setup tls-programs
 	$(TLS_CARGO) fmt --check
 	$(TLS_CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	$(TLS_CARGO) clippy --release --locked --target wasm32-wasip1 --features water-v1 -- -D warnings
-	$(TLS_CARGO) test --locked --workspace
+	$(TLS_CARGO) test --locked --workspace --no-run
+	cd watm/tls && CARGO_TARGET_DIR=$(abspath $(TLS)) $(BOUNDED) cargo test --locked --workspace
 
 test-runtime: modules
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
-	cargo test --release --locked --workspace
+	cargo test --release --locked --workspace --no-run
+	$(BOUNDED) cargo test --release --locked --workspace
 
 test-structure: $(BUILD)/venv-3.13/ready
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/structure
@@ -217,9 +246,9 @@ test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient watm-native
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/conformance
 
 .PRECIOUS: $(BUILD)/venv-%/installed
-$(BUILD)/venv-%/installed: tests/setup/requirements-%.txt
+$(BUILD)/venv-%/installed: tests/setup/requirements-%.txt tests/setup/constraints-%.txt
 	"$$(tests/setup/find-python.sh $*)" -m venv --clear $(@D)
-	$(@D)/bin/pip install -q -r $<
+	$(@D)/bin/pip install -q -r $< -c $(CONSTRAINTS)
 	touch $@
 
 $(BUILD)/venv-%/ready: $(BUILD)/venv-%/installed wheel
@@ -246,7 +275,7 @@ test-interop: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wire
 
 .PHONY: run-test-interop
 run-test-interop:
-	tests/setup/apt.sh curl=curl haproxy=haproxy wg=wireguard-tools ip=iproute2
+	tests/setup/apt.sh want curl haproxy wg ip
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/interop
 
 # WATER modules, in the WATER project's own runtime and in ours.
@@ -262,7 +291,7 @@ bench-water: $(BUILD)/venv-3.13/ready water-programs
 	$(BUILD)/venv-3.13/bin/python -m tests.water.bench
 
 water-programs: modules $(BUILD)/gowater
-	tests/setup/apt.sh curl=curl openssl=openssl
+	tests/setup/apt.sh want curl openssl
 	cargo build --release --locked --workspace --bins --examples
 
 # TLS, with other people's programs.
@@ -272,15 +301,14 @@ test-tls: $(BUILD)/venv-3.13/ready $(BUILD)/goclient
 
 .PHONY: run-test-tls
 run-test-tls:
-	tests/setup/apt.sh curl=curl openssl=openssl gnutls-cli=gnutls-bin
+	tests/setup/apt.sh want curl openssl gnutls-cli
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tls
 
 # What TLS costs in front of an application, beside hitch, nginx, haproxy and stunnel.
 .PHONY: bench-tls
 bench-tls: $(BUILD)/venv-3.13/ready
-	tests/setup/apt.sh wrk=wrk hitch=hitch nginx=nginx haproxy=haproxy stunnel4=stunnel4 \
-		/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+	tests/setup/apt.sh need wrk hitch nginx haproxy stunnel4 /usr/lib/nginx/modules/ngx_stream_module.so
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python tests/tls/bench
 
@@ -290,8 +318,7 @@ test-proxy: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-proxy
 
 run-test-proxy:
-	tests/setup/apt.sh haproxy=haproxy nginx=nginx ip=iproute2 sysctl=procps capsh=libcap2-bin \
-		/usr/lib/nginx/modules/ngx_stream_module.so=libnginx-mod-stream
+	tests/setup/apt.sh want haproxy nginx ip sysctl capsh /usr/lib/nginx/modules/ngx_stream_module.so
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/proxy
 
@@ -311,7 +338,7 @@ test-update: $(BUILD)/venv-3.13/ready
 
 .PHONY: run-test-update
 run-test-update: $(BUILD)/tools/bin/registry
-	tests/setup/apt.sh openssl=openssl
+	tests/setup/apt.sh want openssl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/update
 
@@ -321,12 +348,12 @@ test-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/peers/bin/ssserver $(BUILD)/
 	$(MAKE) --no-print-directory run-test-shadowsocks
 
 run-test-shadowsocks:
-	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev
+	tests/setup/apt.sh want curl ss-server
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/shadowsocks
 
 bench-shadowsocks: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/ssserver
-	tests/setup/apt.sh ss-server=shadowsocks-libev
+	tests/setup/apt.sh need ss-server
 	$(BUILD)/venv-3.13/bin/python -m tests.shadowsocks.bench
 
 # Modules in front of applications, and as plugins of other people's programs.
@@ -335,8 +362,7 @@ test-serve: $(BUILD)/venv-3.13/ready
 	$(MAKE) --no-print-directory run-test-serve
 
 run-test-serve:
-	tests/setup/apt.sh curl=curl haproxy=haproxy openssl=openssl nginx=nginx ss=iproute2 wrk=wrk ss-server=shadowsocks-libev tor=tor \
-		promtool=prometheus
+	tests/setup/apt.sh want curl haproxy openssl nginx ss wrk ss-server tor promtool
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/serve
 
@@ -346,22 +372,21 @@ test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireg
 	$(MAKE) --no-print-directory run-test-tunnel
 
 run-test-tunnel:
-	tests/setup/apt.sh curl=curl iperf3=iperf3 openssl=openssl wg=wireguard-tools ip=iproute2 sysctl=procps tshark=tshark \
-		promtool=prometheus
+	tests/setup/apt.sh want curl iperf3 openssl wg ip sysctl tshark promtool
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
 
 # Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
 .PHONY: bench-tunnel
 bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
-	tests/setup/apt.sh iperf3=iperf3 wg=wireguard-tools ip=iproute2 sysctl=procps
+	tests/setup/apt.sh need iperf3 wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # How long traffic takes over paths that change, by our TCP and by the kernel's. `make test` has a sample.
 .PHONY: bench-completion
 bench-completion: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
-	tests/setup/apt.sh wg=wireguard-tools ip=iproute2 sysctl=procps
+	tests/setup/apt.sh need wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench/completion.py
 
@@ -371,7 +396,7 @@ test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	$(MAKE) --no-print-directory run-test-upstream
 
 run-test-upstream:
-	tests/setup/apt.sh curl=curl ss-server=shadowsocks-libev tshark=tshark ip=iproute2
+	tests/setup/apt.sh want curl ss-server tshark ip
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/upstream
 
 test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
@@ -418,8 +443,7 @@ test-guest: setup
 
 .PHONY: test-programs
 test-programs:
-	tests/setup/apt.sh chromium=chromium chromedriver=chromium-driver curl=curl wg=wireguard-tools \
-		ip=iproute2 ping=iputils-ping
+	tests/setup/apt.sh want chromium chromedriver curl wg ip ping
 
 # What strangers can send, chosen by a fuzzer: see tests/fuzz/README.md. The tests replay the corpus.
 
@@ -454,11 +478,10 @@ run-cross: $(BUILD)/wine/bcryptprimitives.dll cross-programs
 
 cross-compilers:
 	rustup target add $(CROSS)
-	tests/setup/apt.sh x86_64-w64-mingw32-gcc=gcc-mingw-w64-x86-64 aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu \
-		/usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross
+	tests/setup/apt.sh need x86_64-w64-mingw32-gcc aarch64-linux-gnu-gcc /usr/aarch64-linux-gnu/include/stdio.h
 
 cross-programs: cross-compilers
-	tests/setup/apt.sh /usr/lib/wine/wine64=wine64 qemu-aarch64=qemu-user
+	tests/setup/apt.sh need /usr/lib/wine/wine64 qemu-aarch64
 
 $(BUILD)/wine/bcryptprimitives.dll: tests/cross/bcryptprimitives.c | cross-compilers
 	mkdir -p $(@D)

@@ -120,7 +120,8 @@ async def test_the_console_script_takes_the_mode(tmp_path):
 @pytest.mark.limit(60)
 async def test_a_stock_mitmdump_takes_the_addon_and_its_option(tmp_path):
     path = subprocess.run(
-        [sys.executable, "-m", "mitmproxy_watm"], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "mitmproxy_watm"], check=True, capture_output=True, text=True,
+        timeout=60,
     ).stdout.strip()
     assert Path(path) == Path(str(ADDON))
     async with echo_server() as echo:
@@ -364,14 +365,14 @@ async def test_saved_flows_can_be_read_by_a_stock_mitmproxy(tmp_path):
         "print(flow.client_conn.proxy_mode.full_spec, flow.metadata['watm_peer'])\n"
         "assert not [name for name in sys.modules if 'watm' in name]\n"
     )
-    result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, timeout=60)
     assert result.stdout.split() == ["wireguard", pubkey(keys_in(tmp_path).client)], result.stderr
     # With the mode loaded too, and then `peer` knows whose it was.
     code = (
         "import sys\nfrom mitmproxy.io import FlowReader\nfrom mitmproxy_watm.mitmproxy import peer\n"
         "flow, = FlowReader(open(sys.argv[1], 'rb')).stream()\nprint(peer(flow).name)\n"
     )
-    result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, timeout=60)
     assert result.stdout.strip() == pubkey(keys_in(tmp_path).client), result.stderr
 
 
@@ -405,7 +406,7 @@ async def test_an_empty_datagram_does_not_end_the_flow(tmp_path):
 def test_programs_say_what_they_need_and_show_what_they_have():
     for program in ("mitmdump-watm", "mitmweb-watm", "mitmproxy-watm"):
         assert (BIN / program).is_file()
-    options = subprocess.run([BIN / "mitmdump-watm", "--options"], check=True, capture_output=True, text=True).stdout
+    options = subprocess.run([BIN / "mitmdump-watm", "--options"], check=True, capture_output=True, text=True, timeout=60).stdout
     assert "\nwatm:" in options
-    commands = subprocess.run([BIN / "mitmdump-watm", "--commands"], check=True, capture_output=True, text=True).stdout
+    commands = subprocess.run([BIN / "mitmdump-watm", "--commands"], check=True, capture_output=True, text=True, timeout=60).stdout
     assert {"watm.load", "watm.status", "watm.unload"} <= {line.split()[0] for line in commands.splitlines() if line}

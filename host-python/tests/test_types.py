@@ -11,7 +11,7 @@ CONFIG = Path(__file__).resolve().parents[1] / "pyproject.toml"
 
 
 def check(*arguments: str) -> None:
-    result = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, timeout=240)
     assert result.returncode == 0, result.stdout + result.stderr
 
 
@@ -45,6 +45,7 @@ def test_what_a_type_checker_makes_of_a_program(line, right, tmp_path):
         f"async def main(stream: mitmproxy_watm.Stream) -> None:\n    {line}\n"
     )
     result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", str(program)], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-m", "mypy", "--strict", str(program)], capture_output=True, text=True, cwd=tmp_path,
+        timeout=240,
     )
     assert (result.returncode == 0) == right, result.stdout + result.stderr

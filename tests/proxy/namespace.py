@@ -8,6 +8,8 @@ import socket as sockets
 import subprocess
 from collections.abc import Iterator
 
+import needs
+
 # Seconds for one step.
 LIMIT = 10
 TABLE = "123"
@@ -36,7 +38,7 @@ class Namespace:
 
     def counter(self, group: str, name: str) -> int:
         """A count of the kernel's, from a line of names and one of numbers."""
-        text = subprocess.check_output(self.command("cat", "/proc/net/netstat"), text=True)
+        text = subprocess.check_output(self.command("cat", "/proc/net/netstat"), text=True, timeout=60)
         names, numbers = (line.split() for line in text.splitlines() if line.startswith(f"{group}:"))
         return int(numbers[names.index(name)])
 
@@ -81,7 +83,7 @@ class Namespace:
 @contextlib.contextmanager
 def namespace() -> Iterator[Namespace]:
     """Makes one and removes it at the end of the block."""
-    assert os.geteuid() == 0, "network namespaces need root"
+    needs.root("network namespaces")
     made = Namespace(f"watm{secrets.token_hex(4)}")
     ip("netns", "add", made.name)
     try:

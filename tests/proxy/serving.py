@@ -2,15 +2,12 @@
 
 import contextlib
 import pathlib
-import sys
 import tempfile
 from collections.abc import Iterator
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
-import watm_serve  # noqa: E402
-from namespace import Namespace  # noqa: E402
-from watm_serve import HOST, MODULES, ROOT, WATM  # noqa: E402, F401
+import watm_serve
+from namespace import Namespace
+from watm_serve import HOST, MODULES, ROOT, WATM  # noqa: F401
 
 MODULE = MODULES / "proxy-protocol.wasm"
 

@@ -4,15 +4,11 @@ import contextlib
 import http.server
 import pathlib
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent)]
-
-from programs import Application, begin  # noqa: E402
+from programs import Application, begin
 
 
 @pytest.fixture

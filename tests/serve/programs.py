@@ -6,13 +6,10 @@ import os
 import pathlib
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
-from watm_serve import MODULES, WATM  # noqa: E402, F401
+from watm_serve import MODULES, WATM  # noqa: F401
 
 # Seconds.
 START = 60
@@ -68,4 +65,4 @@ def listens(port: int) -> bool:
 def fetch(url: str, *options: str) -> int:
     """The bytes that curl gets."""
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "30", *options, url]
-    return len(subprocess.run(command, check=True, capture_output=True).stdout)
+    return len(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)

@@ -1,21 +1,29 @@
 #!/usr/bin/env bash
-# Install the Debian packages that the named programs or files come from, where they are missing.
-# Usage: apt.sh PROGRAM=PACKAGE | /FILE=PACKAGE …
+# Install programs and files that are listed in tests/setup/packages, where they are missing.
+# Usage: apt.sh need|want PROGRAM|/FILE …
+# Without root, or without apt-get, `need` fails and `want` says what is missing: tests that need it
+# skip themselves (tests/support/needs.py).
 set -eu
 
-missing=()
-for pair in "$@"; do
-    command -v "${pair%%=*}" >/dev/null || [ -e "${pair%%=*}" ] || missing+=("${pair#*=}")
+manner=$1
+shift
+table=$(dirname "$0")/packages
+missing=() packages=()
+for name in "$@"; do
+    package=$(awk -v name="$name" '$1 == name { print $2 }' "$table")
+    [ -n "$package" ] || { echo "$name is not in $table" >&2; exit 2; }
+    command -v "$name" >/dev/null || [ -e "$name" ] || { missing+=("$name"); packages+=("$package"); }
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 if ! command -v apt-get >/dev/null || [ "$(id -u)" != 0 ]; then
-    echo "these packages are needed: ${missing[*]}" >&2
-    exit 1
+    echo "missing: ${missing[*]} (Debian packages: ${packages[*]})" >&2
+    [ "$manner" = want ]
+    exit
 fi
 export DEBIAN_FRONTEND=noninteractive
 # One at a time: parts of `make test` run side by side.
 exec 9>/run/lock/watm-apt
 flock 9
 apt-get update -q
-apt-get install -y -q --no-install-recommends "${missing[@]}"
+apt-get install -y -q --no-install-recommends "${packages[@]}"

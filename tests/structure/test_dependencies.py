@@ -102,6 +102,7 @@ def packages(workspace: str) -> dict[str, dict]:
         check=True,
         capture_output=True,
         text=True,
+        timeout=60,
     ).stdout
     return {package["name"]: package for package in json.loads(output)["packages"]}
 

@@ -58,6 +58,7 @@ def product() -> list[str]:
         check=True,
         capture_output=True,
         text=True,
+        timeout=60,
     ).stdout
     names = [name for name in output.splitlines() if not NOT_PRODUCT.search(name)]
     return [name for name in names if (ROOT / name).is_file()]

@@ -1,4 +1,4 @@
-"""Hooks of pytest that run coroutine tests; a conftest imports them."""
+"""A plugin of pytest that runs coroutine tests."""
 
 import asyncio
 import inspect
@@ -7,10 +7,6 @@ import pytest
 
 # Seconds; a test that has its own long pause says so with `@pytest.mark.limit(seconds)`.
 LIMIT = 60
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "limit(seconds): a coroutine test may take this long")
 
 
 @pytest.hookimpl(tryfirst=True)

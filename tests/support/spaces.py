@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import needs
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WIREGUARD_GO = ROOT / "build" / "tools" / "bin" / "wireguard"
 BORINGTUN = ROOT / "build" / "peers" / "bin" / "boringtun-cli"
@@ -47,14 +49,14 @@ class Space:
 @contextlib.contextmanager
 def spaces(count: int) -> Iterator[list[Space]]:
     """Makes so many, each with its own loopback, and removes them at the end of the block."""
-    assert os.geteuid() == 0, "network namespaces need root"
+    needs.root("network namespaces")
     prefix = f"watm{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
         made = []
         for number in range(count):
             space = Space(f"{prefix}{number}")
             run("ip", "netns", "add", space.name)
-            stack.callback(subprocess.run, ["ip", "netns", "delete", space.name], check=False)
+            stack.callback(subprocess.run, ["ip", "netns", "delete", space.name], check=False, timeout=60)
             space.run("ip", "link", "set", "lo", "up")
             made.append(space)
         yield made

@@ -1,16 +1,9 @@
-"""Other people's TLS against ours. What a test needs and does not find is a failure."""
+"""Other people's TLS against ours."""
 
 import pathlib
-import sys
 
 import pytest
-from peers import ROOT
-
-sys.path[:0] = [str(ROOT / "tests" / "support")]
-sys.path.append(str(ROOT / "host-python" / "tests"))  # mitmproxy's programs as processes
-
-from certificates import Authority, Leaf  # noqa: E402
-from coroutines import pytest_configure, pytest_pyfunc_call  # noqa: E402, F401
+from certificates import Authority, Leaf
 
 
 @pytest.fixture(scope="session")

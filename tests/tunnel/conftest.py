@@ -1,11 +1,7 @@
-"""Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli. What a test needs and does not find is a failure."""
+"""Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli."""
 
 import pathlib
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "wgclient")]
-sys.path.append(str(ROOT / "tests" / "tls"))  # certificates
-sys.path.append(str(ROOT / "tests" / "tunnel" / "bench"))  # clients, completion
-
-from coroutines import pytest_configure, pytest_pyfunc_call  # noqa: E402, F401
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS / folder) for folder in ("tls", "tunnel/bench")]  # certificates; clients, completion

@@ -1,17 +1,11 @@
 """`watm update` and `watm publish` with a real registry, a real web server and real TLS."""
 
 import pathlib
-import sys
 from collections.abc import Iterator
 
 import pytest
-
-HERE = pathlib.Path(__file__).resolve().parent
-# With mitmproxy's programs as processes.
-sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parents[1] / "host-python" / "tests")]
-
-from authority import Authority, Host  # noqa: E402
-from servers import Certificates, registry  # noqa: E402
+from authority import Authority, Host
+from servers import Certificates, registry
 
 
 @pytest.fixture(scope="session")

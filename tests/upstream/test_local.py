@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import needs
 from ends import LIMIT
 
 FOLDER = pathlib.Path(__file__).parent
@@ -38,6 +39,7 @@ exec "$@"
 
 async def test_what_a_program_connects_to_goes_through_a_tunnel(tmp_path) -> None:
     """On Linux mitmproxy does not say which program it was, so rules for applications let nothing pass."""
+    needs.root("groups of processes")
     sudo = tmp_path / "sudo"
     sudo.write_text(SUDO)
     sudo.chmod(0o755)
@@ -53,7 +55,7 @@ async def test_what_a_program_connects_to_goes_through_a_tunnel(tmp_path) -> Non
         assert process.returncode == 0, said.decode(errors="replace")
     finally:
         end = time.monotonic() + LIMIT
-        while subprocess.run(["unshare", "--mount", "sh", "-c", LEAVE, "sh", *group], check=False).returncode:
+        while subprocess.run(["unshare", "--mount", "sh", "-c", LEAVE, "sh", *group], check=False, timeout=60).returncode:
             # The helper ends by itself, soon after mitmproxy.
             assert time.monotonic() < end, f"processes are left in {group[1]}"
             await asyncio.sleep(0.1)

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Iterator
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+TESTS = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(TESTS / folder) for folder in ("proxy", "support")]
 
 from load import burst, echo, ping  # noqa: E402
 from namespace import Namespace, namespace  # noqa: E402

@@ -1,0 +1,70 @@
+"""A plugin of pytest: every test has a time limit.
+
+`@pytest.mark.limit(seconds)` sets another than the usual one. A coroutine test is ended by its event
+loop (`coroutines`), any other by a signal; one that does not even react to that ends the run, with
+the stack of each thread.
+"""
+
+import contextlib
+import faulthandler
+import inspect
+import os
+import signal
+from collections.abc import Iterator
+
+import coroutines
+import pytest
+
+# Seconds for each of setup, call and teardown.
+LIMIT = 300
+# Seconds after which the signal comes again: what it interrupts may swallow the failure.
+_AGAIN = 10
+# Seconds after the limit at which the run ends.
+_END = 120
+
+# Standard error before pytest captures it.
+_stderr = os.dup(2)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "limit(seconds): the test may take this long")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with _limited(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with _limited(item):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _limited(item: pytest.Function) -> Iterator[None]:
+    marker = item.get_closest_marker("limit")
+    seconds = marker.args[0] if marker else LIMIT
+    if inspect.iscoroutinefunction(item.obj):
+        # The event loop's own limit comes first.
+        seconds = max(LIMIT, seconds + coroutines.LIMIT)
+
+    def over(*_: object) -> None:
+        pytest.fail(f"{item.nodeid} takes longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
+    faulthandler.dump_traceback_later(seconds + _END, exit=True, file=_stderr)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
