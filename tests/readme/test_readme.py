@@ -144,13 +144,13 @@ def test_make_run_shows_the_client_configuration_and_its_qr_code(ui, tmp_path):
 
 def test_make_test_is_a_target():
     assert "make test" in commands()
-    subprocess.run(["make", "-n", "test"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(["make", "-n", "test"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def test_the_wheel_installs(tmp_path):
     command = "pip install build/wheels/*.whl"
     assert command in commands()
-    subprocess.run(command + " --dry-run", shell=True, cwd=ROOT, env=environment(tmp_path), check=True)
+    subprocess.run(command + " --dry-run", shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=60)
 
 
 def test_a_bug_is_recorded_and_replayed(tmp_path):
@@ -325,8 +325,8 @@ def test_tls_is_ended_and_spoken(example_com, tmp_path):
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
     new += ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
     made = ["openssl", "req", "-x509", *new, "-keyout", "key.pem", "-out", "cert.pem"]
-    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True)
-    subprocess.run(cat, shell=True, cwd=tmp_path, check=True)
+    subprocess.run(made, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run(cat, shell=True, cwd=tmp_path, check=True, timeout=60)
 
     def here(text: str) -> str:
         text = text.replace("example.com:443", f"localhost:{ports['8444']}").replace("127.0.0.1:8080", example_com)
@@ -415,7 +415,8 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
     (command,) = (c for c in commands() if "cargo doc" in c)
     for each in ("make modules", command.replace("--open ", "")):
         subprocess.run(
-            each, shell=True, cwd=ROOT, env=environment(tmp_path) | {"RUSTDOCFLAGS": "-D warnings"}, check=True
+            each, shell=True, cwd=ROOT, env=environment(tmp_path) | {"RUSTDOCFLAGS": "-D warnings"}, check=True,
+            timeout=60,
         )
 
 

@@ -48,7 +48,7 @@ def test_haproxy_hears_of_a_client_behind_another_proxy(version, application, st
         with serving(tmp_path / "watm", text) as running:
             asked = f"PROXY TCP6 {CLIENT} ::1 1234 80\r\nGET /10 HTTP/1.0\r\n\r\n"
             command = ["curl", "-sS", "--max-time", "10", f"telnet://{HOST}:{running.port}"]
-            said = subprocess.run(command, input=asked.encode(), check=True, capture_output=True).stdout
+            said = subprocess.run(command, input=asked.encode(), check=True, capture_output=True, timeout=60).stdout
             assert b"200 OK" in said
             heard(f"{CLIENT} and ::1")
 

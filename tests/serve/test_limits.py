@@ -53,7 +53,7 @@ def is_cut(stream: socket.socket, module: str) -> bool:
 def test_each_worker_has_a_socket_with_room_for_a_crowd(more, backlog, tmp_path):
     with echo() as upstream, serving(tmp_path, config("plain.wasm", upstream, f"{more}\nworkers = 3")) as running:
         listening = ["ss", "--no-header", "--listening", "--tcp", "--numeric", f"sport = {running.port}"]
-        shown = subprocess.run(listening, check=True, capture_output=True, text=True).stdout.splitlines()
+        shown = subprocess.run(listening, check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
         # The third word is how many connections may wait.
         assert [int(line.split()[2]) for line in shown] == [backlog] * 3
 

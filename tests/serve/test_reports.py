@@ -113,7 +113,7 @@ def test_promtool_has_nothing_to_say_about_the_page(tmp_path):
         say(running.port, b"hello")
         running.wait_for("watm::connection")
         page = running.page("/metrics")[1]
-    checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
+    checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, timeout=60)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     families = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     assert families["watm_module_streams_accepted_total"] == "counter"

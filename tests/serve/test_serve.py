@@ -49,7 +49,7 @@ def test_haproxy_reads_what_a_client_of_tls_asked_for(application, start, tmp_pa
     """The name of its SNI is the header's PP2_TYPE_AUTHORITY, before a checksum over all."""
     made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"]
     made += ["-subj", "/CN=one.example", "-addext", "subjectAltName=DNS:one.example"]
-    subprocess.run([*made, "-keyout", "key.pem", "-out", "chain.pem"], check=True, cwd=tmp_path, capture_output=True)
+    subprocess.run([*made, "-keyout", "key.pem", "-out", "chain.pem"], check=True, cwd=tmp_path, capture_output=True, timeout=60)
     pem = tmp_path / "tls.pem"
     pem.write_text((tmp_path / "chain.pem").read_text() + (tmp_path / "key.pem").read_text())
     inner, outer = free_port(), free_port()
@@ -73,13 +73,13 @@ def test_many_requests_on_all_workers(application, start, tmp_path):
     start("watm", WATM, "serve", "--unsealed", MODULES / "plain.wasm", *listener, "--workers", "2", "--metrics", f"127.0.0.1:{pages}")
     wait_for(lambda: listens(outer), (tmp_path / "watm.log").read_text)
     command = ["wrk", "-t1", "-c20", "-d1s", f"http://127.0.0.1:{outer}/1000"]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    said = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     assert "Socket errors" not in said and "Non-2xx" not in said, said
-    page = subprocess.run(["curl", "-s", f"http://127.0.0.1:{pages}/status"], check=True, capture_output=True).stdout
+    page = subprocess.run(["curl", "-s", f"http://127.0.0.1:{pages}/status"], check=True, capture_output=True, timeout=60).stdout
     [status] = json.loads(page)["listeners"]
     assert status["worker_count"] == 2
     wait_for(
         lambda: b'watm_connections_open{listener="1"} 0'
-        in subprocess.run(["curl", "-s", f"http://127.0.0.1:{pages}/metrics"], check=True, capture_output=True).stdout,
+        in subprocess.run(["curl", "-s", f"http://127.0.0.1:{pages}/metrics"], check=True, capture_output=True, timeout=60).stdout,
         lambda: "connections stay open",
     )

@@ -12,7 +12,7 @@ from watm_serve import HOST, serving
 
 def curl(url: str, *options: str) -> str:
     command = ["curl", "--silent", "--show-error", "--fail", "--max-time", "10", *options, url]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 @pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])

@@ -125,7 +125,7 @@ async def test_peers_are_shown_to_people_and_programs(tmp_path) -> None:
         assert bytes_of["in"] >= told["received_bytes"]
         assert bytes_of["out"] > 0
         assert [sample.value for sample in families["watm_module_wireguard_handshakes"].samples] == [1]
-        checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True)
+        checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, timeout=60)
         assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 

@@ -115,5 +115,5 @@ def shipped_digests() -> dict[pathlib.Path, str]:
 
 
 def _output(*command: str | pathlib.Path) -> str:
-    done = subprocess.run(command, cwd=HERE / "gowater", check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, cwd=HERE / "gowater", check=True, stdout=subprocess.PIPE, text=True, timeout=240)
     return done.stdout.strip()
