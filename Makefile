@@ -301,7 +301,7 @@ test-tls: $(BUILD)/venv-3.13/ready $(BUILD)/goclient
 
 .PHONY: run-test-tls
 run-test-tls:
-	tests/setup/apt.sh want curl openssl gnutls-cli
+	tests/setup/apt.sh want curl openssl gnutls-cli wrk haproxy
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tls
 
@@ -503,9 +503,9 @@ $(BUILD)/goclient: $(wildcard $(addprefix tests/tls/goclient/,go.mod *.go))
 $(BUILD)/tools/bin/onetun:
 	cargo install onetun --version 0.3.10 --locked --root $(BUILD)/tools
 
-# A server and a client.
+# A server and a client, with a thread for each processor as it is by default.
 SHADOWSOCKS_RUST := shadowsocks-rust --version 1.25.0 --locked --no-default-features \
-	--features server,local,logging,aead-cipher,aead-cipher-2022
+	--features server,local,logging,multi-threaded,aead-cipher,aead-cipher-2022
 
 $(BUILD)/tools/bin/ssserver:
 	cargo install $(SHADOWSOCKS_RUST) --root $(BUILD)/tools

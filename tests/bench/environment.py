@@ -4,9 +4,9 @@ import base64
 import importlib.metadata
 import os
 import pathlib
-import platform
 from dataclasses import dataclass
 
+import machine
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -73,28 +73,9 @@ def cpus() -> list[int]:
 
 def describe() -> dict:
     """What has to stand beside the figures."""
-    return machine() | {
+    return machine.described() | {
         "mitmproxy_rs": _version("mitmproxy_rs"),
         "mitmproxy_watm": _version("mitmproxy_watm"),
-    }
-
-
-def machine() -> dict:
-    """Of this, what every bench needs."""
-    model = next(
-        (
-            line.partition(":")[2].strip()
-            for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    return {
-        "cpu": model,
-        "cpus": len(cpus()),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "load_before": os.getloadavg()[0],
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 import environment
+import machine
 from processes import Failed
 from studies import Placement, Study
 
@@ -15,10 +16,8 @@ def run(studies: list[Study], servers: list[str], placements: list[str], repetit
     for study, repetition in itertools.product(studies, range(repetitions)):
         if repetition >= study.most_repetitions:
             continue
-        # Nobody is always first, while the caches are warm or the CPU cool.
         kinds = [kind for kind in study.servers if kind in servers]
-        turn = repetition % max(1, len(kinds))
-        for placement, kind in itertools.product(study.placements, kinds[turn:] + kinds[:turn]):
+        for placement, kind in itertools.product(study.placements, machine.turns(kinds, repetition)):
             if placement not in placements:
                 continue
             labels = {"study": study.title, "server": kind, "placement": placement, "repetition": repetition}

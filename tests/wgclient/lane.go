@@ -26,6 +26,8 @@ type lane struct {
 	// End of a stall.
 	stalled time.Time
 	queue   delayedQueue
+	// The burst of losses goes on.
+	losing bool
 	// Says that the head of the queue has changed, or when it may leave.
 	changed chan struct{}
 }
@@ -78,7 +80,7 @@ func (l *lane) receive(receive conn.ReceiveFunc, batch int, heard func(conn.Endp
 func (l *lane) accept(packet []byte, now time.Time) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.happens(l.conditions.Loss) {
+	if l.loses() {
 		return
 	}
 	now, fits := l.bottleneck(len(packet), now)
@@ -125,6 +127,21 @@ func (l *lane) due(now time.Time) time.Time {
 	}
 	l.last = due
 	return due
+}
+
+// loses says if the next datagram is lost: by itself, or by the model of Gilbert, whose state of loss
+// begins so often that the share of all that is lost is the same, and ends after a burst's mean length.
+func (l *lane) loses() bool {
+	c := &l.conditions
+	switch {
+	case c.Burst <= 1 || c.Loss >= 1:
+		return l.happens(c.Loss)
+	case l.losing:
+		l.losing = !l.happens(1 / c.Burst)
+	default:
+		l.losing = l.happens(c.Loss / (c.Burst * (1 - c.Loss)))
+	}
+	return l.losing
 }
 
 func (l *lane) happens(share float64) bool {

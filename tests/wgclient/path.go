@@ -30,6 +30,7 @@ type path struct {
 type conditions struct {
 	RoundTrip  time.Duration `json:"round_trip"`
 	Loss       float64       `json:"loss"`
+	Burst      float64       `json:"burst"`
 	Mbits      float64       `json:"mbits"`
 	Jitter     jitter        `json:"jitter"`
 	Reordering bool          `json:"reordering"`
@@ -48,6 +49,7 @@ func (a *path) flags(set *flag.FlagSet) {
 func (c *conditions) flags(set *flag.FlagSet) {
 	set.DurationVar(&c.RoundTrip, "round-trip", c.RoundTrip, "both ways together")
 	set.Float64Var(&c.Loss, "lost", c.Loss, "share of datagrams that are lost, each way, 0 to 1")
+	set.Float64Var(&c.Burst, "burst", c.Burst, "mean number of datagrams in a row that are lost; up to 1: each by itself")
 	set.Float64Var(&c.Mbits, "mbits", c.Mbits, "highest rate each way, in Mbit/s of UDP payload; 0: no bound")
 	set.TextVar(&c.Jitter, "jitter", c.Jitter, "extra delay of each datagram, each way: 2ms-20ms at random, 1ms,8ms by turns; 0: none")
 	set.BoolVar(&c.Reordering, "reordering", c.Reordering, "let datagrams with a shorter delay overtake others")

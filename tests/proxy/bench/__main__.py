@@ -4,6 +4,7 @@ own. `make bench-proxy`."""
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import statistics
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TESTS / folder) for folder in ("proxy", "support")]
 
+import machine  # noqa: E402
 from load import burst, echo, ping  # noqa: E402
 from namespace import Namespace, namespace  # noqa: E402
 from serving import PORT, ROOT, UPSTREAM, serving  # noqa: E402
@@ -60,36 +62,46 @@ def spent(process: int) -> float:
     return sum(int(each.read_text().split()[0]) for each in times) / 1000
 
 
-def shown(medians: dict[str, float]) -> str:
-    each = ", ".join(f"{name} {median:,.3f}" for name, median in medians.items())
-    return f"{each}, ratio {medians['watm'] / medians['mmproxy']:.2f}"
+def shown(taken: dict[str, list[float]]) -> str:
+    """Medians with the least and the most, and the ratio of the medians."""
+    each = ", ".join(f"{name} {machine.spread(values, 3)}" for name, values in taken.items())
+    if taken.keys() != PROGRAMS.keys():
+        return each
+    return f"{each}, ratio {statistics.median(taken['watm']) / statistics.median(taken['mmproxy']):.2f}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="which of %(default)s")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-proxy.json")
     arguments = parser.parse_args()
-    results: dict = {question: {name: [] for name in PROGRAMS} for question in QUESTIONS}
-    costs: dict = {question: {name: [] for name in PROGRAMS} for question in QUESTIONS}
+    described = machine.described()
+    programs = arguments.programs.split(",")
+    results: dict = {question: {name: [] for name in programs} for question in QUESTIONS}
+    costs: dict = {question: {name: [] for name in programs} for question in QUESTIONS}
     with namespace() as inside:
         inside.bring_answers_back()
         with inside.inside(), echo(HOST, UPSTREAM):
             # Alternating, so that what else the machine does is the same for both.
-            for _ in range(arguments.rounds):
+            for number in range(arguments.rounds):
                 for question, (protocol, measure) in QUESTIONS.items():
-                    for name, program in PROGRAMS.items():
-                        with program(inside, protocol) as process, inside.inside():
+                    for name in machine.turns(programs, number):
+                        with PROGRAMS[name](inside, protocol) as process, inside.inside():
                             began, before = time.monotonic(), spent(process)
                             measured = measure(HOST, PORT, protocol, arguments.seconds)
                             cost = (spent(process) - before) / (time.monotonic() - began)
                         results[question][name].append(measured)
                         costs[question][name].append(cost / measured)
     for question, by_name in results.items():
-        print(f"{question}: {shown({name: statistics.median(values) for name, values in by_name.items()})}", flush=True)
+        print(f"{question}: {shown(by_name)}", flush=True)
         if question.startswith("PING"):
-            used = {name: statistics.median(values) for name, values in costs[question].items()}
-            print(f"    microseconds of a core for each: {shown(used)}", flush=True)
+            print(f"    microseconds of a core for each: {shown(costs[question])}", flush=True)
+    every = {"environment": described, "results": results, "microseconds_of_a_core": costs}
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(every, indent=1) + "\n")
+    print(f"every sample: {arguments.output}")
 
 
 if __name__ == "__main__":

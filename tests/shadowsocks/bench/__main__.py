@@ -25,6 +25,7 @@ from collections.abc import Iterator
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("shadowsocks", "support", "update")]
 
+import machine  # noqa: E402
 from authority import Authority  # noqa: E402
 from methods import LIBEV, RUST, password  # noqa: E402
 from ports import free_port  # noqa: E402
@@ -49,26 +50,29 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=2000, help="of 512 bytes, one after another")
     parser.add_argument("--method", action="append", choices=RUST, help="again for more")
     parser.add_argument("--server", action="append", choices=SERVERS, help="again for more")
+    parser.add_argument("--tools", type=pathlib.Path, default=TOOLS, help="folder of shadowsocks-rust (%(default)s)")
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-shadowsocks.json")
     options = parser.parse_args()
+    described = machine.described()
     samples: dict[str, dict[str, list[dict[str, float]]]] = {}
     with sink() as port:
         for method in options.method or METHODS:
             names = [name for name in options.server or SERVERS if name != "libev" or method in LIBEV]
             taken = samples.setdefault(method, {name: [] for name in names})
-            for _ in range(options.rounds):
-                for name in names:
+            for number in range(options.rounds):
+                for name in machine.turns(names, number):
                     taken[name].append(measure(name, method, port, options))
             show(method, taken)
-    path = ROOT / "build" / "bench-shadowsocks.json"
-    path.write_text(json.dumps(samples, indent=1))
-    print(f"every sample is in {path.relative_to(ROOT)}")
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"environment": described, "samples": samples}, indent=1) + "\n")
+    print(f"every sample: {options.output}")
 
 
 def measure(name: str, method: str, port: int, options: argparse.Namespace) -> dict[str, float]:
     """One round of one server."""
     size = options.megabytes * 1_000_000
-    with tempfile.TemporaryDirectory() as folder, server(name, method, port, pathlib.Path(folder)) as (at, process):
-        with client(method, at, pathlib.Path(folder)) as socks:
+    with tempfile.TemporaryDirectory() as folder, server(name, method, port, pathlib.Path(folder), options.tools) as (at, process):
+        with client(method, at, pathlib.Path(folder), options.tools) as socks:
             for _ in range(2):
                 move(socks, port, b"U", 1_000_000)
             before = cpu(process)
@@ -86,13 +90,14 @@ def measure(name: str, method: str, port: int, options: argparse.Namespace) -> d
 
 
 def show(method: str, taken: dict[str, list[dict[str, float]]]) -> None:
-    """Medians, and what they are to shadowsocks-rust's."""
+    """Medians with the least and the most, and what they are to shadowsocks-rust's."""
     print(f"\n{method}")
     for what in next(iter(taken.values()))[0]:
         medians = {name: statistics.median(sample[what] for sample in samples) for name, samples in taken.items()}
         base = medians.get("rust")
         cells = [
-            f"{name} {value:8.2f}" + (f" ({value / base:.2f})" if base and name != "rust" else "")
+            f"{name} {machine.spread([sample[what] for sample in taken[name]], 2)}"
+            + (f" ({value / base:.2f})" if base and name != "rust" else "")
             for name, value in medians.items()
         ]
         print(f"  {what:28} " + "   ".join(cells), flush=True)
@@ -220,14 +225,14 @@ def running(port: int, *command: str | pathlib.Path) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def server(name: str, method: str, target: int, folder: pathlib.Path) -> Iterator[tuple[int, int]]:
+def server(name: str, method: str, target: int, folder: pathlib.Path, tools: pathlib.Path) -> Iterator[tuple[int, int]]:
     """A server's port and process. All but ours go where they are told; ours to the target."""
     port = free_port()
     settings = {"server": HOST, "server_port": port, "password": password(method), "method": method}
     config = folder / "server.json"
     if name in ("rust", "libev"):
         config.write_text(json.dumps(settings))
-        command = [TOOLS / "ssserver" if name == "rust" else "ss-server", "-c", config]
+        command = [tools / "ssserver" if name == "rust" else "ss-server", "-c", config]
     else:
         del settings["server"], settings["server_port"]
         config.write_text(json.dumps(settings))
@@ -252,13 +257,13 @@ def without_ciphers(module: pathlib.Path, folder: pathlib.Path) -> tuple[pathlib
 
 
 @contextlib.contextmanager
-def client(method: str, to: int, folder: pathlib.Path) -> Iterator[int]:
+def client(method: str, to: int, folder: pathlib.Path, tools: pathlib.Path) -> Iterator[int]:
     """The port of a SOCKS5 server in front of a shadowsocks server."""
     port = free_port()
     settings = {"server": HOST, "server_port": to, "local_address": HOST, "local_port": port}
     config = folder / "client.json"
     config.write_text(json.dumps(settings | {"password": password(method), "method": method}))
-    with running(port, TOOLS / "sslocal", "-c", config):
+    with running(port, tools / "sslocal", "-c", config):
         yield port
 
 

@@ -2,7 +2,8 @@
 
 An echo of HTTP bodies is behind each server in turn, and wrk before it: bodies of 10, 100, 1000 and
 10000 bytes over many connections, and a connection for each request, on which wrk resumes its session
-by a ticket. All use one P-256 certificate, TLS 1.3 and ChaCha20-Poly1305. On two processors the
+by a ticket. All use one P-256 certificate and TLS 1.3, and with `--ciphers same` ChaCha20-Poly1305; with
+`--ciphers default` each has the cipher that it agrees on with wrk by itself. On two processors the
 servers have both, beside what loads them: so look at the requests for each second of processor that
 the server itself has used.
 
@@ -22,10 +23,11 @@ import tempfile
 from collections import defaultdict
 
 from quota import limited, preferred
-from servers import HAVE_WORKERS, HOST, ROOT, SERVERS, Case, running, used
+from servers import CIPHER, HAVE_WORKERS, HOST, ROOT, SERVERS, Case, running, used
 
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tls", "support")]
 
+import machine
 from certificates import Authority
 from ports import free_port
 
@@ -47,19 +49,21 @@ def main() -> int:
     parser.add_argument("--servers", default=",".join(SERVERS), help="which of %(default)s")
     parser.add_argument("--workers", default="1,2", help="how many; none: only the last part (%(default)s)")
     parser.add_argument("--share", type=int, default=25, help="in the last part, in %%; 0: leave it out (%(default)s)")
+    parser.add_argument("--ciphers", choices=("same", "default"), default="same", help="see above (%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-tls.json")
     options = parser.parse_args()
     if options.quick:
         options.seconds, options.rounds = 1, 1
 
     names = options.servers.split(",")
+    described = machine.described()
     samples: dict[str, Samples] = {}
     with tempfile.TemporaryDirectory() as folder_name:
         folder = pathlib.Path(folder_name)
         for workers in map(int, filter(None, options.workers.split(","))):
             measured: Samples = defaultdict(list)
-            for _ in range(options.rounds):
-                for name in names:
+            for number in range(options.rounds):
+                for name in machine.turns(names, number):
                     for load, sample in measure(name, workers, folder, options).items():
                         measured[load, name].append(sample)
                         print(f"{workers} {load} {name}: {sample[0]:.0f}/s", file=sys.stderr, flush=True)
@@ -73,15 +77,16 @@ def main() -> int:
             print(gains(limits, names, options), flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     flat = {w: {f"{load}, {name}": s for (load, name), s in m.items()} for w, m in samples.items()}
-    options.output.write_text(json.dumps(flat, indent=1) + "\n")
+    every = {"environment": described, "ciphers": options.ciphers, "samples": flat}
+    options.output.write_text(json.dumps(every, indent=1) + "\n")
     print(f"every sample: {options.output}")
     return 0
 
 
 def scaling(names: list[str], folder: pathlib.Path, options: argparse.Namespace) -> dict[int, Samples]:
     samples: dict[int, Samples] = {1: defaultdict(list), 2: defaultdict(list)}
-    for _ in range(options.rounds):
-        for name in names:
+    for number in range(options.rounds):
+        for name in machine.turns(names, number):
             for workers, measured in samples.items():
                 for load, sample in measure(name, workers, folder, options, options.share).items():
                     measured[load, name].append(sample)
@@ -108,9 +113,10 @@ def measure(
         return wrk(port, size, there, FEW if share else options.connections, folder, options, *headers)
 
     taken = {}
+    case = Case(folder, pem, port, to, workers, CIPHER if options.ciphers == "same" else None)
     with contextlib.ExitStack() as stack:
         stack.enter_context(running(echo, to, there))
-        session = stack.enter_context(running(SERVERS[name](Case(folder, pem, port, to, workers)), port, here))
+        session = stack.enter_context(running(SERVERS[name](case), port, here))
         if share:
             stack.enter_context(limited(session, workers, share, lambda: ask("handshakes")))
         for load in [*(f"{size} bytes" for size in SIZES), "handshakes"]:
@@ -139,15 +145,17 @@ def wrk(
 
 def table(workers: int, measured: Samples, names: list[str]) -> str:
     lines = []
+    width = 40
     for column, title in enumerate(("requests a second", "requests for each second of the server's processors")):
-        lines += ["", f"{workers} worker{'s' * (workers > 1)}: {title}, medians (and of hitch's)", ""]
-        lines.append(f"{'':12}" + "".join(f"{name:>18}" for name in names))
+        lines += ["", f"{workers} worker{'s' * (workers > 1)}: {title}, medians [least..most] (and of hitch's)", ""]
+        lines.append(f"{'':12}" + "".join(f"{name:>{width}}" for name in names))
         for load in dict.fromkeys(load for load, _ in measured):
             medians = {name: statistics.median(s[column] for s in measured[load, name]) for name in names}
             cells = []
             for name in names:
                 ratio = f" ({medians[name] / medians['hitch']:4.2f})" if "hitch" in medians else ""
-                cells.append(f"{medians[name]:.0f}{ratio}".rjust(18))
+                figures = machine.spread([sample[column] for sample in measured[load, name]], 0)
+                cells.append(f"{figures}{ratio}".rjust(width))
             lines.append(f"{load:12}" + "".join(cells))
     return "\n".join(lines)
 

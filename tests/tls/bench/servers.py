@@ -27,6 +27,12 @@ class Case:
     port: int
     to: int
     workers: int
+    # The only one of TLS 1.3. None: whatever the server chooses.
+    cipher: str | None
+
+    def told(self, line: str) -> str:
+        """A line of configuration with the cipher in place of `{}`, or nothing."""
+        return line.format(self.cipher) if self.cipher else ""
 
     def written(self, name: str, text: str) -> str:
         path = self.folder / name
@@ -50,7 +56,7 @@ pem-file = "{case.pem}"
 workers = {case.workers}
 backlog = 4096
 tls-protos = TLSv1.3
-ciphersuites = "{CIPHER}"
+{case.told('ciphersuites = "{}"')}
 user = "nobody"
 quiet = on
 """
@@ -66,7 +72,7 @@ debug = err
 accept = {HOST}:{case.port}
 connect = {HOST}:{case.to}
 cert = {case.pem}
-ciphersuites = {CIPHER}
+{case.told("ciphersuites = {}")}
 """
     return ["stunnel4", case.written("stunnel.conf", config)]
 
@@ -76,7 +82,7 @@ def haproxy(case: Case) -> list[str]:
 global
     maxconn 8000
     nbthread {case.workers}
-    ssl-default-bind-ciphersuites {CIPHER}
+    {case.told("ssl-default-bind-ciphersuites {}")}
 defaults
     mode tcp
     timeout connect 5s
@@ -105,7 +111,7 @@ stream {{
         ssl_certificate {case.pem};
         ssl_certificate_key {case.pem};
         ssl_protocols TLSv1.3;
-        ssl_conf_command Ciphersuites {CIPHER};
+        {case.told("ssl_conf_command Ciphersuites {};")}
         proxy_pass {HOST}:{case.to};
     }}
 }}

@@ -25,7 +25,8 @@ from dataclasses import dataclass, replace
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tunnel", "support", "wgclient")]
 
-from clients import CLIENTS, INSIDE, KERNEL, MTU, OURS, SERVER_PORT, Client, Tunnel, client, served  # noqa: E402
+import machine  # noqa: E402
+from clients import CLIENTS, CONGESTION, INSIDE, KERNEL, MTU, OURS, SERVER_PORT, Client, Tunnel, client, served  # noqa: E402
 from completion import CONDITIONS, Taken, comparing  # noqa: E402
 from paths import path  # noqa: E402
 from services import running  # noqa: E402
@@ -58,18 +59,19 @@ class Way:
     title: str
     seconds: int
     warm: int
-    rounds: int
     options: tuple[str, ...] = ()
     mbits: float | None = None
 
 
 WAYS = (
-    Way("0 ms", 2, 0, 2),
-    Way("20 ms, 200 Mbit/s", 3, 1, 1, ("--round-trip", "20ms", "--mbits", "200"), 200),
-    Way("100 ms, 100 Mbit/s", 5, 2, 1, ("--round-trip", "100ms", "--mbits", "100"), 100),
-    Way("20 ms, 200 Mbit/s, 1 % lost", 3, 1, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01")),
+    Way("0 ms", 2, 0),
+    Way("20 ms, 200 Mbit/s", 3, 1, ("--round-trip", "20ms", "--mbits", "200"), 200),
+    Way("100 ms, 100 Mbit/s", 5, 2, ("--round-trip", "100ms", "--mbits", "100"), 100),
+    # Each datagram by itself, and as many in bursts of 8 on average.
+    Way("20 ms, 200 Mbit/s, 1 % lost", 3, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01")),
+    Way("20 ms, 200 Mbit/s, 1 % lost, bursts", 3, 1, ("--round-trip", "20ms", "--mbits", "200", "--lost", "0.01", "--burst", "8")),
     # Each way, in order.
-    Way("2 to 20 ms, 200 Mbit/s", 3, 1, 1, ("--jitter", "2ms-20ms", "--mbits", "200"), 200),
+    Way("2 to 20 ms, 200 Mbit/s", 3, 1, ("--jitter", "2ms-20ms", "--mbits", "200"), 200),
 )
 # Traffic whose time is taken, and its path: see completion.py.
 COMPLETIONS = {
@@ -91,34 +93,34 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a smoke run: everything once, for a second")
     parser.add_argument("--clients", default=",".join((*CLIENTS, KERNEL)), help="which of %(default)s")
     parser.add_argument("--ways", default="", help="paths whose title begins so, separated by semicolons")
-    parser.add_argument("--rounds", type=int, help="each has every client once, instead of the usual number")
+    parser.add_argument("--rounds", type=int, default=5, help="each has every client once (%(default)s)")
+    parser.add_argument("--congestion", default=CONGESTION, help="control of the kernel's TCP (%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "bench-tunnel.json")
     options = parser.parse_args()
     ways = [way for way in WAYS if any(way.title.startswith(start) for start in options.ways.split(";"))]
     if options.quick:
-        ways = [replace(way, seconds=1, warm=0, rounds=1) for way in ways]
-    if options.rounds:
-        ways = [replace(way, rounds=options.rounds) for way in ways]
+        ways, options.rounds = [replace(way, seconds=1, warm=0) for way in ways], 1
     kinds = options.clients.split(",")
+    described = machine.described() | {"congestion_control": options.congestion}
     samples: dict[str, dict[str, list[Sample]]] = {}
     trips: dict[str, list[float]] = defaultdict(list)
     completions: dict[str, dict[str, list[Taken]]] = {}
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(kinds) as (near, far, tunnels),
+        served(kinds, options.congestion) as (near, far, tunnels),
         running(far, sys.executable, "-c", ECHO, listens=ECHO_PORT),
     ):
         for way in ways:
-            for title, sample, kind in measured(way, near, far, tunnels, pathlib.Path(folder)):
+            for title, sample, kind in measured(way, options.rounds, near, far, tunnels, pathlib.Path(folder)):
                 by = samples.setdefault(f"{way.title}: {title}", defaultdict(list))
                 if sample:
                     by[kind].append(sample)
                 figures = f"{sample.mbits:.0f} Mbit/s, {sample.cpu or 0:.2f} s/GB" if sample else "did not end"
                 print(f"{way.title}: {title}, {kind}: {figures}", file=sys.stderr, flush=True)
-        for _ in range(1 if options.quick else 3):
-            for kind in kinds:
+        for number in range(options.rounds):
+            for kind in machine.turns(kinds, number):
                 trips[kind].append(round_trip(kind, near, tunnels[kind], pathlib.Path(folder)))
-    for title, kind, taken in completed(kinds, options.rounds or (1 if options.quick else 3)):
+    for title, kind, taken in completed(kinds, options.rounds, options.congestion):
         by = completions.setdefault(title, defaultdict(list))
         if taken:
             by[kind].append(taken)
@@ -126,14 +128,14 @@ def main() -> int:
     print(tables(samples, trips, kinds, {way.title: way for way in ways}))
     print(completion_table(completions, kinds))
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    every = {"bulk": plain(samples), "round_trip_us": trips, "completion": plain(completions)}
+    every = {"environment": described, "bulk": plain(samples), "round_trip_us": trips, "completion": plain(completions)}
     options.output.write_text(json.dumps(every, indent=1) + "\n")
     print(f"every sample: {options.output}")
     return 0
 
 
 def measured(
-    way: Way, near: Space, far: Space, tunnels: dict[str, Tunnel], folder: pathlib.Path
+    way: Way, rounds: int, near: Space, far: Space, tunnels: dict[str, Tunnel], folder: pathlib.Path
 ) -> Iterator[tuple[str, Sample | None, str]]:
     """The clients take turns."""
     with contextlib.ExitStack() as stack:
@@ -143,8 +145,8 @@ def measured(
         for streams in (1, 4):
             for title, direction in (("up", []), ("down", ["-R"])):
                 fit = list(tunnels)
-                for _ in range(way.rounds):
-                    for kind in list(fit):
+                for number in range(rounds):
+                    for kind in list(machine.turns(fit, number)):
                         with (
                             running(far, "iperf3", "-s", "-J", "-p", BULK_PORT, listens=BULK_PORT),
                             client(kind, near, tunnels[kind], f"{INSIDE}:{BULK_PORT}", folder) as one,
@@ -199,12 +201,13 @@ def round_trip(kind: str, near: Space, tunnel: Tunnel, folder: pathlib.Path) -> 
         return answer
 
 
-def completed(kinds: list[str], rounds: int) -> Iterator[tuple[str, str, Taken | None]]:
+def completed(kinds: list[str], rounds: int, congestion: str) -> Iterator[tuple[str, str, Taken | None]]:
     """The clients take turns."""
-    with comparing(kinds) as comparison:
+    with comparing(kinds, congestion) as comparison:
         for title, (condition, shape) in COMPLETIONS.items():
-            for direction, _, kind in itertools.product(("up", "down"), range(rounds), kinds):
-                yield f"{title}: {direction}", kind, comparison.take(kind, CONDITIONS[condition], shape, direction)
+            for direction, number in itertools.product(("up", "down"), range(rounds)):
+                for kind in machine.turns(kinds, number):
+                    yield f"{title}: {direction}", kind, comparison.take(kind, CONDITIONS[condition], shape, direction)
 
 
 def plain(samples: dict[str, dict[str, list]]) -> dict:
@@ -219,27 +222,32 @@ def tables(
     lines = []
     for column, title in (("cpu", "seconds of the client's processors for a GB"), ("mbits", "Mbit/s that arrive")):
         shown = [kind for kind in kinds if column == "mbits" or kind != KERNEL]
-        lines += ["", f"{title}: medians", "", _row("", [*shown, "better by"])]
+        lines += ["", f"{title}: median [least..most]", "", _row("", [*shown, "better by"])]
         for name, by in samples.items():
             medians = {k: statistics.median(getattr(s, column) for s in by[k]) for k in shown if by.get(k)}
             digits = 2 if column == "cpu" else 0
-            cells = [f"{medians[kind]:.{digits}f}" if kind in medians else "did not end" for kind in shown]
+            cells = [
+                machine.spread([getattr(s, column) for s in by[kind]], digits) if kind in medians else "did not end"
+                for kind in shown
+            ]
             cells.append(_better(medians, column == "cpu"))
             mbits = ways[name.partition(": ")[0]].mbits
             if column == "mbits" and mbits and OURS in medians:
                 cells.append(f" {medians[OURS] / (mbits * PAYLOAD):.0%} of the path")
             lines.append(_row(name, cells))
     medians = {kind: statistics.median(trips[kind]) for kind in kinds}
-    cells = [*(f"{medians[kind]:.0f}" for kind in kinds), _better(medians, True)]
-    lines += ["", "round trip of 64 bytes, in µs: medians", "", _row("", [*kinds, "better by"]), _row("0 ms", cells)]
+    cells = [*(machine.spread(trips[kind], 0) for kind in kinds), _better(medians, True)]
+    lines += ["", "round trip of 64 bytes, in µs: median [least..most]", "", _row("", [*kinds, "better by"]), _row("0 ms", cells)]
     return "\n".join(lines)
 
 
 def completion_table(completions: dict[str, dict[str, list[Taken]]], kinds: list[str]) -> str:
-    lines = ["", "seconds until the last byte arrives: medians", "", _row("", [*kinds, "better by"])]
+    lines = ["", "seconds until the last byte arrives: median [least..most]", "", _row("", [*kinds, "better by"])]
     for title, by in completions.items():
         medians = {kind: statistics.median(one.seconds for one in by[kind]) for kind in kinds if by.get(kind)}
-        cells = [f"{medians[kind]:.2f}" if kind in medians else "did not end" for kind in kinds]
+        cells = [
+            machine.spread([one.seconds for one in by[kind]], 2) if kind in medians else "did not end" for kind in kinds
+        ]
         lines.append(_row(title, [*cells, _better(medians, True)]))
     return "\n".join(lines)
 
@@ -253,7 +261,7 @@ def _better(medians: dict[str, float], less: bool) -> str:
 
 
 def _row(title: str, cells: list[str]) -> str:
-    return f"{title:42}" + "".join(f"{cell:>14}" for cell in cells)
+    return f"{title:52}" + "".join(f"{cell:>24}" for cell in cells)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,14 @@ HERE = "127.0.0.1"
 INSIDE, SERVER_PORT = "10.7.0.1", 51820
 MTU = 1420
 OURS = "watm"
-CLIENTS = (OURS, "onetun", "wireguard-go")
+# wireguard-go with gVisor's TCP as `wgclient` sets it up: not upstream's `tun/netstack`. It has SACK, and no
+# RACK, which can hang uploads that run side by side.
+WIREGUARD_GO = "gVisor without RACK"
+CLIENTS = (OURS, "onetun", WIREGUARD_GO)
 # The kernel's own TCP over wireguard-go's interface: what the path allows.
 KERNEL = "kernel"
+# Of the kernel's TCP, at both ends.
+CONGESTION = "cubic"
 # Seconds for a program to be ready.
 _READY = 20
 
@@ -76,8 +81,9 @@ def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Pat
 
 
 @contextlib.contextmanager
-def served(kinds: Iterable[str]) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
-    """Runs wireguard-go: the namespaces of its clients, and of what is inside. Each client has a key of
+def served(kinds: Iterable[str], congestion: str = CONGESTION) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
+    """Runs wireguard-go: the namespaces of its clients, and of what is inside, in which the kernel's TCP
+    has this congestion control. Each client has a key of
     its own: implementations do not agree on leap seconds in the timestamps of handshakes, of which a
     server takes none that is before the last."""
     theirs = run("wg", "genkey").strip()
@@ -89,6 +95,8 @@ def served(kinds: Iterable[str]) -> Iterator[tuple[Space, Space, dict[str, Tunne
         config += f"[Peer]\nPublicKey = {run('wg', 'pubkey', stdin=ours).strip()}\nAllowedIPs = {address}/32\n"
         tunnels[kind] = Tunnel(ours, server_key, address, SERVER_PORT)
     with spaces(2) as (near, far), wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU):
+        for space in (near, far):
+            space.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion}")
         yield near, far, tunnels
 
 
@@ -128,7 +136,7 @@ def _wireguard_go(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
     return [*command, "--address", tunnel.address, "--listen", f"{HERE}:{port}"]
 
 
-_COMMANDS = {OURS: _watm, "onetun": _onetun, "wireguard-go": _wireguard_go}
+_COMMANDS = {OURS: _watm, "onetun": _onetun, WIREGUARD_GO: _wireguard_go}
 
 
 def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:

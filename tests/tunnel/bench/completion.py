@@ -2,7 +2,7 @@
 
 Both go to the same wireguard-go in a namespace, whose end is the kernel's, over emulated paths of the same
 conditions: the kernel's TCP by an interface of wireguard-go, ours by `watm dial`. The kernel's congestion
-control is cubic. Prints JSON. The ratio is that of the shortest times.
+control is cubic. Prints JSON, with the machine and the commit. The ratio is that of the medians.
 """
 
 import argparse
@@ -11,16 +11,18 @@ import itertools
 import json
 import pathlib
 import subprocess
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 TESTS = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TESTS / folder) for folder in ("tunnel", "support", "wgclient")]
 
-from clients import INSIDE, KERNEL, OURS, SERVER_PORT, Client, client, served  # noqa: E402
+import machine  # noqa: E402
+from clients import CONGESTION, INSIDE, KERNEL, OURS, SERVER_PORT, Client, client, served  # noqa: E402
 from paths import Path, path  # noqa: E402
 from services import running  # noqa: E402
 from shapes import SHAPES  # noqa: E402
@@ -96,9 +98,9 @@ class Comparison:
 
 
 @contextlib.contextmanager
-def comparing(kinds: Sequence[str] = (KERNEL, OURS)) -> Iterator[Comparison]:
+def comparing(kinds: Sequence[str] = (KERNEL, OURS), congestion: str = CONGESTION) -> Iterator[Comparison]:
     """Runs these clients for the length of the block."""
-    with served(kinds) as (near, far, tunnels), contextlib.ExitStack() as stack:
+    with served(kinds, congestion) as (near, far, tunnels), contextlib.ExitStack() as stack:
         for space in (near, far):
             # Of what one connection has learnt of the path the next knows nothing.
             space.run("sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1")
@@ -117,25 +119,27 @@ def main() -> None:
     parser.add_argument("--conditions", default=",".join(CONDITIONS), help="which of %(default)s")
     parser.add_argument("--shapes", default=",".join(SHAPES), help="which of %(default)s")
     parser.add_argument("--directions", default="up,down", help="which of %(default)s")
-    parser.add_argument("--tries", type=int, default=3, help="connections of each")
+    parser.add_argument("--tries", type=int, default=5, help="connections of each (%(default)s)")
     options = parser.parse_args()
+    described = machine.described() | {"congestion_control": CONGESTION}
     chosen = (getattr(options, name).split(",") for name in ("conditions", "shapes", "directions"))
     rows = []
     with comparing() as comparison:
         for name, shape, direction in itertools.product(*chosen):
             taken: dict[str, list[Taken | None]] = {KERNEL: [], OURS: []}
-            for _, kind in itertools.product(range(options.tries), taken):
-                taken[kind].append(comparison.take(kind, CONDITIONS[name], shape, direction))
-            row = {"condition": name, "shape": shape, "direction": direction, "ratio": ratio(taken)}
+            for number in range(options.tries):
+                for kind in machine.turns(list(taken), number):
+                    taken[kind].append(comparison.take(kind, CONDITIONS[name], shape, direction))
+            row = {"condition": name, "shape": shape, "direction": direction, "ratio": ratio(taken, statistics.median)}
             rows.append(row | {kind: [vars(one) if one else None for one in tries] for kind, tries in taken.items()})
             print(name, shape, direction, row["ratio"], file=sys.stderr, flush=True)
-    print(json.dumps(rows, indent=1))
+    print(json.dumps({"environment": described, "rows": rows}, indent=1))
 
 
-def ratio(taken: dict[str, list[Taken | None]]) -> float | None:
-    """Our shortest time to the kernel's. Nothing if one of them never came to an end."""
+def ratio(taken: dict[str, list[Taken | None]], of: Callable[[list[float]], float] = min) -> float | None:
+    """Our shortest time to the kernel's, or what else `of` makes of the times. Nothing if one of them never came to an end."""
     times = {kind: [one.seconds for one in tries if one] for kind, tries in taken.items()}
-    return round(min(times[OURS]) / min(times[KERNEL]), 2) if all(times.values()) else None
+    return round(of(times[OURS]) / of(times[KERNEL]), 2) if all(times.values()) else None
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench", "support", "wgclient")]
 
 import environment
+import machine
 import questions
 import report
 import rounds
@@ -50,14 +51,14 @@ def main() -> int:
         print(f"bench-water: {missing}", file=sys.stderr)
         return 2
 
-    machine = environment.machine()
+    described = machine.described()
     records = []
     for record in rounds.run(studies, clients, placements, options.repetitions or (1 if options.quick else 5)):
         records.append(record)
         print(report.line(record), file=sys.stderr, flush=True)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"environment": machine, "samples": records}, indent=1) + "\n")
-    print(report.tables(machine, records, studies))
+    options.output.write_text(json.dumps({"environment": described, "samples": records}, indent=1) + "\n")
+    print(report.tables(described, records, studies))
     print("\n".join(["", *targets.lines(records)]))
     print(f"\nevery sample: {options.output}")
     return 1 if any("error" in record for record in records) else 0

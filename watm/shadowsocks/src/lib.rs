@@ -63,7 +63,8 @@
 //! quarter less CPU. Without the host's the module was to reach
 //! half of what native servers do. With ChaCha20 it does, for about twice the CPU time; with AES it
 //! does not, for which WebAssembly has no instructions. `make bench-shadowsocks` measured (commit
-//! 9225d69, medians of five rounds), on two cores of an AMD EPYC that did other things too. The less
+//! 9225d69, medians of five rounds), on two cores of an AMD EPYC that did other things too. shadowsocks-rust
+//! had one thread then, which its default build has not, and the benchmark since gives it more. The less
 //! these were, the more were native servers ahead: over three runs the module with its own ChaCha20
 //! came to between 53 and 128 % of shadowsocks-rust's throughput.
 //!

@@ -25,8 +25,10 @@
 //! # What it costs as a client
 //!
 //! `make bench-tunnel` has iperf3 go through a forwarded port of `watm dial`, of onetun 0.3.10 and of
-//! wireguard-go's own network stack, to wireguard-go. It said (commit fe934b4; two cores of an
-//! AMD EPYC with nothing beside it), in Mbit/s, and in seconds of the client's processors for a GB:
+//! wireguard-go with gVisor's TCP, to wireguard-go. The last is
+//! `tests/wgclient`, not wireguard-go's own `tun/netstack`: it has SACK, and no RACK, which can hang
+//! uploads that run side by side. It said (commit fe934b4; two cores of an
+//! AMD EPYC with nothing beside it; one round, two at 0 ms), in Mbit/s, and in seconds of the client's processors for a GB:
 //!
 //! | | this | onetun | wireguard-go | the kernel's TCP |
 //! |---|---|---|---|---|

@@ -1,0 +1,61 @@
+"""`make bench-tunnel` itself, in its short form."""
+
+import itertools
+import json
+import pathlib
+import select
+import socket
+import subprocess
+import sys
+import time
+
+import needs
+import pytest
+from paths import path
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLIENTS = ["watm", "kernel"]
+
+
+def test_the_bench_measures_every_client_over_bursty_loss(tmp_path: pathlib.Path) -> None:
+    needs.root("network namespaces")
+    output = tmp_path / "bench.json"
+    command = [sys.executable, ROOT / "tests/tunnel/bench", "--quick", "--clients", ",".join(CLIENTS)]
+    command += ["--ways", "20 ms, 200 Mbit/s, 1 % lost, bursts", "--congestion", "reno", "--output", output]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr + done.stdout
+    taken = json.loads(output.read_text())
+    assert taken["environment"]["congestion_control"] == "reno" and taken["environment"]["commit"]
+    assert len(taken["bulk"]) == 4
+    for row in taken["bulk"].values():
+        assert [sample["mbits"] > 0 for kind in CLIENTS for sample in row[kind]] == [True, True], taken
+    assert [len(taken["round_trip_us"][kind]) for kind in CLIENTS] == [1, 1]
+    assert "Mbit/s that arrive: median [least..most]" in done.stdout
+
+
+@pytest.mark.parametrize(("options", "longest"), [([], 2.0), (["--burst", "8"], 16.0)])
+def test_losses_come_one_by_one_or_in_bursts_of_the_same_share(options: list[str], longest: float) -> None:
+    count = 20_000
+    with socket.socket(type=socket.SOCK_DGRAM) as sink, socket.socket(type=socket.SOCK_DGRAM) as source:
+        sink.bind(("127.0.0.1", 0))
+        sink.setblocking(False)
+        with path(sink.getsockname()[1], "--lost", "0.1", *options) as between:
+            arrived = set()
+            for number in range(count):
+                source.sendto(number.to_bytes(4, "big"), ("127.0.0.1", between.port))
+                if number % 20 == 19:
+                    # What the kernel loses is not the path's: its queues stay short.
+                    time.sleep(0.001)
+                    arrived |= received(sink, wait=False)
+            arrived |= received(sink, wait=True)
+    runs = [len(list(run)) for lost, run in itertools.groupby(range(count), lambda n: n not in arrived) if lost]
+    assert 0.06 < sum(runs) / count < 0.14
+    assert longest / 4 < sum(runs) / len(runs) < longest
+
+
+def received(sink: socket.socket, wait: bool) -> set[int]:
+    """Numbers of the datagrams that are there, or that come within a second of each other."""
+    numbers = set()
+    while select.select([sink], [], [], 1 if wait else 0)[0]:
+        numbers.add(int.from_bytes(sink.recv(4), "big"))
+    return numbers
