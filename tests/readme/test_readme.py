@@ -9,7 +9,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +29,9 @@ BIN = pathlib.Path(sys.executable).parent
 # Seconds. `make run` builds whatever is not there yet.
 BUILD, START, STOP = 1800, 60, 30
 
+# Whatever builds may take that long.
+pytestmark = pytest.mark.limit(2 * BUILD)
+
 MESSAGES = ("--messages=20", "--size=1000")
 LISTENING = r"WireGuard server listening at"
 
@@ -40,6 +42,13 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
+
+
+def indented() -> list[str]:
+    """The lines of blocks that are indented by four, where a line that ends with a backslash goes on."""
+    text = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
+    return [line.strip() for block in found for line in re.sub(r"\\\n\s*", "", block).splitlines()]
 
 
 def environment(tmp_path: pathlib.Path) -> dict[str, str]:
@@ -150,7 +159,7 @@ def test_make_test_is_a_target():
 def test_the_wheel_installs(tmp_path):
     command = "pip install build/wheels/*.whl"
     assert command in commands()
-    subprocess.run(command + " --dry-run", shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=60)
+    subprocess.run(command + " --dry-run", shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=START)
 
 
 def test_a_bug_is_recorded_and_replayed(tmp_path):
@@ -233,10 +242,7 @@ def example_com() -> Iterator[str]:
 
 
 def test_water_modules_carry_a_page(example_com, tmp_path):
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        free = [str(probe.getsockname()[1]) for probe in probes]
-    ports = dict(zip(("4430", "4431", "4480"), free, strict=True))
+    ports = {name: str(free_port()) for name in ("4430", "4431", "4480")}
 
     def here(text: str) -> str:
         text = text.replace("example.com:80", example_com)
@@ -275,9 +281,7 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
     from mitmproxy_watm.wireguard import pubkey
 
     server_key, client_key, client_public_key = keys()
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        ports = {name: str(probe.getsockname()[1]) for name, probe in zip(("4432", "4433"), probes, strict=True)}
+    ports = {name: str(free_port()) for name in ("4432", "4433")}
 
     def here(text: str) -> str:
         text = text.replace("example.com:80", example_com)
@@ -305,8 +309,7 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
 
 def test_a_balancers_client_is_seen(example_com, tmp_path):
     [mode] = (c for c in commands() if "watm:proxy-protocol" in c)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     (tmp_path / "proxy.conf").write_text('from = "127.0.0.1"')
     mode = mode.replace("proxy.conf", f"{tmp_path}/proxy.conf").replace("example.com:80", example_com)
     with terminal(f"exec {mode.replace('4440', port)}", tmp_path) as serving:
@@ -319,9 +322,7 @@ def test_a_balancers_client_is_seen(example_com, tmp_path):
 
 def test_tls_is_ended_and_spoken(example_com, tmp_path):
     cat, mode, listen, dial = (c for c in commands() if "tls" in c)
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        ports = {name: str(p.getsockname()[1]) for name, p in zip(("8443", "8444", "8081"), probes, strict=True)}
+    ports = {name: str(free_port()) for name in ("8443", "8444", "8081")}
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
     new += ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
     made = ["openssl", "req", "-x509", *new, "-keyout", "key.pem", "-out", "cert.pem"]
@@ -353,8 +354,7 @@ def test_tls_is_ended_and_spoken(example_com, tmp_path):
 
 def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
     [mode] = (c for c in commands() if "watm:shadowsocks" in c)
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     [config] = (block for block in blocks("json") if "2022-blake3" in block)
     config = json.loads(config.replace("<16 bytes in base64>", base64.b64encode(bytes(16)).decode()))
     (tmp_path / "ss.json").write_text(json.dumps(config))
@@ -415,12 +415,132 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
     (command,) = (c for c in commands() if "cargo doc" in c)
     for each in ("make modules", command.replace("--open ", "")):
         subprocess.run(
-            each, shell=True, cwd=ROOT, env=environment(tmp_path) | {"RUSTDOCFLAGS": "-D warnings"}, check=True,
-            timeout=60,
+            each,
+            shell=True,
+            cwd=ROOT,
+            env=environment(tmp_path) | {"RUSTDOCFLAGS": "-D warnings"},
+            check=True,
+            timeout=BUILD,
         )
 
 
-def test_no_command_is_left_out():
-    known = ("tls.pem", "watm:proxy-protocol", "watm:shadowsocks", "make run", "make test", "make modules", "cargo doc", "pip install build/wheels/*.whl", "--mode watm", "--set watm", "--example", "record=", "?to=", "--bin watm -- ", "curl")
-    for command in commands():
-        assert any(part in command for part in known), f"the README shows {command!r}, which no test runs"
+def test_make_tunnel_brings_a_tunnel_up(tmp_path):
+    [command] = (c for c in indented() if c.startswith("make tunnel"))
+    server_key, client_key, client_public_key = keys()
+    from mitmproxy_watm.wireguard import pubkey
+
+    answering = [WGCLIENT, "answer", "--server", "127.0.0.1:9", "--private-key", server_key, "--address", "10.7.0.1"]
+    peer = subprocess.Popen(
+        [*answering, "--peer-public-key", client_public_key], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        endpoint = json.loads(peer.stdout.readline())["listen_port"]
+        (tmp_path / "wg0.conf").write_text(
+            f"[Interface]\nPrivateKey = {client_key}\nAddress = 10.7.0.2/32\n"
+            f"[Peer]\nPublicKey = {pubkey(server_key)}\nAllowedIPs = 0.0.0.0/0\nEndpoint = 127.0.0.1:{endpoint}\n"
+        )
+        proxies = {name: f"127.0.0.1:{free_port()}" for name in ("SOCKS5", "HTTP")}
+        command = command.replace("wg0.conf", f"{tmp_path}/wg0.conf")
+        with terminal(" ".join([command, *(f"{n}={at}" for n, at in proxies.items())]), tmp_path) as tunnel:
+            for address in proxies.values():
+                tunnel.expect(f"listening on .*{address}", timeout=BUILD)
+            for url in (f"socks5h://{proxies['SOCKS5']}", f"http://{proxies['HTTP']}"):
+                curl = ["curl", "-sS", "--max-time", "30", "--proxy", url, "http://10.7.0.1/"]
+                page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
+                assert page == "inside"
+    finally:
+        peer.stdin.close()
+        peer.wait(STOP)
+
+
+def test_the_configuration_of_serve_is_right(tmp_path):
+    [config] = (block for block in blocks("toml") if "[[listener]]" in block)
+    (tmp_path / "plain.wasm").write_bytes((ROOT / "watm/target/modules/plain.wasm").read_bytes())
+    (tmp_path / "watm.toml").write_text(config)
+    check = [ROOT / "target/release/watm", "serve", "--unsealed", "--check", "watm.toml"]
+    run = {"cwd": tmp_path, "env": environment(tmp_path), "timeout": START, "capture_output": True, "text": True}
+    done = subprocess.run(check, **run)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "watm.toml").write_text(config.replace("idle-timeout", "idle-time"))
+    done = subprocess.run(check, **run)
+    assert done.returncode == 2 and "idle-time" in done.stderr, done.stderr
+
+
+# How commands that the README shows begin, and the test that runs them.
+TESTED = {
+    "make run": "test_make_run_shows_the_client_configuration_and_its_qr_code",
+    "pip install build/wheels/*.whl": "test_the_wheel_installs",
+    "mitmweb-watm --mode watm:wireguard": "test_a_mitmproxy_of_ones_own_serves",
+    "mitmdump -s": "test_a_mitmproxy_of_ones_own_serves",
+    "cargo run --release --bin watm -- listen --unsealed watm/target/modules/plain": "test_water_modules_carry_a_page",
+    "cargo run --release --bin watm -- dial --unsealed watm/target/modules/plain": "test_water_modules_carry_a_page",
+    "cargo run --release --bin watm -- relay --unsealed watm/target/modules/plain": "test_water_modules_carry_a_page",
+    "curl --header": "test_water_modules_carry_a_page",
+    "mitmdump-watm --set watm_unsealed=true": "test_water_modules_carry_a_page",
+    "cargo run --release --bin watm -- keygen root.key": "test_a_module_is_sealed_trusted_and_verified",
+    "cargo run --release --bin watm -- keygen release.key": "test_a_module_is_sealed_trusted_and_verified",
+    "cargo run --release --bin watm -- root new": "test_a_module_is_sealed_trusted_and_verified",
+    "cargo run --release --bin watm -- seal": "test_a_module_is_sealed_trusted_and_verified",
+    "cargo run --release --bin watm -- trust": "test_a_module_is_sealed_trusted_and_verified",
+    "cargo run --release --bin watm -- verify": "test_a_module_is_sealed_trusted_and_verified",
+    "cargo run --release --bin watm -- update": "test_a_module_is_sealed_trusted_and_verified",
+    "make modules": "test_the_modules_are_made_and_the_documentation_too",
+    "cargo doc": "test_the_modules_are_made_and_the_documentation_too",
+    "cargo run --release --example serve": "test_the_rust_program_answers",
+    "cargo run --release --bin watm -- listen --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
+    "cargo run --release --bin watm -- relay --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
+    "cargo run --release --bin watm -- dial --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
+    'mitmdump-watm --mode "watm:proxy-protocol': "test_a_balancers_client_is_seen",
+    "cat cert.pem key.pem": "test_tls_is_ended_and_spoken",
+    'mitmdump-watm --mode "watm:tls': "test_tls_is_ended_and_spoken",
+    "cargo run --release --bin watm -- listen --unsealed watm/target/modules/tls": "test_tls_is_ended_and_spoken",
+    "cargo run --release --bin watm -- dial --unsealed watm/target/modules/tls": "test_tls_is_ended_and_spoken",
+    'mitmdump-watm --mode "watm:shadowsocks': "test_a_shadowsocks_server_shows_what_its_clients_do",
+    'mitmdump-watm --mode "watm:wireguard?record': "test_a_bug_is_recorded_and_replayed",
+    "cargo run --release --bin watm -- replay": "test_a_bug_is_recorded_and_replayed",
+    "cargo run --release --bin watm -- inspect": "test_a_bug_is_recorded_and_replayed",
+    "make tunnel CONF=wg0.conf": "test_make_tunnel_brings_a_tunnel_up",
+}
+# Those that no test runs as they are, and why.
+NOT_RUN = {
+    "make test": "it is what runs this; test_make_test_is_a_target looks at it",
+    "cargo run --release --bin watm -- doctor": "it judges this machine's routes; tests/proxy runs it in namespaces",
+    "--mode watm:MODULE": "the form of an option and no command",
+    ": watm.load": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
+    ": watm.status": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
+    ": watm.unload": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
+    ": watm.swap wireguard": "a command in mitmproxy; tests/interop/test_swap.py swaps",
+    ": watm.swap ss": "a command in mitmproxy; tests/interop/test_swap.py swaps",
+    ": watm.upstream": "commands in mitmproxy; host-python/tests/test_upstream.py gives them",
+    'mitmdump-watm --set "watm_upstream': "needs a server of a VPN; tests/upstream has them",
+    "watm dial --unsealed wireguard.wasm": "needs a tunnel in a tunnel; tests/tunnel/test_chains.py has one",
+    "watm tunnel wg0.conf": "needs a server of a VPN; tests/tunnel has them",
+    "ssh -o ProxyCommand": "needs an SSH server; tests/tunnel/test_tunnel.py has --stdio without it",
+    "watm status": "tests/tunnel/test_status.py runs it",
+    "tshark -r outer.pcap": "needs a capture; tests/upstream/test_capture.py has one",
+}
+
+
+@pytest.mark.parametrize("command", [*commands(), *indented()])
+def test_a_command_is_run_or_it_is_said_why_not(command):
+    """The longest beginning counts."""
+    begins = [begin for begin in TESTED | NOT_RUN if command.startswith(begin)]
+    assert begins, f"the README shows {command!r}, which no test runs"
+    test = TESTED.get(max(begins, key=len))
+    assert test is None or test in globals(), f"{test} is not here"
+
+
+def test_the_tables_have_no_command_that_is_not_shown():
+    assert not TESTED.keys() & NOT_RUN.keys()
+    shown = [*commands(), *indented()]
+    gone = [begin for begin in TESTED | NOT_RUN if not any(command.startswith(begin) for command in shown)]
+    assert not gone
+    for reason in NOT_RUN.values():
+        for path in re.findall(r"(?:tests|host-python)/[\w/.-]*\w", reason):
+            assert (ROOT / path).exists(), path
+
+
+def test_every_target_of_make_that_is_mentioned_is_there():
+    targets = set(re.findall(r"^([\w-]+)(?: [\w-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    mentioned = set(re.findall(r"`make ([a-z][\w-]*)", README))
+    assert mentioned and mentioned <= targets, mentioned - targets

@@ -16,7 +16,7 @@ import coroutines
 import pytest
 
 # Seconds for each of setup, call and teardown.
-LIMIT = 300
+LIMIT = 600
 # Seconds after which the signal comes again: what it interrupts may swallow the failure.
 _AGAIN = 10
 # Seconds after the limit at which the run ends.
