@@ -1,4 +1,5 @@
-// A client of HTTPS that renews its certificate while it runs.
+// A client of HTTPS that renews its certificate while it runs, and both ends of TLS with certain groups
+// for the key exchange: goclient group ADDRESS ROOT [GROUP...], goclient server FILE [GROUP...].
 //
 // goclient VERSION ROOT reads lines from its standard input, each a URL and the file of a certificate
 // with its key. It shows that certificate from then on, asks for the page on a new connection, and
@@ -19,6 +20,18 @@ import (
 )
 
 func main() {
+	switch os.Args[1] {
+	case "group":
+		root, err := os.ReadFile(os.Args[3])
+		if err != nil {
+			log.Fatal(err)
+		}
+		group(os.Args[2], root, os.Args[4:])
+		return
+	case "server":
+		serve(os.Args[2], os.Args[3:])
+		return
+	}
 	version := map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}[os.Args[1]]
 	root, err := os.ReadFile(os.Args[2])
 	if err != nil {

@@ -16,6 +16,7 @@ use watm_stream::{Limits, StreamTransport};
 
 use crate::clients::{Allow, Clients, Wanted};
 use crate::facts;
+use crate::groups::X25519MLKEM768;
 use crate::keys::Key;
 use crate::names;
 use crate::records;
@@ -121,6 +122,7 @@ impl Config {
     fn check(json: json::Root) -> Result<Config, ConfigError> {
         let mut provider = ring::default_provider();
         provider.cipher_suites = ciphers(json.ciphers)?;
+        provider.kx_groups.insert(0, X25519MLKEM768);
         let served = Served::check(
             json.certificates,
             json.no_match,

@@ -104,3 +104,18 @@ fn pem_alone_is_enough() {
     let client = tls(&authority.pem());
     Two::met(&client, &server, "example.com");
 }
+
+#[test]
+fn both_ends_exchange_keys_by_ml_kem_too() {
+    let authority = Authority::new();
+    let pair = authority.sign(&["example.com"], "example.com");
+    let group = |versions: &str| {
+        let (client, server) = (client(&authority, ""), server(&pair, versions));
+        let two = Two::met(&client, &server, "example.com");
+        two.server.attribute("tls.group")
+    };
+    assert_eq!(group("").as_deref(), Some("X25519MLKEM768"));
+    // It is not for TLS 1.2.
+    let old = group("\"versions\": [\"1.2\"]");
+    assert_eq!(old.as_deref(), Some("X25519"));
+}
