@@ -16,6 +16,8 @@ use watm_core::crypto::{self, AeadKey, Algorithm};
 use crate::method::Method;
 
 mod sodium;
+#[cfg(test)]
+mod vectors;
 
 /// Bytes of a tag.
 pub const TAG: usize = 16;
