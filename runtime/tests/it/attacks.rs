@@ -303,6 +303,8 @@ fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used()
     let maker = Maker::new();
     let folder = folder("compiled");
     let host = maker.host(&folder);
+    // Collects records from here on.
+    support::records_about("");
     let sealed = maker.seal(1, needs());
     run(&host, &sealed);
     let entry = fs::read_dir(folder.join("cache"))
@@ -327,10 +329,20 @@ fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used()
         let error = error.expect("refused").to_string();
         assert!(error.contains("not WebAssembly"), "{error}");
     }
-    for poison in [code.to_vec(), [&[0; 32], code].concat()] {
+    let refusals = || support::records_about(&format!("{}: not written", entry.display()));
+    for (number, poison) in [code.to_vec(), [&[0; 32], code].concat()]
+        .iter()
+        .enumerate()
+    {
+        assert_eq!(refusals().len(), number);
         fs::write(&entry, poison).expect("written");
         run(&host, &sealed);
-        assert_eq!(fs::read(&entry).expect("readable").len(), kept.len());
+        // Compiled again, which gives the same code and tag.
+        assert!(
+            fs::read(&entry).expect("readable") == kept,
+            "the poison is still there"
+        );
+        assert_eq!(refusals().len(), number + 1);
     }
 }
 

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use watm_runtime::{CacheDir, Engine, Server};
 
-use crate::support::{LOCALHOST, assert_serves, directory, for_development, guest_bytes};
+use crate::support::{
+    LOCALHOST, assert_serves, directory, for_development, guest_bytes, records_about,
+};
 
 fn engine(path: &Path) -> Result<Engine, watm_runtime::Error> {
     Engine::new(for_development(CacheDir::Path(path.to_owned())))
@@ -56,16 +58,25 @@ fn a_compiled_module_is_kept_and_used_again() {
 fn damaged_entries_are_compiled_again() {
     let path = directory("cache damage");
     private(&path);
+    // Collects records from here on.
+    records_about("");
     load_and_serve(&engine(&path).expect("a private directory"));
     let [entry] = entries(&path).try_into().expect("one entry");
     let intact = fs::read(&entry).expect("readable");
     let mut flipped = intact.clone();
     flipped[intact.len() / 2] ^= 1;
-    for damaged in [&flipped[..], &intact[..intact.len() / 2], &intact[..7], b""] {
+    let half = &intact[..intact.len() / 2];
+    let refusals = || records_about(&format!("{}: not written", entry.display())).len();
+    // Each with the number of warnings by then. An entry without a whole tag is no entry.
+    for (damaged, warnings) in [(&flipped[..], 1), (half, 2), (&intact[..7], 2), (b"", 2)] {
         fs::write(&entry, damaged).expect("written");
         load_and_serve(&engine(&path).expect("a private directory"));
         // Written anew under the same key: whole again.
-        assert_eq!(fs::read(&entry).expect("readable").len(), intact.len());
+        assert!(
+            fs::read(&entry).expect("readable") == intact,
+            "still damaged"
+        );
+        assert_eq!(refusals(), warnings);
     }
 }
 

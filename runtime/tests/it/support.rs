@@ -246,11 +246,24 @@ pub struct Record {
 /// All records of a server since the start of the process. The first caller installs the
 /// subscriber, so a test calls this before its server starts.
 pub fn records(server: &str) -> Vec<Record> {
+    collected(|record| record.server == server)
+}
+
+/// All records whose text contains `words`, of any server or of none. As for `records`, a test
+/// calls this before what it looks for can happen.
+pub fn records_about(words: &str) -> Vec<Record> {
+    collected(|record| record.text.contains(words))
+}
+
+fn collected(wanted: impl Fn(&Record) -> bool) -> Vec<Record> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| tracing_subscriber::registry().with(Collector).init());
     let records = RECORDS.lock().expect("no panic under this lock");
-    let of_server = records.iter().filter(|record| record.server == server);
-    of_server.cloned().collect()
+    records
+        .iter()
+        .filter(|record| wanted(record))
+        .cloned()
+        .collect()
 }
 
 static RECORDS: Mutex<Vec<Record>> = Mutex::new(Vec::new());
