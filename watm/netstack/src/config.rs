@@ -12,8 +12,9 @@ pub struct Config {
     pub udp_idle_timeout: Duration,
     /// Most flows, TCP and UDP together. Default 16384: a browser opens some hundred, so
     /// this serves dozens of people, in about 30 MiB while the flows are idle. Of one peer at
-    /// most three quarters are TCP: the rest is for the others, whose TCP flows may take the
-    /// place of UDP flows.
+    /// most three quarters are TCP: the rest is for the others. If there is no more room, a new
+    /// flow takes the place of a UDP flow: of a peer that has more than a quarter of all flows
+    /// in UDP, or else of any.
     pub max_flows: usize,
     /// Most bytes of TCP buffers that hold data. Default 64 MiB: sixty-four flows with a
     /// full window of 1 MiB each, and a quarter of what a module is given.
@@ -35,6 +36,11 @@ impl Config {
     /// TCP flows of one peer.
     pub(crate) fn max_tcp_of_a_peer(&self) -> usize {
         self.max_flows - self.max_flows / 4
+    }
+
+    /// UDP flows of one peer that the others leave it.
+    pub(crate) fn udp_share_of_a_peer(&self) -> usize {
+        self.max_flows / 4
     }
 
     /// The same with an MTU that IP allows.

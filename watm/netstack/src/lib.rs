@@ -194,7 +194,7 @@ impl Netstack {
         let peer = origin.peer;
         let share = self.tcp.len_of(peer) < self.config.max_tcp_of_a_peer();
         let full = self.tcp.len() + self.udp.len() >= self.config.max_flows;
-        if !share || full && !self.udp.evict(&mut self.counters) {
+        if !share || full && !self.evict_for(peer) {
             self.counters.tcp_refused += 1;
             return Err(ErrorCode::LimitReached);
         }
@@ -221,7 +221,7 @@ impl Netstack {
     ) -> Result<Token, ErrorCode> {
         check_ends(source, destination)?;
         let full = self.tcp.len() + self.udp.len() >= self.config.max_flows;
-        if full && !self.udp.evict(&mut self.counters) {
+        if full && !self.evict_for(origin.peer) {
             self.counters.udp_refused += 1;
             return Err(ErrorCode::LimitReached);
         }
@@ -356,9 +356,16 @@ impl Netstack {
         None
     }
 
+    /// Make room for a flow of this peer, if a UDP flow can go.
+    fn evict_for(&mut self, peer: PeerId) -> bool {
+        let share = self.config.udp_share_of_a_peer();
+        self.udp.evict(peer, share, &mut self.counters)
+    }
+
     fn carry(&mut self, origin: &Origin, packet: &Packet<'_>, io: &mut Io<'_>) {
         let (peer, counters, sender) = (origin.peer, &mut self.counters, &mut self.sender);
         let elsewhere = &mut self.elsewhere;
+        let udp_share = self.config.udp_share_of_a_peer();
         match (packet.protocol, packet.source) {
             (ip::TCP, _) => {
                 let share = self.tcp.len_of(peer) < self.config.max_tcp_of_a_peer();
@@ -367,7 +374,7 @@ impl Netstack {
                 if tcp.handle(origin, packet, first, sender, io, counters) {
                     return;
                 }
-                let room = share && self.udp.evict(counters);
+                let room = share && self.udp.evict(peer, udp_share, counters);
                 let second = Admission { room, elsewhere };
                 if !room || !tcp.handle(origin, packet, second, sender, io, counters) {
                     self.tcp.refuse(peer, packet, sender, io.sink, counters);
@@ -377,7 +384,7 @@ impl Netstack {
                 let room = self.tcp.len() + self.udp.len() < self.config.max_flows;
                 let (udp, first) = (&mut self.udp, Admission { room, elsewhere });
                 let mut taken = udp.handle(origin, packet, first, io, counters);
-                if taken == Taken::NoRoom && udp.evict(counters) {
+                if taken == Taken::NoRoom && udp.evict(peer, udp_share, counters) {
                     let room = true;
                     let second = Admission { room, elsewhere };
                     taken = udp.handle(origin, packet, second, io, counters);

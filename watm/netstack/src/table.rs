@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use watm_core::Token;
@@ -81,7 +82,7 @@ pub(crate) struct Table<F> {
     free: Vec<u32>,
     ids: Map<Key, FlowId>,
     /// Flows of each peer that has any.
-    by_peer: Map<PeerId, usize>,
+    by_peer: BTreeMap<PeerId, usize>,
 }
 
 #[derive(Debug)]
@@ -95,8 +96,8 @@ impl<F> Table<F> {
         Table {
             slots: Vec::new(),
             free: Vec::new(),
-            ids: Map::with_hasher(hash.clone()),
-            by_peer: Map::with_hasher(hash),
+            ids: Map::with_hasher(hash),
+            by_peer: BTreeMap::new(),
         }
     }
 
@@ -107,6 +108,11 @@ impl<F> Table<F> {
     /// How many of the flows are this peer's.
     pub(crate) fn len_of(&self, peer: PeerId) -> usize {
         self.by_peer.get(&peer).copied().unwrap_or(0)
+    }
+
+    /// The most flows that a peer has, and which peer.
+    pub(crate) fn most_of_a_peer(&self) -> Option<(usize, PeerId)> {
+        self.by_peer.iter().map(|(peer, held)| (*held, *peer)).max()
     }
 
     pub(crate) fn find(&self, key: &Key) -> Option<FlowId> {

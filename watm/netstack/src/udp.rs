@@ -9,7 +9,7 @@ use watm_core::{DatagramFlow, Datagrams, FlowInfo, FlowKind, Instant, Token};
 
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
-use crate::hash::Keyed;
+use crate::hash::{Keyed, Map};
 use crate::icmp_error::{Fate, Told};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender, checksum};
@@ -46,6 +46,8 @@ pub(crate) struct Udp {
     /// Flows that were opened from here.
     dialled: u64,
     timers: Timers,
+    /// The same for the flows of each peer that has any.
+    timers_of: Map<PeerId, Timers>,
     idle_timeout: Duration,
     /// Flows with something to do in the next flush, each at most once.
     dirty: Vec<FlowId>,
@@ -65,6 +67,8 @@ struct Flow {
     /// When the last datagram passed, either way.
     used: Instant,
     alarm: Alarm,
+    /// Among those of its peer.
+    alarm_of_peer: Alarm,
     /// The application may have something.
     readable: bool,
     dirty: bool,
@@ -74,6 +78,7 @@ impl Udp {
     pub(crate) fn new(idle_timeout: Duration, hash: Keyed) -> Self {
         Udp {
             flows: Table::new(hash.clone()),
+            timers_of: Map::with_hasher(hash.clone()),
             hash,
             dialled: 0,
             timers: Timers::default(),
@@ -96,12 +101,8 @@ impl Udp {
     /// Change the timeout, of open flows too.
     pub(crate) fn set_idle_timeout(&mut self, idle_timeout: Duration) {
         self.idle_timeout = idle_timeout;
-        let ids: Vec<FlowId> = self.flows.iter().map(|(id, _, _)| id).collect();
-        for id in ids {
-            if let Some(flow) = self.flows.get_mut(id) {
-                let deadline = flow.used + idle_timeout;
-                self.timers.schedule(id, &mut flow.alarm, deadline);
-            }
+        for (id, peer) in self.flows.of(None) {
+            self.schedule(id, peer);
         }
     }
 
@@ -284,25 +285,62 @@ impl Udp {
         }
     }
 
-    /// End the flow that has been idle for longest. False if there is none.
-    pub(crate) fn evict(&mut self, counters: &mut Counters) -> bool {
+    /// End a flow, so that there is room for one of `peer`: the idlest of that peer if it has more than
+    /// its share, or else of another peer that has, or else of all. False if there is none.
+    pub(crate) fn evict(&mut self, peer: PeerId, share: usize, counters: &mut Counters) -> bool {
+        let held = self.flows.len_of(peer);
+        let greedy = match held > share {
+            true => Some((held, peer)),
+            false => self
+                .flows
+                .most_of_a_peer()
+                .filter(|(held, _)| *held > share),
+        };
+        let idlest = match greedy {
+            Some((_, peer)) => self.idlest_of(peer),
+            None => self.idlest(),
+        };
+        if let Some(id) = idlest {
+            self.remove(id);
+            counters.udp_evicted += 1;
+        }
+        idlest.is_some()
+    }
+
+    /// The flow that has been idle for longest.
+    fn idlest(&mut self) -> Option<FlowId> {
         // Alarms are never late, so the first whose alarm is exact is the one.
         while let Some(at) = self.timers.next() {
-            let Some(id) = self.timers.pop() else { break };
+            let id = self.timers.pop()?;
             let Some(flow) = self.flows.get_mut(id) else {
                 continue;
             };
             flow.alarm.rang();
             let deadline = flow.used + self.idle_timeout;
-            if deadline > at {
-                self.timers.schedule(id, &mut flow.alarm, deadline);
-                continue;
+            if deadline <= at {
+                return Some(id);
             }
-            self.remove(id);
-            counters.udp_evicted += 1;
-            return true;
+            self.timers.schedule(id, &mut flow.alarm, deadline);
         }
-        false
+        None
+    }
+
+    /// The same, among those of a peer.
+    fn idlest_of(&mut self, peer: PeerId) -> Option<FlowId> {
+        let timers = self.timers_of.get_mut(&peer)?;
+        while let Some(at) = timers.next() {
+            let id = timers.pop()?;
+            let Some(flow) = self.flows.get_mut(id) else {
+                continue;
+            };
+            flow.alarm_of_peer.rang();
+            let deadline = flow.used + self.idle_timeout;
+            if deadline <= at {
+                return Some(id);
+            }
+            timers.schedule(id, &mut flow.alarm_of_peer, deadline);
+        }
+        None
     }
 
     pub(crate) fn remove_peer(&mut self, peer: PeerId) {
@@ -340,16 +378,24 @@ impl Udp {
                 path: usize::MAX,
                 used: now,
                 alarm: Alarm::default(),
+                alarm_of_peer: Alarm::default(),
                 // Opened armed: its token comes when there is something.
                 readable: false,
                 dirty: false,
             },
         );
-        let deadline = now + self.idle_timeout;
-        if let Some(flow) = self.flows.get_mut(id) {
-            self.timers.schedule(id, &mut flow.alarm, deadline);
-        }
+        self.schedule(id, key.peer);
         id
+    }
+
+    /// Have a flow of this peer end when it has been idle for long enough.
+    fn schedule(&mut self, id: FlowId, peer: PeerId) {
+        if let Some(flow) = self.flows.get_mut(id) {
+            let deadline = flow.used + self.idle_timeout;
+            self.timers.schedule(id, &mut flow.alarm, deadline);
+            let timers = self.timers_of.entry(peer).or_default();
+            timers.schedule(id, &mut flow.alarm_of_peer, deadline);
+        }
     }
 
     fn touch(&mut self, id: FlowId) {
@@ -437,6 +483,12 @@ impl Udp {
     fn remove(&mut self, id: FlowId) -> Option<(Key, Flow)> {
         let (key, mut flow) = self.flows.remove(id)?;
         self.timers.cancel(id, &mut flow.alarm);
+        if let Some(timers) = self.timers_of.get_mut(&key.peer) {
+            timers.cancel(id, &mut flow.alarm_of_peer);
+        }
+        if self.flows.len_of(key.peer) == 0 {
+            self.timers_of.remove(&key.peer);
+        }
         Some((key, flow))
     }
 }

@@ -168,6 +168,42 @@ fn no_peer_can_take_all_the_flows() {
 }
 
 #[test]
+fn a_peer_that_sprays_ports_displaces_its_own_flows() {
+    let config = Config {
+        max_flows: 40,
+        ..Config::default()
+    };
+    let mut bench = Bench::new(config);
+    let send = |bench: &mut Bench, peer, port| {
+        bench.packet(peer, &packets::udp(client(port), server(), b"datagram"));
+        bench.wait(Duration::from_millis(10));
+        bench.app.flows().last().cloned().unwrap()
+    };
+    let quiet = [send(&mut bench, 1, 0), send(&mut bench, 2, 0)];
+    let sprayed: Vec<_> = (0..1000).map(|port| send(&mut bench, 3, port)).collect();
+    assert!(
+        quiet.iter().all(|flow| !flow.gone()),
+        "the others' are the idlest"
+    );
+    let left = sprayed.iter().map(|flow| !flow.gone());
+    assert_eq!(left.clone().filter(|there| *there).count(), 38);
+    assert!(
+        left.skip(1000 - 38).all(|there| there),
+        "the idlest went first"
+    );
+    // Who has little takes the place of who has much: of datagrams, of TCP, and from here.
+    let more = send(&mut bench, 1, 1);
+    establish(&mut bench, 2, client(1));
+    let dialled = bench.dial(2, "10.0.0.2:80".parse().unwrap()).unwrap();
+    let asked = bench.dial_datagrams(2, "10.0.0.2:53".parse().unwrap());
+    assert!(!more.gone() && !dialled.gone() && !asked.unwrap().gone());
+    assert!(quiet.iter().all(|flow| !flow.gone()));
+    let left = sprayed.iter().filter(|flow| !flow.gone());
+    assert_eq!(left.count(), 34);
+    assert_eq!(bench.stack.flows(), 40);
+}
+
+#[test]
 fn no_peer_can_take_the_memory_of_the_others() {
     let budget = 1 << 20;
     let config = Config {
