@@ -51,6 +51,10 @@ counters! {
     tcp_no_memory,
     /// Segments dropped because they lie beyond the buffer.
     tcp_beyond_buffer,
+    /// Segments dropped because there are too many gaps before them.
+    tcp_too_many_gaps,
+    /// SYNs and RSTs answered with what the flow expects, and not heeded.
+    tcp_challenged,
     /// RSTs sent for segments of unknown flows.
     tcp_strays_reset,
     /// Segments of unknown flows not answered, to bound the rate.

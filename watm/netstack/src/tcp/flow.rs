@@ -13,7 +13,7 @@ use watm_core::{ByteStream, Direction, ErrorCode, FlowInfo, Instant, Token};
 use super::congestion::Congestion;
 use super::memory::Memory;
 use super::round_trip::RoundTrip;
-use super::segment::{Segment, Sequence};
+use super::segment::{self, Segment, Sequence};
 use super::time_wait::Last;
 use super::width::Width;
 use super::wire::{Log, Outgoing, Repeats, Wire};
@@ -61,6 +61,9 @@ const LONGEST_TIMER: Duration = Duration::from_secs(75);
 const MOST_SPREAD: Duration = Duration::from_secs(4);
 /// A handshake that took longer than this lost a packet, and measured that.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
+/// Least time between two challenges of a flow (RFC 5961 section 7), as in Linux. Each flow has its
+/// own, so that nobody learns from it what happens on another.
+const CHALLENGE_PERIOD: Duration = Duration::from_millis(500);
 
 /// One TCP connection: smoltcp's socket, and the application's stream.
 pub(crate) struct Flow {
@@ -110,6 +113,8 @@ pub(crate) struct Flow {
     /// When bytes last moved.
     moved: Instant,
     orphaned: Option<Instant>,
+    /// When the next challenge may be sent.
+    challenge_at: Instant,
     flags: Flags,
     pub alarm: Alarm,
     /// In the list of flows with something to do.
@@ -164,6 +169,15 @@ pub(crate) struct Context<'a, 'io> {
     pub counters: &'a mut Counters,
 }
 
+/// Whether a segment is to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    Take,
+    Ignore,
+    /// It is to be answered with where the flow is, and the window that it announces.
+    Challenge(Last, u16),
+}
+
 /// What becomes of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -180,12 +194,13 @@ pub(crate) enum Verdict {
 }
 
 impl Flow {
-    /// A flow for this SYN, not yet told of it.
+    /// A flow for this SYN, not yet told of it. Our SYN will have the number `first`.
     pub(crate) fn accepted(
         key: Key,
         token: Token,
         info: FlowInfo,
         syn: &Segment<'_>,
+        first: Sequence,
         memory: &Memory,
         now: Instant,
     ) -> Flow {
@@ -194,7 +209,7 @@ impl Flow {
             port: key.destination.port(),
         };
         let application = Application::Asked(Box::new(info));
-        let mut flow = Flow::new(key, token, application, memory, now, |socket| {
+        let mut flow = Flow::new(key, token, application, first, memory, now, |socket| {
             socket
                 .listen(endpoint)
                 .expect("the socket is new, and port 0 is a malformed segment");
@@ -203,12 +218,13 @@ impl Flow {
         flow
     }
 
-    /// A flow that is opened from here: its SYN goes out when it is first served. Source and
-    /// destination of `key` are of one family, and no port is 0.
+    /// A flow that is opened from here: its SYN goes out when it is first served, with the number
+    /// `first`. Source and destination of `key` are of one family, and no port is 0.
     pub(crate) fn dialled(
         key: Key,
         token: Token,
         application: Box<dyn ByteStream>,
+        first: Sequence,
         memory: &Memory,
         interface: &mut Interface,
         now: Instant,
@@ -216,7 +232,7 @@ impl Flow {
         let mut application = application;
         application.connecting();
         let application = Application::Open(application);
-        let mut flow = Flow::new(key, token, application, memory, now, |socket| {
+        let mut flow = Flow::new(key, token, application, first, memory, now, |socket| {
             socket.set_timeout(Some(CONNECT_TIMEOUT.into()));
             socket
                 .connect(interface.context(), key.source, key.destination)
@@ -231,6 +247,7 @@ impl Flow {
         key: Key,
         token: Token,
         application: Application,
+        first: Sequence,
         memory: &Memory,
         now: Instant,
         open: impl FnOnce(&mut Socket<'static>),
@@ -258,7 +275,7 @@ impl Flow {
             application,
             rx,
             tx,
-            log: Log::default(),
+            log: Log::new(first),
             accounted: 0,
             since: now,
             round_trip: Duration::ZERO,
@@ -281,6 +298,7 @@ impl Flow {
             window_began: now,
             moved: now,
             orphaned: None,
+            challenge_at: now,
             flags: Flags {
                 small: true,
                 ..Flags::default()
@@ -325,10 +343,36 @@ impl Flow {
         matches!(self.application, Application::Asked(_))
     }
 
-    /// Take a segment of this flow.
+    /// Whether a segment is to be taken. A SYN or a reset may be from somebody who guesses the numbers
+    /// of this flow: the answer is where it is, and who really means it comes again with that
+    /// (RFC 5961 sections 3 and 4).
+    pub(crate) fn judge(&mut self, segment: &Segment<'_>, now: Instant) -> Judgement {
+        let (resets, is_syn) = (segment.resets(), segment.is_syn());
+        if !resets && !is_syn {
+            return Judgement::Take;
+        }
+        let Some((last, room)) = self.position(now) else {
+            return Judgement::Take;
+        };
+        let start = segment.sequence();
+        let in_window = !last.theirs.is_after(start) && start.until(last.theirs.plus(room)) > 0;
+        let counts = resets && start == last.theirs;
+        // A SYN that comes again while the handshake goes on has its answer already.
+        if counts || is_syn && self.state() == State::SynReceived {
+            return Judgement::Take;
+        }
+        if resets && !in_window || now < self.challenge_at {
+            return Judgement::Ignore;
+        }
+        self.challenge_at = now + CHALLENGE_PERIOD;
+        let window = room >> self.log.shift;
+        Judgement::Challenge(last, u16::try_from(window).unwrap_or(u16::MAX))
+    }
+
+    /// Take a segment of this flow, in a packet that may be changed.
     pub(crate) fn ingress(
         &mut self,
-        packet: &[u8],
+        packet: &mut [u8],
         segment: &Segment<'_>,
         cx: &mut Context<'_, '_>,
     ) {
@@ -340,26 +384,47 @@ impl Flow {
             return;
         }
         let before = self.state();
-        self.feed(packet, cx);
+        let acknowledged = self.modernize(packet, segment);
+        self.feed(packet, acknowledged, cx);
         if !self.is_half_open() {
             self.learn(segment, cx.io.now);
         }
-        self.window = segment.repr.window_len;
+        if acknowledged == segment.acknowledges() {
+            self.window = segment.repr.window_len;
+        }
         let after = self.state();
         let ended = before != after && matches!(after, State::Closed | State::Listen);
         self.flags.reset |= ended && segment.resets();
         self.account(cx.memory);
     }
 
+    /// Returns what a segment is to acknowledge towards smoltcp. One that others passed on its way
+    /// acknowledges less than they did: what it carries counts (RFC 9293 section 3.10.7.4), but smoltcp
+    /// would drop it. How far it may be behind is RFC 5961 section 5.2.
+    fn modernize(&self, packet: &mut [u8], segment: &Segment<'_>) -> Option<Sequence> {
+        let acknowledged = segment.acknowledges()?;
+        let behind = acknowledged.until(self.acknowledged);
+        if self.is_half_open() || behind == 0 || behind > MAX_BUFFER || segment.is_bare() {
+            return Some(acknowledged);
+        }
+        segment::set_window(packet, self.window);
+        Some(self.acknowledged)
+    }
+
     /// Take what may be the answer to our SYN: an acceptance or a refusal.
-    fn ingress_answer(&mut self, packet: &[u8], segment: &Segment<'_>, cx: &mut Context<'_, '_>) {
+    fn ingress_answer(
+        &mut self,
+        packet: &mut [u8],
+        segment: &Segment<'_>,
+        cx: &mut Context<'_, '_>,
+    ) {
         // A peer that opens the same connection at the same time comes again, and nobody sends
         // data with the acceptance.
         if segment.opens() || !segment.repr.payload.is_empty() {
             cx.counters.tcp_malformed += 1;
             return;
         }
-        self.feed(packet, cx);
+        self.feed(packet, segment.acknowledges(), cx);
         match self.state() {
             State::Established => {
                 self.meet(segment);
@@ -387,7 +452,16 @@ impl Flow {
             .max(1)
     }
 
-    fn feed(&mut self, packet: &[u8], cx: &mut Context<'_, '_>) {
+    /// Hand smoltcp a packet, which acknowledges this.
+    fn feed(
+        &mut self,
+        packet: &mut [u8],
+        acknowledged: Option<Sequence>,
+        cx: &mut Context<'_, '_>,
+    ) {
+        if let Some(acknowledged) = acknowledged {
+            segment::set_acknowledged(packet, self.log.enter(acknowledged));
+        }
         let time = smoltcp_time(cx.io.now);
         let mut wire = Wire {
             mtu: cx.mtu,
@@ -582,6 +656,9 @@ impl Flow {
             cx.counters.tcp_malformed += 1;
             return false;
         }
+        if self.selective {
+            self.note_twice(start, end, next);
+        }
         let in_window = window_end.is_after(start) && end.is_after(next);
         if !in_window {
             // The socket answers with what it expects.
@@ -595,8 +672,24 @@ impl Flow {
             cx.counters.tcp_no_memory += 1;
             return false;
         }
+        let arrivals = self.log.arrivals.as_deref();
+        if start.is_after(next) && arrivals.is_some_and(|arrivals| !arrivals.has_room((start, end)))
+        {
+            cx.counters.tcp_too_many_gaps += 1;
+            return false;
+        }
         self.furthest = self.furthest.later(end.earlier(window_end));
         true
+    }
+
+    /// Notes what came before of the bytes between `start` and `end`; the one at `next` is missing.
+    fn note_twice(&mut self, start: Sequence, end: Sequence, next: Sequence) {
+        let before = || Some((start, end.earlier(next))).filter(|_| next.is_after(start));
+        let beyond = || self.log.arrivals.as_ref()?.known((start, end));
+        if let Some(twice) = before().or_else(beyond) {
+            let arrivals = self.log.arrivals.get_or_insert_default();
+            arrivals.note_twice(twice);
+        }
     }
 
     /// Offer the flow. False if the application does not want it.
@@ -909,18 +1002,23 @@ impl Flow {
         self.state() == State::Closed
     }
 
-    /// Where both directions are, once the handshake is done.
-    pub(crate) fn position(&mut self, now: Instant) -> Option<Last> {
-        let ended = match self.state() {
-            State::Closed | State::Listen | State::SynSent | State::SynReceived => return None,
-            State::Established | State::FinWait1 | State::FinWait2 => 0,
-            State::CloseWait | State::LastAck | State::Closing | State::TimeWait => 1,
+    /// Where both directions are, once our SYN has been sent and the peer's has come, and the bytes
+    /// that are taken after that.
+    fn position(&self, now: Instant) -> Option<(Last, usize)> {
+        let socket = self.sockets.get::<Socket<'_>>(self.socket);
+        let ended = match socket.state() {
+            State::Closed | State::Listen | State::SynSent => return None,
+            state => usize::from(has_closed(state)),
         };
-        Some(Last {
+        let theirs = self.taken.plus(socket.recv_queue() + ended);
+        let last = Last {
             since: now,
             ours: self.log.sent_end?,
-            theirs: self.taken.plus(self.socket_mut().recv_queue() + ended),
-        })
+            theirs,
+        };
+        let room = socket.recv_capacity() - socket.recv_queue();
+        let promised = theirs.until(self.log.window_end?);
+        Some((last, room.min(promised)))
     }
 
     /// The verdict on a flow that is over, if it is. Tells the application why. `spoke`: the

@@ -2,7 +2,6 @@
 //! made.
 
 use std::collections::BTreeMap;
-use std::hash::BuildHasher;
 
 use smoltcp::iface::{self, Interface};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
@@ -10,7 +9,6 @@ use watm_core::Instant;
 
 use super::flow::smoltcp_time;
 use super::wire::{Log, Outgoing, Wire};
-use crate::hash::Keyed;
 use crate::{PacketSink, PeerId};
 
 /// Interfaces that are kept. They hold nothing of flows, so that one is made anew if more sizes
@@ -18,31 +16,18 @@ use crate::{PacketSink, PeerId};
 const MOST: usize = 64;
 
 /// See the module's page.
+#[derive(Default)]
 pub(super) struct Interfaces {
     by_mtu: BTreeMap<usize, Interface>,
-    /// Makes seeds for sequence numbers, another one for each interface.
-    seeds: Keyed,
-    made: u64,
 }
 
 impl Interfaces {
-    pub(super) fn new(seed: u64) -> Self {
-        Interfaces {
-            by_mtu: BTreeMap::new(),
-            seeds: Keyed::new(seed),
-            made: 0,
-        }
-    }
-
     /// The one whose largest packet has so many bytes.
     pub(super) fn of(&mut self, mtu: usize) -> &mut Interface {
         if self.by_mtu.len() >= MOST && !self.by_mtu.contains_key(&mtu) {
             self.by_mtu.clear();
         }
-        self.by_mtu.entry(mtu).or_insert_with(|| {
-            self.made += 1;
-            interface(mtu, self.seeds.hash_one(self.made))
-        })
+        self.by_mtu.entry(mtu).or_insert_with(|| interface(mtu))
     }
 }
 
@@ -53,10 +38,10 @@ impl PacketSink for Nowhere {
     fn send(&mut self, _: PeerId, _: &[u8]) {}
 }
 
-/// An interface that has every address. It is told the time with every poll.
-fn interface(mtu: usize, seed: u64) -> Interface {
-    let mut config = iface::Config::new(HardwareAddress::Ip);
-    config.random_seed = seed;
+/// An interface that has every address. It is told the time with every poll. What it draws by chance
+/// never leaves the stack: see [`Numbers`](super::numbers::Numbers).
+fn interface(mtu: usize) -> Interface {
+    let config = iface::Config::new(HardwareAddress::Ip);
     let mut log = Log::default();
     let mut wire = Wire {
         mtu,

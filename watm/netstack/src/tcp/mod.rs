@@ -1,11 +1,14 @@
 //! TCP (RFC 9293): a flow for each connection, whoever opened it, each with a smoltcp socket
 //! set of its own, so that a packet costs the same however many flows there are.
 
+mod arrivals;
 mod congestion;
 mod flow;
 mod half_open;
+mod initial;
 mod interfaces;
 mod memory;
+mod numbers;
 mod round_trip;
 mod scoreboard;
 mod segment;
@@ -19,8 +22,9 @@ use std::time::Duration;
 
 use watm_core::{ByteStream, ErrorCode, FlowKind, Instant, Token};
 
-use self::flow::{Context, Flow, INITIAL_BUFFER, Verdict};
+use self::flow::{Context, Flow, INITIAL_BUFFER, Judgement, Verdict};
 use self::half_open::HalfOpen;
+use self::initial::Initial;
 use self::interfaces::Interfaces;
 use self::memory::Memory;
 use self::segment::Segment;
@@ -49,11 +53,12 @@ const RETRY: Duration = Duration::from_millis(250);
 
 /// The TCP half of the stack.
 pub(crate) struct Tcp {
+    initial: Initial,
     interfaces: Interfaces,
     /// For packets that smoltcp writes, one at a time.
     buffer: Vec<u8>,
-    /// For packets that are written anew for smoltcp.
-    rewritten: Vec<u8>,
+    /// For packets to smoltcp, one at a time.
+    incoming: Vec<u8>,
     flows: Table<Flow>,
     timers: Timers,
     half_open: HalfOpen,
@@ -77,11 +82,13 @@ pub(crate) struct Tcp {
 }
 
 impl Tcp {
-    pub(crate) fn new(budget: usize, seed: u64, hash: Keyed) -> Self {
+    /// `secret` is for sequence numbers.
+    pub(crate) fn new(budget: usize, secret: u64, hash: Keyed) -> Self {
         Tcp {
-            interfaces: Interfaces::new(seed),
+            initial: Initial::new(secret),
+            interfaces: Interfaces::default(),
             buffer: Vec::new(),
-            rewritten: Vec::new(),
+            incoming: Vec::new(),
             flows: Table::new(hash.clone()),
             timers: Timers::default(),
             half_open: HalfOpen::new(hash.clone()),
@@ -171,15 +178,16 @@ impl Tcp {
         {
             return true;
         }
-        if segment.opens()
-            && let Some(now) = id.and_then(|id| self.flows.get_mut(id)?.position(io.now))
-        {
-            // Whoever does not know the connection any more answers with RST, which ends it,
-            // and comes again (RFC 5961 section 4).
-            if self.strays.permits(key.peer, io.now) {
-                segment.send_acknowledgement(&key, now, sender, io.sink);
+        if let Some(flow) = id.and_then(|id| self.flows.get_mut(id)) {
+            match flow.judge(&segment, io.now) {
+                Judgement::Take => {}
+                Judgement::Ignore => return true,
+                Judgement::Challenge(last, window) => {
+                    counters.tcp_challenged += 1;
+                    segment.send_acknowledgement(&key, last, window, sender, io.sink);
+                    return true;
+                }
             }
-            return true;
         }
         let id = match id {
             Some(id) => id,
@@ -203,23 +211,18 @@ impl Tcp {
                 self.admit(key, origin, &segment, mtu, io, counters)
             }
         };
-        let mut rewritten = std::mem::take(&mut self.rewritten);
-        let plain = if packet.is_plain() {
-            packet.whole
+        let mut incoming = std::mem::take(&mut self.incoming);
+        incoming.clear();
+        if packet.is_plain() {
+            incoming.extend_from_slice(packet.whole);
         } else {
-            ip::write_packet(
-                &mut rewritten,
-                packet.source,
-                packet.destination,
-                ip::TCP,
-                packet.payload,
-            );
-            &rewritten
-        };
+            let (source, destination) = (packet.source, packet.destination);
+            ip::write_packet(&mut incoming, source, destination, ip::TCP, packet.payload);
+        }
         self.change_to(id, io, counters);
         let (flow, mut cx) = self.parts(id, io, counters).expect("found or made above");
-        flow.ingress(plain, &segment, &mut cx);
-        self.rewritten = rewritten;
+        flow.ingress(&mut incoming, &segment, &mut cx);
+        self.incoming = incoming;
         self.touch(id);
         true
     }
@@ -239,8 +242,9 @@ impl Tcp {
             return Err(ErrorCode::LimitReached);
         }
         let token = self.flows.next_id().token(Protocol::Tcp);
-        let interface = self.interfaces.of(mtu);
-        let mut flow = Flow::dialled(key, token, application, &self.memory, interface, now);
+        let first = self.initial.of(&key, now);
+        let (memory, interface) = (&self.memory, self.interfaces.of(mtu));
+        let mut flow = Flow::dialled(key, token, application, first, memory, interface, now);
         flow.set_mtu(mtu);
         let id = self.flows.insert(key, flow);
         self.dialled += 1;
@@ -416,7 +420,8 @@ impl Tcp {
         let id = self.flows.next_id();
         let token = id.token(Protocol::Tcp);
         let info = flow_info(origin, &key);
-        let mut flow = Flow::accepted(key, token, info, syn, &self.memory, io.now);
+        let first = self.initial.of(&key, io.now);
+        let mut flow = Flow::accepted(key, token, info, syn, first, &self.memory, io.now);
         flow.set_mtu(mtu);
         self.half_open.insert(key.peer, flow.since, id);
         self.flows.insert(key, flow)
@@ -442,7 +447,7 @@ impl Tcp {
         // another for ever.
         let repeats = !segment.resets() && segment.repr.segment_len() > 0;
         if repeats && self.strays.permits(key.peer, io.now) {
-            segment.send_acknowledgement(key, last, sender, io.sink);
+            segment.send_acknowledgement(key, last, 0, sender, io.sink);
         }
         true
     }

@@ -1,12 +1,15 @@
 use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
+use smoltcp::wire::{Ipv4Packet, Ipv6Packet, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
 
 use super::time_wait::Last;
 use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::Key;
 use crate::{PacketSink, PeerId};
+
+/// Bytes of a header without options.
+const HEADER: usize = 20;
 
 /// A TCP segment that was read and found sound.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +32,11 @@ impl<'a> Segment<'a> {
     /// Whether it asks for a new connection.
     pub(crate) fn opens(&self) -> bool {
         self.repr.control == TcpControl::Syn && self.repr.ack_number.is_none()
+    }
+
+    /// Whether it has a SYN, which opens a connection or accepts one.
+    pub(crate) fn is_syn(&self) -> bool {
+        self.repr.control == TcpControl::Syn
     }
 
     pub(crate) fn resets(&self) -> bool {
@@ -78,17 +86,19 @@ impl<'a> Segment<'a> {
         send(&answer, key, sender, sink);
     }
 
-    /// Acknowledge again everything that the peer sent before its connection ended.
+    /// Answer with where both directions are, and how much more is taken, as the window field says it.
     pub(crate) fn send_acknowledgement(
         &self,
         key: &Key,
         last: Last,
+        window: u16,
         sender: &mut Sender,
         sink: &mut dyn PacketSink,
     ) {
         let answer = TcpRepr {
             seq_number: last.ours.number(),
             ack_number: Some(last.theirs.number()),
+            window_len: window,
             ..bare(key.destination.port(), key.source.port())
         };
         send(&answer, key, sender, sink);
@@ -200,16 +210,20 @@ pub(crate) struct Said {
     pub window: usize,
     /// It carries one byte, so it may ask whether the peer is there or has room.
     pub may_probe: bool,
+    /// It does nothing but acknowledge.
+    pub is_bare: bool,
+    /// What it says was received beyond a gap.
+    pub received: Option<(Sequence, Sequence)>,
 }
 
 impl Said {
     pub(crate) fn read(packet: &[u8]) -> Option<Said> {
-        let header = match packet.first()? >> 4 {
-            4 => ip::V4_HEADER,
-            _ => ip::V6_HEADER,
-        };
-        let segment = TcpPacket::new_checked(packet.get(header..)?).ok()?;
+        let segment = TcpPacket::new_checked(packet.get(start_of(packet)?..)?).ok()?;
         let sequence = |number: TcpSeqNumber| Sequence(number.0 as u32);
+        let has_options = usize::from(segment.header_len()) > HEADER;
+        let received = (has_options && !segment.syn())
+            .then(|| segment.selective_ack_ranges().ok()?[0])
+            .flatten();
         Some(Said {
             reset: segment.rst(),
             start: sequence(segment.seq_number()),
@@ -217,6 +231,83 @@ impl Said {
             acknowledged: sequence(segment.ack_number()),
             window: usize::from(segment.window_len()),
             may_probe: segment.payload().len() == 1,
+            is_bare: segment.segment_len() == 0 && segment.ack() && !segment.rst(),
+            received: received.map(|(start, end)| (Sequence(start), Sequence(end))),
         })
+    }
+}
+
+/// Where the segment begins in a packet without options or extension headers of IP.
+fn start_of(packet: &[u8]) -> Option<usize> {
+    match packet.first()? >> 4 {
+        4 => Some(ip::V4_HEADER),
+        _ => Some(ip::V6_HEADER),
+    }
+}
+
+/// The segment in such a packet.
+fn segment_mut(packet: &mut [u8]) -> Option<TcpPacket<&mut [u8]>> {
+    let start = start_of(packet)?;
+    TcpPacket::new_checked(packet.get_mut(start..)?).ok()
+}
+
+/// The sequence number of the segment in a packet that smoltcp wrote, and whether it is a SYN.
+pub(crate) fn sequence_of(packet: &[u8]) -> Option<(Sequence, bool)> {
+    let segment = TcpPacket::new_checked(packet.get(start_of(packet)?..)?).ok()?;
+    Some((Sequence(segment.seq_number().0 as u32), segment.syn()))
+}
+
+/// Gives the segment in such a packet another sequence number, before its checksum is filled.
+pub(crate) fn set_sequence(packet: &mut [u8], sequence: Sequence) {
+    if let Some(mut segment) = segment_mut(packet) {
+        segment.set_seq_number(sequence.number());
+    }
+}
+
+/// Has the segment in a packet for smoltcp, which verifies no checksum, acknowledge this.
+pub(crate) fn set_acknowledged(packet: &mut [u8], acknowledged: Sequence) {
+    if let Some(mut segment) = segment_mut(packet) {
+        segment.set_ack_number(acknowledged.number());
+    }
+}
+
+/// Has the segment in a packet for smoltcp announce this window, unscaled.
+pub(crate) fn set_window(packet: &mut [u8], window: u16) {
+    if let Some(mut segment) = segment_mut(packet) {
+        segment.set_window_len(window);
+    }
+}
+
+/// Replaces the options of a bare acknowledgement that smoltcp wrote, before its checksum is filled,
+/// by these blocks (RFC 2018 section 3), at most four.
+pub(crate) fn set_blocks(packet: &mut Vec<u8>, blocks: impl Iterator<Item = (Sequence, Sequence)>) {
+    const NO_OPERATION: u8 = 1;
+    const BLOCKS: u8 = 5;
+    let Some(start) = start_of(packet) else {
+        return;
+    };
+    let options = start + HEADER;
+    packet.truncate(options);
+    packet.extend_from_slice(&[NO_OPERATION, NO_OPERATION, BLOCKS, 2]);
+    for (start, end) in blocks {
+        packet.extend_from_slice(&start.0.to_be_bytes());
+        packet.extend_from_slice(&end.0.to_be_bytes());
+        // Its length.
+        packet[options + 3] += 8;
+    }
+    if packet[options + 3] == 2 {
+        packet.truncate(options);
+    }
+    let length = packet.len();
+    if let Ok(header_len) = u8::try_from(length - start) {
+        TcpPacket::new_unchecked(&mut packet[start..]).set_header_len(header_len);
+    }
+    match start {
+        ip::V4_HEADER => {
+            let mut header = Ipv4Packet::new_unchecked(&mut packet[..]);
+            header.set_total_len(length as u16);
+            header.fill_checksum();
+        }
+        _ => Ipv6Packet::new_unchecked(&mut packet[..]).set_payload_len((length - start) as u16),
     }
 }

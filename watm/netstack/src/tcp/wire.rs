@@ -3,6 +3,8 @@
 use smoltcp::phy::{self, Checksum, Device, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
+use super::arrivals::Arrivals;
+use super::numbers::Numbers;
 use super::scoreboard::Scoreboard;
 use super::segment::{self, Said, Sequence};
 use crate::{PacketSink, PeerId};
@@ -26,6 +28,7 @@ pub(crate) struct Outgoing<'a> {
 /// What our segments on one flow have said so far.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
+    numbers: Numbers,
     /// By how much smoltcp shifts windows on this flow.
     pub shift: u8,
     /// Where we promised to take bytes up to; `None` before the first segment.
@@ -34,6 +37,8 @@ pub(crate) struct Log {
     pub sent_end: Option<Sequence>,
     /// What we acknowledged last.
     acknowledged: Option<Sequence>,
+    /// What came beyond a gap or twice, if something did.
+    pub arrivals: Option<Box<Arrivals>>,
     /// What the peer has of what was sent.
     pub received: Scoreboard,
     pub repeats: Repeats,
@@ -56,13 +61,30 @@ pub(crate) enum Repeats {
 }
 
 impl Log {
-    /// Whether it is to be sent.
-    fn note(&mut self, packet: &[u8]) -> bool {
+    /// A log of nothing so far. The SYN will have the number `first`.
+    pub(crate) fn new(first: Sequence) -> Self {
+        Log {
+            numbers: Numbers::First(first),
+            ..Log::default()
+        }
+    }
+
+    /// What smoltcp is to be told of a segment that acknowledges this.
+    pub(crate) fn enter(&self, acknowledged: Sequence) -> Sequence {
+        self.numbers.enter(acknowledged)
+    }
+
+    /// Completes a packet of smoltcp's with what smoltcp does not know. Whether it is to be sent.
+    fn note(&mut self, packet: &mut Vec<u8>) -> bool {
+        self.numbers.leave(packet);
         let Some(said) = Said::read(packet) else {
             return true;
         };
         if said.reset {
             return true;
+        }
+        if said.is_bare && (said.received.is_some() || self.arrivals.is_some()) {
+            self.tell_arrivals(&said, packet);
         }
         let again = self.sent_end.is_some_and(|end| !said.end.is_after(end))
             && said.end.is_after(said.start)
@@ -91,6 +113,21 @@ impl Log {
         self.sent_end = Some(self.sent_end.map_or(said.end, |end| end.later(said.end)));
         // What acknowledges or allows something new has to go.
         is_due || tells || self.window_end != told
+    }
+
+    /// Puts the blocks of all that has arrived into an acknowledgement.
+    fn tell_arrivals(&mut self, said: &Said, packet: &mut Vec<u8>) {
+        let mut arrivals = self.arrivals.take().unwrap_or_default();
+        arrivals.forget_before(said.acknowledged);
+        if let Some(block) = said.received {
+            // If the segment has filled a gap, smoltcp names the next block, which is another.
+            let answers = self.acknowledged == Some(said.acknowledged);
+            arrivals.note(block, answers);
+        }
+        segment::set_blocks(packet, arrivals.tell());
+        if !arrivals.is_empty() {
+            self.arrivals = Some(arrivals);
+        }
     }
 
     /// Whether a segment that was sent before is to be sent again.

@@ -130,6 +130,8 @@ pub struct Segment {
     pub window: u16,
     /// The largest segment that is taken, if that is said.
     pub most: Option<u16>,
+    /// What was received beyond a gap, or twice.
+    pub blocks: Vec<(u32, u32)>,
     pub payload: Vec<u8>,
 }
 
@@ -152,8 +154,33 @@ pub fn read_tcp(packet: &[u8]) -> Segment {
             [2, 4, high, low, ..] if segment.syn() => Some(u16::from_be_bytes([high, low])),
             _ => None,
         },
+        blocks: match segment.syn() {
+            true => Vec::new(),
+            false => blocks(segment.options()),
+        },
         payload: segment.payload().to_vec(),
     }
+}
+
+/// The blocks of the option of RFC 2018, which nothing but padding precedes.
+fn blocks(mut options: &[u8]) -> Vec<(u32, u32)> {
+    while let [1, rest @ ..] = options {
+        options = rest;
+    }
+    let [5, length, rest @ ..] = options else {
+        assert!(options.is_empty(), "other options: {options:?}");
+        return Vec::new();
+    };
+    assert_eq!(
+        rest.len(),
+        usize::from(*length) - 2,
+        "bytes after the option"
+    );
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let blocks = rest.chunks(8);
+    blocks
+        .map(|block| (number(&block[..4]), number(&block[4..])))
+        .collect()
 }
 
 /// Source, destination, protocol and payload.

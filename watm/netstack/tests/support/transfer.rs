@@ -1,4 +1,4 @@
-//! A transfer from the stack over a rough path, in virtual time.
+//! Transfers over a rough path, in virtual time: from the stack, and from one stack to another.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -173,6 +173,90 @@ pub fn transfer(case: &Case) -> Result<Duration, String> {
         }
         if bench.stack.poll_timeout().is_some_and(|at| at <= now) {
             bench.stack.handle_timeouts(&mut bench.app, &mut bench.sent);
+        }
+    }
+}
+
+/// Time that one stack needs to send everything to another, which receives. See [`transfer`].
+pub fn transfer_between(case: &Case) -> Result<Duration, String> {
+    let (mut sender, mut receiver) = (Bench::new(Config::default()), Bench::new(Config::default()));
+    let stream = sender.dial(1, "10.0.0.2:5000".parse().unwrap()).unwrap();
+    let (mut there, mut back) = case.ways();
+    let total: usize = case.writes.iter().map(|(_, bytes)| bytes).sum();
+    let content: Vec<u8> = (0..total).map(pattern).collect();
+    let (mut written, mut arrived) = (0, 0);
+    let mut writes = case.writes.iter().peekable();
+    // Set once the handshake is done.
+    let mut begun = None;
+    // Packets by their arrival: to the receiver or not.
+    let mut on_their_way = BinaryHeap::new();
+    let mut number = 0_u64;
+    // Nobody needs longer than this.
+    let end = Instant::default() + Duration::from_secs(300);
+    loop {
+        let now = sender.app.now();
+        if stream.is_connected() {
+            let begun = *begun.get_or_insert(now);
+            while let Some((_, bytes)) = writes.next_if(|(at, _)| begun + *at <= now) {
+                stream.write(&content[written..written + bytes]);
+                written += bytes;
+            }
+        }
+        for (bench, way, is_there) in [
+            (&mut sender, &mut there, true),
+            (&mut receiver, &mut back, false),
+        ] {
+            bench.rest();
+            for (_, packet) in std::mem::take(&mut bench.sent.0) {
+                for at in way.arrivals(Duration::from_nanos(now.0), packet.len()) {
+                    number += 1;
+                    let at = Instant::default() + at;
+                    on_their_way.push(Reverse((at, number, is_there, packet.clone())));
+                }
+            }
+        }
+        if let Some(end) = receiver.app.streams().first() {
+            let read = end.read();
+            if content.get(arrived..arrived + read.len()) != Some(&read[..]) {
+                return Err(format!("wrong bytes at {arrived}"));
+            }
+            arrived += read.len();
+        }
+        if let Some(begun) = begun
+            && arrived == total
+        {
+            return Ok(now - begun);
+        }
+        let events = [
+            on_their_way.peek().map(|Reverse((at, ..))| *at),
+            begun.and_then(|begun| writes.peek().map(|(at, _)| begun + *at)),
+            sender.stack.poll_timeout(),
+            receiver.stack.poll_timeout(),
+        ];
+        let next = events.into_iter().flatten().min().filter(|at| *at < end);
+        let Some(next) = next else {
+            return Err(format!("{arrived} of {total} bytes arrived, and no more"));
+        };
+        let now = next.max(now);
+        for bench in [&mut sender, &mut receiver] {
+            bench.app.set_now(now);
+        }
+        while on_their_way
+            .peek()
+            .is_some_and(|Reverse((at, ..))| *at <= now)
+        {
+            let Some(Reverse((.., is_there, packet))) = on_their_way.pop() else {
+                break;
+            };
+            let bench = if is_there { &mut receiver } else { &mut sender };
+            bench
+                .stack
+                .handle_packet(&origin(1), &packet, &mut bench.app, &mut bench.sent);
+        }
+        for bench in [&mut sender, &mut receiver] {
+            if bench.stack.poll_timeout().is_some_and(|at| at <= now) {
+                bench.stack.handle_timeouts(&mut bench.app, &mut bench.sent);
+            }
         }
     }
 }
