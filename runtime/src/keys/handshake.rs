@@ -8,8 +8,8 @@ const LONGEST: usize = 128 << 10;
 /// Whether a message is what one side of a handshake signs:
 ///
 /// - in TLS 1.3, 64 spaces, a text that says which side it is, and a hash (RFC 8446, section 4.4.3);
-/// - in TLS 1.2, of a server, 64 random bytes and a public key of an elliptic curve (RFC 8422,
-///   section 5.4);
+/// - in TLS 1.2, of a server, 64 random bytes and a public key of the curves P-256, P-384 or
+///   X25519 (RFC 8422, section 5.4), whole and of the length that the curve has;
 /// - in TLS 1.2, of a client, all messages so far (RFC 5246, section 7.4.8).
 pub(crate) fn is_of_handshake(message: &[u8]) -> bool {
     message.len() <= LONGEST
@@ -28,12 +28,20 @@ fn is_verify_13(message: &[u8]) -> bool {
     hashes.any(|hash| matches!(hash.len(), 32 | 48))
 }
 
-/// The two randoms, `named_curve`, the curve, and the length of the point before the point.
+/// The two randoms, `named_curve`, the curve, and the length of the point before the point. One of
+/// a NIST curve is uncompressed. Nothing else is free but what a key exchange chooses at random.
 fn is_key_exchange_12(message: &[u8]) -> bool {
-    match message.get(64..) {
-        Some([3, _, _, length, point @ ..]) => {
-            !point.is_empty() && point.len() == usize::from(*length)
-        }
+    const SECP256R1: [u8; 2] = [0, 23];
+    const SECP384R1: [u8; 2] = [0, 24];
+    const X25519: [u8; 2] = [0, 29];
+    const UNCOMPRESSED: u8 = 4;
+    let Some([3, curve @ ..]) = message.get(64..) else {
+        return false;
+    };
+    match curve {
+        [a, b, 65, UNCOMPRESSED, point @ ..] => [*a, *b] == SECP256R1 && point.len() == 64,
+        [a, b, 97, UNCOMPRESSED, point @ ..] => [*a, *b] == SECP384R1 && point.len() == 96,
+        [a, b, 32, point @ ..] => [*a, *b] == X25519 && point.len() == 32,
         _ => false,
     }
 }
@@ -78,13 +86,33 @@ mod tests {
         ] {
             assert_eq!(is_of_handshake(&verify(side, hash)), is, "{side} {hash}");
         }
-        let exchange = |length: u8, point: usize| {
-            [&[9; 64][..], &[3, 0, 29, length], &vec![5; point]].concat()
+        let exchange = |curve: [u8; 2], length: u8, first: u8, rest: usize| {
+            let head = [3, curve[0], curve[1], length, first];
+            [&[9; 64][..], &head, &vec![5; rest]].concat()
         };
-        assert!(is_of_handshake(&exchange(32, 32)));
-        assert!(!is_of_handshake(&exchange(32, 33)));
-        assert!(!is_of_handshake(&exchange(33, 32)));
-        assert!(!is_of_handshake(&exchange(0, 0)));
+        let (p256, p384, x25519) = ([0, 23], [0, 24], [0, 29]);
+        for (curve, length, first, rest, is) in [
+            (x25519, 32, 5, 31, true),
+            (p256, 65, 4, 64, true),
+            (p384, 97, 4, 96, true),
+            (x25519, 32, 5, 32, false),
+            (x25519, 33, 5, 31, false),
+            (x25519, 65, 4, 64, false),
+            (p256, 32, 5, 31, false),
+            // Compressed, and no point at all.
+            (p256, 33, 2, 32, false),
+            (p256, 65, 5, 64, false),
+            (p384, 97, 2, 96, false),
+            (p384, 65, 4, 64, false),
+            // P-521, X448, and nobody's.
+            ([0, 25], 133, 4, 132, false),
+            ([0, 30], 56, 5, 55, false),
+            ([9, 9], 255, 5, 254, false),
+        ] {
+            let message = exchange(curve, length, first, rest);
+            assert_eq!(is_of_handshake(&message), is, "{curve:?} {length} {rest}");
+        }
+        assert!(!is_of_handshake(&exchange(p256, 65, 4, 64)[..70]));
         let said = |kind: u8, body: &[u8]| [&[kind, 0, 0, body.len() as u8], body].concat();
         let hello = said(1, &[3, 3, 1]);
         let whole = [hello.clone(), said(2, &[3, 3]), said(16, &[1, 2])].concat();
