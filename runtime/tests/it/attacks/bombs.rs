@@ -1,5 +1,7 @@
 //! 15: files that are made to cost a host its time or its memory.
 
+mod shapes;
+
 #[cfg(target_os = "linux")]
 use std::path::Path;
 #[cfg(target_os = "linux")]
@@ -121,7 +123,7 @@ const BOMBS: [(&str, Make); 14] = [
 /// A module that works, with so many functions of nearly the size that is let through.
 #[cfg(target_os = "linux")]
 fn working(functions: usize) -> Vec<u8> {
-    let code = "(drop (local.get 0))".repeat(160_000);
+    let code = "(drop (local.get 0))".repeat(40_000);
     let function = format!("(func (param i32) {code})");
     let text = Guest::v1().with(&function.repeat(functions)).text();
     wat::parse_str(text).expect("valid text")
@@ -129,6 +131,106 @@ fn working(functions: usize) -> Vec<u8> {
 
 fn host() -> Engine {
     Engine::new(for_development(CacheDir::Off)).expect("an engine")
+}
+
+/// What a file of some kilobytes can have a compiler do for minutes, or with gigabytes: of each shape
+/// one that is refused, with a part of the refusal, and one that is just within bounds.
+#[test]
+fn a_15_what_is_small_and_costly_is_refused_by_name() {
+    let host = host();
+    for shape in shapes::SHAPES {
+        let bytes = (shape.make)(shape.refused);
+        let begin = Instant::now();
+        let error = host.load("bomb", &bytes).err();
+        let took = begin.elapsed();
+        let error = error.map_or_else(|| panic!("{}", shape.name), |error| error.to_string());
+        println!("{}: {} bytes, {took:?}: {error}", shape.name, bytes.len());
+        assert!(error.contains(shape.refusal), "{}: {error}", shape.name);
+        assert!(took < TIME, "{}: {took:?}", shape.name);
+    }
+}
+
+/// As `a_15_what_is_refused_costs_no_memory`: in a process of their own.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_15_what_is_accepted_compiles_within_bounds() {
+    /// Of one core; five seconds on two.
+    const CPU: Duration = Duration::from_secs(10);
+    const PEAK: u64 = 512 << 10;
+    const CHILD: &str = "WATM_TEST_WITHIN";
+    if std::env::var_os(CHILD).is_some() {
+        let host = host();
+        for shape in shapes::SHAPES {
+            let bytes = (shape.make)(shape.accepted);
+            std::fs::write("/proc/self/clear_refs", "5").expect("reset");
+            let (before, used) = (status("VmRSS:"), cpu_time());
+            // It is compiled, and then found to lack what a transport has.
+            let error = host.load("near", &bytes).err();
+            let error = error.map_or_else(String::new, |error| error.to_string());
+            assert!(
+                !error.contains("compiles no more"),
+                "{}: {error}",
+                shape.name
+            );
+            let grown = status("VmHWM:").saturating_sub(before);
+            let used = cpu_time().saturating_sub(used).as_millis();
+            println!("within {} {} {used} {grown}", shape.name, bytes.len());
+        }
+        return;
+    }
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "--nocapture"])
+        .arg("attacks::bombs::a_15_what_is_accepted_compiles_within_bounds")
+        .env(CHILD, "1")
+        .output()
+        .expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let lines = text.lines().filter_map(|line| line.strip_prefix("within "));
+    let mut count = 0;
+    for line in lines {
+        println!("{line}");
+        let numbers: Vec<u64> = line
+            .split(' ')
+            .skip(2)
+            .map(|n| n.parse().expect("a number"))
+            .collect();
+        assert!(Duration::from_millis(numbers[0]) < CPU, "{line}");
+        assert!(numbers[1] < PEAK, "{line}");
+        count += 1;
+    }
+    assert_eq!(count, shapes::SHAPES.len(), "{text}");
+}
+
+/// CPU time of this process.
+#[cfg(target_os = "linux")]
+fn cpu_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("readable");
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut ticks = || -> u64 { fields.next().expect("there").parse().expect("a number") };
+    // Of 10 ms each, for all programs.
+    Duration::from_millis((ticks() + ticks()) * 10)
+}
+
+#[test]
+fn a_15_modules_that_work_are_within_bounds() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules");
+    let host = host();
+    let mut found = 0;
+    for entry in std::fs::read_dir(folder).expect("built") {
+        let path = entry.expect("readable").path();
+        // The largest and the one with most in a function, and a small one of each kind.
+        let name = path.file_name().and_then(|name| name.to_str());
+        if matches!(
+            name,
+            Some("tls.wasm" | "wireguard.watm1.wasm" | "plain.wasm" | "plain.watm1.wasm")
+        ) {
+            host.load_file(&path).expect("loads");
+            found += 1;
+        }
+    }
+    assert_eq!(found, 4);
 }
 
 #[test]
