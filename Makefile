@@ -445,12 +445,13 @@ test-guest: setup
 test-programs:
 	tests/setup/apt.sh want chromium chromedriver curl wg ip ping
 
-# What strangers can send, chosen by a fuzzer: see tests/fuzz/README.md. The tests replay the corpus.
+# What strangers can send, chosen by a fuzzer, for SECONDS each target or TARGET alone: see
+# tests/fuzz/README.md. The tests replay the corpus.
 
 SECONDS ?= 60
 
 .PHONY: fuzz
-fuzz:
+fuzz: module-plain
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
 
 # Other machines: `make check-machines` compiles the runtime and the wheel's crate for them; `make cross`

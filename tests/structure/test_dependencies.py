@@ -67,6 +67,7 @@ HOST = {
     "watm-runtime": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
     "watm-fuzz-host": {"watm-runtime": "always"},
+    "watm-fuzz-network": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-fuzz-seal": {"watm-seal": "always"},
 }
 # The host must not know what its modules are made of, and no transport may do input or output.

@@ -86,12 +86,13 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>
         head.extend_from_slice(&piece[..len]);
         let from = before.saturating_sub(END.len() - 1);
         let end = head[from..].windows(END.len()).position(|four| four == END);
-        if let Some(end) = end {
-            let rest = head.split_off(from + end + END.len());
-            return Ok((head, rest));
-        }
-        if head.len() > LONGEST {
+        let end = end.map(|end| from + end + END.len());
+        if end.unwrap_or(head.len()) > LONGEST {
             return Err(Error::Client("a request without an end"));
+        }
+        if let Some(end) = end {
+            let rest = head.split_off(end);
+            return Ok((head, rest));
         }
     }
 }
@@ -99,7 +100,9 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>
 fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
-    let complete = request.parse(head).is_ok_and(|status| status.is_complete());
+    // Lines that end without a carriage return may end the head too early, and what follows is said
+    // to nobody.
+    let complete = request.parse(head) == Ok(httparse::Status::Complete(head.len()));
     let (true, Some(method), Some(target)) = (complete, request.method, request.path) else {
         return Err(Error::Client("what is no request of HTTP"));
     };
@@ -204,8 +207,26 @@ mod tests {
             "CONNECT a:0x HTTP/1.1\r\n\r\n",
             "GET http:///a HTTP/1.1\r\n\r\n",
             "\u{16}\u{3}\u{1}\r\n\r\n",
+            "CONNECT a:1 HTTP/1.1\n\nmore\r\n\r\n",
         ] {
             assert!(parsed(head).is_err(), "{head:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_head_may_be_as_long_however_it_comes() {
+        for (length, expected) in [(LONGEST, true), (LONGEST + 1, false)] {
+            let (start, end) = ("CONNECT a:1 HTTP/1.1\r\nA: ", "\r\n\r\n");
+            let filling = "a".repeat(length - start.len() - end.len());
+            let request = format!("{start}{filling}{end}more");
+            for piece in [1, 2047, request.len()] {
+                let (mut client, mut proxy) = tokio::io::duplex(piece);
+                let saying = client.write_all(request.as_bytes());
+                let reading = async move { read(&mut proxy).await.is_ok() };
+                // An error of the client: the proxy has heard enough.
+                let (_, read) = tokio::join!(saying, reading);
+                assert_eq!(read, expected, "{length} bytes in pieces of {piece}");
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::de::DeserializeOwned;
 
@@ -72,6 +73,9 @@ impl Reader {
                 let (header, rest) = reader.decode::<Header>(&body)?;
                 if !rest.is_empty() {
                     return Err(reader.damaged("a header that is too long"));
+                }
+                if SystemTime::UNIX_EPOCH.checked_add(header.began).is_none() {
+                    return Err(reader.damaged("a beginning at no time"));
                 }
                 Ok((reader, header))
             }
@@ -178,6 +182,45 @@ impl Reader {
         Error::Recording {
             path: self.path.clone(),
             reason: reason.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::encode;
+    use super::*;
+    use crate::component::wit::log::Level;
+
+    #[test]
+    fn a_recording_that_began_at_no_time_is_damaged() {
+        for (seconds, is_whole) in [(1_795_253_400, true), (u64::MAX, false)] {
+            let header = Header {
+                module: "m.wasm".to_owned(),
+                module_sha256: String::new(),
+                server: String::new(),
+                host: String::new(),
+                began: Duration::from_secs(seconds),
+                sockets: Vec::new(),
+                host_crypto: false,
+                log_level: Level::Info,
+                memory_bytes: 0,
+                cpu_per_call: Duration::ZERO,
+                handles: 0,
+                crypto_keys: 0,
+            };
+            let mut body = Vec::new();
+            encode(&header, &mut body);
+            let version = VERSION.to_le_bytes();
+            let file = [&MAGIC, &version[..], &frame_head(&body), &body].concat();
+            let name = format!("watm-recording-{}-{seconds}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            std::fs::write(&path, file).expect("written");
+            let opened = crate::Recording::open(&path).map(|recording| recording.began());
+            std::fs::remove_file(&path).expect("removed");
+            assert_eq!(opened.is_ok(), is_whole, "{opened:?}");
         }
     }
 }
