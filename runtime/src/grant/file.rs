@@ -6,9 +6,12 @@ use serde_derive::Deserialize;
 use watm_seal::{Capabilities, ConnectPattern, Name, private};
 
 use crate::Error;
+use crate::log::printable;
 
 /// More is no list of grants.
 const MAX_BYTES: u64 = 1 << 20;
+/// Bytes of what an error says of a file: a sentence with a few names in it.
+const LONGEST_REASON: usize = 500;
 
 /// What a user grants to modules, by name, in a file:
 ///
@@ -60,7 +63,7 @@ struct Entry {
 }
 
 impl Grants {
-    /// Those in this file. Errors name the file, the line and the field.
+    /// Those in this file. Errors name the file, the line and the field, in one line.
     pub fn read(path: &Path) -> Result<Grants, Error> {
         let file = |source| Error::File {
             path: path.to_owned(),
@@ -176,12 +179,13 @@ impl Entry {
     }
 }
 
-/// With the line it is on.
+/// With the line it is on, and without what would forge lines of a log.
 fn located(text: &str, span: Option<std::ops::Range<usize>>, reason: &str) -> String {
+    let reason = printable(reason, LONGEST_REASON);
     let before = span.and_then(|span| text.get(..span.start));
     match before {
         Some(before) => format!("line {}: {reason}", before.matches('\n').count() + 1),
-        None => reason.to_owned(),
+        None => reason.into_owned(),
     }
 }
 
@@ -227,6 +231,22 @@ mod tests {
             let error = Grants::parse(text).expect_err(text);
             assert!(error.contains(expected), "{text:?}: {error}");
             assert!(error.contains("line "), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_one_line_whatever_it_repeats() {
+        let long = format!("[a]\n{} = 1\n", "a".repeat(100_000));
+        for text in [
+            "[\"A\\nB\"]\nflows = 1\n",
+            "[a]\n\"flow\\u0007\\u001b[31m\" = 1\n",
+            "[a]\nsockets = [\"sctp\\r\\nlisten\"]\n",
+            "[a]\nconnect = [\"a\\n:1\"]\n",
+            &long,
+        ] {
+            let error = Grants::parse(text).expect_err(text);
+            assert!(!error.contains(char::is_control), "{text:?}: {error:?}");
+            assert!(error.len() < 600, "{} bytes: {error}", error.len());
         }
     }
 }
