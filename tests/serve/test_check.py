@@ -11,6 +11,7 @@ from watm_serve import HOST, MODULES, WATM
     ("module", "config", "reason"),
     [
         ("tls.wasm", "", "certificates: missing"),
+        ("tls.watm1.wasm", "", "certificates: missing"),
         ("shadowsocks.wasm", "", "ss://"),
         ("shadowsocks.wasm", '{"method": "aes-256-gcm"}', "password: missing"),
         ("shadowsocks.watm1.wasm", '{"method": "aes-256-gcm"}', "password: missing"),

@@ -88,7 +88,10 @@ async def test_early_data_is_skipped(localhost: Leaf, root, tmp_path) -> None:
             assert "hello\n" in said
 
 
-async def test_an_alert_is_read_by_a_client_that_still_sends(authority: Authority, localhost: Leaf, tmp_path) -> None:
+@SHAPES
+async def test_an_alert_is_read_by_a_client_that_still_sends(
+    module, authority: Authority, localhost: Leaf, tmp_path
+) -> None:
     """One without the certificate that it should have. By TLS 1.3 it says a lot before it hears of that."""
     rules = {"certificates": "required", "roots": authority.pem}
     context = ssl.create_default_context(cadata=authority.pem)
@@ -116,7 +119,7 @@ async def test_an_alert_is_read_by_a_client_that_still_sends(authority: Authorit
                 except ssl.SSLWantReadError:
                     incoming.write(tcp.recv(65536))
 
-    async with backend(echo) as to, listen(config, to, tmp_path) as port:
+    async with backend(echo) as to, listen(config, to, tmp_path, module=module) as port:
         for _ in range(5):
             with pytest.raises(ssl.SSLError, match="(?i)certificate.required"):
                 await asyncio.to_thread(ask, port)

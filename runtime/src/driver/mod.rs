@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     /// What another server's module would leave to its successor, which is for this one too.
     pub(crate) beside: Option<Vec<u8>>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
-    /// Of a component's listeners.
+    /// Of the listeners.
     pub(crate) admission: Option<Arc<dyn Admission>>,
     pub(crate) reach: Reach,
     /// A component's; runs in `home`, or with the dial that it is for.

@@ -1,7 +1,7 @@
 //! A WATER module behind a server: an instance a connection, all on the server's thread.
 
 use std::future::{Future, pending, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -12,8 +12,8 @@ use super::{Command, Plan, Reply, Swap};
 use crate::component::{Attempts, Begun};
 use crate::flow::{Flow, StreamFlow};
 use crate::hub::Hub;
-use crate::net::BoundSocket;
-use crate::roles::{Job, Opened, Settings, Wire, serve_all};
+use crate::net::{Admission, Admitted, BoundSocket};
+use crate::roles::{Job, Opened, Settings, Wire, WireKind, serve_all};
 use crate::water::{Slot, WaterRunner};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
 
@@ -25,6 +25,10 @@ pub(super) struct WaterServer {
     reach: Reach,
     log_level: tracing::Level,
     listener: Option<TcpListener>,
+    /// Whether there is or was one.
+    listens: bool,
+    /// Decides which connections it takes.
+    admission: Option<Arc<dyn Admission>>,
     /// Whether it is to be closed.
     ending: watch::Sender<bool>,
     /// Changed by a new module or configuration, for connections that come after it.
@@ -79,7 +83,8 @@ impl WaterServer {
             plan.reach.clone(),
             plan.log_level,
         )?;
-        runner.check_config().await?;
+        let listens = listener.is_some();
+        runner.check_config(listens).await?;
         Ok(WaterServer {
             current: Slot::new(Current {
                 generation: 0,
@@ -92,6 +97,8 @@ impl WaterServer {
             reach: plan.reach,
             log_level: plan.log_level,
             listener,
+            listens,
+            admission: plan.admission,
             ending: watch::channel(false).0,
             dialling,
         })
@@ -121,6 +128,7 @@ impl WaterServer {
             return Box::pin(pending());
         };
         let (hub, slot) = (self.hub.clone(), self.current.clone());
+        let admission = self.admission.clone();
         let at_once = hub.limits.handshakes;
         let mut asked = self.ending.subscribe();
         let ending = async move {
@@ -129,7 +137,7 @@ impl WaterServer {
         };
         Box::pin(serve_all(listener, at_once, ending, move |wire| {
             hub.counters.connections_accepted.add(1);
-            accept(hub.clone(), slot.current(), wire)
+            accept(hub.clone(), slot.current(), admission.clone(), wire)
         }))
     }
 
@@ -181,10 +189,11 @@ impl WaterServer {
         };
         let before = self.current.current();
         let made = self.make(&before.module, config, before.generation);
+        let listens = self.listens;
         tokio::spawn(async move {
             let checked = async {
                 let next = made?;
-                next.runner.check_config().await?;
+                next.runner.check_config(listens).await?;
                 change.set(next);
                 Ok(())
             };
@@ -210,10 +219,11 @@ impl WaterServer {
         let made = self.make(&module, config, generation);
         let before = Arc::downgrade(&self.current.current().runner);
         let hub = self.hub.clone();
+        let listens = self.listens;
         tokio::spawn(async move {
             let checked = async {
                 let next = made?;
-                next.runner.check_config().await?;
+                next.runner.check_config(listens).await?;
                 let remembered = remember.then_some(&module);
                 let proved = change.prove(next, options.probation, remembered).await;
                 proved.map_err(|(before, why)| before.runner.serves_again(&module, why))?;
@@ -322,22 +332,70 @@ impl AsRef<WaterRunner> for Current {
     }
 }
 
-async fn accept(hub: Arc<Hub>, by: Current, wire: Wire) {
+/// Makes a connection ready, and offers it when its handshake is over. Ready when an instance has it.
+async fn accept(hub: Arc<Hub>, by: Current, admission: Option<Arc<dyn Admission>>, wire: Wire) {
+    let client = wire.peer;
+    let admitted = match (admission, wire.peer.zip(wire.local)) {
+        (Some(admission), Some((remote, local))) => {
+            let Some(admitted) = Admitted::new(admission, remote, local) else {
+                return reset(wire);
+            };
+            Some(admitted)
+        }
+        _ => None,
+    };
     let job = Job {
         target: None,
         accepted: Some(wire),
         config: None,
     };
-    let offered = match by.runner.open(job).await {
-        Ok(opened) => offer(&hub, by.generation, opened),
-        Err(error) => Err(error),
-    };
-    match offered {
-        Ok(waker) => waker.into_iter().for_each(Waker::wake),
-        Err(error) => {
-            tracing::debug!(target: "watm::server", server = hub.name.as_str(), "{error}");
+    let opened = by.runner.open(job).await;
+    tokio::spawn(async move {
+        let offered = match opened {
+            Ok(opened) => offer_when_ready(&hub, by.generation, opened, admitted).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = offered {
+            let client = client.map(tracing::field::display);
+            tracing::debug!(target: "watm::server", server = hub.name.as_str(), client, "{error}");
         }
+    });
+}
+
+/// Has the client see a reset.
+fn reset(wire: Wire) {
+    if let WireKind::Tcp(stream) = wire.kind {
+        // If it fails the client sees an end.
+        let _ = stream.set_zero_linger();
     }
+}
+
+async fn offer_when_ready(
+    hub: &Hub,
+    generation: u32,
+    mut opened: Opened,
+    admitted: Option<Admitted>,
+) -> Result<(), Error> {
+    {
+        let mut ready = pin!(opened.established(&hub.name));
+        let ended = poll_fn(|cx| {
+            let ready = ready.as_mut().poll(cx);
+            if ready.is_pending()
+                && let Some(admitted) = &admitted
+            {
+                let closed = || Error::Handshake {
+                    module: hub.name.clone(),
+                    reason: "the host has closed the connection".to_owned(),
+                };
+                return admitted.poll_closing(cx).map(|()| Err(closed()));
+            }
+            ready
+        });
+        ended.await?;
+    }
+    let waker = offer(hub, generation, opened)?;
+    waker.into_iter().for_each(Waker::wake);
+    Ok(())
 }
 
 fn offer(hub: &Hub, generation: u32, opened: Opened) -> Result<Option<Waker>, Error> {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Decides which connections a listener takes.
 ///
@@ -24,6 +24,42 @@ pub struct Accepted {
     state: AtomicU8,
     /// Of the module's last read or write.
     waker: Mutex<Option<Waker>>,
+}
+
+/// A connection that was taken, for as long as it is open.
+pub(crate) struct Admitted {
+    accepted: Arc<Accepted>,
+    admission: Arc<dyn Admission>,
+}
+
+impl Admitted {
+    /// `None`: it is not taken.
+    pub(crate) fn new(
+        admission: Arc<dyn Admission>,
+        remote: SocketAddr,
+        local: SocketAddr,
+    ) -> Option<Admitted> {
+        let accepted = Arc::new(Accepted::new(remote, local));
+        let taken = admission.admit(&accepted);
+        taken.then_some(Admitted {
+            accepted,
+            admission,
+        })
+    }
+
+    /// Ready when it is to be closed.
+    pub(crate) fn poll_closing(&self, cx: &Context<'_>) -> Poll<()> {
+        match self.accepted.is_closing(cx) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.admission.closed(&self.accepted);
+    }
 }
 
 /// It may be closed.

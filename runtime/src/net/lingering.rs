@@ -23,7 +23,7 @@ static ROOM: Semaphore = Semaphore::const_new(256);
 
 /// Holds the connection of a stream open, whose write side is shut, until the other end closes it
 /// too, or until that takes too long. The stream itself may be dropped.
-pub(super) fn linger(stream: &TcpStream) {
+pub(crate) fn linger(stream: &TcpStream) {
     let (Ok(runtime), Ok(permit)) = (Handle::try_current(), ROOM.try_acquire()) else {
         return;
     };

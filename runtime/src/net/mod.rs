@@ -18,6 +18,7 @@ mod udp;
 mod upstream;
 mod watched;
 
+pub(crate) use admission::Admitted;
 pub use admission::{Accepted, Admission};
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
 pub(crate) use carried::CarriedPort;
@@ -25,6 +26,7 @@ pub(crate) use changes::NetworkChanges;
 pub(crate) use datagrams::DatagramPort;
 pub use doorbell::Doorbell;
 pub(crate) use inlet::{Inlet, poll_receive};
+pub(crate) use lingering::linger;
 pub(crate) use options::readable_bytes;
 pub use share::{share_address, share_datagram_address};
 pub(crate) use tcp::{Connection, TcpPort};

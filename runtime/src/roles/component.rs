@@ -214,6 +214,7 @@ impl ComponentRunner {
             flow: Some(flow),
             local,
             peer,
+            used: None,
             stop,
             finished,
         }

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -77,6 +77,12 @@ impl Listener {
         self.runner.clone().swap(module.clone()).await
     }
 
+    /// Have the module look at its configuration, as one that listens. A component has done so as it
+    /// started; a WATER module does so for each connection, and for none before.
+    pub async fn check_config(&self) -> Result<(), Error> {
+        self.runner.clone().check_config().await
+    }
+
     /// Accept no more connections, and free the port. Those that are in a handshake may not become
     /// ready; what was accepted lives on.
     pub async fn stop_accepting(&self) -> Result<(), Error> {
@@ -123,13 +129,29 @@ impl RoleBuilder<Listener> {
                     accepted: Some(wire),
                     config: None,
                 };
-                match runner.open(job).await.and_then(Connection::of) {
-                    // Nobody accepts any more; then the connection is closed.
-                    Ok(connection) => drop(sender.send(connection).await),
-                    Err(error) => {
-                        tracing::debug!(target: "watm::server", server = &*name, "{error}");
+                let opened = runner.open(job).await;
+                // An instance has it, which makes room for another's.
+                tokio::spawn(async move {
+                    let ready = async {
+                        let mut opened = opened?;
+                        opened.established(&name).await?;
+                        Connection::of(opened)
+                    };
+                    let mut ready = pin!(ready);
+                    let mut unwanted = pin!(sender.closed());
+                    let ready = poll_fn(|cx| match ready.as_mut().poll(cx) {
+                        Poll::Pending => unwanted.as_mut().poll(cx).map(|()| None),
+                        ready => ready.map(Some),
+                    });
+                    match ready.await {
+                        // Nobody accepts any more; then the connection is closed.
+                        Some(Ok(connection)) => drop(sender.send(connection).await),
+                        Some(Err(error)) => {
+                            tracing::debug!(target: "watm::server", server = &*name, "{error}");
+                        }
+                        None => {}
                     }
-                }
+                });
             }
         });
         Ok(Listener {

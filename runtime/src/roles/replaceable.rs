@@ -58,14 +58,16 @@ impl Replaceable {
         }
         module.check_granted(&self.settings.name, [])?;
         let next = make(&module, self.role, &self.settings)?;
-        next.check_config().await.map_err(|error| match error {
-            // Of the new one, whatever the role is called by.
-            Error::Config { reason, .. } => Error::Config {
-                module: module.name().to_owned(),
-                reason,
-            },
-            other => other,
-        })?;
+        next.check_config(self.role == Role::Listener)
+            .await
+            .map_err(|error| match error {
+                // Of the new one, whatever the role is called by.
+                Error::Config { reason, .. } => Error::Config {
+                    module: module.name().to_owned(),
+                    reason,
+                },
+                other => other,
+            })?;
         let SwapOptions { probation, .. } = SwapOptions::default();
         module.check_memory()?;
         let before = self.slot.current();
@@ -135,6 +137,11 @@ impl Runner for Replaceable {
                 .await
                 .unwrap_or(Err(Error::Closed { module: name }))
         })
+    }
+
+    fn check_config(self: Arc<Self>) -> Done {
+        let runner = self.slot.current();
+        Box::pin(async move { runner.check_config(self.role == Role::Listener).await })
     }
 
     fn status(self: Arc<Self>) -> Opening<Status> {

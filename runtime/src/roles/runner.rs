@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::component::ComponentRunner;
 use super::connect::{Connect, Wire};
@@ -34,6 +35,11 @@ pub(crate) trait Runner: Send + Sync {
     /// Have another module make the connections that are opened from now on; the others stay
     /// as they are. On an error nothing changes.
     fn swap(self: Arc<Self>, module: Module) -> Done;
+
+    /// Have the module look at its configuration, unless it has as it started.
+    fn check_config(self: Arc<Self>) -> Done {
+        Box::pin(async { Ok(()) })
+    }
 
     /// Take no more of what the module accepts itself.
     fn stop_accepting(self: Arc<Self>) -> Done {
@@ -113,10 +119,44 @@ pub(crate) struct Opened {
     /// Of the network's side.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
+    /// Of a client's connection: sent to when the module first uses the flow.
+    pub(crate) used: Option<oneshot::Receiver<()>>,
     /// Dropped, it closes a relay's connection. Others are closed by their flow.
     pub(crate) stop: oneshot::Sender<()>,
     /// An error, once the connection is gone.
     pub(crate) finished: oneshot::Receiver<()>,
+}
+
+/// How long a module may wait for a client alone. Modules that have a handshake bound it themselves, and
+/// vary the time, since strangers can measure it.
+const LONGEST_HANDSHAKE: Duration = Duration::from_secs(300);
+
+impl Opened {
+    /// Waits until the handshake with a client is over, which it is when the module uses the flow or
+    /// ends without an error: while it waits for the client alone, nobody else needs to know of the
+    /// connection.
+    ///
+    /// Fails with why the module refused the client, or if it takes too long.
+    pub(crate) async fn established(&mut self, name: &str) -> Result<(), Error> {
+        let (Some(used), Some(flow)) = (&mut self.used, &self.flow) else {
+            return Ok(());
+        };
+        let after = LONGEST_HANDSHAKE;
+        match timeout(after, used).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => match flow.broken_off() {
+                None => Ok(()),
+                Some(reason) => Err(Error::Handshake {
+                    module: name.to_owned(),
+                    reason: reason.to_string(),
+                }),
+            },
+            Err(_) => Err(Error::Timeout {
+                module: name.to_owned(),
+                after,
+            }),
+        }
+    }
 }
 
 /// What runs a module in this role. A component listens by [`ComponentRunner::listening`].

@@ -44,7 +44,11 @@ pub(super) fn add_to_linker(
         Box::new(dial_own(caller))
     })?;
     linker.func_wrap(MODULE, accept, |mut caller: Caller<'_, State>| {
-        answer(accept_own(caller.data_mut()))
+        let state = caller.data_mut();
+        if state.outside.ends_check() {
+            return Err(wasmtime::Error::msg("the check is over"));
+        }
+        Ok(answer(accept_own(state)))
     })?;
     match version {
         super::Version::V0 => {
@@ -109,7 +113,7 @@ async fn dial(caller: &mut Caller<'_, State>, target: Target) -> i32 {
         Ok(wire) => {
             state.moved();
             state.outside.take_failure();
-            answer(insert(state, wire))
+            answer(insert(state, wire, false))
         }
         Err(error) => {
             tracing::debug!(target: "watm::server", "{error}");
@@ -124,7 +128,7 @@ fn accept_own(state: &mut State) -> Result<i32, Errno> {
         return Err(Errno::NODEV);
     }
     let accepted = state.outside.take_accepted();
-    insert(state, accepted.ok_or(Errno::NOTCONN)?)
+    insert(state, accepted.ok_or(Errno::NOTCONN)?, true)
 }
 
 /// A file of its own each time, from the start.
@@ -135,12 +139,12 @@ fn pull_config(state: &mut State) -> Result<i32, Errno> {
         .insert(Descriptor::new(Resource::File { content, offset: 0 }))
 }
 
-fn insert(state: &mut State, wire: Wire) -> Result<i32, Errno> {
+fn insert(state: &mut State, wire: Wire, accepted: bool) -> Result<i32, Errno> {
     let addresses = (wire.local, wire.peer);
     state.fds.insert(Descriptor {
         outside: true,
         addresses,
-        ..Descriptor::new(Resource::End(wire.into_end()))
+        ..Descriptor::new(Resource::End(wire.into_end(accepted)))
     })
 }
 

@@ -158,7 +158,8 @@ fn stop(store: &mut Store<State>, error: &wasmtime::Error) -> Stop {
     })
 }
 
-fn with_last_words(state: &mut State, reason: String) -> String {
+/// `reason`, and what the module last said on its standard error.
+pub(super) fn with_last_words(state: &mut State, reason: String) -> String {
     match state.output.last_error() {
         Some(said) => format!("{reason}; the module last said: {said}"),
         None => reason,

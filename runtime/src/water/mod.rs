@@ -16,9 +16,12 @@
 //! 3. Hand over the application's stream (not to a relay), and call the role's function. The
 //!    module asks for its connections there, and does its handshake.
 //! 4. Hand over the control pipe.
-//! 5. Call the worker, in a task of its own. When it returns, whatever it returns, or traps,
-//!    the connection ends: what it wrote is delivered, and then the end, or an error that
-//!    names the cause.
+//! 5. Call the worker, in a task of its own. A listener's application gets the connection when the
+//!    module first reads, writes or polls the application's stream: before that it is in the
+//!    handshake with its client, whichever function that runs in. When the worker returns, whatever
+//!    it returns, or traps, the connection ends: what it wrote is delivered, and then the end, or an
+//!    error that names the cause. A client whose connection fails before either end has ended sees a
+//!    reset, unless the module has shut its stream (`sock_shutdown`) after what it said last.
 //! 6. When the application closes the connection, the module gets to read what was written,
 //!    then a byte on the control pipe, then it is dropped. Each of the two waits is bounded by
 //!    [`Limits::close_grace`](crate::Limits::close_grace). The same waits begin when a client

@@ -16,6 +16,8 @@ pub(super) struct Outside {
     failure: Option<Error>,
     /// Notified when the client has reset its connection.
     reset: Arc<Notify>,
+    /// In a check there is no connection; whether the module has asked for one.
+    check: Option<bool>,
 }
 
 impl Outside {
@@ -32,7 +34,28 @@ impl Outside {
             access,
             failure: None,
             reset: Arc::default(),
+            check: None,
         }
+    }
+
+    /// For a module that is to look at its configuration, and gets no connection.
+    pub(super) fn for_check(role: Role, access: Arc<Access>) -> Outside {
+        Outside {
+            check: Some(false),
+            ..Outside::new(role, None, None, access)
+        }
+    }
+
+    /// Notes that the module asks for the connection that came in. True: it is a check, which is
+    /// over with that.
+    pub(super) fn ends_check(&mut self) -> bool {
+        let asked = self.check.as_mut().map(|asked| *asked = true);
+        asked.is_some()
+    }
+
+    /// Whether the module has asked for a connection in a check.
+    pub(super) fn has_asked(&self) -> bool {
+        self.check == Some(true)
     }
 
     /// Notified when the client has reset its connection.

@@ -18,7 +18,7 @@ use super::state::State;
 use super::worker::{Closing, Worker};
 use crate::counters::Counters;
 use crate::engine::Ticking;
-use crate::flow::FlowCount;
+use crate::flow::{FlowCount, FlowPermit};
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::roles::{Access, Job, Opened, Settings};
@@ -164,23 +164,27 @@ impl WaterRunner {
     }
 
     /// Steps 1 and 2 of [`super`], for nothing but the module's opinion of its configuration.
-    pub(crate) async fn check_config(&self) -> Result<(), Error> {
+    /// With `listens`, also step 3 up to where the module asks for a client's connection: some have
+    /// what a listener needs checked there.
+    pub(crate) async fn check_config(&self, listens: bool) -> Result<(), Error> {
         let after = self.limits.handshake_timeout;
         let prepared = self.prepared()?;
-        let outside = Outside::new(Role::Dialer, None, None, self.access.clone());
+        let role = if listens {
+            Role::Listener
+        } else {
+            Role::Dialer
+        };
+        let outside = Outside::for_check(role, self.access.clone());
         let state = self.state(outside, self.config.clone(), prepared);
         let checked = timeout(after, async {
             let mut instance = Instance::new(prepared, state)
                 .await
                 .map_err(|stop| stop.into_error(&self.name))?;
-            let called = instance.call(prepared.abi.init, ()).await;
-            let result = called.map_err(|stop| stop.into_error(&self.name))?;
-            match instance.failure(prepared.abi.init, result) {
-                None => Ok(()),
-                Some(reason) => Err(Error::Config {
-                    module: self.name.to_string(),
-                    reason,
-                }),
+            self.check_call(&mut instance, prepared.abi.init, ())
+                .await?;
+            match prepared.abi.function(role) {
+                Some(function) if listens => self.check_listening(&mut instance, function).await,
+                _ => Ok(()),
             }
         });
         checked.await.unwrap_or_else(|_| {
@@ -189,6 +193,37 @@ impl WaterRunner {
                 after,
             })
         })
+    }
+
+    async fn check_listening(&self, instance: &mut Instance, function: &str) -> Result<(), Error> {
+        let nobody = flow_info(None, None);
+        let (caller, _flow, _) = Caller::new(nobody, &self.limits, self.permit()?);
+        let fd = self.insert(instance, Resource::End(Box::new(caller)))?;
+        let called = self.check_call(instance, function, fd).await;
+        match instance.state().outside.has_asked() {
+            true => Ok(()),
+            false => called,
+        }
+    }
+
+    async fn check_call<Params>(
+        &self,
+        instance: &mut Instance,
+        name: &str,
+        params: Params,
+    ) -> Result<(), Error>
+    where
+        Params: wasmtime::WasmParams + Sync,
+    {
+        let called = instance.call(name, params).await;
+        let result = called.map_err(|stop| stop.into_error(&self.name))?;
+        match instance.failure(name, result) {
+            None => Ok(()),
+            Some(reason) => Err(Error::Config {
+                module: self.name.to_string(),
+                reason,
+            }),
+        }
     }
 
     /// Steps 1 to 5 of [`super`].
@@ -208,15 +243,11 @@ impl WaterRunner {
             .map_err(|stop| self.stopped(stop))?;
         self.call(&mut instance, prepared.abi.init, ()).await?;
 
-        let (caller, flow) = match role {
-            Role::Relay => (None, None),
+        let (caller, flow, used) = match role {
+            Role::Relay => (None, None, None),
             _ => {
-                let permit = self.flows.permit().ok_or_else(|| Error::Refused {
-                    module: self.name.to_string(),
-                    code: crate::ErrorCode::LimitReached,
-                })?;
-                let (caller, flow) = Caller::new(info, &self.limits, permit);
-                (Some(caller), Some(flow))
+                let (caller, flow, used) = Caller::new(info, &self.limits, self.permit()?);
+                (Some(caller), Some(flow), Some(used))
             }
         };
         let (local, peer) = match &caller {
@@ -280,8 +311,17 @@ impl WaterRunner {
             flow,
             local,
             peer,
+            used: used.filter(|_| role == Role::Listener),
             stop,
             finished,
+        })
+    }
+
+    /// A place for one more connection of an application.
+    fn permit(&self) -> Result<FlowPermit, Error> {
+        self.flows.permit().ok_or_else(|| Error::Refused {
+            module: self.name.to_string(),
+            code: crate::ErrorCode::LimitReached,
         })
     }
 

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::end::{Caller, Control};
 use super::errno::Errno;
-use super::instance::{Instance, Stop};
+use super::instance::{Instance, Stop, with_last_words};
 use super::runner::WaterRunner;
 use crate::ErrorCode;
 
@@ -62,11 +62,17 @@ impl Worker {
                 "the module ended the connection: {reason}"
             );
         }
+        let aborted = self.caller.as_ref().is_some_and(Caller::is_aborted);
         if let Some(caller) = &self.caller {
             let reset = self.reset.then_some(ErrorCode::ConnectionReset);
-            caller.finish(reason.map(ErrorCode::Other).or(reset));
+            caller.finish(reason.clone().map(ErrorCode::Other).or(reset));
         }
-        self.flush().await;
+        // The other ends are not to take what is cut short for the end, unless one has ended itself.
+        let failed = reason.is_some() && !self.control.was_told() && !self.instance.state().saw_end;
+        match failed || aborted {
+            true => self.instance.state().fds.ends().for_each(|end| end.abort()),
+            false => self.flush().await,
+        }
     }
 
     /// What [`serve`](Self::serve) returns; `None` if the connections' time is over before.
@@ -151,6 +157,7 @@ impl Worker {
             return Some(format!("{} ({})", ErrorCode::from(&error), errno.name()));
         }
         let reason = format!("the module gave up with {result} ({})", errno.name());
+        let reason = with_last_words(state, reason);
         if !told && !state.saw_end && !state.outside.accepts() {
             self.runner.is_at_fault(&reason);
         }

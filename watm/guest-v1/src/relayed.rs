@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wasip1::Errno;
 use watm_core::{ConfigError, Instant};
-use watm_stream::{Codec, Limits, Needs, Progress, Ready, Relay, StreamTransport};
+use watm_stream::{Codec, End, Limits, Needs, Progress, Ready, Relay, StreamTransport};
 
 use crate::carrier::{Carrier, Connect, Linger, Session, errno, refused};
 use crate::descriptor::{Descriptor, negative};
@@ -118,6 +118,10 @@ impl<C: Codec> Session for Relaying<C> {
         self.relay
             .run(ready, &mut self.network, &mut self.application)
             .map_err(|reason| {
+                if self.relay.has_said_last() {
+                    // It is gone if this fails.
+                    let _ = self.network.finish();
+                }
                 let failure = self.network.failure().or(self.application.failure());
                 failure.unwrap_or_else(|| {
                     // An errno does not say why a codec refuses what came.

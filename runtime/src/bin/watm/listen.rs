@@ -92,6 +92,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         let listener = loaded
             .apply(Listener::builder(&loaded.module))
             .bind(address)?;
+        listener.check_config().await?;
         serve::announce(listener.local_addr());
         let Some(forward) = arguments.forward else {
             let accepted = tokio::select! {

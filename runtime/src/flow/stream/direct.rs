@@ -168,6 +168,11 @@ impl GuestStream {
         wake(wakers);
     }
 
+    /// Whether the application has broken the flow off.
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.shared.lock().abort.is_some()
+    }
+
     /// Tells when the application lets go of the flow.
     pub(crate) fn watch(&self) -> CloseWatch {
         CloseWatch {

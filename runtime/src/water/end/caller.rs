@@ -1,6 +1,9 @@
 use std::io::{self, IoSlice};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
 
 use super::{End, Readiness};
 use crate::flow::{CloseWatch, FlowPermit, GuestStream, StreamFlow, stream_pair};
@@ -13,28 +16,61 @@ use crate::{ErrorCode, FlowInfo, Limits};
 pub(in crate::water) struct Caller {
     stream: Arc<GuestStream>,
     waker: Arc<WakeSlot>,
+    first_use: Arc<FirstUse>,
+}
+
+/// Tells that the guest uses the stream: a guest that waits for its other connection alone is still
+/// in the handshake with whoever is there.
+struct FirstUse {
+    was: AtomicBool,
+    /// Gone when the stream is finished, which tells that there was none.
+    told: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Caller {
-    /// Both ends.
+    /// Both ends, and what is sent something when the guest first uses its own.
     pub(in crate::water) fn new(
         info: FlowInfo,
         limits: &Limits,
         permit: FlowPermit,
-    ) -> (Caller, StreamFlow) {
+    ) -> (Caller, StreamFlow, oneshot::Receiver<()>) {
         let waker = Arc::new(WakeSlot::default());
         let (stream, flow) = stream_pair(info, waker.clone(), limits, permit);
-        let stream = Arc::new(stream);
-        (Caller { stream, waker }, flow)
+        let (told, used) = oneshot::channel();
+        let caller = Caller {
+            stream: Arc::new(stream),
+            waker,
+            first_use: Arc::new(FirstUse {
+                was: AtomicBool::new(false),
+                told: Mutex::new(Some(told)),
+            }),
+        };
+        (caller, flow, used)
     }
 
     pub(in crate::water) fn watch(&self) -> CloseWatch {
         self.stream.watch()
     }
 
+    pub(in crate::water) fn is_aborted(&self) -> bool {
+        self.stream.is_aborted()
+    }
+
     /// The last that the application gets to read, after what the guest wrote.
     pub(in crate::water) fn finish(&self, reason: Option<ErrorCode>) {
         self.stream.finish(reason);
+        drop(self.first_use.take());
+    }
+
+    fn uses(&self) {
+        if self.first_use.was.load(Ordering::Relaxed) {
+            return;
+        }
+        self.first_use.was.store(true, Ordering::Relaxed);
+        if let Some(told) = self.first_use.take() {
+            // Nobody waits for it where there is no handshake with a client.
+            let _ = told.send(());
+        }
     }
 
     /// Ask; and if it is not so yet, ask again with a waker in place.
@@ -43,6 +79,7 @@ impl Caller {
         cx: &mut Context<'_>,
         ask: impl Fn(&GuestStream) -> Result<Option<T>, ErrorCode>,
     ) -> Poll<io::Result<T>> {
+        self.uses();
         let mut answer = ask(&self.stream);
         if let Ok(None) = answer {
             self.waker.register(cx);
@@ -53,6 +90,12 @@ impl Caller {
             Ok(None) => Poll::Pending,
             Err(code) => Poll::Ready(Err(code.into())),
         }
+    }
+}
+
+impl FirstUse {
+    fn take(&self) -> Option<oneshot::Sender<()>> {
+        self.told.lock().expect("no panic under this lock").take()
     }
 }
 
@@ -93,6 +136,7 @@ impl End for Caller {
     }
 
     fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
+        self.uses();
         self.stream.shutdown_now(read, write);
         Ok(())
     }

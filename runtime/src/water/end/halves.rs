@@ -62,6 +62,12 @@ impl<E: End> End for Halves<E> {
         self.end.shutdown(read, write)
     }
 
+    fn abort(&mut self) {
+        if !self.write_shut {
+            self.end.abort();
+        }
+    }
+
     fn is_reset(&self) -> bool {
         self.end.is_reset()
     }

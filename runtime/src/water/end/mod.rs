@@ -40,6 +40,10 @@ pub(super) trait End: Send {
         Ok(())
     }
 
+    /// Have the other end see a reset once this one is dropped, unless the guest has shut the
+    /// direction in which it writes.
+    fn abort(&mut self) {}
+
     /// Whether somebody outside of the guest sends and receives the bytes.
     fn is_connection(&self) -> bool {
         true
@@ -88,9 +92,10 @@ impl Readiness {
 const USUAL_WRITE: usize = 64 << 10;
 
 impl Wire {
-    pub(super) fn into_end(self) -> Box<dyn End> {
+    /// `accepted`: the other end has opened it.
+    pub(super) fn into_end(self, accepted: bool) -> Box<dyn End> {
         match self.kind {
-            WireKind::Tcp(stream) => Box::new(Halves::new(tcp::Tcp::new(stream))),
+            WireKind::Tcp(stream) => Box::new(Halves::new(tcp::Tcp::new(stream, accepted))),
             WireKind::Udp(socket) => Box::new(Halves::new(udp::Udp::new(socket))),
             WireKind::Datagrams(flow) => Box::new(Halves::new(datagrams::Datagrams::new(flow))),
             WireKind::Other(stream) => Box::new(Halves::new(buffered::Buffered::new(stream))),

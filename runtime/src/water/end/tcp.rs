@@ -6,16 +6,33 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::{End, Readiness, USUAL_WRITE};
-use crate::net::readable_bytes;
+use crate::net::{linger, readable_bytes};
 
 /// A TCP connection: between the kernel and the guest's memory, without a copy here.
 pub(super) struct Tcp {
     stream: TcpStream,
+    /// A client's, which may still be sending when the guest has said its last.
+    accepted: bool,
+    write_shut: bool,
+    saw_end: bool,
 }
 
 impl Tcp {
-    pub(super) fn new(stream: TcpStream) -> Tcp {
-        Tcp { stream }
+    pub(super) fn new(stream: TcpStream, accepted: bool) -> Tcp {
+        Tcp {
+            stream,
+            accepted,
+            write_shut: false,
+            saw_end: false,
+        }
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        if self.accepted && self.write_shut && !self.saw_end {
+            linger(&self.stream);
+        }
     }
 }
 
@@ -23,7 +40,9 @@ impl End for Tcp {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer))?;
-        Poll::Ready(Ok(buffer.filled().len()))
+        let count = buffer.filled().len();
+        self.saw_end |= count == 0;
+        Poll::Ready(Ok(count))
     }
 
     fn poll_write(
@@ -62,6 +81,7 @@ impl End for Tcp {
 
     fn shutdown(&mut self, _: bool, write: bool) -> io::Result<()> {
         if write {
+            self.write_shut = true;
             // Never pending: the kernel sends what it has, then the end.
             let mut cx = Context::from_waker(Waker::noop());
             if let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_shutdown(&mut cx)
@@ -71,6 +91,14 @@ impl End for Tcp {
             }
         }
         Ok(())
+    }
+
+    fn abort(&mut self) {
+        // What the guest has written to a server is not to be lost.
+        if self.accepted {
+            // If it fails the other end sees an end, and a reset when it sends.
+            let _ = self.stream.set_zero_linger();
+        }
     }
 
     /// The error stays with the socket, for the guest to find.

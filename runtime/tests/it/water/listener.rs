@@ -1,3 +1,4 @@
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -240,4 +241,118 @@ fn a_server_says_which_socket_a_water_module_can_use() {
     };
     assert!(error.to_string().contains("a TCP listener"), "{error}");
     drop(serve("still-fine"));
+}
+
+/// A listener that has its handshake in the worker: one byte of the client's. An `x` is refused: with
+/// `y` after it, the client is told so by a `z` before. Else the application is told the byte.
+fn judges_a_byte() -> Module {
+    module(
+        "judges",
+        r#"(module
+            (import "env" "water_accept" (func $accept (result i32)))
+            (import "wasi_snapshot_preview1" "fd_read"
+              (func $fd_read (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "fd_write"
+              (func $fd_write (param i32 i32 i32 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "sock_shutdown"
+              (func $shutdown (param i32 i32) (result i32)))
+            (memory (export "memory") 1)
+            (data (i32.const 80) "no such letter\nz")
+            (global $client (mut i32) (i32.const 0))
+            (global $caller (mut i32) (i32.const 0))
+            (func $slice (param i32 i32)
+              (i32.store (i32.const 0) (local.get 0))
+              (i32.store (i32.const 4) (local.get 1)))
+            (func $write (param i32 i32 i32)
+              (call $slice (local.get 1) (local.get 2))
+              (drop (call $fd_write (local.get 0) (i32.const 0) (i32.const 1) (i32.const 8))))
+            (func (export "watm_init_v1") (result i32) (i32.const 0))
+            (func (export "watm_ctrlpipe_v1") (param i32) (result i32) (i32.const 0))
+            (func (export "watm_accept_v1") (param i32) (result i32)
+              (global.set $caller (local.get 0))
+              (global.set $client (call $accept))
+              (global.get $client))
+            (func (export "watm_start_v1") (result i32)
+              (call $slice (i32.const 64) (i32.const 2))
+              (drop (call $fd_read (global.get $client) (i32.const 0) (i32.const 1) (i32.const 8)))
+              (if (i32.eq (i32.load8_u (i32.const 64)) (i32.const 120)) (then
+                (call $write (i32.const 2) (i32.const 80) (i32.const 15))
+                (if (i32.eq (i32.load8_u (i32.const 65)) (i32.const 121)) (then
+                  (call $write (global.get $client) (i32.const 95) (i32.const 1))
+                  (drop (call $shutdown (global.get $client) (i32.const 2)))))
+                (return (i32.const -65))))
+              (call $write (global.get $caller) (i32.const 64) (i32.const 1))
+              (i32.const -64)))"#,
+    )
+}
+
+#[test]
+fn a_connection_is_the_applications_once_its_handshake_is_over() {
+    run(async {
+        let listener = Listener::builder(&judges_a_byte());
+        let listener = listener.bind(LOCALHOST).expect("listens");
+        let connect = async || TcpStream::connect(listener.local_addr()).await;
+        let _silent = connect().await.expect("connects");
+        let mut refused = connect().await.expect("connects");
+        refused.write_all(b"x").await.expect("written");
+        let heard = refused.read(&mut [0; 1]).await.map_err(|e| e.kind());
+        assert_eq!(heard, Err(ErrorKind::ConnectionReset));
+        let mut taken = connect().await.expect("connects");
+        taken.write_all(b"a").await.expect("written");
+        let mut served = listener.accept().await.expect("accepts");
+        let from = taken.local_addr().expect("bound");
+        assert_eq!(served.peer_addr().expect("known"), from);
+        let mut said = [0];
+        served.read_exact(&mut said).await.expect("read");
+        assert_eq!(&said, b"a");
+    });
+}
+
+#[test]
+fn what_a_module_says_last_is_read_by_a_client_that_still_sends() {
+    run(async {
+        let listener = Listener::builder(&judges_a_byte());
+        let listener = listener.bind(LOCALHOST).expect("listens");
+        for _ in 0..5 {
+            let mut client = TcpStream::connect(listener.local_addr())
+                .await
+                .expect("connects");
+            client.write_all(b"xy").await.expect("written");
+            for _ in 0..50 {
+                client.write_all(&[0; 4096]).await.expect("written");
+                tokio::task::yield_now().await;
+            }
+            let mut heard = Vec::new();
+            client.read_to_end(&mut heard).await.expect("no reset");
+            assert_eq!(heard, b"z");
+        }
+    });
+}
+
+#[test]
+fn a_module_that_would_take_nobody_says_so_before() {
+    let refuses = |early: &str| {
+        let text = format!(
+            r#"(module
+                (import "env" "water_accept" (func $accept (result i32)))
+                (memory (export "memory") 1)
+                (func (export "watm_init_v1") (result i32) (i32.const 0))
+                (func (export "watm_ctrlpipe_v1") (param i32) (result i32) (i32.const 0))
+                (func (export "watm_accept_v1") (param i32) (result i32)
+                  {early}
+                  (drop (call $accept))
+                  (i32.const -28))
+                (func (export "watm_start_v1") (result i32) (i32.const 0)))"#
+        );
+        run(async move {
+            let listener = Listener::builder(&module("refuses", &text));
+            let listener = listener.bind(LOCALHOST).expect("listens");
+            listener.check_config().await
+        })
+    };
+    let refused = refuses("(if (i32.const 1) (then (return (i32.const -28))))");
+    let error = refused.expect_err("nobody is taken").to_string();
+    assert!(error.contains("watm_accept_v1 answered -28"), "{error}");
+    // There is nobody to take in a check, which the module does not know.
+    refuses("").expect("no client was refused");
 }

@@ -3,7 +3,7 @@
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use watm_runtime::{
-    Dialer, Error, FixedDialer, Listener, Module, Reach, Relay, Server, SwapOptions,
+    Connection, Dialer, Error, FixedDialer, Listener, Module, Reach, Relay, Server, SwapOptions,
 };
 
 use super::{both, echo, plain};
@@ -34,6 +34,16 @@ fn assert_taken_back(swapped: Result<(), Error>, failed: &Module) {
 async fn answers(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> bool {
     let mut answer = [0; 3];
     stream.write_all(b"abc").await.is_ok() && stream.read_exact(&mut answer).await.is_ok()
+}
+
+/// Accepts a client's connection; `None`: the module has refused the client.
+async fn accept(listener: &Listener, client: &mut TcpStream) -> Option<Connection> {
+    let mut heard = [0; 1];
+    tokio::select! {
+        biased;
+        accepted = listener.accept() => Some(accepted.expect("one")),
+        _ = client.read(&mut heard) => None,
+    }
 }
 
 /// Swap while `attempt` is made again and again, and for a last time once the swap is over.
@@ -109,9 +119,11 @@ fn a_listener_s_module_that_fails_at_once_is_taken_back() {
                 .bind(LOCALHOST)
                 .expect("listens");
             let swapped = swap_under_use(listener.swap(&failed), async || {
-                let client = TcpStream::connect(listener.local_addr());
-                let (client, served) = both(client, listener.accept()).await;
-                let (mut client, mut served) = (client.expect("connects"), served.expect("one"));
+                let client = TcpStream::connect(listener.local_addr()).await;
+                let mut client = client.expect("connects");
+                let Some(mut served) = accept(&listener, &mut client).await else {
+                    return false;
+                };
                 client.write_all(b"abc").await.expect("written");
                 let mut heard = [0; 3];
                 served.read_exact(&mut heard).await.is_ok()
@@ -186,11 +198,9 @@ fn strangers_do_not_say_which_module_runs() {
         let swap = listener.swap(&refusing);
         let using = async {
             for _ in 0..3 {
-                let client = TcpStream::connect(listener.local_addr());
-                let (client, served) = both(client, listener.accept()).await;
-                let mut served = served.expect("one");
-                let heard = served.read(&mut [0; 1]).await;
-                drop((client, heard));
+                let client = TcpStream::connect(listener.local_addr()).await;
+                let mut client = client.expect("connects");
+                assert!(accept(&listener, &mut client).await.is_none());
             }
         };
         let (swapped, ()) = both(swap, using).await;

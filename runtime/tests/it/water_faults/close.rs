@@ -78,13 +78,18 @@ fn a_reset_ends_an_instance_that_does_not_look() {
     run(async {
         // The others wait, and cost nothing.
         for code in &STUBBORN[..3] {
-            let guest = stubborn(code);
+            // Its handshake is over once it says something to the application.
+            let code = format!(
+                "(drop (call $write (global.get $caller) (i32.const 1024) (i32.const 1))) {code}"
+            );
+            let guest = stubborn(&code);
             let listener = guest.options(Listener::builder(&guest.module()));
             let listener = listener.bind(LOCALHOST).expect("listens");
             let client = TcpStream::connect(listener.local_addr());
             let (client, served) = both(client, listener.accept()).await;
             let client = client.expect("connects");
             let mut served = served.expect("accepts");
+            served.read_exact(&mut [0; 1]).await.expect("a byte");
             let linger = Some(Duration::ZERO);
             SockRef::from(&client).set_linger(linger).expect("set");
             drop(client);
