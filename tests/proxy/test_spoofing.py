@@ -82,6 +82,32 @@ def test_f2_the_upstream_is_of_the_clients_family(inside, running):
                 assert peer[0] == "203.0.113.9"
 
 
+def test_no_client_has_an_address_of_this_machine(inside, running):
+    """The application may trust those: a header that claims one leads nowhere."""
+    own = {4: "198.51.100.77", 6: "2001:db8::77"}
+    for address in own.values():
+        command = inside.command("ip", "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else []))
+        subprocess.run(command, check=True, timeout=LIMIT)
+    with inside.bound("127.0.0.1", UPSTREAM, socket.SOCK_STREAM) as upstream, inside.bound("::1", UPSTREAM, socket.SOCK_STREAM) as other:
+        for claimed, site in (
+            ("127.0.0.1", "198.51.100.1"),
+            ("169.254.1.1", "198.51.100.1"),
+            (own[4], "198.51.100.1"),
+            ("::1", "2001:db8::1"),
+            (own[6], "2001:db8::1"),
+        ):
+            with inside.connected("127.0.0.1", PORT) as near:
+                near.sendall(version_1(claimed, site, 4447) + b"hello")
+                try:
+                    assert near.recv(1) == b"", claimed
+                except ConnectionResetError:
+                    pass
+        for listening in (upstream, other):
+            listening.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                listening.accept()
+
+
 def doctor(inside: Namespace, *arguments: str) -> tuple[int, dict]:
     command = inside.command(WATM, "doctor", "--json", *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)

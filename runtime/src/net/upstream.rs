@@ -1,7 +1,7 @@
 //! Connections to what is behind a listener, also from their clients' addresses.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use socket2::{Domain, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -157,7 +157,9 @@ fn bound(kind: Type, how: &BindTransparent, client: SocketAddr) -> io::Result<So
     if !can_be_source(ip) {
         return Err(io::Error::new(
             io::ErrorKind::AddrNotAvailable,
-            format!("{ip} cannot be the source of a connection"),
+            format!(
+                "{ip} cannot be the source of a connection: it is no address of another machine's"
+            ),
         ));
     }
     let port = if options.client_port {
@@ -178,11 +180,33 @@ fn bound(kind: Type, how: &BindTransparent, client: SocketAddr) -> io::Result<So
     Ok(socket)
 }
 
-/// Whether answers could come back to it at all.
+/// Whether a client elsewhere can have this address. A header may claim any, and what is behind the
+/// listener may trust this machine's own.
 fn can_be_source(address: IpAddr) -> bool {
-    let broadcast = address == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
-    !address.is_unspecified() && !address.is_multicast() && !broadcast
+    let nobody = match address {
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    let elsewhere = !address.is_unspecified() && !address.is_multicast() && !address.is_loopback();
+    elsewhere && !nobody && !is_own(address)
 }
+
+/// Whether it is one of this machine's, now: the kernel then sends to it from itself. Sends nothing.
+fn is_own(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // Without a route to it, it is nobody's here.
+    let source = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, DISCARD))?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address)
+}
+
+/// A port that is not 0.
+const DISCARD: u16 = 9;
 
 #[cfg(test)]
 mod tests {
@@ -204,6 +228,10 @@ mod tests {
             ("0.0.0.0:1", "cannot be the source"),
             ("[::ffff:224.0.0.1]:1", "cannot be the source"),
             ("255.255.255.255:1", "cannot be the source"),
+            ("127.0.0.1:1", "cannot be the source"),
+            ("127.9.9.9:1", "cannot be the source"),
+            ("[::ffff:127.0.0.1]:1", "cannot be the source"),
+            ("169.254.1.1:1", "cannot be the source"),
         ] {
             let client = client.parse().expect("an address");
             let error = connect_upstream(&[v4], Some((&how, client))).await;
@@ -212,6 +240,25 @@ mod tests {
             let error = connect_upstream_datagrams(&[v4], Some((&how, client))).await;
             assert!(error.expect_err("nor this").to_string().contains(expected));
         }
+        let v6: SocketAddr = "[::1]:9".parse().expect("an address");
+        for client in ["[::1]:1", "[fe80::1]:1", "[::]:1", "[ff02::1]:1"] {
+            let client = client.parse().expect("an address");
+            let error = connect_upstream(&[v6], Some((&how, client))).await;
+            let error = error.expect_err("it cannot be").to_string();
+            assert!(error.contains("cannot be the source"), "{client}: {error}");
+        }
         assert!(connect_upstream(&[], None).await.is_err());
+    }
+
+    #[test]
+    fn an_address_is_own_if_the_machine_has_it() {
+        for (address, own) in [
+            ("127.0.0.1", true),
+            ("203.0.113.7", false),
+            ("2001:db8::7", false),
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(is_own(address), own, "{address}");
+        }
     }
 }
