@@ -89,7 +89,7 @@ $(OLDEST_AND_NEWEST:%=run-of-python-%): run-of-python-%:
 
 run-of-programs:
 	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-tunnel run-test-upstream \
-		run-test-proxy run-test-readme
+		run-test-proxy run-test-readme run-test-hostile
 
 .PHONY: peers wheels-for-tests
 peers: $(INSTALLED) $(PEERS)
@@ -444,6 +444,20 @@ test-guest: setup
 .PHONY: test-programs
 test-programs:
 	tests/setup/apt.sh want chromium chromedriver curl wg ip ping
+
+# Modules that do nothing but harm, beside one that behaves: see tests/hostile/README.md.
+
+.PHONY: hostile run-hostile
+hostile: test-guest $(BUILD)/venv-3.13/ready
+	cargo build --release --locked --workspace --bins
+	$(MAKE) --no-print-directory run-hostile
+
+run-hostile:
+	$(BUILD)/venv-3.13/bin/python -m tests.hostile --seconds $(SECONDS)
+
+.PHONY: run-test-hostile
+run-test-hostile:
+	$(BUILD)/venv-3.13/bin/python -m tests.hostile --seconds 30
 
 # What strangers can send, chosen by a fuzzer, for SECONDS each target or TARGET alone: see
 # tests/fuzz/README.md. The tests replay the corpus.

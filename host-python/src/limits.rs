@@ -17,6 +17,7 @@ pub struct Limits {
     connect_timeout: Option<Duration>,
     handshake_timeout: Option<Duration>,
     handshakes: Option<usize>,
+    descriptors: Option<usize>,
     close_grace: Option<Duration>,
 }
 
@@ -35,6 +36,7 @@ impl Limits {
             record_bytes: self.record_bytes.unwrap_or(defaults.record_bytes),
             connect_timeout: self.connect_timeout.unwrap_or(defaults.connect_timeout),
             handshake_timeout: self.handshake_timeout.unwrap_or(defaults.handshake_timeout),
+            descriptors: self.descriptors.unwrap_or(defaults.descriptors),
             handshakes: self.handshakes.unwrap_or(defaults.handshakes),
             close_grace: self.close_grace.unwrap_or(defaults.close_grace),
             ..defaults

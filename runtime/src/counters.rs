@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::account::Account;
 use crate::usage::Usage;
 
 macro_rules! counters {
@@ -10,11 +12,14 @@ macro_rules! counters {
         pub(crate) struct Counters {
             $(pub(crate) $field: Counter,)*
             pub(crate) usage: Usage,
+            /// What it keeps for the module.
+            pub(crate) account: Arc<Account>,
         }
 
         impl Counters {
             pub(crate) fn collect(&self, into: &mut BTreeMap<String, u64>) {
                 $(into.insert($name.to_owned(), self.$field.get());)*
+                into.insert("host.kept.memory_bytes".to_owned(), self.account.kept() as u64);
             }
         }
     };
@@ -38,6 +43,7 @@ counters! {
     dropped_send_buffer = "host.dropped.send_buffer",
     dropped_send_other = "host.dropped.send_other",
     dropped_to_module = "host.dropped.flow_to_module",
+    dropped_to_application = "host.dropped.flow_to_application",
     dropped_log_records = "host.dropped.log_records",
     restarts = "host.restarts",
     process_calls = "host.process_calls",

@@ -23,6 +23,8 @@ pub(crate) struct Hub {
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
+    /// Connections that hold a descriptor.
+    pub(crate) descriptors: FlowCount,
     /// For names that are looked up.
     pub(crate) lookups: Arc<Semaphore>,
     /// What it uses, noted from its start on.
@@ -49,6 +51,7 @@ impl Hub {
             name,
             counters: Arc::default(),
             flows: FlowCount::new(limits.flows),
+            descriptors: FlowCount::new(limits.descriptors),
             limits,
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             kept: OnceLock::new(),

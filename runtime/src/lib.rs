@@ -131,16 +131,19 @@
 //! | `host.dropped.receive_limit` | datagrams larger than the module was ready for |
 //! | `host.dropped.send_too_large`, `.send_unreachable`, `.send_buffer`, `.send_other` | datagrams that the network refused, by reason |
 //! | `host.dropped.flow_to_module` | datagrams of the application that found the flow's queue full |
+//! | `host.dropped.flow_to_application` | datagrams of the module that the host had no room left for |
 //! | `host.dropped.log_records` | records beyond the rate |
 //! | `host.restarts` | instances started after a failure |
 //! | `host.process_calls`, `host.guest_time_ns` | calls of `process`, and time spent in all calls |
 //! | `host.memory_bytes` | linear memory of the instance, now |
+//! | `host.kept.memory_bytes` | what the host keeps beside it on behalf of the module, now |
 //!
 //! # Panics
 //!
 //! None that a module, a configuration or the network can cause. A panic is a broken
 //! invariant of this crate; it closes the server it happens in.
 
+mod account;
 mod capture;
 mod component;
 mod counters;

@@ -25,6 +25,7 @@ pub(crate) struct Limiter {
 impl Limiter {
     pub(crate) fn new(max_memory: usize, counters: Arc<Counters>) -> Limiter {
         counters.usage.begins();
+        counters.account.instance_begins(max_memory);
         Limiter {
             max_memory,
             memory: 0,
@@ -48,11 +49,12 @@ impl ResourceLimiter for Limiter {
         _: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let total = self.memory.saturating_add(desired.saturating_sub(current));
-        if total > self.max_memory {
+        let growth = total - self.memory;
+        if total > self.max_memory || !self.counters.account.memory_grows(growth) {
             self.refused = true;
             return Ok(false);
         }
-        self.counters.memory_bytes.add((total - self.memory) as u64);
+        self.counters.memory_bytes.add(growth as u64);
         self.counters.usage.holds(self.counters.memory_bytes.get());
         self.memory = total;
         Ok(true)
@@ -88,6 +90,8 @@ impl ResourceLimiter for Limiter {
 impl Drop for Limiter {
     fn drop(&mut self) {
         self.counters.memory_bytes.sub(self.memory as u64);
+        let account = &self.counters.account;
+        account.instance_ends(self.max_memory, self.memory);
         self.counters.usage.ends();
     }
 }

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use crate::net::descriptors_of_module;
 use crate::{Error, Module, ModuleKind};
 
 /// What one server, dialer, listener or relay may use. Each bound has a default that a busy
@@ -38,6 +39,11 @@ pub struct Limits {
     /// Handles (sockets, streams, keys) a module may hold. Default 65536, twice the
     /// flows: a relay holds an accepted stream and a flow for each.
     pub handles: usize,
+    /// Connections of a component that are open at once, which it has accepted or made: each takes
+    /// a descriptor of the process. Beyond it no more are made (`limit-reached`), and those that
+    /// come in wait in the kernel. Default: half of what the process may open when this is called,
+    /// from 64 to 65536.
+    pub descriptors: usize,
     /// Keys a module may hand to the host's ciphers. Default 16384: two sessions of
     /// two keys each for 4096 peers.
     pub crypto_keys: usize,
@@ -77,6 +83,7 @@ impl Default for Limits {
             datagram_queue: 256,
             datagram_queue_bytes: 512 << 10,
             handles: 65536,
+            descriptors: descriptors_of_module(),
             crypto_keys: 16384,
             log_records_per_second: 20,
             record_bytes: 1 << 30,
@@ -140,6 +147,7 @@ impl Limits {
             ("datagram_queue", self.datagram_queue),
             ("datagram_queue_bytes", self.datagram_queue_bytes),
             ("handles", self.handles),
+            ("descriptors", self.descriptors),
             ("handshakes", self.handshakes),
             ("generations", self.generations),
         ] {

@@ -26,8 +26,8 @@ struct Mailbox {
     ended: Vec<u32>,
     /// The owner, who found less than it had asked for.
     reader: Option<Waker>,
-    /// Others, who found no room.
-    writers: Vec<Waker>,
+    /// Others, who found no room: the last waker of each.
+    writers: BTreeMap<u32, Waker>,
 }
 
 /// A message, with the generation that sent it.
@@ -59,7 +59,7 @@ impl Post {
     pub(crate) fn close(&self, generation: u32) {
         let gone = self.lock().remove(&generation);
         let writers = gone.map(|gone| gone.writers).unwrap_or_default();
-        writers.into_iter().for_each(Waker::wake);
+        writers.into_values().for_each(Waker::wake);
     }
 
     /// A generation is gone, and so is its mailbox: tell the others.
@@ -68,6 +68,7 @@ impl Post {
         let mut readers = Vec::new();
         for mailbox in self.lock().values_mut() {
             mailbox.ended.push(generation);
+            mailbox.writers.remove(&generation);
             readers.extend(mailbox.reader.take());
         }
         readers.into_iter().for_each(Waker::wake);
@@ -107,11 +108,11 @@ impl Post {
             cx.waker().wake_by_ref();
         }
         let writers = match letters.is_empty() {
-            true => Vec::new(),
+            true => BTreeMap::new(),
             false => std::mem::take(&mut mailbox.writers),
         };
         drop(boxes);
-        writers.into_iter().for_each(Waker::wake);
+        writers.into_values().for_each(Waker::wake);
         (letters, ended)
     }
 
@@ -123,13 +124,12 @@ impl Post {
         let Some(mailbox) = boxes.get_mut(&recipient) else {
             return true;
         };
+        // A longer one goes alone; a call brings no more than twice that.
         let full = mailbox.letters.len() >= MAX_LETTERS
             || mailbox.bytes > 0 && mailbox.bytes + letter.content.len() > MAX_BYTES;
         if full {
-            let known = mailbox.writers.iter().any(|w| w.will_wake(cx.waker()));
-            if !known {
-                mailbox.writers.push(cx.waker().clone());
-            }
+            let writer = cx.waker().clone();
+            mailbox.writers.insert(letter.generation, writer);
             return false;
         }
         mailbox.bytes += letter.content.len();
@@ -206,6 +206,21 @@ mod tests {
         assert_eq!(post.receive(0, 1, 0, noop).0.len(), 1);
         assert_eq!(listed(&list), [9]);
         assert!(post.send(0, letter(b""), &mut cx));
+    }
+
+    #[test]
+    fn a_writer_that_asks_by_many_tokens_is_kept_once() {
+        let (post, list) = (Post::default(), Arc::<ReadyList>::default());
+        let cx = &mut Context::from_waker(Waker::noop());
+        post.open(0);
+        while post.send(0, letter(b"full"), cx) {}
+        for token in 0..1000 {
+            let waker: Waker = Token::new(token, &list).into();
+            assert!(!post.send(0, letter(b"more"), &mut Context::from_waker(&waker)));
+        }
+        assert_eq!(post.lock()[&0].writers.len(), 1);
+        post.receive(0, 1, 100, cx);
+        assert_eq!(listed(&list), [999]);
     }
 
     #[test]

@@ -35,6 +35,12 @@ impl ReadyList {
         inner.ready.is_empty()
     }
 
+    /// How many are.
+    pub(crate) fn len(&self) -> usize {
+        let inner = self.inner.lock().expect("no panic under this lock");
+        inner.ready.len()
+    }
+
     /// Move the ready tokens to the end of `tokens`; each can be woken again from now on.
     pub(crate) fn take(&self, tokens: &mut Vec<u64>) {
         let ready = mem::take(&mut self.inner.lock().expect("no panic under this lock").ready);

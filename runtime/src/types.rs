@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{error, fmt, io};
 
@@ -33,8 +34,8 @@ pub enum ErrorCode {
     DatagramTooLarge,
     /// A host name has no address.
     NameUnresolvable,
-    /// Anything else, in words for people.
-    Other(String),
+    /// Anything else, in words for people. Clones share them.
+    Other(Arc<str>),
 }
 
 impl fmt::Display for ErrorCode {
@@ -93,7 +94,7 @@ impl From<&io::Error> for ErrorCode {
             io::ErrorKind::ConnectionAborted
             | io::ErrorKind::BrokenPipe
             | io::ErrorKind::NotConnected => ErrorCode::ConnectionAborted,
-            _ => ErrorCode::Other(error.to_string()),
+            _ => ErrorCode::Other(error.to_string().into()),
         }
     }
 }
@@ -149,6 +150,23 @@ pub struct FlowInfo {
     /// Other facts by name, such as `sni`.
     pub attributes: Vec<(String, String)>,
 }
+
+impl FlowInfo {
+    /// Bytes of its names, as they lie in memory.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let attributes = self.attributes.iter();
+        let attributes = attributes.map(|(k, v)| k.capacity() + v.capacity() + ATTRIBUTE);
+        let peer = self.peer.as_ref().map_or(0, String::capacity);
+        let name = match &self.destination {
+            Destination::Address(_) => 0,
+            Destination::Name(name, _) => name.capacity(),
+        };
+        attributes.sum::<usize>() + peer + name
+    }
+}
+
+/// What an attribute takes beside its text.
+const ATTRIBUTE: usize = size_of::<(String, String)>();
 
 /// What a server is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,5 +29,7 @@ class Limits:
     """How long a module may take until its connection is ready, connecting included."""
     handshakes: int | None = None
     """Connections that are accepted and not yet ready."""
+    descriptors: int | None = None
+    """Connections that a component has open at once. By default half of the process's descriptors."""
     close_grace: datetime.timedelta | None = None
     """How long a module may take to pass on what was written before its connection was closed."""

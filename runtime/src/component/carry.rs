@@ -14,6 +14,9 @@ use crate::roles::Stream;
 /// Bytes that are moved at once: a TLS record. Also what an idle stream holds.
 const PIECE: usize = 16 << 10;
 
+/// What [`carry`] takes of memory, in bytes: a piece for each direction, and the task.
+pub(super) const CARRY_BYTES: usize = 2 * PIECE + 4096;
+
 /// Move bytes both ways, each until its end, or until one way fails: then the module's calls
 /// fail with the cause. So they do if this is dropped, with the runtime that it is in.
 pub(super) async fn carry(stream: Box<dyn Stream>, flow: StreamFlow) {

@@ -11,9 +11,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use super::carry::carry;
+use super::carry::{CARRY_BYTES, carry};
 use super::dialling::{Addresses, News};
-use crate::flow::{GuestStream, stream_pair};
+use crate::flow::{FlowPermit, GuestStream, charge_stream_anyway, stream_pair};
 use crate::net::Connection;
 use crate::ready::{Token, WakeBatch};
 use crate::roles::{Access, Wire, WireKind, datagrams};
@@ -86,7 +86,10 @@ impl Request {
                     underlay: None,
                     attributes: Vec::new(),
                 };
-                let (near, far) = stream_pair(info, self.token, &self.limits, None);
+                let mut charge = charge_stream_anyway(&info, &self.access.counters.account);
+                let full = |code: ErrorCode| self.access.failed(&self.target, code.into());
+                charge.add(CARRY_BYTES).map_err(full)?;
+                let (near, far) = stream_pair(info, self.token, &self.limits, None, charge);
                 tokio::spawn(carry(stream, far));
                 Link::Carried(near)
             }
@@ -115,6 +118,7 @@ pub struct Dialled {
     peer: Option<SocketAddr>,
     /// Directions that were shut before it was connected.
     shut: (bool, bool),
+    _permit: FlowPermit,
 }
 
 enum State {
@@ -125,12 +129,13 @@ enum State {
 }
 
 impl Dialled {
-    /// `news` is told what becomes of it.
-    pub(super) fn new(request: Request, news: News) -> Dialled {
+    /// `news` is told what becomes of it. The permit is of a descriptor.
+    pub(super) fn new(request: Request, news: News, permit: FlowPermit) -> Dialled {
         Dialled {
             state: State::Connecting(request.begin(), news),
             peer: None,
             shut: (false, false),
+            _permit: permit,
         }
     }
 
@@ -249,6 +254,6 @@ pub(super) fn code(error: &Error) -> ErrorCode {
             ErrorCode::NameUnresolvable
         }
         Error::Connect { source, .. } => source.into(),
-        other => ErrorCode::Other(other.to_string()),
+        other => ErrorCode::Other(other.to_string().into()),
     }
 }

@@ -7,6 +7,7 @@ use quinn_udp::EcnCodepoint;
 
 use super::bindings::exports::watm::transport::endpoint;
 use super::bindings::watm::transport::{flows, sockets, types};
+use crate::log::{MAX_MESSAGE, cut};
 use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus};
 
 impl From<ErrorCode> for types::ErrorCode {
@@ -24,7 +25,7 @@ impl From<ErrorCode> for types::ErrorCode {
             ErrorCode::ConnectionAborted => types::ErrorCode::ConnectionAborted,
             ErrorCode::DatagramTooLarge => types::ErrorCode::DatagramTooLarge,
             ErrorCode::NameUnresolvable => types::ErrorCode::NameUnresolvable,
-            ErrorCode::Other(text) => types::ErrorCode::Other(Some(text)),
+            ErrorCode::Other(text) => types::ErrorCode::Other(Some((*text).to_owned())),
         }
     }
 }
@@ -44,9 +45,11 @@ impl From<types::ErrorCode> for ErrorCode {
             types::ErrorCode::ConnectionAborted => ErrorCode::ConnectionAborted,
             types::ErrorCode::DatagramTooLarge => ErrorCode::DatagramTooLarge,
             types::ErrorCode::NameUnresolvable => ErrorCode::NameUnresolvable,
-            types::ErrorCode::Other(text) => {
-                ErrorCode::Other(text.unwrap_or_else(|| "unspecified error".to_owned()))
-            }
+            types::ErrorCode::Other(text) => ErrorCode::Other(match text {
+                // A flow keeps it for as long as the application has its end.
+                Some(text) => cut(&text, LONGEST_TEXT).into(),
+                None => "unspecified error".into(),
+            }),
         }
     }
 }
@@ -153,19 +156,37 @@ impl From<endpoint::ClientConfig> for ClientConfig {
     }
 }
 
-/// In the guest's words, on one line.
+/// In the guest's words, on one line, as much as a record of the log has.
 pub(super) fn config_error(error: endpoint::ConfigError) -> String {
-    match error {
+    let text = match error {
         endpoint::ConfigError::Syntax(text) => text,
         endpoint::ConfigError::Field((path, why)) => format!("{path}: {why}"),
         endpoint::ConfigError::Other(text) => text.unwrap_or_else(|| "no reason given".to_owned()),
+    };
+    match text.len() <= MAX_MESSAGE {
+        true => text,
+        false => cut(&text, MAX_MESSAGE).to_owned(),
     }
 }
 
-/// What a module may call a party, in bytes. More is no name.
-const LONGEST_NAME: usize = 256;
+/// What a module may call a party, or say of an error, in bytes. The rest is cut off.
+const LONGEST_TEXT: usize = 256;
 
-fn shortened(mut name: String) -> String {
-    name.truncate(crate::log::cut(&name, LONGEST_NAME).len());
-    name
+pub(super) fn shortened(text: String) -> String {
+    match text.len() <= LONGEST_TEXT {
+        true => text,
+        false => cut(&text, LONGEST_TEXT).to_owned(),
+    }
+}
+
+/// The longest name of a host, in bytes (RFC 1035, section 2.3.4, as text with a dot at its end).
+const LONGEST_HOST: usize = 255;
+
+/// Refuse a destination whose name is longer than those of hosts: it would be kept for as long as
+/// what goes there.
+pub(super) fn check_destination(destination: &Destination) -> Result<(), ErrorCode> {
+    match destination {
+        Destination::Name(name, _) if name.len() > LONGEST_HOST => Err(ErrorCode::InvalidArgument),
+        _ => Ok(()),
+    }
 }

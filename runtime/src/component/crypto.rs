@@ -2,7 +2,7 @@ use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::crypto;
-use super::{Failure, State};
+use super::{Failure, Kept, State};
 use crate::ErrorCode;
 use crate::recording::{Digest, Function};
 
@@ -55,6 +55,12 @@ fn nonce_of(nonce: &[u8]) -> Result<Nonce, ErrorCode> {
     Nonce::try_assume_unique_for_key(nonce).map_err(|_| ErrorCode::InvalidArgument)
 }
 
+impl Kept for AeadKey {
+    fn bytes(&self) -> usize {
+        size_of::<AeadKey>()
+    }
+}
+
 impl crypto::Host for State {}
 
 impl crypto::HostAeadKey for State {
@@ -72,7 +78,7 @@ impl crypto::HostAeadKey for State {
                 if state.keys >= state.hub.limits.crypto_keys {
                     return Err(ErrorCode::LimitReached.into());
                 }
-                let key = state.table.push(key)?;
+                let key = state.keep(key)?;
                 state.keys += 1;
                 state.hub.counters.usage.ciphers();
                 Ok(key)
@@ -102,7 +108,7 @@ impl crypto::HostAeadKey for State {
     }
 
     fn drop(&mut self, key: Resource<AeadKey>) -> wasmtime::Result<()> {
-        self.table.delete(key)?;
+        self.let_go(key).map_err(Failure::into_trap)?;
         self.keys -= 1;
         Ok(())
     }

@@ -1,9 +1,12 @@
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::{flows, types};
+use super::convert::check_destination;
 use super::sockets::ByteStream;
-use super::{Failure, State};
-use crate::flow::{Flow, FlowPermit, GuestDatagrams, datagram_pair, stream_pair};
+use super::{Failure, Kept, State};
+use crate::flow::{
+    Flow, FlowPermit, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
+};
 use crate::recording::{Digest, Function};
 use crate::{ErrorCode, FlowInfo, Network};
 
@@ -11,15 +14,21 @@ use crate::{ErrorCode, FlowInfo, Network};
 /// for as long as the flow; a TLS server name has 255 at most.
 const MAX_INFO_BYTES: usize = 16 << 10;
 
+impl Kept for GuestDatagrams {
+    /// The flow is charged by itself.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
 impl State {
     /// Whether one more flow may be offered.
     fn admit(&self, network: Network, info: &FlowInfo) -> Result<FlowPermit, ErrorCode> {
+        check_destination(&info.destination)?;
         if !self.hub.accepts(network, &info.destination) {
             return Err(ErrorCode::AccessDenied);
         }
-        let names = info.attributes.iter().map(|(k, v)| k.len() + v.len() + 48);
-        let bytes = names.sum::<usize>() + info.peer.as_ref().map_or(0, String::len);
-        if bytes > MAX_INFO_BYTES {
+        if info.kept_bytes() > MAX_INFO_BYTES {
             return Err(ErrorCode::InvalidArgument);
         }
         self.hub.check_backlog()?;
@@ -31,9 +40,10 @@ impl State {
 
     fn offer_stream(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(Network::Tcp, &info)?;
-        let token = self.token(token);
-        let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit);
-        let handle = self.table.push(ByteStream::Flow(guest))?;
+        let charge = charge_stream(&info, &self.hub.counters.account)?;
+        let token = self.token(token)?;
+        let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit, charge);
+        let handle = self.keep(ByteStream::Flow(guest))?;
         self.wakers
             .add(self.hub.offer(self.generation, Flow::Stream(flow)));
         Ok(handle.rep())
@@ -41,15 +51,17 @@ impl State {
 
     fn offer_datagrams(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(Network::Udp, &info)?;
+        let charge = charge_datagrams(&info, &self.hub.counters.account)?;
         let (guest, flow) = datagram_pair(
             info,
-            self.token(token),
+            self.token(token)?,
             &self.hub.limits,
             permit,
             self.hub.counters.clone(),
             self.failed.clone(),
+            charge,
         );
-        let handle = self.table.push(guest)?;
+        let handle = self.keep(guest)?;
         self.wakers
             .add(self.hub.offer(self.generation, Flow::Datagrams(flow)));
         Ok(handle.rep())
@@ -152,7 +164,7 @@ impl flows::HostDatagramFlow for State {
     fn drop(&mut self, flow: Resource<GuestDatagrams>) -> wasmtime::Result<()> {
         self.turn(Function::DatagramFlowDrop, || (flow.rep(),))
             .take(self, |state| {
-                state.table.delete(flow)?;
+                state.let_go(flow)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)

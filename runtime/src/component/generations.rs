@@ -3,7 +3,7 @@ use std::task::{Context, Waker};
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::generations;
-use super::{Failure, State};
+use super::{Failure, Kept, State};
 use crate::ErrorCode;
 use crate::post::Letter;
 use crate::recording::{Digest, Function};
@@ -11,6 +11,13 @@ use crate::recording::{Digest, Function};
 /// A generation's end of the connections to the others.
 pub struct Mailbox {
     waker: Waker,
+}
+
+impl Kept for Mailbox {
+    /// What waits in it is bounded by itself.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 impl generations::Host for State {}
@@ -22,10 +29,10 @@ impl generations::HostMailbox for State {
                 if !state.post.open(state.generation) {
                     return Err(ErrorCode::InvalidState.into());
                 }
-                let token = state.token(token);
+                let token = state.token(token)?;
                 token.notify();
                 let waker = token.into();
-                Ok(state.table.push(Mailbox { waker })?.rep())
+                Ok(state.keep(Mailbox { waker })?.rep())
             })
             .map(Resource::new_own)
     }
@@ -105,7 +112,7 @@ impl generations::HostMailbox for State {
     fn drop(&mut self, mailbox: Resource<Mailbox>) -> wasmtime::Result<()> {
         self.turn(Function::MailboxDrop, || (mailbox.rep(),))
             .take(self, |state| {
-                state.table.delete(mailbox)?;
+                state.let_go(mailbox)?;
                 state.post.close(state.generation);
                 Ok(())
             })

@@ -6,21 +6,25 @@ use std::time::{Duration, Instant as Clock};
 
 use serde::Serialize;
 use tokio::runtime::Handle;
-use wasmtime::component::{Resource, ResourceTable, ResourceTableError};
+use wasmtime::component::{Resource, ResourceTable};
 use wasmtime::{Store, UpdateDeadline, WasmBacktrace};
 
-use super::State;
 use super::bindings::Module as Bindings;
 use super::bindings::exports::watm::transport::endpoint::{self, Guest};
 use super::bindings::watm::transport::types;
 use super::connect::UNKNOWN;
-use super::convert::{config_error, destination_to_guest};
+use super::convert::{config_error, destination_to_guest, shortened};
 use super::cpu::CpuMeter;
 use super::dialling::{Begun, Dial, Dialling};
 use super::log::guest_level;
 use super::sockets::ByteStream;
 use super::tape::Tape;
-use crate::flow::{DatagramFlow, FlowPermit, StreamFlow, datagram_pair, stream_pair};
+use super::{Failure, State};
+use crate::account::{CALL_BYTES, Charge};
+use crate::flow::{
+    DatagramFlow, FlowPermit, StreamFlow, charge_datagrams, charge_stream, datagram_pair,
+    stream_pair,
+};
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
@@ -35,6 +39,12 @@ use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Modu
 
 /// Parties that a status tells of: as many as a configuration of WireGuard's may have.
 const MOST_PEERS: usize = 32_768;
+
+/// Handles that are lent for one call: an import takes one.
+const BORROWED: usize = 64;
+
+/// Counters that a status has.
+const MOST_COUNTERS: usize = 1024;
 
 /// What an instance is given.
 #[derive(Clone)]
@@ -112,6 +122,7 @@ impl Instance {
         table.set_max_capacity(hub.limits.handles);
         let state = State {
             table,
+            objects: Charge::new(&hub.counters.account),
             hub: hub.clone(),
             ports: grants.ports.clone(),
             generation,
@@ -151,8 +162,9 @@ impl Instance {
             }
             Ok(state.cpu.tick())
         });
-        // A list that an import takes lies in the module's memory, so that is its bound.
-        store.set_hostcall_fuel(memory_bytes);
+        store.set_hostcall_fuel(CALL_BYTES);
+        // Its own table of them, which has what it borrows for a call too.
+        store.set_max_component_handles(hub.limits.handles.saturating_add(BORROWED));
         store.set_epoch_deadline(1);
         store.data().record(|| Event::Instance);
         match prepared.pre.instantiate(&mut store) {
@@ -288,8 +300,9 @@ impl Instance {
         self.begin(
             dial,
             |state, info, token, permit| {
-                let (guest, flow) = stream_pair(info, token, &state.hub.limits, permit);
-                let handle = state.table.push(ByteStream::Flow(guest))?;
+                let charge = charge_stream(&info, &state.hub.counters.account)?;
+                let (guest, flow) = stream_pair(info, token, &state.hub.limits, permit, charge);
+                let handle = state.keep(ByteStream::Flow(guest))?;
                 Ok((handle.rep(), flow))
             },
             Instance::call_dial,
@@ -305,9 +318,17 @@ impl Instance {
             dial,
             |state, info, token, permit| {
                 let (counters, failed) = (state.hub.counters.clone(), state.failed.clone());
-                let (guest, flow) =
-                    datagram_pair(info, token, &state.hub.limits, permit, counters, failed);
-                Ok((state.table.push(guest)?.rep(), flow))
+                let charge = charge_datagrams(&info, &counters.account)?;
+                let (guest, flow) = datagram_pair(
+                    info,
+                    token,
+                    &state.hub.limits,
+                    permit,
+                    counters,
+                    failed,
+                    charge,
+                );
+                Ok((state.keep(guest)?.rep(), flow))
             },
             Instance::call_dial_datagrams,
         )
@@ -317,12 +338,7 @@ impl Instance {
     fn begin<F>(
         &mut self,
         dial: Dial,
-        open: impl FnOnce(
-            &mut State,
-            FlowInfo,
-            Arc<Token>,
-            FlowPermit,
-        ) -> Result<(u32, F), ResourceTableError>,
+        open: impl FnOnce(&mut State, FlowInfo, Arc<Token>, FlowPermit) -> Result<(u32, F), Failure>,
         call: impl FnOnce(
             &mut Instance,
             Option<types::Destination>,
@@ -423,7 +439,12 @@ impl Instance {
                 .map(PeerStatus::from)
                 .collect(),
             flows: status.flows,
-            counters: status.counters.into_iter().collect(),
+            counters: status
+                .counters
+                .into_iter()
+                .take(MOST_COUNTERS)
+                .map(|(name, value)| (shortened(name), value))
+                .collect(),
         })
     }
 

@@ -25,12 +25,13 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, HasSelf, Linker, ResourceTable};
+use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
 
 pub(crate) use dialling::{Addresses, Attempts, Begun, Dial};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
+use crate::account::Charge;
 use crate::flow::FlowPermit;
 use crate::hub::Hub;
 use crate::keys::Keys;
@@ -41,7 +42,7 @@ use crate::post::Post;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
 use crate::share::Share;
-use crate::{Capture, ModuleInfo, Network};
+use crate::{Capture, ErrorCode, ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
 use dialling::{Answer, Dialling};
@@ -108,6 +109,8 @@ fn sockets(engine: &wasmtime::Engine, component: &Component) -> Vec<Network> {
 /// What one instance works on.
 pub(crate) struct State {
     table: ResourceTable,
+    /// What the host keeps of what is in it.
+    objects: Charge,
     hub: Arc<Hub>,
     ports: Arc<Vec<(String, Port)>>,
     /// Its number among those behind the same sockets.
@@ -156,10 +159,42 @@ impl State {
             .flatten()
     }
 
-    fn token(&self, value: u64) -> Arc<Token> {
-        Token::new(value, &self.ready)
+    /// A token for one more handle. Those whose handles are gone are kept until the call ends, and
+    /// a call that makes more of them than there are handles fails with
+    /// [`ErrorCode::LimitReached`].
+    fn token(&self, value: u64) -> Result<Arc<Token>, ErrorCode> {
+        /// For a module that may have few handles, and has others one after another.
+        const MORE: usize = 1024;
+        if self.ready.len() >= self.hub.limits.handles.saturating_add(MORE) {
+            return Err(ErrorCode::LimitReached);
+        }
+        Ok(Token::new(value, &self.ready))
+    }
+
+    /// Give the guest a handle of this; fails with [`ErrorCode::LimitReached`].
+    fn keep<T: Kept>(&mut self, value: T) -> Result<Resource<T>, Failure> {
+        let bytes = HANDLE_BYTES + value.bytes();
+        self.objects.add(bytes)?;
+        let handle = self.table.push(value);
+        Ok(handle.inspect_err(|_| self.objects.sub(bytes))?)
+    }
+
+    /// The guest has let go of a handle.
+    fn let_go<T: Kept>(&mut self, handle: Resource<T>) -> Result<T, Failure> {
+        let value = self.table.delete(handle)?;
+        self.objects.sub(HANDLE_BYTES + value.bytes());
+        Ok(value)
     }
 }
+
+/// What a guest may have handles of.
+trait Kept: Send + 'static {
+    /// What the host keeps of it, in bytes. The same for as long as it lives.
+    fn bytes(&self) -> usize;
+}
+
+/// An entry of the table, and a token.
+const HANDLE_BYTES: usize = 192;
 
 /// Why an import did not do what it was asked to: an answer for the guest, or a reason
 /// to stop it.

@@ -12,8 +12,8 @@ use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::{names, types};
 use super::connect::code;
-use super::convert::address_to_guest;
-use super::{Failure, State};
+use super::convert::{address_to_guest, check_destination};
+use super::{Failure, Kept, State};
 use crate::recording::Function;
 use crate::roles::Access;
 use crate::{Destination, ErrorCode, Family, Network, Target};
@@ -35,18 +35,25 @@ enum Answer {
     There(Found),
 }
 
+impl Kept for Lookup {
+    /// What is found, and how it is told.
+    fn bytes(&self) -> usize {
+        1024
+    }
+}
+
 impl names::Host for State {}
 
 impl names::HostLookup for State {
     fn start(&mut self, name: String, port: u16, token: u64) -> Result<Resource<Lookup>, Failure> {
         self.turn(Function::LookupStart, || (&name, port, token))
             .take(self, |state| {
-                let waker = state.token(token).into();
+                let waker = state.token(token)?.into();
                 let answer = Answer::Expected(state.look_up(name, port)?);
                 let mut lookup = Lookup { answer, waker };
                 // Wakes the token from now on.
                 lookup.poll();
-                Ok(state.table.push(lookup)?.rep())
+                Ok(state.keep(lookup)?.rep())
             })
             .map(Resource::new_own)
     }
@@ -69,7 +76,7 @@ impl names::HostLookup for State {
     fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
         self.turn(Function::LookupDrop, || (lookup.rep(),))
             .take(self, |state| {
-                state.table.delete(lookup)?;
+                state.let_go(lookup)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -85,6 +92,7 @@ impl State {
             family: Family::Any,
             destination: Destination::Name(name, port),
         };
+        check_destination(&target.destination)?;
         if access.check(&target, false).is_err() {
             return Err(ErrorCode::AccessDenied.into());
         }

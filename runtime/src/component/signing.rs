@@ -5,13 +5,20 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::signing;
-use super::{Failure, State};
+use super::{Failure, Kept, State};
 use crate::ErrorCode;
 use crate::keys::{Signer, is_of_handshake};
 use crate::recording::{Digest, Function};
 
 /// A key that a module may sign with.
 pub struct PrivateKey(Arc<dyn Signer>);
+
+impl Kept for PrivateKey {
+    /// The key itself is the user's.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
 
 impl signing::Host for State {}
 
@@ -21,7 +28,7 @@ impl signing::HostPrivateKey for State {
             .take(self, |state| {
                 let key = state.private_keys.get(&name);
                 let key = key.ok_or(ErrorCode::AccessDenied)?;
-                Ok(state.table.push(PrivateKey(key))?.rep())
+                Ok(state.keep(PrivateKey(key))?.rep())
             })
             .map(Resource::new_own)
     }
@@ -61,7 +68,7 @@ impl signing::HostPrivateKey for State {
                 state
                     .logger
                     .record(tracing::Level::WARN, "signing", &reason);
-                ErrorCode::Other("the host's key cannot sign now".to_owned()).into()
+                ErrorCode::Other("the host's key cannot sign now".into()).into()
             })
         })
     }
@@ -69,7 +76,7 @@ impl signing::HostPrivateKey for State {
     fn drop(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<()> {
         self.turn(Function::PrivateKeyDrop, || (key.rep(),))
             .take(self, |state| {
-                state.table.delete(key)?;
+                state.let_go(key)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)

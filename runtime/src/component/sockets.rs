@@ -8,13 +8,14 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::{sockets, types};
 use super::connect::{Dialled, Request};
 use super::convert::{
-    address_from_guest, address_to_guest, ecn_from_guest, ecn_to_guest, ip_from_guest, ip_to_guest,
+    address_from_guest, address_to_guest, check_destination, ecn_from_guest, ecn_to_guest,
+    ip_from_guest, ip_to_guest,
 };
-use super::{Failure, State};
+use super::{Failure, Kept, State};
 use crate::flow::GuestStream;
 use crate::net::{Connection, DatagramPort, Entry, Port, Protocol, TcpPort};
 use crate::recording::{Digest, Function};
-use crate::{Destination, ErrorCode, Target};
+use crate::{Destination, ErrorCode, Target, log_refusal};
 
 /// What a module may have everything wait for.
 const LONGEST_COALESCING: Duration = Duration::from_millis(1);
@@ -42,6 +43,33 @@ pub enum ByteStream {
     Dialled(Dialled, Waker),
 }
 
+impl Kept for DatagramSocket {
+    fn bytes(&self) -> usize {
+        self.label.len()
+    }
+}
+
+impl Kept for Listener {
+    fn bytes(&self) -> usize {
+        self.label.len()
+    }
+}
+
+impl Kept for ByteStream {
+    fn bytes(&self) -> usize {
+        /// A socket, as the executor knows it.
+        const CONNECTION: usize = 1024;
+        /// And how it is made: a future with the names of where it goes.
+        const DIALLED: usize = 4096;
+        match self {
+            // Charged by itself.
+            ByteStream::Flow(_) => 0,
+            ByteStream::Connection(..) => CONNECTION,
+            ByteStream::Dialled(..) => DIALLED,
+        }
+    }
+}
+
 impl State {
     /// Whether what arrives on the sockets is for this generation.
     fn serves(&self) -> bool {
@@ -55,7 +83,7 @@ impl State {
         if self.taken.contains_key(&key) {
             return Err(ErrorCode::InvalidState.into());
         }
-        let token = self.token(token);
+        let token = self.token(token)?;
         token.notify();
         self.taken.insert(key, token.clone());
         Ok(token.into())
@@ -200,7 +228,7 @@ impl sockets::HostDatagramSocket for State {
     fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
         self.turn(Function::DatagramSocketDrop, || (socket.rep(),))
             .take(self, |state| {
-                let socket = state.table.delete(socket)?;
+                let socket = state.let_go(socket)?;
                 state.taken.remove(&(Protocol::Udp, socket.label));
                 Ok(())
             })
@@ -224,7 +252,7 @@ impl State {
             waker,
             too_long: false,
         };
-        Ok(self.table.push(socket)?.rep())
+        Ok(self.keep(socket)?.rep())
     }
 
     fn send_batch(
@@ -407,7 +435,7 @@ impl sockets::HostByteStream for State {
         self.turn(Function::ByteStreamDrop, || (stream.rep(),))
             .take(self, |state| {
                 state.awaited.remove(&stream.rep());
-                state.table.delete(stream)?;
+                state.let_go(stream)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -447,7 +475,7 @@ impl sockets::HostListener for State {
     fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
         self.turn(Function::ListenerDrop, || (listener.rep(),))
             .take(self, |state| {
-                let listener = state.table.delete(listener)?;
+                let listener = state.let_go(listener)?;
                 state.taken.remove(&(Protocol::Tcp, listener.label));
                 Ok(())
             })
@@ -457,6 +485,7 @@ impl sockets::HostListener for State {
 
 impl State {
     fn open_connection(&mut self, destination: &Destination, token: u64) -> Result<u32, Failure> {
+        check_destination(destination)?;
         let access = self.access.clone().ok_or(ErrorCode::AccessDenied)?;
         let target = Target::tcp(destination.clone());
         let asked = self.dialling.as_ref().map(|dialling| &dialling.dial);
@@ -468,11 +497,22 @@ impl State {
             }
             return Err(ErrorCode::AccessDenied.into());
         }
+        let Some(permit) = self.hub.descriptors.permit() else {
+            log_refusal(
+                &access.name,
+                &target.to_string(),
+                &format!(
+                    "{} connections are open, as many as limits.descriptors lets the module have",
+                    self.hub.limits.descriptors
+                ),
+            );
+            return Err(ErrorCode::LimitReached.into());
+        };
         let news = self
             .dialling
             .as_mut()
             .map(|dialling| dialling.admit(&access.name));
-        let token = self.token(token);
+        let token = self.token(token)?;
         // The first operation begins to connect.
         token.notify();
         let request = Request {
@@ -485,9 +525,9 @@ impl State {
             token: token.clone(),
             limits: self.hub.limits.clone(),
         };
-        let dialled = Dialled::new(request, news.unwrap_or_default());
+        let dialled = Dialled::new(request, news.unwrap_or_default(), permit);
         let stream = ByteStream::Dialled(dialled, token.into());
-        Ok(self.table.push(stream)?.rep())
+        Ok(self.keep(stream)?.rep())
     }
 
     fn open_listener(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
@@ -498,7 +538,7 @@ impl State {
         let waker = self.take(Protocol::Tcp, label, token)?;
         let label = label.to_owned();
         let listener = Listener { label, port, waker };
-        Ok(self.table.push(listener)?.rep())
+        Ok(self.keep(listener)?.rep())
     }
 
     fn accept_connection(
@@ -511,12 +551,17 @@ impl State {
             return Ok(None);
         }
         let mut cx = Context::from_waker(&listener.waker);
+        let Some(permit) = self.hub.descriptors.permit() else {
+            listener.port.pause(&mut cx);
+            return Ok(None);
+        };
         let Some(connection) = listener.port.accept(&mut cx)? else {
             return Ok(None);
         };
-        let token = self.token(token);
+        let connection = connection.holding(permit);
+        let token = self.token(token)?;
         token.notify();
         let stream = ByteStream::Connection(connection, token.into());
-        Ok(Some(self.table.push(stream)?.rep()))
+        Ok(Some(self.keep(stream)?.rep()))
     }
 }

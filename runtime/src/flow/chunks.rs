@@ -10,6 +10,8 @@ pub(crate) struct Chunks {
     /// Bytes of the first chunk that are taken already.
     taken: usize,
     len: usize,
+    /// What the chunks have room for.
+    room: usize,
 }
 
 /// What was taken from a queue.
@@ -57,6 +59,11 @@ impl Chunks {
         self.len == 0
     }
 
+    /// What it takes in memory, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.room + self.chunks.capacity() * size_of::<Vec<u8>>()
+    }
+
     pub(crate) fn push(&mut self, data: &[u8]) {
         if !self.gather(data) {
             self.append(data.to_vec());
@@ -83,6 +90,7 @@ impl Chunks {
             if rest.len() <= wanted {
                 piece.len += rest.len();
                 self.taken = 0;
+                self.room -= first.capacity();
                 piece.chunks.extend(self.chunks.pop_front());
             } else {
                 if piece.chunks.is_empty() {
@@ -123,12 +131,9 @@ impl Chunks {
     pub(crate) fn consume(&mut self, count: usize) {
         self.taken += count;
         self.len -= count;
-        if self
-            .chunks
-            .front()
-            .is_some_and(|first| first.len() == self.taken)
-        {
-            self.chunks.pop_front();
+        let done = self.chunks.pop_front_if(|first| first.len() == self.taken);
+        if let Some(done) = done {
+            self.room -= done.capacity();
             self.taken = 0;
         }
         if self.chunks.is_empty() && self.chunks.capacity() > KEPT_CAPACITY {
@@ -149,7 +154,9 @@ impl Chunks {
                 let grown = last.len() + data.len();
                 if last.capacity() < grown {
                     let capacity = if grown <= FEW { FEW } else { GATHER };
+                    self.room -= last.capacity();
                     last.reserve_exact(capacity - last.len());
+                    self.room += last.capacity();
                 }
                 last.extend_from_slice(data);
                 self.len += data.len();
@@ -161,6 +168,7 @@ impl Chunks {
 
     fn append(&mut self, data: Vec<u8>) {
         self.len += data.len();
+        self.room += data.capacity();
         self.chunks.push_back(data);
     }
 }
@@ -200,6 +208,8 @@ mod tests {
             assert!(taken.len() <= wanted);
             got.extend_from_slice(&taken);
             assert_eq!(queue.len(), expected.len() - got.len());
+            let room: usize = queue.chunks.iter().map(Vec::capacity).sum();
+            assert_eq!(queue.room, room);
         }
         got.extend_from_slice(&queue.take(usize::MAX).into_vec());
         assert!(queue.is_empty());

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -11,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use joined::Joined;
 
 use super::{FlowPermit, KEPT_CAPACITY};
+use crate::account::{Account, Charge};
 use crate::counters::Counters;
 use crate::ready::{Token, WakeBatch, register};
 use crate::{ErrorCode, FlowInfo, Limits};
@@ -46,8 +48,18 @@ struct Shared {
     _permit: FlowPermit,
 }
 
-#[derive(Default)]
+/// What both ends of a flow take, beside what waits in it and its names, in bytes.
+const FLOW_BYTES: usize = 1024;
+
+/// Charge the account of a module for a flow; fails with [`ErrorCode::LimitReached`].
+pub(crate) fn charge(info: &FlowInfo, account: &Arc<Account>) -> Result<Charge, ErrorCode> {
+    account.charge(FLOW_BYTES + info.kept_bytes())
+}
+
 struct State {
+    /// What the host keeps of it: what waits, and `base`.
+    charge: Charge,
+    base: usize,
     /// From the module to the application.
     inbound: Queue,
     /// From the application to the module.
@@ -73,7 +85,8 @@ struct Queue {
     bytes: usize,
 }
 
-/// Make both ends of a flow. `failed` is set before an instance that failed is dropped.
+/// Make both ends of a flow. `charge` is what [`charge()`] gives. `failed` is set before an instance
+/// that failed is dropped.
 pub(crate) fn pair(
     info: FlowInfo,
     token: Arc<Token>,
@@ -81,6 +94,7 @@ pub(crate) fn pair(
     permit: FlowPermit,
     counters: Arc<Counters>,
     failed: Arc<AtomicBool>,
+    charge: Charge,
 ) -> (GuestDatagrams, DatagramFlow) {
     let shared = Arc::new(Shared {
         info,
@@ -89,8 +103,19 @@ pub(crate) fn pair(
         max_bytes: limits.datagram_queue_bytes,
         counters,
         state: Mutex::new(State {
+            base: charge.bytes(),
+            charge,
+            inbound: Queue::default(),
+            outbound: Queue::default(),
+            guest_ended: false,
+            app_closed: false,
+            error: None,
             read_armed: true,
-            ..State::default()
+            write_armed: false,
+            longest: None,
+            reader: None,
+            writer: None,
+            joined: None,
         }),
         _permit: permit,
     });
@@ -145,7 +170,10 @@ impl DatagramFlow {
         }
         let mut state = self.shared.lock();
         state.check_send()?;
-        if !self.shared.has_room(&state.outbound, datagram.len()) {
+        if !self
+            .shared
+            .has_room(&state, &state.outbound, datagram.len())
+        {
             drop(state);
             self.shared.counters.dropped_to_module.add(1);
             return Ok(false);
@@ -169,7 +197,10 @@ impl DatagramFlow {
         if let Err(error) = state.check_send() {
             return Poll::Ready(Err(error));
         }
-        if self.shared.has_room(&state.outbound, USUAL) {
+        // Nothing else would say when there is room.
+        if state.outbound.datagrams.is_empty()
+            || self.shared.has_room(&state, &state.outbound, USUAL)
+        {
             return Poll::Ready(Ok(()));
         }
         register(&mut state.writer, cx);
@@ -290,10 +321,14 @@ impl GuestDatagrams {
         for length in lengths {
             let (datagram, tail) = rest.split_at(*length as usize);
             if !state.send_upstream(datagram) {
-                if !self.shared.has_room(&state.inbound, datagram.len()) {
+                if self.shared.has_room(&state, &state.inbound, datagram.len()) {
+                    state.inbound.push(datagram.to_vec());
+                } else if state.inbound.datagrams.is_empty() {
+                    // The host has no room left at all, and nothing would say when there is.
+                    self.shared.counters.dropped_to_application.add(1);
+                } else {
                     break;
                 }
-                state.inbound.push(datagram.to_vec());
             }
             rest = tail;
             count += 1;
@@ -354,14 +389,44 @@ impl Drop for GuestDatagrams {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+    fn lock(&self) -> Locked<'_> {
+        Locked(self.state.lock().expect("no panic under this lock"))
     }
 
-    /// An empty queue takes a datagram of any size.
-    fn has_room(&self, queue: &Queue, bytes: usize) -> bool {
-        queue.datagrams.is_empty()
-            || (queue.datagrams.len() < self.max_datagrams && queue.bytes + bytes <= self.max_bytes)
+    /// An empty queue takes a datagram of any size, unless too little is left for the module.
+    fn has_room(&self, state: &State, queue: &Queue, bytes: usize) -> bool {
+        let most = match queue.datagrams.is_empty() {
+            true => MAX_DATAGRAM,
+            false => self.max_bytes,
+        };
+        queue.datagrams.len() < self.max_datagrams
+            && queue.bytes + bytes <= state.charge.share(most)
+    }
+}
+
+/// The state, while the lock is held; what waits in it then is charged.
+struct Locked<'a>(MutexGuard<'a, State>);
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let state = &mut *self.0;
+        let waiting = state.inbound.memory() + state.outbound.memory();
+        let waits = state.inbound.bytes + state.outbound.bytes > 0;
+        state.charge.set_flow(state.base + waiting, waits);
     }
 }
 
@@ -397,5 +462,13 @@ impl Queue {
 
     fn clear(&mut self) {
         *self = Queue::default();
+    }
+
+    /// What it takes in memory, in bytes.
+    fn memory(&self) -> usize {
+        /// What the allocator puts beside each.
+        const BESIDE: usize = 16;
+        let entries = self.datagrams.capacity() * size_of::<Vec<u8>>();
+        self.bytes + self.datagrams.len() * BESIDE + entries
     }
 }

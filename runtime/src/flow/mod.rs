@@ -9,12 +9,15 @@ mod held;
 mod join;
 mod stream;
 
-pub(crate) use datagrams::pair as datagram_pair;
 pub use datagrams::{DatagramFlow, GuestDatagrams};
+pub(crate) use datagrams::{charge as charge_datagrams, pair as datagram_pair};
 pub(crate) use held::Held;
 pub use join::{JoinError, Meter};
 pub use stream::StreamFlow;
-pub(crate) use stream::{CloseWatch, GuestStream, pair as stream_pair};
+pub(crate) use stream::{
+    CloseWatch, GuestStream, charge as charge_stream, charge_anyway as charge_stream_anyway,
+    pair as stream_pair,
+};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +46,7 @@ impl Flow {
 /// Entries that the table of an empty queue may keep room for: less than a kilobyte.
 const KEPT_CAPACITY: usize = 32;
 
-/// Counts the flows that hold memory, up to a limit.
+/// Counts the flows that hold memory, or the connections that hold a descriptor, up to a limit.
 #[derive(Clone)]
 pub(crate) struct FlowCount {
     open: Arc<AtomicUsize>,
@@ -80,7 +83,7 @@ impl FlowCount {
     }
 }
 
-/// Held by a flow for as long as either end of it lives.
+/// Held by a flow for as long as either end of it lives, or by a connection.
 pub(crate) struct FlowPermit {
     open: Arc<AtomicUsize>,
 }

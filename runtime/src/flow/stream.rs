@@ -4,6 +4,7 @@ mod joined;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +18,7 @@ use joined::Joined;
 
 use super::chunks::Chunks;
 use super::{FlowPermit, Held};
+use crate::account::{Account, Charge, LEAST};
 use crate::ready::{WakeBatch, register};
 use crate::{ErrorCode, FlowInfo, Limits};
 
@@ -46,8 +48,23 @@ struct Shared {
     _permit: Option<FlowPermit>,
 }
 
-#[derive(Default)]
+/// What both ends of a flow take, beside what waits in it and its names, in bytes.
+const FLOW_BYTES: usize = 1536;
+
+/// Charge the account of a module for a flow; fails with [`ErrorCode::LimitReached`].
+pub(crate) fn charge(info: &FlowInfo, account: &Arc<Account>) -> Result<Charge, ErrorCode> {
+    account.charge(FLOW_BYTES + info.kept_bytes())
+}
+
+/// As [`charge`], for one that is bounded in another way.
+pub(crate) fn charge_anyway(info: &FlowInfo, account: &Arc<Account>) -> Charge {
+    account.charge_anyway(FLOW_BYTES + info.kept_bytes())
+}
+
 struct State {
+    /// What the host keeps of it: what waits, and `base`.
+    charge: Charge,
+    base: usize,
     /// From the module to the application.
     inbound: Chunks,
     /// From the application to the module.
@@ -90,12 +107,14 @@ struct State {
     joined: Option<Box<Joined>>,
 }
 
-/// Make both ends of a flow, which is counted if there is a permit.
+/// Make both ends of a flow, which is counted if there is a permit. `charge` is what [`charge()`]
+/// gives.
 pub(crate) fn pair(
     info: FlowInfo,
     token: impl Into<Waker>,
     limits: &Limits,
     permit: impl Into<Option<FlowPermit>>,
+    charge: Charge,
 ) -> (GuestStream, StreamFlow) {
     let shared = Arc::new(Shared {
         info,
@@ -103,10 +122,7 @@ pub(crate) fn pair(
         capacity: limits.stream_buffer_bytes,
         high_water: limits.write_high_water,
         low_water: limits.write_low_water,
-        state: Mutex::new(State {
-            read_armed: true,
-            ..State::default()
-        }),
+        state: Mutex::new(State::new(charge)),
         _permit: permit.into(),
     });
     let guest = GuestStream {
@@ -336,8 +352,7 @@ impl AsyncWrite for StreamFlow {
         let mut state = self.shared.lock();
         state.check_write()?;
         // No more than the mark, so that the module can take all of it at once.
-        let mark = self.shared.high_water.max(1);
-        let room = mark.saturating_sub(state.outbound.len());
+        let room = state.room(&state.outbound, self.shared.high_water.max(1));
         state.paused |= room == 0;
         if state.paused && !state.guest_deaf {
             register(&mut state.writer, cx);
@@ -400,11 +415,7 @@ impl GuestStream {
     }
 
     /// As `byte-stream.write`.
-    pub(crate) fn write(
-        &self,
-        mut data: Vec<u8>,
-        wakers: &mut WakeBatch,
-    ) -> Result<usize, ErrorCode> {
+    pub(crate) fn write(&self, data: Vec<u8>, wakers: &mut WakeBatch) -> Result<usize, ErrorCode> {
         let mut state = self.shared.lock();
         if let Some(reason) = &state.abort {
             return Err(reason.clone());
@@ -418,13 +429,15 @@ impl GuestStream {
         let written = state.write_upstream(&data);
         let written = written.inspect_err(|_| wakers.add(state.reader.take()))?;
         let rest = data.len() - written;
-        let room = self.shared.capacity.saturating_sub(state.inbound.len());
+        let room = state.room(&state.inbound, self.shared.capacity);
         let queued = rest.min(room);
         state.write_armed = queued < rest;
         if queued > 0 {
-            data.truncate(written + queued);
-            data.drain(..written);
-            state.inbound.push_vec(data);
+            match queued == data.len() {
+                true => state.inbound.push_vec(data),
+                // A part of it does not keep the memory of the whole.
+                false => state.inbound.push(&data[written..written + queued]),
+            }
             state.count_received(queued);
             wakers.add(state.reader.take());
         }
@@ -492,8 +505,8 @@ impl Drop for GuestStream {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no panic under this lock")
+    fn lock(&self) -> Locked<'_> {
+        Locked(self.state.lock().expect("no panic under this lock"))
     }
 
     /// Keep `held` until the module has let go, or had its time to; what has not left by then
@@ -515,12 +528,12 @@ impl Shared {
     }
 
     /// Queue what the application writes, and tell the module.
-    fn queue(&self, mut state: MutexGuard<'_, State>, data: &[u8]) {
+    fn queue(&self, mut state: Locked<'_>, data: &[u8]) {
         if data.is_empty() {
             return;
         }
         state.outbound.push(data);
-        state.paused |= state.outbound.len() > self.high_water;
+        state.paused |= state.outbound.len() > state.charge.share(self.high_water);
         let notify = std::mem::take(&mut state.read_armed);
         drop(state);
         if notify {
@@ -529,7 +542,70 @@ impl Shared {
     }
 }
 
+/// The state, while the lock is held; what waits in it then is charged.
+struct Locked<'a>(MutexGuard<'a, State>);
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let state = &mut *self.0;
+        let waiting = state.inbound.memory() + state.outbound.memory();
+        let waits = !state.inbound.is_empty() || !state.outbound.is_empty();
+        state.charge.set_flow(state.base + waiting, waits);
+    }
+}
+
 impl State {
+    fn new(charge: Charge) -> State {
+        State {
+            base: charge.bytes(),
+            charge,
+            inbound: Chunks::default(),
+            outbound: Chunks::default(),
+            guest_finished: false,
+            guest_deaf: false,
+            guest_gone: false,
+            guest_saw_end: false,
+            guest_content: false,
+            read_error: None,
+            write_error: None,
+            app_finished: false,
+            app_deaf: false,
+            abort: None,
+            read_armed: true,
+            write_armed: false,
+            paused: false,
+            reader: None,
+            writer: None,
+            end: None,
+            closer: None,
+            survivor: None,
+            joined: None,
+        }
+    }
+
+    /// How much one of the queues takes, which is to have `most` bytes at most.
+    fn room(&self, queue: &Chunks, most: usize) -> usize {
+        let share = self.charge.share(most);
+        match queue.is_empty() {
+            true => share.max(LEAST.min(most)),
+            false => share.saturating_sub(queue.len()),
+        }
+    }
+
     fn check_write(&self) -> Result<(), ErrorCode> {
         if self.app_finished {
             return Err(ErrorCode::InvalidState);

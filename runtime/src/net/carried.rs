@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::datagrams::{Gone, Sent};
 use super::udp::{Entry, Waiting};
+use crate::account::Charge;
 use crate::counters::Counters;
 use crate::flow::DatagramFlow;
 use crate::ready::register;
@@ -24,6 +25,9 @@ const MAX_LINKS: usize = 256;
 /// Datagrams to one address that wait for its flow: a handshake, and the packets of a few
 /// connections that begin before it is done.
 const MAX_WAITING: usize = 64;
+
+/// And bytes of them.
+const MAX_WAITING_BYTES: usize = 64 << 10;
 
 /// How long nothing is tried after a flow could not be had. A protocol repeats what matters.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -72,6 +76,7 @@ struct Link {
 enum State {
     Opening {
         waiting: Vec<Vec<u8>>,
+        charge: Charge,
         _task: AbortOnDrop,
     },
     Open(DatagramFlow),
@@ -266,13 +271,19 @@ impl CarriedPort {
             link.state = self.open(entry.remote);
         }
         match &mut link.state {
-            State::Opening { waiting, .. } => {
+            State::Opening {
+                waiting, charge, ..
+            } => {
+                let mut bytes: usize = waiting.iter().map(Vec::len).sum();
                 for datagram in datagrams {
-                    match waiting.len() < MAX_WAITING {
+                    bytes += datagram.len();
+                    let room = bytes <= charge.share(MAX_WAITING_BYTES);
+                    match waiting.len() < MAX_WAITING && room {
                         true => waiting.push(datagram.to_vec()),
                         false => counters.dropped_send_buffer.add(1),
                     }
                 }
+                charge.set(waiting.iter().map(Vec::len).sum());
             }
             _ => {
                 let lost = datagrams.count();
@@ -329,6 +340,7 @@ impl CarriedPort {
         });
         State::Opening {
             waiting: Vec::new(),
+            charge: Charge::new(&self.shared.counters.account),
             _task: AbortOnDrop(task.abort_handle()),
         }
     }

@@ -29,6 +29,19 @@ pub(super) fn reuse_address(_: &Socket) -> io::Result<()> {
     Ok(())
 }
 
+/// How many descriptors the process may have open; `None`: there is no limit to be known.
+#[cfg(unix)]
+pub(super) fn most_descriptors() -> Option<u64> {
+    use rustix::process::{Resource, getrlimit};
+
+    getrlimit(Resource::Nofile).current
+}
+
+#[cfg(not(unix))]
+pub(super) fn most_descriptors() -> Option<u64> {
+    None
+}
+
 /// Whether several sockets listen on one port, among which the kernel divides the connections.
 pub(super) const CAN_SHARE_PORTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 

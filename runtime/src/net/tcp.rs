@@ -15,6 +15,7 @@ use super::inlet::Inlet;
 use super::lingering::linger;
 use crate::ErrorCode;
 use crate::counters::Counters;
+use crate::flow::FlowPermit;
 
 /// Accept errors in a row (a connection that is gone again) before giving up for now.
 const MAX_ACCEPT_ERRORS: usize = 16;
@@ -76,6 +77,25 @@ impl TcpPort {
         waiting.into_iter().for_each(Waker::wake);
     }
 
+    /// Accept nobody for a moment, for want of descriptors; then `cx` is woken.
+    pub(crate) fn pause(&self, cx: &mut Context<'_>) {
+        let mut state = self.state.lock().expect("no panic under this lock");
+        if state.pause.is_none() {
+            self.begin_pause(&mut state);
+        }
+        if let Some(pause) = &mut state.pause
+            && pause.as_mut().poll(cx).is_ready()
+        {
+            state.pause = None;
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    fn begin_pause(&self, state: &mut State) {
+        self.counters.accept_shortages.add(1);
+        state.pause = Some(Box::pin(sleep(SHORTAGE)));
+    }
+
     /// A connection, or `None` if nobody waits; then `cx` is woken when somebody does.
     pub(crate) fn accept(&self, cx: &mut Context<'_>) -> Result<Option<Connection>, ErrorCode> {
         let mut state = self.state.lock().expect("no panic under this lock");
@@ -110,10 +130,8 @@ impl TcpPort {
                 // Out of descriptors or memory.
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(target: "watm::server", "tcp {}: accept: {error}", self.local);
-                    self.counters.accept_shortages.add(1);
-                    let pause = state.pause.insert(Box::pin(sleep(SHORTAGE)));
-                    // Has the waker called when it is over.
-                    let _ = pause.as_mut().poll(cx);
+                    drop(state);
+                    self.pause(cx);
                     return Ok(None);
                 }
             }
@@ -145,6 +163,8 @@ pub struct Connection {
     /// The other end is to see a reset.
     aborted: bool,
     inlet: Inlet,
+    /// Of a descriptor, if the module has a limit of them.
+    permit: Option<FlowPermit>,
     /// Who counts it, if it was accepted.
     counters: Option<Arc<Counters>>,
     /// Who took it, and may have it closed.
@@ -168,9 +188,16 @@ impl Connection {
             write_shut: false,
             aborted: false,
             inlet: Inlet::default(),
+            permit: None,
             counters: None,
             admitted: None,
         }
+    }
+
+    /// Holds this for as long as it is open.
+    pub(crate) fn holding(mut self, permit: FlowPermit) -> Connection {
+        self.permit = Some(permit);
+        self
     }
 
     /// As `byte-stream.read`. After a short read `cx` is woken when there is more.

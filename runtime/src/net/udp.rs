@@ -28,6 +28,10 @@ const MAX_RECEIVE_ENTRIES: usize = 4096;
 /// is left alone until the next call.
 const MAX_RECEIVE_ERRORS: usize = 16;
 
+/// Generations that wait for room at once: more than a server has. One more, and the first asks
+/// again.
+const MAX_WAITING: usize = 64;
+
 /// Machines that are told of at once of which nobody takes what was sent to them.
 const MAX_REFUSED: usize = 16;
 
@@ -67,9 +71,14 @@ pub(super) struct Waiting(Mutex<Vec<Waker>>);
 impl Waiting {
     pub(super) fn add(&self, waker: &Waker) {
         let mut waiting = self.0.lock().expect("no panic under this lock");
-        if !waiting.iter().any(|known| known.will_wake(waker)) {
-            waiting.push(waker.clone());
+        if waiting.iter().any(|known| known.will_wake(waker)) {
+            return;
         }
+        // One that takes the socket again and again has others each time.
+        let first = (waiting.len() >= MAX_WAITING).then(|| waiting.remove(0));
+        waiting.push(waker.clone());
+        drop(waiting);
+        first.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -570,5 +579,26 @@ impl Run {
             }
         }
         run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ready::{ReadyList, Token};
+
+    #[test]
+    fn waiters_beyond_what_a_server_has_ask_again() {
+        let (waiting, list) = (Arc::<Waiting>::default(), Arc::<ReadyList>::default());
+        let many = MAX_WAITING as u64 + 10;
+        for token in 0..many {
+            waiting.add(&Token::new(token, &list).into());
+        }
+        let mut listed = Vec::new();
+        list.take(&mut listed);
+        assert_eq!(listed, (0..10).collect::<Vec<u64>>());
+        waiting.wake();
+        list.take(&mut listed);
+        assert_eq!(listed.len() as u64, many);
     }
 }

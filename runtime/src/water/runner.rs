@@ -197,7 +197,8 @@ impl WaterRunner {
 
     async fn check_listening(&self, instance: &mut Instance, function: &str) -> Result<(), Error> {
         let nobody = flow_info(None, None);
-        let (caller, _flow, _) = Caller::new(nobody, &self.limits, self.permit()?);
+        let account = &self.counters.account;
+        let (caller, _flow, _) = Caller::new(nobody, &self.limits, self.permit()?, account);
         let fd = self.insert(instance, Resource::End(Box::new(caller)))?;
         let called = self.check_call(instance, function, fd).await;
         match instance.state().outside.has_asked() {
@@ -246,7 +247,8 @@ impl WaterRunner {
         let (caller, flow, used) = match role {
             Role::Relay => (None, None, None),
             _ => {
-                let (caller, flow, used) = Caller::new(info, &self.limits, self.permit()?);
+                let account = &self.counters.account;
+                let (caller, flow, used) = Caller::new(info, &self.limits, self.permit()?, account);
                 (Some(caller), Some(flow), Some(used))
             }
         };

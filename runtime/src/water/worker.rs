@@ -39,7 +39,7 @@ impl Worker {
         let Some(ended) = self.serve_in_time().await else {
             if let Some(caller) = &self.caller {
                 let reason = "the module was replaced, and the time to drain is over";
-                caller.finish(Some(ErrorCode::Other(reason.to_owned())));
+                caller.finish(Some(ErrorCode::Other(reason.into())));
             }
             return;
         };
@@ -65,7 +65,8 @@ impl Worker {
         let aborted = self.caller.as_ref().is_some_and(Caller::is_aborted);
         if let Some(caller) = &self.caller {
             let reset = self.reset.then_some(ErrorCode::ConnectionReset);
-            caller.finish(reason.clone().map(ErrorCode::Other).or(reset));
+            let said = reason.as_deref().map(|text| ErrorCode::Other(text.into()));
+            caller.finish(said.or(reset));
         }
         // The other ends are not to take what is cut short for the end, unless one has ended itself.
         let failed = reason.is_some() && !self.control.was_told() && !self.instance.state().saw_end;

@@ -1,11 +1,14 @@
 //! Modules that want more than there is, and lie about what they have.
 
-use std::net::UdpSocket;
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
 
-use watm_runtime::Flow;
+use tokio::time::timeout;
+use watm_runtime::{ErrorCode, Flow, Limits, Reach, Server};
 
 use crate::support::{
-    Client, assert_serves, builder, counter, run, serve, small_limits, wait_until,
+    Client, LOCALHOST, accept_stream, assert_serves, builder, counter, read, run, serve,
+    small_limits, tcp_forward, wait_until,
 };
 
 #[test]
@@ -79,6 +82,90 @@ fn queues_towards_the_application_are_bounded() {
         }
         assert_eq!(total, limits.stream_buffer_bytes);
     });
+}
+
+#[test]
+fn a_reason_is_cut_and_names_that_are_longer_than_any_host_has_are_refused() {
+    let server = builder("long-texts").reach(everywhere()).start();
+    let server = server.expect("starts");
+    let client = Client::new(&server);
+    assert_eq!(client.ask("!long reason"), "reset");
+    run(async {
+        let flow = accept_stream(&server).await;
+        let reason = read(&flow).await.expect_err("it was reset");
+        assert_eq!(reason, ErrorCode::Other("x".repeat(256).into()));
+    });
+    let none = ["None"; 4].join(" ");
+    let invalid = ["Some(ErrorCode::InvalidArgument)"; 4].join(" ");
+    assert_eq!(
+        client.ask("!long names"),
+        [none, invalid.clone(), invalid].join("\n")
+    );
+    assert_serves(&server);
+}
+
+fn everywhere() -> Reach {
+    Reach::none().allow("*").expect("a pattern")
+}
+
+#[test]
+fn connections_that_it_makes_are_bounded_by_its_descriptors() {
+    let limits = Limits {
+        descriptors: 5,
+        ..small_limits()
+    };
+    let server = builder("descriptors").reach(everywhere()).limits(limits);
+    let server = server.start().expect("starts");
+    let client = Client::new(&server);
+    assert_eq!(client.ask("!connections"), "5 ErrorCode::LimitReached");
+    assert_eq!(client.ask("!disconnect"), "disconnected");
+    assert_eq!(client.ask("!connections"), "5 ErrorCode::LimitReached");
+}
+
+#[test]
+fn connections_that_it_accepts_are_bounded_by_its_descriptors() {
+    let limits = Limits {
+        descriptors: 2,
+        ..Limits::default()
+    };
+    let server = Server::builder(&tcp_forward())
+        .name("descriptors-accepted")
+        .tcp("listen", LOCALHOST)
+        .limits(limits)
+        .start()
+        .expect("starts");
+    let address = server.local_addr("listen").expect("granted");
+    let connect = || TcpStream::connect(address).expect("the kernel takes it");
+    let (first, _second, _third) = (connect(), connect(), connect());
+    run(async {
+        let flow = accept_stream(&server).await;
+        let _other = accept_stream(&server).await;
+        let third = timeout(Duration::from_millis(300), accept_stream(&server)).await;
+        assert!(third.is_err(), "beyond the limit");
+        assert!(counter(&server, "host.accept_shortages") > 0);
+        drop((flow, first));
+        accept_stream(&server).await;
+    });
+}
+
+#[test]
+fn handles_that_come_and_go_in_one_call_are_bounded() {
+    let limits = Limits {
+        handles: 10,
+        ..small_limits()
+    };
+    let server = builder("churn").reach(everywhere()).limits(limits);
+    let server = server.start().expect("starts");
+    let client = Client::new(&server);
+    let answer = client.ask("!churn");
+    let count = answer.strip_suffix(" ErrorCode::LimitReached");
+    let count = count.and_then(|count| count.parse().ok());
+    assert!(
+        count.is_some_and(|count: u32| (1000..1100).contains(&count)),
+        "{answer}"
+    );
+    // What was left behind went with the call.
+    assert_eq!(client.ask("!churn"), answer);
 }
 
 #[test]

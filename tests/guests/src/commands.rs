@@ -1,12 +1,12 @@
 //! What a datagram `!word` makes the module do.
 
 use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
-use crate::watm::transport::flows::{self, DatagramFlow, Datagrams};
+use crate::watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
 use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
 use crate::watm::transport::log::{Level, log};
 use crate::watm::transport::names::Lookup;
 use crate::watm::transport::sockets::{self, ByteStream, DatagramBatch, DatagramSocket, Listener};
-use crate::watm::transport::types::{Destination, IpAddress, IpSocketAddress};
+use crate::watm::transport::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 use crate::{Forward, Mood, entry, raw};
 
 /// Handles that commands opened and keep.
@@ -65,6 +65,14 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         }
         "flows" => flows_without_end(forward),
         "fill" => fill(forward),
+        "connections" => connections_without_end(forward),
+        "disconnect" => {
+            forward.kept.streams.clear();
+            "disconnected".to_owned()
+        }
+        "churn" => churn(),
+        "long reason" => long_reason(forward),
+        "long names" => long_names(forward),
         "keys" => keys_without_end(forward),
         "crypto" => crypto(),
         "seal" => seal(),
@@ -168,6 +176,27 @@ fn connect() -> String {
         port: 9,
     });
     format!("{:?}", sockets::connect(&nowhere, 9).err())
+}
+
+/// Connections to this machine that are kept, until the host refuses.
+fn connections_without_end(forward: &mut Forward) -> String {
+    let before = forward.kept.streams.len();
+    loop {
+        match sockets::connect(&Destination::Address(anywhere()), 1010) {
+            Ok(stream) => forward.kept.streams.push(stream),
+            Err(code) => return format!("{} {code:?}", forward.kept.streams.len() - before),
+        }
+    }
+}
+
+/// Handles that come and go within one call; how many there were before the host refused.
+fn churn() -> String {
+    for round in 0..100_000 {
+        if let Err(code) = sockets::connect(&Destination::Address(anywhere()), 2000 + round) {
+            return format!("{round} {code:?}");
+        }
+    }
+    "100000".to_owned()
 }
 
 fn anywhere() -> IpSocketAddress {
@@ -274,6 +303,34 @@ fn fill(forward: &mut Forward) -> String {
     forward.kept.streams.push(stream);
     forward.kept.datagrams.push(flow);
     format!("{bytes} {datagrams}")
+}
+
+/// End a stream for a reason that takes a megabyte to say.
+fn long_reason(forward: &Forward) -> String {
+    let stream = flows::open_stream(&forward.info(anywhere()), 1003).expect("a flow");
+    stream.reset(&ErrorCode::Other(Some("x".repeat(1 << 20))));
+    "reset".to_owned()
+}
+
+/// Go to hosts whose names are as long as names may be, and longer.
+fn long_names(forward: &Forward) -> String {
+    let mut answers = Vec::new();
+    for length in [255, 256, 1 << 20] {
+        let name = "n".repeat(length);
+        let destination = Destination::Name((name.clone(), 9));
+        let info = FlowInfo {
+            destination: destination.clone(),
+            ..forward.info(anywhere())
+        };
+        let answer = [
+            flows::open_stream(&info, 1004).err(),
+            flows::open_datagrams(&info, 1005).err(),
+            sockets::connect(&destination, 1006).err(),
+            Lookup::start(&name, 9, 1007).err(),
+        ];
+        answers.push(answer.map(|code| format!("{code:?}")).join(" "));
+    }
+    answers.join("\n")
 }
 
 fn keys_without_end(forward: &mut Forward) -> String {

@@ -3,9 +3,11 @@
 //! It takes the datagram socket `listen` and hands each remote's datagrams to a datagram
 //! flow. A datagram that begins with `!` is a command instead: see [`commands`]. The
 //! configuration is a word: see [`Guest::start`](Module). With one that begins with `dial` it
-//! takes no socket, and dials instead: see [`Forward::dialled`].
+//! takes no socket, and dials instead: see [`Forward::dialled`]. With one that begins with `hostile`
+//! it does nothing but harm: see [`hostile`].
 
 mod commands;
+mod hostile;
 mod raw;
 
 wit_bindgen::generate!({ path: "../../wit", world: "module" });
@@ -17,6 +19,7 @@ use exports::watm::transport::endpoint::{
     ClientConfig, ConfigError, Destination, ErrorCode, Guest, PeerStatus, StartOptions, Status,
     Wakeup,
 };
+use hostile::Hostile;
 use watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
 use watm::transport::generations::Mailbox;
 use watm::transport::sockets::{
@@ -300,6 +303,12 @@ pub fn entry(remote: IpSocketAddress, len: u32) -> DatagramInfo {
 
 thread_local! {
     static FORWARD: RefCell<Option<Forward>> = const { RefCell::new(None) };
+    static HOSTILE: RefCell<Option<Hostile>> = const { RefCell::new(None) };
+}
+
+/// Have it do something, if it is hostile.
+fn hostile<T>(act: impl FnOnce(&mut Hostile) -> T) -> Option<T> {
+    HOSTILE.with_borrow_mut(|hostile| hostile.as_mut().map(act))
 }
 
 struct Module;
@@ -308,6 +317,10 @@ export!(Module);
 impl Guest for Module {
     fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
         check(&options.config)?;
+        if options.config.starts_with(b"hostile") {
+            HOSTILE.set(Some(Hostile::start(&options.config)?));
+            return Ok(());
+        }
         FORWARD.set(Some(Forward::open(options)?));
         Ok(())
     }
@@ -319,10 +332,16 @@ impl Guest for Module {
     }
 
     fn process(_: u64, ready: Vec<u64>) -> Wakeup {
+        if let Some(wakeup) = hostile(Hostile::process) {
+            return wakeup;
+        }
         FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").process(&ready))
     }
 
     fn snapshot(_: u64) -> Vec<u8> {
+        if let Some(snapshot) = hostile(Hostile::snapshot) {
+            return snapshot;
+        }
         FORWARD.with_borrow(|forward| {
             let forward = forward.as_ref().expect("started");
             if forward.config == b"trap at snapshot" {
@@ -333,6 +352,9 @@ impl Guest for Module {
     }
 
     fn serving(generation: u32, _: u64) {
+        if hostile(|_| ()).is_some() {
+            return;
+        }
         FORWARD.with_borrow_mut(|forward| {
             let forward = forward.as_mut().expect("started");
             forward.serving = generation;
@@ -346,6 +368,9 @@ impl Guest for Module {
     }
 
     fn network_changed(_: u64) {
+        if hostile(|_| ()).is_some() {
+            return;
+        }
         FORWARD.with_borrow_mut(|forward| forward.as_mut().expect("started").networks += 1);
     }
 
@@ -375,6 +400,9 @@ impl Guest for Module {
     }
 
     fn get_status(_: u64) -> Status {
+        if let Some(status) = hostile(Hostile::status) {
+            return status;
+        }
         FORWARD.with_borrow(|forward| {
             let forward = forward.as_ref().expect("started");
             Status {

@@ -2,12 +2,12 @@
 //! between the queues and its own memory.
 
 use std::io::IoSlice;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
 
-use super::{GuestStream, Shared, State, StreamFlow, wake};
+use super::{GuestStream, Locked, Shared, State, StreamFlow, wake};
 use crate::ErrorCode;
 use crate::ready::register;
 
@@ -94,7 +94,7 @@ impl GuestStream {
                 Ok(written) => written,
                 Err(reason) => return Err(told(state, reason)),
             };
-            let room = self.shared.capacity.saturating_sub(state.inbound.len());
+            let room = state.room(&state.inbound, self.shared.capacity);
             let step = room.min(slice.len() - written);
             state.inbound.push(&slice[written..written + step]);
             queued += step;
@@ -135,7 +135,7 @@ impl GuestStream {
     pub(crate) fn writable(&self) -> Result<usize, ErrorCode> {
         let mut state = self.shared.lock();
         state.check_guest_write()?;
-        let room = self.shared.capacity.saturating_sub(state.inbound.len());
+        let room = state.room(&state.inbound, self.shared.capacity);
         state.write_armed = room == 0;
         Ok(room)
     }
@@ -182,7 +182,7 @@ impl GuestStream {
 }
 
 /// Tell whoever waits that an upstream has failed.
-fn told(mut state: MutexGuard<'_, State>, reason: ErrorCode) -> ErrorCode {
+fn told(mut state: Locked<'_>, reason: ErrorCode) -> ErrorCode {
     let wakers = state.take_wakers();
     drop(state);
     wake(wakers);

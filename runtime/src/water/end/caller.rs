@@ -6,7 +6,10 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::{End, Readiness};
-use crate::flow::{CloseWatch, FlowPermit, GuestStream, StreamFlow, stream_pair};
+use crate::account::Account;
+use crate::flow::{
+    CloseWatch, FlowPermit, GuestStream, StreamFlow, charge_stream_anyway, stream_pair,
+};
 use crate::ready::WakeSlot;
 use crate::{ErrorCode, FlowInfo, Limits};
 
@@ -33,9 +36,11 @@ impl Caller {
         info: FlowInfo,
         limits: &Limits,
         permit: FlowPermit,
+        account: &Arc<Account>,
     ) -> (Caller, StreamFlow, oneshot::Receiver<()>) {
         let waker = Arc::new(WakeSlot::default());
-        let (stream, flow) = stream_pair(info, waker.clone(), limits, permit);
+        let charge = charge_stream_anyway(&info, account);
+        let (stream, flow) = stream_pair(info, waker.clone(), limits, permit, charge);
         let (told, used) = oneshot::channel();
         let caller = Caller {
             stream: Arc::new(stream),

@@ -64,6 +64,7 @@ pub(super) struct Limits {
     pub(super) datagram_idle_timeout: Option<Time>,
     pub(super) lifetime: Option<Seconds>,
     pub(super) memory_mib: Option<Count>,
+    pub(super) descriptors: Option<Count>,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +117,7 @@ impl Limits {
             datagram_idle_timeout: self.datagram_idle_timeout.or(general.datagram_idle_timeout),
             lifetime: self.lifetime.or(general.lifetime),
             memory_mib: self.memory_mib.or(general.memory_mib),
+            descriptors: self.descriptors.or(general.descriptors),
         }
     }
 }

@@ -460,6 +460,7 @@ fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBui
     let limits = Limits::for_connections_of(&serving.module);
     let limits = Limits {
         memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
+        descriptors: settings.descriptors.unwrap_or(limits.descriptors),
         connect_timeout: settings.terms.connect_timeout,
         // The module may offer a flow for each datagram of a burst before one is accepted.
         accept_backlog: limits.flows,

@@ -231,6 +231,7 @@ fn check_bound(now: &Listener, next: &Listener) -> Result<(), Failure> {
         ("backlog", now.backlog != next.backlog),
         ("reach", now.reach != next.reach),
         ("memory-mib", now.memory != next.memory),
+        ("descriptors", now.descriptors != next.descriptors),
     ];
     match differs.iter().find(|(_, differs)| *differs) {
         Some((key, _)) => Err(Failure::unusable(format!(

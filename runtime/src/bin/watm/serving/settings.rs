@@ -67,6 +67,7 @@ pub(super) struct Listener {
     pub(super) backlog: u32,
     pub(super) reach: Reach,
     pub(super) memory: Option<usize>,
+    pub(super) descriptors: Option<usize>,
     /// Whether it connects from its clients' addresses.
     pub(super) transparent: Option<TransparentOptions>,
     pub(super) terms: Terms,
@@ -375,6 +376,7 @@ fn listener(
         }),
         reach: patterns("reach", &listener.reach)?,
         memory: limits.memory_mib.map(|mib| mib.0.saturating_mul(1 << 20)),
+        descriptors: limits.descriptors.map(|count| count.0),
         transparent: listener.transparent.map(|how| TransparentOptions {
             mark: how.mark,
             client_port: how.client_port,
@@ -412,6 +414,7 @@ mod tests {
         ("datagram-idle-timeout", "0.0", "must be above 0"),
         ("lifetime", "1e99", "must be a number of seconds"),
         ("memory-mib", "1.5", "must be a number from 1"),
+        ("descriptors", "0", "must be a number from 1"),
     ];
 
     const LOGS: Keys = &[

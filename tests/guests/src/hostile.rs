@@ -1,0 +1,503 @@
+//! Calls of the host at random, to see whether it stays whole: huge sizes, handles that are gone,
+//! wrong states, traps in the middle. The configuration `hostile SEED` begins it, and the same seed
+//! makes the same choices for as long as the host answers the same.
+//!
+//! Each seed has one kind of call that it makes most of the time, so that seeds next to each other
+//! press on one place after another.
+
+use crate::entry;
+use crate::exports::watm::transport::endpoint::{ConfigError, PeerStatus, Status, Wakeup};
+use crate::raw;
+use crate::watm::transport::capture;
+use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
+use crate::watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo, Kind};
+use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
+use crate::watm::transport::log::{Level, log};
+use crate::watm::transport::names::Lookup;
+use crate::watm::transport::signing::PrivateKey;
+use crate::watm::transport::sockets::{
+    self, ByteStream, DatagramBatch, DatagramSocket, Direction, Listener,
+};
+use crate::watm::transport::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
+
+/// Handles of one kind that are kept, unless the host refuses before.
+const MOST: usize = 70_000;
+
+/// Sizes that something changes at. The longest is half of what the memory has, so that it fits
+/// beside what is there.
+const SIZES: [usize; 12] = [
+    0,
+    1,
+    63,
+    255,
+    256,
+    257,
+    4096,
+    16_384,
+    65_527,
+    65_536,
+    1 << 20,
+    5 << 20,
+];
+
+/// What the module works on.
+pub struct Hostile {
+    random: Random,
+    favourite: u64,
+    socket: Option<DatagramSocket>,
+    listener: Option<Listener>,
+    mailbox: Option<Mailbox>,
+    streams: Vec<ByteStream>,
+    datagrams: Vec<DatagramFlow>,
+    keys: Vec<AeadKey>,
+    lookups: Vec<Lookup>,
+    signers: Vec<PrivateKey>,
+    memory: Vec<Vec<u8>>,
+    token: u64,
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, most: u64) -> u64 {
+        self.next() % most.max(1)
+    }
+
+    fn one_in(&mut self, many: u64) -> bool {
+        self.below(many) == 0
+    }
+
+    fn size(&mut self) -> usize {
+        match self.one_in(2) {
+            true => self.below(3000) as usize,
+            false => SIZES[self.below(SIZES.len() as u64) as usize],
+        }
+    }
+
+    fn text(&mut self) -> String {
+        "x".repeat(self.size())
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        vec![7; self.size()]
+    }
+}
+
+/// Kinds of calls, each a favourite of some seeds.
+const KINDS: u64 = 18;
+
+impl Hostile {
+    /// `hostile SEED`.
+    pub fn start(config: &[u8]) -> Result<Hostile, ConfigError> {
+        let refused = || ConfigError::Syntax("hostile what?".to_owned());
+        let text = str::from_utf8(config).map_err(|_| refused())?;
+        let seed = text.strip_prefix("hostile ").ok_or_else(refused)?;
+        let seed: u64 = seed.trim().parse().map_err(|_| refused())?;
+        Ok(Hostile {
+            random: Random(seed),
+            favourite: seed % KINDS,
+            socket: DatagramSocket::open("listen", 1).ok(),
+            listener: Listener::open("listen", 2).ok(),
+            mailbox: Mailbox::open(3).ok(),
+            streams: Vec::new(),
+            datagrams: Vec::new(),
+            keys: Vec::new(),
+            lookups: Vec::new(),
+            signers: Vec::new(),
+            memory: Vec::new(),
+            token: 10,
+        })
+    }
+
+    /// Some calls, and what comes to its mind about when to be called again.
+    pub fn process(&mut self) -> Wakeup {
+        for _ in 0..=self.random.below(64) {
+            let kind = match self.random.one_in(8) {
+                true => self.random.below(KINDS),
+                false => self.favourite,
+            };
+            self.act(kind);
+        }
+        match self.random.below(50) {
+            0 => Wakeup::At(u64::MAX),
+            1 => Wakeup::At(0),
+            2 => Wakeup::Finished,
+            _ => Wakeup::Again,
+        }
+    }
+
+    fn act(&mut self, kind: u64) {
+        match kind {
+            0 => self.open_stream(),
+            1 => self.open_datagrams(),
+            2 => self.write_and_end(),
+            3 => self.send_flow(),
+            4 => self.connect(),
+            5 => self.look_up(),
+            6 => self.use_keys(),
+            7 => self.send_mail(),
+            8 => self.send_datagrams(),
+            9 => self.open_and_drop(),
+            10 => self.open_with_names(),
+            11 => self.reset_with_text(),
+            12 => self.say(),
+            13 => self.eat(),
+            14 => self.accept(),
+            15 => self.fill_streams(),
+            16 => self.retake(),
+            _ => self.fail(),
+        }
+    }
+
+    fn next_token(&mut self) -> u64 {
+        self.token += 1;
+        match self.random.one_in(10) {
+            true => self.random.next(),
+            false => self.token,
+        }
+    }
+
+    fn address(&mut self) -> IpSocketAddress {
+        let port = match self.random.one_in(3) {
+            true => self.random.next() as u16,
+            false => 9,
+        };
+        IpSocketAddress {
+            address: IpAddress::Ipv4((127, 0, 0, 1)),
+            port,
+        }
+    }
+
+    fn destination(&mut self) -> Destination {
+        match self.random.one_in(2) {
+            true => Destination::Address(self.address()),
+            false => Destination::Name((self.random.text(), 9)),
+        }
+    }
+
+    fn info(&mut self) -> FlowInfo {
+        FlowInfo {
+            source: self.address(),
+            destination: Destination::Address(self.address()),
+            peer: None,
+            underlay: None,
+            attributes: Vec::new(),
+        }
+    }
+
+    fn stream(&mut self) -> Option<&ByteStream> {
+        let index = self.random.below(self.streams.len() as u64) as usize;
+        self.streams.get(index)
+    }
+
+    fn keep_stream(&mut self, stream: ByteStream) {
+        if self.streams.len() < MOST {
+            self.streams.push(stream);
+        } else {
+            self.streams.clear();
+        }
+    }
+
+    fn open_stream(&mut self) {
+        let (info, token) = (self.info(), self.next_token());
+        if let Ok(stream) = flows::open_stream(&info, token) {
+            self.keep_stream(stream);
+        }
+    }
+
+    fn open_datagrams(&mut self) {
+        let (info, token) = (self.info(), self.next_token());
+        if let Ok(flow) = flows::open_datagrams(&info, token) {
+            flow.set_longest(self.random.next() as u32);
+            self.datagrams.push(flow);
+            if self.datagrams.len() > MOST {
+                self.datagrams.clear();
+            }
+        }
+    }
+
+    /// With as many bytes of names as may be, and more.
+    fn open_with_names(&mut self) {
+        let mut info = self.info();
+        match self.random.below(4) {
+            0 => info.destination = Destination::Name((self.random.text(), 1)),
+            1 => info.peer = Some(self.random.text()),
+            2 => info.attributes = vec![(String::new(), String::new()); self.random.size() >> 6],
+            _ => info.attributes = vec![("a".to_owned(), "v".repeat(15_000))],
+        }
+        flows::accepts(Kind::Bytes, &info.destination);
+        let token = self.next_token();
+        if let Ok(stream) = flows::open_stream(&info, token) {
+            self.keep_stream(stream);
+        }
+    }
+
+    fn write_and_end(&mut self) {
+        let bytes = self.random.bytes();
+        let (what, size) = (self.random.below(8), self.random.next() as u32);
+        let Some(stream) = self.stream() else {
+            return self.open_stream();
+        };
+        match what {
+            0 => drop(stream.shutdown(Direction::Read)),
+            1 => drop(stream.shutdown(Direction::Write)),
+            2 => drop(stream.shutdown(Direction::Both)),
+            3 => drop(stream.read(size)),
+            4 => {
+                stream.connecting();
+                stream.connected();
+            }
+            _ => drop(stream.write(&bytes)),
+        }
+    }
+
+    /// As much as each takes, by writes that are longer than that.
+    fn fill_streams(&mut self) {
+        self.open_stream();
+        let size = 1 << self.random.below(23);
+        if let Some(stream) = self.streams.last() {
+            for _ in 0..8 {
+                if stream.write(&vec![7; size]).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn reset_with_text(&mut self) {
+        self.open_stream();
+        let text = self.random.text();
+        if let Some(stream) = self.stream() {
+            stream.reset(&ErrorCode::Other(Some(text)));
+        }
+    }
+
+    fn send_flow(&mut self) {
+        let payload = self.random.bytes();
+        let (parts, lie) = (self.random.below(100) as u32 + 1, self.random.one_in(20));
+        let length = payload.len() as u32 / parts;
+        let mut lengths = vec![length; parts as usize];
+        lengths[0] += payload.len() as u32 - length * parts + u32::from(lie);
+        let index = self.random.below(self.datagrams.len() as u64) as usize;
+        let Some(flow) = self.datagrams.get(index) else {
+            return self.open_datagrams();
+        };
+        let _ = flow.send(&Datagrams { payload, lengths });
+        let _ = flow.receive(parts, u32::MAX);
+    }
+
+    fn send_datagrams(&mut self) {
+        let payload = self.random.bytes();
+        let parts = self.random.below(70) as u32 + 1;
+        let length = payload.len() as u32 / parts;
+        let remote = self.address();
+        let mut batch = DatagramBatch {
+            datagrams: (0..parts).map(|_| entry(remote, length)).collect(),
+            payload,
+        };
+        batch.datagrams[0].len += batch.payload.len() as u32 - length * parts;
+        batch.datagrams[0].segment_size = self.random.one_in(2).then_some(length as u16);
+        if let Some(socket) = &self.socket {
+            let _ = socket.send(&batch);
+            let _ = socket.receive(parts, u32::MAX);
+            let _ = socket.longest(remote);
+            socket.set_dont_fragment(parts.is_multiple_of(2));
+            socket.refused();
+        }
+    }
+
+    fn connect(&mut self) {
+        let (destination, token) = (self.destination(), self.next_token());
+        if let Ok(stream) = sockets::connect(&destination, token) {
+            // Begins.
+            let _ = stream.read(10);
+            self.keep_stream(stream);
+        }
+        sockets::coalesce(self.random.below(2) as u32 * 1000);
+    }
+
+    fn accept(&mut self) {
+        let token = self.next_token();
+        if let Some(listener) = &self.listener
+            && let Ok(Some(stream)) = listener.accept(token)
+        {
+            self.keep_stream(stream);
+        }
+    }
+
+    fn look_up(&mut self) {
+        let (name, token) = (self.random.text(), self.next_token());
+        match Lookup::start(&name, 9, token) {
+            Ok(lookup) => self.lookups.push(lookup),
+            Err(_) => drop(self.lookups.pop()),
+        }
+        for lookup in self.lookups.iter().take(10) {
+            let _ = lookup.addresses();
+        }
+    }
+
+    fn use_keys(&mut self) {
+        let algorithm = match self.random.below(3) {
+            0 => AeadAlgorithm::Chacha20Poly1305,
+            1 => AeadAlgorithm::Aes128Gcm,
+            _ => AeadAlgorithm::Aes256Gcm,
+        };
+        let length = 16 << self.random.below(2);
+        match AeadKey::create(algorithm, &vec![1; length]) {
+            Ok(key) => self.keys.push(key),
+            Err(_) => drop(self.keys.pop()),
+        }
+        let text = self.random.bytes();
+        if let Some(key) = self.keys.last() {
+            let _ = key.seal(&[2; 12], &text, &text);
+            let _ = key.open(&[2; 12], b"", &text);
+        }
+        match PrivateKey::open(&self.random.text()) {
+            Ok(key) => self.signers.push(key),
+            Err(_) => self.signers.clear(),
+        }
+        if let Some(key) = self.signers.last() {
+            let _ = key.sign(0x0403, &text);
+        }
+    }
+
+    fn send_mail(&mut self) {
+        let payload = self.random.bytes();
+        let generation = self.random.below(3) as u32;
+        let messages = match self.random.one_in(2) {
+            true => vec![MessageInfo {
+                generation,
+                len: payload.len() as u32,
+            }],
+            // Empty ones.
+            false => {
+                let mut many = vec![MessageInfo { generation, len: 0 }; self.random.size() >> 4];
+                many.push(MessageInfo {
+                    generation,
+                    len: payload.len() as u32,
+                });
+                many
+            }
+        };
+        match (&self.mailbox, self.random.one_in(100)) {
+            (Some(mailbox), false) => {
+                let _ = mailbox.send(&Messages { payload, messages });
+                if self.random.one_in(10) {
+                    mailbox.receive(u32::MAX, u32::MAX);
+                }
+            }
+            _ => {
+                self.mailbox = None;
+                let token = self.next_token();
+                self.mailbox = Mailbox::open(token).ok();
+            }
+        }
+    }
+
+    /// Again and again within one call.
+    fn open_and_drop(&mut self) {
+        let (info, what) = (self.info(), self.random.below(4));
+        let destination = Destination::Address(self.address());
+        for _ in 0..20_000 {
+            let token = self.next_token();
+            match what {
+                0 => drop(flows::open_stream(&info, token)),
+                1 => drop(flows::open_datagrams(&info, token)),
+                2 => drop(sockets::connect(&destination, token)),
+                _ => drop(Lookup::start("localhost", 9, token)),
+            }
+        }
+    }
+
+    /// Its own sockets, again and again, each time to write until there is no room.
+    fn retake(&mut self) {
+        for _ in 0..1000 {
+            self.socket = None;
+            let token = self.next_token();
+            self.socket = DatagramSocket::open("listen", token).ok();
+            if self.random.one_in(100) {
+                self.send_datagrams();
+            }
+        }
+        self.listener = None;
+        let token = self.next_token();
+        self.listener = Listener::open("listen", token).ok();
+    }
+
+    fn say(&mut self) {
+        let (target, text) = (self.random.text(), self.random.text());
+        for _ in 0..=self.random.below(1000) {
+            log(
+                Level::Error,
+                &target[..target.len().min(100)],
+                &text[..text.len().min(5000)],
+            );
+        }
+        log(Level::Info, &target, &text);
+        capture::packet(&target, capture::Direction::FromPeer, text.as_bytes());
+        capture::secret(&text);
+    }
+
+    /// Its memory, nearly to the limit.
+    fn eat(&mut self) {
+        if self.memory.len() >= 4 {
+            self.memory.clear();
+        }
+        self.memory.push(vec![1; 1 << 20]);
+    }
+
+    /// A little of what costs the instance, or time.
+    fn fail(&mut self) {
+        match self.random.below(4000) {
+            0 => panic!("told to by the seed"),
+            1 => raw::read_foreign_handle(),
+            2 => {
+                let _ = self.stream().map(|stream| stream.write(&vec![0; 9 << 20]));
+            }
+            3..20 => {
+                for round in 0..10_000_000_u64 {
+                    std::hint::black_box(round);
+                }
+            }
+            20..40 => self.streams.truncate(self.streams.len() / 2),
+            _ => {}
+        }
+    }
+
+    /// Nothing that anybody could read.
+    pub fn snapshot(&mut self) -> Vec<u8> {
+        self.random.bytes()
+    }
+
+    /// More than anybody asked for.
+    pub fn status(&mut self) -> Status {
+        let count = self.random.size() >> 6;
+        Status {
+            peers: (0..count)
+                .map(|_| PeerStatus {
+                    name: self.random.text(),
+                    endpoint: None,
+                    last_handshake: Some(u64::MAX),
+                    received_bytes: u64::MAX,
+                    sent_bytes: 0,
+                    round_trip: Some(u64::MAX),
+                    loss_permille: Some(u16::MAX),
+                })
+                .take(3)
+                .collect(),
+            flows: u32::MAX,
+            counters: (0..count)
+                .map(|number| (format!("counter {number}"), u64::MAX))
+                .collect(),
+        }
+    }
+}

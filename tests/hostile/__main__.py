@@ -1,0 +1,72 @@
+"""`python -m tests.hostile`: see README.md."""
+
+import argparse
+import sys
+
+from .attackers import ATTACKERS, Attacker
+from .neighbour import Echo
+from .process import CONNECTIONS, DESCRIPTORS, DRAIN, MEMORY_MIB, Taken, run
+
+# Seconds: for the good module, and at least for a seed.
+UNDISTURBED = 3
+SHORTEST = 1.2
+# What else a module may have its process grow by, in MiB: a third more than was measured, with its limit of memory.
+ALLOWANCE = 224
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=30, help="for all seeds together")
+    parser.add_argument("--seed", type=int, default=0, help="the first")
+    parser.add_argument("--seeds", type=int, help="how many; by default as many as press on all places once")
+    parser.add_argument("--kind", choices=sorted(ATTACKERS), help="of modules; by default all")
+    arguments = parser.parse_args()
+    kinds = [arguments.kind] if arguments.kind else sorted(ATTACKERS)
+    failures = 0
+    for kind in kinds:
+        failures += _attack(kind, ATTACKERS[kind], arguments, arguments.seconds / len(kinds))
+    print(f"{failures} failed" if failures else "all within bounds", flush=True)
+    return min(failures, 1)
+
+
+def _attack(kind: str, attacker: Attacker, arguments: argparse.Namespace, seconds: float) -> int:
+    # One for the compiler: what it takes is not the module's, and its result is kept.
+    run(attacker, None, 0.5)
+    good = run(attacker, None, UNDISTURBED)
+    _report(kind, "good", good, good, [])
+    count = arguments.seeds or attacker.preferences
+    failures = 0
+    for seed in range(arguments.seed, arguments.seed + count):
+        found = run(attacker, attacker.config(seed), max(SHORTEST, (seconds - UNDISTURBED) / count))
+        broken = list(_broken(found, good))
+        failures += bool(broken)
+        _report(kind, str(seed), found, good, broken)
+    return failures
+
+
+def _broken(found: tuple[Taken, Echo], good: tuple[Taken, Echo]):
+    (taken, echo), (usual, _) = found, good
+    if taken.rss_mib - usual.rss_mib > MEMORY_MIB + ALLOWANCE:
+        yield f"grows by more than {MEMORY_MIB} + {ALLOWANCE} MiB"
+    if taken.descriptors > usual.descriptors + DESCRIPTORS + CONNECTIONS + 64:
+        yield f"takes more than {DESCRIPTORS} + {CONNECTIONS} descriptors"
+    if taken.threads > usual.threads + 16:
+        yield "takes threads"
+    if echo.lost or not echo.times:
+        yield "the neighbour suffers"
+    if taken.end > DRAIN + 5:
+        yield "does not end"
+
+
+def _report(kind: str, seed: str, found: tuple[Taken, Echo], good: tuple[Taken, Echo], broken: list[str]) -> None:
+    taken, echo = found
+    print(
+        f"{kind:9} {seed:>5}  RSS {taken.rss_mib - good[0].rss_mib:+7.1f} MiB  fds {taken.descriptors:5}"
+        f"  threads {taken.threads:3}  p50 {echo.percentile(50) * 1000:6.2f} ms  p99 {echo.percentile(99) * 1000:7.2f} ms"
+        f"  lost {echo.lost}  term {taken.end:5.2f} s{'  FAILED: ' if broken else ''}{'; '.join(broken)}",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

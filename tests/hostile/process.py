@@ -1,0 +1,138 @@
+"""A process of `watm serve` with two modules, and what it takes."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .attackers import GUEST, Attacker
+from .neighbour import HOST, Echo, application, listen
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import ports  # noqa: E402
+import watm_serve  # noqa: E402
+
+# What the hostile module may have.
+MEMORY_MIB = 16
+DESCRIPTORS = 200
+# What `watm serve` has at once, of all its modules: each connects to an upstream.
+CONNECTIONS = 10_000
+# Seconds.
+DRAIN = 0.5
+LONGEST_END = 30
+SAMPLE = 0.02
+
+
+@dataclass
+class Taken:
+    """What a process took at most."""
+
+    rss_mib: float = 0
+    descriptors: int = 0
+    threads: int = 0
+    end: float = 0
+    """How long it took to end after it was asked to, in seconds."""
+
+
+@contextlib.contextmanager
+def _unread(port: int) -> Iterator[None]:
+    """An application that takes connections and datagrams, and reads nothing."""
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+        tcp.bind((HOST, port))
+        tcp.listen(4096)
+        udp.bind((HOST, port))
+        yield
+
+
+@contextlib.contextmanager
+def _watched(pid: int, taken: Taken) -> Iterator[None]:
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(SAMPLE):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                lines = pathlib.Path(f"/proc/{pid}/status").read_text().splitlines()
+                said = dict(line.split(":", 1) for line in lines)
+                taken.rss_mib = max(taken.rss_mib, int(said["VmRSS"].split()[0]) / 1024)
+                taken.threads = max(taken.threads, int(said["Threads"]))
+                taken.descriptors = max(taken.descriptors, len(os.listdir(f"/proc/{pid}/fd")))
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _provoked(attacker: Attacker, port: int) -> Iterator[None]:
+    ended = threading.Event()
+
+    def provoke() -> None:
+        while not ended.wait(0.01):
+            with contextlib.suppress(OSError):
+                attacker.provoke(port)
+
+    thread = threading.Thread(target=provoke)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def run(attacker: Attacker, config: str | None, seconds: float) -> tuple[Taken, Echo]:
+    """Runs the module with this configuration beside the neighbour. None: another neighbour is in its place."""
+    hostile, good, sink, answers = (ports.free_port() for _ in range(4))
+    module, networks = (attacker.module, attacker.networks) if config is not None else (GUEST, ("udp",))
+    places = ", ".join(f'"{network}://{HOST}:{hostile}"' for network in networks)
+    text = f"""
+[drain]
+timeout = {DRAIN}
+[limits]
+connections = {CONNECTIONS}
+[[listener]]
+name = "hostile"
+module = "{module}"
+config = "{config if config is not None else "good"}"
+addresses = [{places}]
+workers = 1
+upstream = "{HOST}:{sink}"
+reach = ["*"]
+[listener.limits]
+memory-mib = {MEMORY_MIB}
+descriptors = {DESCRIPTORS}
+[[listener]]
+name = "neighbour"
+module = "{GUEST}"
+config = "good"
+addresses = ["udp://{HOST}:{good}"]
+workers = 1
+upstream = "{HOST}:{answers}"
+"""
+    taken = Taken()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _unread(sink),
+        application(answers),
+        watm_serve.serving(pathlib.Path(folder), text) as serving,
+        _watched(serving.process.pid, taken),
+        _provoked(attacker, hostile),
+    ):
+        echo = listen(good, seconds)
+        assert serving.process.poll() is None, f"it ended with {serving.process.returncode}:\n{serving.log()[-5000:]}"
+        asked = time.monotonic()
+        serving.process.terminate()
+        serving.process.wait(LONGEST_END)
+        taken.end = time.monotonic() - asked
+    return taken, echo
