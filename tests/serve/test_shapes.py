@@ -108,4 +108,4 @@ def test_silent_connections_count_for_their_client_and_make_way(shape, tmp_path)
                     assert stream.recv(1) == b""
                     closed.append(stream)
         # The oldest.
-        assert closed == silent[:5]
+        assert set(closed) == set(silent[:5])

@@ -41,6 +41,8 @@ fn module(name: &str, work: &str) -> PathBuf {
             (drop (call $read (global.get $net) (i32.const 1024) (i32.const 1)))
             ;; Unread when the client goes, so that its connection is reset.
             (drop (call $write (global.get $net) (i32.const 1024) (i32.const 1)))
+            ;; Its handshake is over: the application gets the connection.
+            (drop (call $write (global.get $caller) (i32.const 1024) (i32.const 1)))
             (if (i32.eq (i32.load8_u (i32.const 1024)) (i32.const 104)) (then
                 (loop $for_ever {work} (br $for_ever))))
             (loop $next
@@ -65,9 +67,12 @@ fn connect(server: &Server, application: &TcpListener, wish: &[u8]) -> (TcpStrea
         upstream = application.accept().ok();
         upstream.is_some()
     });
-    let (upstream, _) = upstream.expect("accepted");
+    let (mut upstream, _) = upstream.expect("accepted");
     upstream.set_nonblocking(false).expect("set");
     upstream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut heard = [0; 1];
+    upstream.read_exact(&mut heard).expect("its wish");
+    assert_eq!(heard, wish);
     (client, upstream)
 }
 
