@@ -246,7 +246,9 @@ async def test_strangers_get_no_answer_and_cost_themselves_alone(server: Tool, t
         connected(running.address) as stranger,
     ):
         await stranger.send(b"GET / HTTP/1.1\r\n\r\n" + bytes(70_000))
-        await upstream.accept()
+        # Ours hands nobody over before the handshake is over.
+        if server is not WATM:
+            await upstream.accept()
         async with WATM.dial(WIREGUARD, running.address, keys.dialling()) as near:
             await near.send(b"hello")
             far = await upstream.accept()
