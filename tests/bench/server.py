@@ -7,12 +7,15 @@ input is answered with the server's counters, a line of JSON.
 import asyncio
 import json
 import os
+import pathlib
 import sys
 from typing import NoReturn
 
-import environment
-import handlers
-import plain
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+
+import environment  # noqa: E402
+import handlers  # noqa: E402
+import plain  # noqa: E402
 
 HOST = "127.0.0.1"
 
