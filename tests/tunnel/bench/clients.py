@@ -81,10 +81,9 @@ def client(kind: str, space: Space, tunnel: Tunnel, to: str, folder: pathlib.Pat
 
 
 @contextlib.contextmanager
-def served(kinds: Iterable[str], congestion: str = CONGESTION) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
+def served(kinds: Iterable[str], congestion: str | None = None) -> Iterator[tuple[Space, Space, dict[str, Tunnel]]]:
     """Runs wireguard-go: the namespaces of its clients, and of what is inside, in which the kernel's TCP
-    has this congestion control. Each client has a key of
-    its own: implementations do not agree on leap seconds in the timestamps of handshakes, of which a
+    has this congestion control, or the machine's. Each client has a key of its own: implementations do not agree on leap seconds in the timestamps of handshakes, of which a
     server takes none that is before the last."""
     theirs = run("wg", "genkey").strip()
     config = f"[Interface]\nPrivateKey = {theirs}\nListenPort = {SERVER_PORT}\n"
@@ -96,7 +95,8 @@ def served(kinds: Iterable[str], congestion: str = CONGESTION) -> Iterator[tuple
         tunnels[kind] = Tunnel(ours, server_key, address, SERVER_PORT)
     with spaces(2) as (near, far), wireguard_go(near, far, config, [f"{INSIDE}/24"], MTU):
         for space in (near, far):
-            space.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion}")
+            if congestion is not None:
+                space.run("sysctl", "-qw", f"net.ipv4.tcp_congestion_control={congestion}")
         yield near, far, tunnels
 
 

@@ -98,7 +98,7 @@ class Comparison:
 
 
 @contextlib.contextmanager
-def comparing(kinds: Sequence[str] = (KERNEL, OURS), congestion: str = CONGESTION) -> Iterator[Comparison]:
+def comparing(kinds: Sequence[str] = (KERNEL, OURS), congestion: str | None = None) -> Iterator[Comparison]:
     """Runs these clients for the length of the block."""
     with served(kinds, congestion) as (near, far, tunnels), contextlib.ExitStack() as stack:
         for space in (near, far):
