@@ -16,7 +16,7 @@ PROGRAM_console := mitmproxy-watm
 
 # What the tests need that is other people's.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
-PEERS := $(BUILD)/wgclient $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
+PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
 	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs watm-native rough-path
 
 .DELETE_ON_ERROR:
@@ -368,7 +368,7 @@ run-test-serve:
 
 # Programs that know proxies, through a tunnel to wireguard-go and boringtun-cli.
 .PHONY: test-tunnel run-test-tunnel
-test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard $(BUILD)/peers/bin/boringtun-cli
+test-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/tools/bin/wireguard $(BUILD)/peers/bin/boringtun-cli
 	$(MAKE) --no-print-directory run-test-tunnel
 
 run-test-tunnel:
@@ -376,9 +376,9 @@ run-test-tunnel:
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/tunnel
 
-# Our client of WireGuard beside onetun and wireguard-go's own stack; ROUNDS=3 for more than the usual.
+# Our client of WireGuard beside onetun and wireguard-go's own `tun/netstack`; ROUNDS=3 for more than the usual.
 .PHONY: bench-tunnel
-bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
+bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need iperf3 wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench $(if $(ROUNDS),--rounds $(ROUNDS))
@@ -508,6 +508,9 @@ WGCLIENT := $(wildcard $(addprefix tests/wgclient/,go.mod *.go */*.go))
 
 $(BUILD)/wgclient: $(WGCLIENT)
 	"$$(tests/setup/find-go.sh)" -C tests/wgclient build -o ../../$@ .
+
+$(BUILD)/netstack: $(WGCLIENT)
+	"$$(tests/setup/find-go.sh)" -C tests/wgclient build -o ../../$@ ./netstack
 
 $(BUILD)/gowater: $(wildcard $(addprefix tests/water/gowater/,go.mod *.go)) $(WGCLIENT)
 	"$$(tests/setup/find-go.sh)" -C tests/water/gowater build -o ../../../$@ .

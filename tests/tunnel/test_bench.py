@@ -1,12 +1,36 @@
-"""The lossy path of `make bench-tunnel`."""
+"""`make bench-tunnel` itself, in its short form."""
 
 import itertools
+import json
+import pathlib
 import select
 import socket
+import subprocess
+import sys
 import time
 
+import needs
 import pytest
 from paths import path
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CLIENTS = ["watm", "wireguard-go", "kernel"]
+
+
+def test_the_bench_measures_every_client_over_bursty_loss(tmp_path: pathlib.Path) -> None:
+    needs.root("network namespaces")
+    output = tmp_path / "bench.json"
+    command = [sys.executable, ROOT / "tests/tunnel/bench", "--quick", "--clients", ",".join(CLIENTS)]
+    command += ["--ways", "20 ms, 200 Mbit/s, 1 % lost, bursts", "--congestion", "reno", "--output", output]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr + done.stdout
+    taken = json.loads(output.read_text())
+    assert taken["environment"]["congestion_control"] == "reno" and taken["environment"]["commit"]
+    assert len(taken["bulk"]) == 4
+    for row in taken["bulk"].values():
+        assert [sample["mbits"] > 0 for kind in CLIENTS for sample in row[kind]] == [True] * len(CLIENTS), taken
+    assert [len(taken["round_trip_us"][kind]) for kind in CLIENTS] == [1] * len(CLIENTS)
+    assert "Mbit/s that arrive: median [least..most]" in done.stdout
 
 
 @pytest.mark.parametrize(("options", "longest"), [([], 2.0), (["--burst", "8"], 16.0)])

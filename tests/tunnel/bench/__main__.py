@@ -35,8 +35,6 @@ from spaces import Space  # noqa: E402
 BULK_PORT, ECHO_PORT = 5201, 7
 # Of the UDP payload of a full packet: TCP without options, and WireGuard's 32 bytes.
 PAYLOAD = (MTU - 40) / (MTU + 32)
-# Seconds that a transfer may take beyond its time, for what is still on its way.
-PATIENCE = 12
 # Messages of the echo, and its server: one connection at a time.
 ECHOES = 300
 ECHO = f"""
@@ -54,13 +52,15 @@ while True:
 @dataclass(frozen=True)
 class Way:
     """A path, and how its measurements are taken: seconds, of which the first few do not count for
-    the rate, since every connection begins slowly."""
+    the rate, since every connection begins slowly, and how long it may take beyond, for what is
+    still on its way."""
 
     title: str
     seconds: int
     warm: int
     options: tuple[str, ...] = ()
     mbits: float | None = None
+    patience: int = 12
 
 
 WAYS = (
@@ -99,7 +99,7 @@ def main() -> int:
     options = parser.parse_args()
     ways = [way for way in WAYS if any(way.title.startswith(start) for start in options.ways.split(";"))]
     if options.quick:
-        ways, options.rounds = [replace(way, seconds=1, warm=0) for way in ways], 1
+        ways, options.rounds = [replace(way, seconds=1, warm=0, patience=60) for way in ways], 1
     kinds = options.clients.split(",")
     described = machine.described() | {"congestion_control": options.congestion}
     samples: dict[str, dict[str, list[Sample]]] = {}
@@ -164,7 +164,7 @@ def bulk(near: Space, one: Client, way: Way, options: list[str]) -> Sample | Non
     before = one.used()
     command = near.command(*command, "-J", "--get-server-output")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=way.seconds + PATIENCE)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=way.seconds + way.patience)
     except subprocess.TimeoutExpired:
         return None
     said = json.loads(done.stdout)

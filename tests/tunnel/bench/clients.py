@@ -20,10 +20,12 @@ HERE = "127.0.0.1"
 INSIDE, SERVER_PORT = "10.7.0.1", 51820
 MTU = 1420
 OURS = "watm"
-# wireguard-go with gVisor's TCP as `wgclient` sets it up: not upstream's `tun/netstack`. It has SACK, and no
-# RACK, which can hang uploads that run side by side.
-WIREGUARD_GO = "gVisor without RACK"
-CLIENTS = (OURS, "onetun", WIREGUARD_GO)
+# wireguard-go with its own `tun/netstack`, as it is.
+WIREGUARD_GO = "wireguard-go"
+NETSTACK = ROOT / "build" / "netstack"
+# wireguard-go with gVisor's TCP as `wgclient` sets it up, without RACK.
+NO_RACK = "gVisor without RACK"
+CLIENTS = (OURS, "onetun", WIREGUARD_GO, NO_RACK)
 # The kernel's own TCP over wireguard-go's interface: what the path allows.
 KERNEL = "kernel"
 # Of the kernel's TCP, at both ends.
@@ -130,13 +132,21 @@ def _onetun(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
     return [*command, "--source-peer-ip", tunnel.address]
 
 
-def _wireguard_go(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
-    command = [BINARY, "forward", "--timeout", "0", "--server", f"{HERE}:{tunnel.endpoint}", "--to", to]
+def _wireguard_go(*arguments) -> list:
+    return [NETSTACK, *_go_options(*arguments)]
+
+
+def _no_rack(*arguments) -> list:
+    return [BINARY, "forward", "--timeout", "0", *_go_options(*arguments)]
+
+
+def _go_options(tunnel: Tunnel, port: int, to: str, _: pathlib.Path) -> list:
+    command = ["--server", f"{HERE}:{tunnel.endpoint}", "--to", to]
     command += ["--private-key", tunnel.private_key, "--peer-public-key", tunnel.server_key]
     return [*command, "--address", tunnel.address, "--listen", f"{HERE}:{port}"]
 
 
-_COMMANDS = {OURS: _watm, "onetun": _onetun, WIREGUARD_GO: _wireguard_go}
+_COMMANDS = {OURS: _watm, "onetun": _onetun, WIREGUARD_GO: _wireguard_go, NO_RACK: _no_rack}
 
 
 def _wait_for(space: Space, process: subprocess.Popen, port: int) -> None:

@@ -24,10 +24,10 @@
 //!
 //! # What it costs as a client
 //!
-//! `make bench-tunnel` has iperf3 go through a forwarded port of `watm dial`, of onetun 0.3.10 and of
-//! wireguard-go with gVisor's TCP, to wireguard-go. The last is
-//! `tests/wgclient`, not wireguard-go's own `tun/netstack`: it has SACK, and no RACK, which can hang
-//! uploads that run side by side. It said (commit fe934b4; two cores of an
+//! `make bench-tunnel` has iperf3 go through a forwarded port of `watm dial`, of onetun 0.3.10, of
+//! wireguard-go with its own `tun/netstack`, and of wireguard-go with gVisor's TCP without RACK
+//! (`tests/wgclient`), to wireguard-go. In the table is the last, since the one before was not
+//! measured then. It said (commit fe934b4; two cores of an
 //! AMD EPYC with nothing beside it; one round, two at 0 ms), in Mbit/s, and in seconds of the client's processors for a GB:
 //!
 //! | | this | onetun | wireguard-go | the kernel's TCP |
