@@ -51,10 +51,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 @contextlib.contextmanager
 def _limited(item: pytest.Function) -> Iterator[None]:
     marker = item.get_closest_marker("limit")
-    seconds = marker.args[0] if marker else LIMIT
-    if inspect.iscoroutinefunction(item.obj):
-        # The event loop's own limit comes first.
-        seconds = max(LIMIT, seconds + coroutines.LIMIT)
+    is_coroutine = inspect.iscoroutinefunction(item.obj)
+    seconds = marker.args[0] if marker else coroutines.LIMIT if is_coroutine else LIMIT
+    if is_coroutine:
+        # The event loop's own limit comes first, unless a coroutine never waits.
+        seconds += coroutines.LIMIT
 
     def over(*_: object) -> None:
         pytest.fail(f"{item.nodeid} takes longer than {seconds} s")

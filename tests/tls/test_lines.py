@@ -117,7 +117,9 @@ async def test_workers_warn_of_a_key_once(authority: Authority, tmp_path) -> Non
     said = b""
     async with asyncio.timeout(LIMIT):
         while b"listening on" not in said:
-            said += await process.stderr.readline()
+            line = await process.stderr.readline()
+            assert line, said.decode()
+            said += line
     process.kill()
     await process.wait()
     assert said.count(b"certificates[0].key: an RSA key takes") == 1
