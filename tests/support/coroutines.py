@@ -9,17 +9,21 @@ import pytest
 LIMIT = 60
 
 
+def limit(item: pytest.Item) -> float:
+    """How long a coroutine test may take, in seconds."""
+    marker = item.get_closest_marker("limit")
+    return marker.args[0] if marker else LIMIT
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs each coroutine test in an event loop of its own, bounded in time."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    marker = pyfuncitem.get_closest_marker("limit")
-    seconds = marker.args[0] if marker else LIMIT
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
 
     async def bounded() -> None:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(limit(pyfuncitem)):
             await pyfuncitem.obj(**arguments)
 
     asyncio.run(bounded())

@@ -32,31 +32,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    with _limited(item):
+    with _limited(item, _usual(item)):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    with _limited(item):
+    seconds = _usual(item)
+    if inspect.iscoroutinefunction(item.obj):
+        # The event loop's own limit comes first, unless a coroutine never waits.
+        seconds = coroutines.limit(item) + coroutines.LIMIT
+    with _limited(item, seconds):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    with _limited(item):
+    with _limited(item, _usual(item)):
         return (yield)
 
 
-@contextlib.contextmanager
-def _limited(item: pytest.Function) -> Iterator[None]:
+def _usual(item: pytest.Item) -> float:
     marker = item.get_closest_marker("limit")
-    is_coroutine = inspect.iscoroutinefunction(item.obj)
-    seconds = marker.args[0] if marker else coroutines.LIMIT if is_coroutine else LIMIT
-    if is_coroutine:
-        # The event loop's own limit comes first, unless a coroutine never waits.
-        seconds += coroutines.LIMIT
+    if marker is None or inspect.iscoroutinefunction(item.obj):
+        return LIMIT
+    return marker.args[0]
 
+
+@contextlib.contextmanager
+def _limited(item: pytest.Item, seconds: float) -> Iterator[None]:
     def over(*_: object) -> None:
         pytest.fail(f"{item.nodeid} takes longer than {seconds} s")
 
