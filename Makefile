@@ -433,11 +433,12 @@ watm-native:
 rough-path:
 	cd watm && cargo build --release --locked -q -p watm-netstack --example rough_path
 
-# A module that does what it is told, the guest of the runtime's tests.
+# A module that does what it is told, the guest of the runtime's tests, and one of WATER that does harm.
 .PHONY: test-guest
 test-guest: setup
-	cd tests/guests && cargo build --release --locked -q --target wasm32-unknown-unknown \
+	cd tests/guests && cargo build --release --locked -q --workspace --target wasm32-unknown-unknown \
 		--target-dir ../../target/tmp/guests
+	cp target/tmp/guests/wasm32-unknown-unknown/release/watm_test_water.wasm $(BUILD)/hostile.watm1.wasm
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		../target/tmp/guests/wasm32-unknown-unknown/release/watm_test_guest.wasm ../$(BUILD)/guest.wasm
 

@@ -1,17 +1,27 @@
-"""A module that behaves, and a client and an application that notice when it does not answer."""
+"""A module that behaves, and a client and an application that notice when it does not answer.
 
+They are a process of their own: what watches the process of `watm serve` would hold them up.
+"""
+
+import argparse
 import contextlib
+import json
+import pathlib
 import socket
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 HOST = "127.0.0.1"
-# Seconds between two datagrams, and how long an answer may take before it counts as lost.
+# Seconds between two datagrams, how long an answer may take before it counts as lost, and how much longer than asked
+# the process may take.
 PACE = 0.004
 LOST = 3.0
+PATIENCE = 60
 
 
 @dataclass
@@ -27,8 +37,16 @@ class Echo:
         return statistics.quantiles(self.times, n=100)[percent - 1]
 
 
+def listen(port: int, answers: int, seconds: float) -> Echo:
+    """Asks the module at `port` for that long, behind which there is an application at `answers`."""
+    root = pathlib.Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "tests.hostile.neighbour", str(port), str(answers), str(seconds)]
+    done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, timeout=seconds + PATIENCE, check=True)
+    return Echo(**json.loads(done.stdout))
+
+
 @contextlib.contextmanager
-def application(port: int) -> Iterator[None]:
+def _application(port: int) -> Iterator[None]:
     """Sends datagrams back to where they come from."""
     with socket.socket(type=socket.SOCK_DGRAM) as answering:
         answering.bind((HOST, port))
@@ -49,8 +67,8 @@ def application(port: int) -> Iterator[None]:
             thread.join()
 
 
-def listen(port: int, seconds: float) -> Echo:
-    """Asks for that long, one datagram after another."""
+def _ask(port: int, seconds: float) -> Echo:
+    """For that long, one datagram after another."""
     echo = Echo()
     end = time.monotonic() + seconds
     with socket.socket(type=socket.SOCK_DGRAM) as client:
@@ -68,3 +86,18 @@ def listen(port: int, seconds: float) -> Echo:
                 echo.lost += 1
             time.sleep(PACE)
     return echo
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("port", type=int)
+    parser.add_argument("answers", type=int)
+    parser.add_argument("seconds", type=float)
+    arguments = parser.parse_args()
+    with _application(arguments.answers):
+        echo = _ask(arguments.port, arguments.seconds)
+    json.dump(asdict(echo), sys.stdout)
+
+
+if __name__ == "__main__":
+    _main()

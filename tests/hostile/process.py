@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .attackers import GUEST, Attacker
-from .neighbour import HOST, Echo, application, listen
+from .neighbour import HOST, Echo, listen
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 
@@ -20,7 +20,6 @@ import ports  # noqa: E402
 import watm_serve  # noqa: E402
 
 # What the hostile module may have.
-MEMORY_MIB = 16
 DESCRIPTORS = 200
 # What `watm serve` has at once, of all its modules: each connects to an upstream.
 CONNECTIONS = 10_000
@@ -74,15 +73,12 @@ def _watched(pid: int, taken: Taken) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _provoked(attacker: Attacker, port: int) -> Iterator[None]:
+def _provoked(attacker: Attacker, seed: int | None, port: int, seconds: float) -> Iterator[None]:
+    if attacker.provoke is None or seed is None:
+        yield
+        return
     ended = threading.Event()
-
-    def provoke() -> None:
-        while not ended.wait(0.01):
-            with contextlib.suppress(OSError):
-                attacker.provoke(port)
-
-    thread = threading.Thread(target=provoke)
+    thread = threading.Thread(target=attacker.provoke, args=(seed, port, seconds, ended))
     thread.start()
     try:
         yield
@@ -91,10 +87,12 @@ def _provoked(attacker: Attacker, port: int) -> Iterator[None]:
         thread.join()
 
 
-def run(attacker: Attacker, config: str | None, seconds: float) -> tuple[Taken, Echo]:
-    """Runs the module with this configuration beside the neighbour. None: another neighbour is in its place."""
+def run(attacker: Attacker, seed: int | None, seconds: float) -> tuple[Taken, Echo]:
+    """Runs the module with this seed beside the neighbour. None: another neighbour is in its place."""
     hostile, good, sink, answers = (ports.free_port() for _ in range(4))
-    module, networks = (attacker.module, attacker.networks) if config is not None else (GUEST, ("udp",))
+    module, config, networks = GUEST, "good", ("udp",)
+    if seed is not None:
+        module, config, networks = attacker.module, attacker.config(seed), attacker.networks
     places = ", ".join(f'"{network}://{HOST}:{hostile}"' for network in networks)
     text = f"""
 [drain]
@@ -104,13 +102,13 @@ connections = {CONNECTIONS}
 [[listener]]
 name = "hostile"
 module = "{module}"
-config = "{config if config is not None else "good"}"
+config = "{config}"
 addresses = [{places}]
 workers = 1
 upstream = "{HOST}:{sink}"
 reach = ["*"]
 [listener.limits]
-memory-mib = {MEMORY_MIB}
+memory-mib = {attacker.memory_mib}
 descriptors = {DESCRIPTORS}
 [[listener]]
 name = "neighbour"
@@ -124,12 +122,11 @@ upstream = "{HOST}:{answers}"
     with (
         tempfile.TemporaryDirectory() as folder,
         _unread(sink),
-        application(answers),
         watm_serve.serving(pathlib.Path(folder), text) as serving,
         _watched(serving.process.pid, taken),
-        _provoked(attacker, hostile),
+        _provoked(attacker, seed, hostile, seconds),
     ):
-        echo = listen(good, seconds)
+        echo = listen(good, answers, seconds)
         assert serving.process.poll() is None, f"it ended with {serving.process.returncode}:\n{serving.log()[-5000:]}"
         asked = time.monotonic()
         serving.process.terminate()

@@ -5,6 +5,8 @@
 //! Each seed has one kind of call that it makes most of the time, so that seeds next to each other
 //! press on one place after another.
 
+use watm_test_random::Random;
+
 use crate::entry;
 use crate::exports::watm::transport::endpoint::{ConfigError, PeerStatus, Status, Wakeup};
 use crate::raw;
@@ -56,26 +58,14 @@ pub struct Hostile {
     token: u64,
 }
 
-/// SplitMix64.
-struct Random(u64);
+/// What calls are given.
+trait Arguments {
+    fn size(&mut self) -> usize;
+    fn text(&mut self) -> String;
+    fn bytes(&mut self) -> Vec<u8>;
+}
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        self.next() % most.max(1)
-    }
-
-    fn one_in(&mut self, many: u64) -> bool {
-        self.below(many) == 0
-    }
-
+impl Arguments for Random {
     fn size(&mut self) -> usize {
         match self.one_in(2) {
             true => self.below(3000) as usize,
@@ -103,7 +93,7 @@ impl Hostile {
         let seed = text.strip_prefix("hostile ").ok_or_else(refused)?;
         let seed: u64 = seed.trim().parse().map_err(|_| refused())?;
         Ok(Hostile {
-            random: Random(seed),
+            random: Random::new(seed),
             favourite: seed % KINDS,
             socket: DatagramSocket::open("listen", 1).ok(),
             listener: Listener::open("listen", 2).ok(),
@@ -161,14 +151,14 @@ impl Hostile {
     fn next_token(&mut self) -> u64 {
         self.token += 1;
         match self.random.one_in(10) {
-            true => self.random.next(),
+            true => self.random.number(),
             false => self.token,
         }
     }
 
     fn address(&mut self) -> IpSocketAddress {
         let port = match self.random.one_in(3) {
-            true => self.random.next() as u16,
+            true => self.random.number() as u16,
             false => 9,
         };
         IpSocketAddress {
@@ -217,7 +207,7 @@ impl Hostile {
     fn open_datagrams(&mut self) {
         let (info, token) = (self.info(), self.next_token());
         if let Ok(flow) = flows::open_datagrams(&info, token) {
-            flow.set_longest(self.random.next() as u32);
+            flow.set_longest(self.random.number() as u32);
             self.datagrams.push(flow);
             if self.datagrams.len() > MOST {
                 self.datagrams.clear();
@@ -243,7 +233,7 @@ impl Hostile {
 
     fn write_and_end(&mut self) {
         let bytes = self.random.bytes();
-        let (what, size) = (self.random.below(8), self.random.next() as u32);
+        let (what, size) = (self.random.below(8), self.random.number() as u32);
         let Some(stream) = self.stream() else {
             return self.open_stream();
         };
