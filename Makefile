@@ -469,6 +469,19 @@ SECONDS ?= 60
 fuzz: module-plain
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
 
+# What tests by example cannot show: see tests/prove/README.md.
+
+.PHONY: prove prove-miri
+prove: prove-miri
+
+# Miri comes with nightly alone.
+NIGHTLY := nightly-2026-05-20
+MIRI := CARGO_TARGET_DIR=$(abspath $(BUILD)/prove/miri) $(BOUNDED) cargo +$(NIGHTLY) miri test --locked
+prove-miri:
+	rustup toolchain install $(NIGHTLY) --profile minimal --component miri --component rust-src
+	cd watm && MIRIFLAGS=-Zmiri-permissive-provenance $(MIRI) --target i686-unknown-linux-gnu -p watm-guest-v1 --test miri
+	cd watm && $(MIRI) -p ring -p getrandom@0.2.17
+
 # Other machines: `make check-machines` compiles the runtime and the wheel's crate for them; `make cross`
 # links them too, and runs the runtime in emulation. That takes as long as a third of all tests, which
 # therefore go without.

@@ -17,8 +17,9 @@
 //! needs in particular is kept here: calls that are interrupted are made again, descriptors
 //! have any number, and the end of a connection is an error (`-EPIPE`), since only then does
 //! that host close it. A crate says [`export!`] under `cfg(target_family = "wasm")`; for
-//! other targets there is nothing in this one.
-#![cfg(target_family = "wasm")]
+//! other targets there is nothing in this one, but for Miri on a machine of 32 bits, where
+//! `tests/miri` is the host.
+#![cfg(any(target_family = "wasm", miri))]
 
 mod carrier;
 mod config;

@@ -112,7 +112,12 @@ fn the_vector_of_rfc_8439_comes_out() {
 #[test]
 fn the_host_and_the_library_agree_on_every_length() {
     let bytes = [3; 32];
-    for length in (0..600).chain([1420, 1421, 4096, 65535]) {
+    // Miri takes a second for a hundred bytes: there, the ends of blocks, and what spans several.
+    let lengths: Vec<usize> = match cfg!(miri) {
+        true => vec![0, 1, 16, 63, 64, 65, 130],
+        false => (0..600).chain([1420, 1421, 4096, 65535]).collect(),
+    };
+    for length in lengths {
         let text: Vec<u8> = (0..length).map(|n| n as u8).collect();
         crypto::set_provider(Some(grant));
         let by_host = key(&bytes);
@@ -130,7 +135,9 @@ fn what_is_not_authentic_does_not_open() {
     for provider in [None, Some(grant as crypto::Provider)] {
         crypto::set_provider(provider);
         let key = key(&[4; 32]);
-        for length in [0, 20, 600] {
+        // Each byte of each is damaged, which takes Miri minutes for the longest.
+        let lengths: &[usize] = if cfg!(miri) { &[0, 2] } else { &[0, 20, 600] };
+        for &length in lengths {
             let sealed = seal(&key, 1, b"aad", &vec![9; length]);
             assert!(open(&key, 1, b"aad", &sealed).is_some());
             assert!(open(&key, 2, b"aad", &sealed).is_none());

