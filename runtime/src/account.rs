@@ -20,6 +20,7 @@
 //! | handles: connections, sockets, lookups, keys | 65536 x up to 4 KiB | when they are opened |
 //! | the runtime's own table of handles | 65600 x 24 B | no: 2 MiB |
 //! | tokens of handles that are gone, until the call ends | 66560 x 80 B | no: 5 MiB, see [`ReadyList`](crate::ready::ReadyList) |
+//! | addresses that a socket has heard from or dialled | 94208 x 64 B a socket | as they come: 6 MiB |
 //! | messages between generations | 4 MiB and 8192 x 64 B | no: one mailbox an instance |
 //! | datagrams that wait for a connector | 256 x 64 KiB a socket | as they wait |
 //! | reasons of errors, names of peers | 256 B each | with the flow |

@@ -38,6 +38,7 @@ counters! {
     flows_refused_limit = "host.flows_refused.limit",
     dropped_restarting = "host.dropped.restarting",
     dropped_receive_limit = "host.dropped.receive_limit",
+    dropped_send_denied = "host.dropped.send_denied",
     dropped_send_too_large = "host.dropped.send_too_large",
     dropped_send_unreachable = "host.dropped.send_unreachable",
     dropped_send_buffer = "host.dropped.send_buffer",

@@ -129,6 +129,7 @@
 //! | `host.flows_refused.backlog`, `.limit` | flows refused because too many wait to be accepted, or are open |
 //! | `host.dropped.restarting` | datagrams that came while no instance ran |
 //! | `host.dropped.receive_limit` | datagrams larger than the module was ready for |
+//! | `host.dropped.send_denied` | datagrams to where the module may not send, see [`Reach`] |
 //! | `host.dropped.send_too_large`, `.send_unreachable`, `.send_buffer`, `.send_other` | datagrams that the network refused, by reason |
 //! | `host.dropped.flow_to_module` | datagrams of the application that found the flow's queue full |
 //! | `host.dropped.flow_to_application` | datagrams of the module that the host had no room left for |

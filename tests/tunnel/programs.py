@@ -103,6 +103,7 @@ async def running(process: asyncio.subprocess.Process, options: tuple[str, ...])
 async def start(folder: pathlib.Path, *options: object) -> asyncio.subprocess.Process:
     """`watm dial` with these options."""
     command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", *options]
+    command += ["--allow", "udp://127.0.0.1"]
     return await asyncio.create_subprocess_exec(*command, stderr=PIPE)
 
 

@@ -13,6 +13,8 @@ from spaces import Space, run, spaces, wireguard_go
 
 OUTER, INNER = "10.7.0.1", "10.8.0.1"
 OUTER_PORT, INNER_PORT, COUNTED, TLS = 51820, 51821, 7000, 4433
+# Where the modules send first, which have no seal that says so.
+ALLOWED = ("--allow", f"udp://127.0.0.1:{OUTER_PORT}", "--allow", f"udp://{OUTER}:{INNER_PORT}")
 HERE = 7001
 MODULES = ROOT / "watm" / "target" / "modules"
 
@@ -64,7 +66,7 @@ def fragments(space: Space) -> int:
 def test_a_tunnel_goes_through_another_without_fragments(nested) -> None:
     near, middle, folder = nested
     before = fragments(middle)
-    options = ("--udp", "--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "inner.conf")
+    options = ("--udp", "--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "inner.conf", *ALLOWED)
     with dialling(near, folder, WIREGUARD, *options, "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"):
         for many, size in (("1", "20000000"), ("50", "100000")):
             assert near.run(sys.executable, "-c", MANY, str(HERE), many, size) == f"[{size}]\n"
@@ -75,7 +77,7 @@ def test_watm_tunnel_goes_through_another(nested) -> None:
     near, middle, folder = nested
     before = fragments(middle)
     command = [WATM, "tunnel", "--unsealed", "--state", folder / "state.json", "--module", WIREGUARD, folder / "inner.conf"]
-    command += ["--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"]
+    command += ["--through", f"udp:{WIREGUARD}={folder}/outer.conf", *ALLOWED[:2], "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"]
     with running(near, *command, listens=HERE):
         assert near.run(sys.executable, "-c", MANY, str(HERE), "20", "200000") == "[200000]\n"
     assert fragments(middle) == before
@@ -85,7 +87,7 @@ def test_a_name_is_looked_up_in_the_tunnel_that_it_is_reached_through(nested) ->
     near, middle, folder = nested
     certificate(folder)
     tls = (WATM, "listen", "--unsealed", MODULES / "tls.wasm", "--state", folder / "server.json", f"{OUTER}:{TLS}")
-    through = ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "cert.pem")
+    through = ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", *ALLOWED[:2], "--config", folder / "cert.pem")
     there = ("--through-dns", OUTER)
     with (
         naming(middle, OUTER, "inner.test", OUTER),
@@ -106,7 +108,7 @@ def test_an_endpoints_name_is_looked_up_in_the_tunnel_that_it_is_reached_through
     named = (folder / "inner.conf").read_text().replace(f"Endpoint = {OUTER}", "Endpoint = inner.test")
     (folder / "named.conf").write_text(named)
     options = ("--udp", "--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--through-dns", OUTER)
-    options += ("--config", folder / "named.conf", "--allow", f"udp://inner.test:{INNER_PORT}")
+    options += ("--config", folder / "named.conf", *ALLOWED[:2], "--allow", f"udp://inner.test:{INNER_PORT}")
     with (
         naming(middle, OUTER, "inner.test", OUTER),
         dialling(near, folder, WIREGUARD, *options, "--forward", f"tcp:127.0.0.1:{HERE}={INNER}:{COUNTED}"),
@@ -119,7 +121,7 @@ def test_what_a_module_may_reach_through_another_is_what_is_allowed(nested) -> N
     near, _, folder = nested
     (folder / "reach.conf").write_text(configs("10.9.0.1", OUTER, COUNTED, "")[1])
     command = (WATM, "dial", "--unsealed", "--state", folder / "state.json", WIREGUARD, "--timeout", "3")
-    command += ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "reach.conf")
+    command += ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", *ALLOWED[:2], "--config", folder / "reach.conf")
     for allowed in ((), ("--allow", f"{OUTER}:{COUNTED + 1}"), ("--allow", "127.0.0.1")):
         said = refused(near, *command, *allowed, "10.9.0.1:80")
         assert "access denied" in said or "not allowed" in said, said
@@ -141,7 +143,7 @@ def test_a_stream_goes_through_a_tunnel(nested) -> None:
     near, middle, folder = nested
     certificate(folder)
     tls = (WATM, "listen", "--unsealed", MODULES / "tls.wasm", "--state", folder / "server.json", f"{OUTER}:{TLS}")
-    options = ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", "--config", folder / "cert.pem")
+    options = ("--through", f"udp:{WIREGUARD}={folder}/outer.conf", *ALLOWED[:2], "--config", folder / "cert.pem")
     with (
         running(middle, *tls, "--config", folder / "tls.pem", "--forward", f"{OUTER}:{COUNTED}", listens=TLS),
         dialling(near, folder, MODULES / "tls.wasm", *options, f"{OUTER}:{TLS}", "--listen", f"127.0.0.1:{HERE}"),

@@ -209,7 +209,7 @@ def test_tunnels_in_tunnels_need_no_mtu(path, tmp_path: pathlib.Path) -> None:
             running(
                 near,
                 *(WATM, "dial", "--unsealed", "--state", tmp_path / "state.json", WIREGUARD, "--udp"),
-                *(*options, "--config", tmp_path / "2.conf", *to(ENDS[2])),
+                *(*options, "--config", tmp_path / "2.conf", "--allow", "udp://*", *to(ENDS[2])),
                 listens=DOWN,
             )
         )

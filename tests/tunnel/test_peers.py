@@ -62,6 +62,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def client(near: Space, folder: pathlib.Path) -> contextlib.AbstractContextManager:
     command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", "--udp"]
+    command += ["--allow", f"udp://127.0.0.1:{PORT}"]
     command += ["--config", folder / "client.conf", "--socks5", f"127.0.0.1:{SOCKS}"]
     command += ["--forward", f"tcp:127.0.0.1:{IPERF_HERE}={INSIDE}:{IPERF}"]
     command += ["--forward", f"tcp:127.0.0.1:{COUNTED_HERE}={INSIDE}:{COUNTED}"]

@@ -109,6 +109,11 @@ impl ConnectPattern {
         self.is_for(network, address.port()) && self.host.has_address(address.ip().to_canonical())
     }
 
+    /// Whether it admits this address, and says so by the address or its network: `*` does not.
+    pub fn spells_address(&self, network: Network, address: &SocketAddr) -> bool {
+        matches!(self.host, Host::Addresses(_)) && self.admits_address(network, address)
+    }
+
     /// Whether it admits some addresses, with this port: a name may have one of them.
     pub fn names_addresses(&self, network: Network, port: u16) -> bool {
         self.is_for(network, port) && matches!(self.host, Host::Addresses(_))

@@ -314,6 +314,14 @@ impl Instance {
         &mut self,
         dial: Dial,
     ) -> Result<Result<Begun<DatagramFlow>, Error>, Trap> {
+        // It may send there itself.
+        if let Some(Destination::Address(to)) = &dial.destination {
+            for (_, port) in self.store.data().ports.iter() {
+                if let Port::Udp(port) = port {
+                    port.known().dialled(*to, Clock::now());
+                }
+            }
+        }
         self.begin(
             dial,
             |state, info, token, permit| {

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::oneshot;
@@ -14,6 +13,7 @@ use super::bindings::watm::transport::{names, types};
 use super::connect::code;
 use super::convert::{address_to_guest, check_destination};
 use super::{Failure, Kept, State};
+use crate::net::Port;
 use crate::recording::Function;
 use crate::roles::Access;
 use crate::{Destination, ErrorCode, Family, Network, Target};
@@ -99,8 +99,9 @@ impl State {
         let permit = self.hub.lookups.clone().try_acquire_owned();
         let permit = permit.map_err(|_| ErrorCode::LimitReached)?;
         let (answer, expected) = oneshot::channel();
+        let ports = self.ports.clone();
         tokio::spawn(async move {
-            let mut looking = pin!(resolve(&access, &target));
+            let mut looking = pin!(resolve(&access, &target, &ports));
             match timeout(access.connect_timeout, &mut looking).await {
                 // Nobody may wait any more, here and below.
                 Ok(found) => drop(answer.send(found)),
@@ -116,9 +117,18 @@ impl State {
     }
 }
 
-async fn resolve(access: &Arc<Access>, target: &Target) -> Found {
-    let found = access.resolve(target).await;
-    found.map_err(|error| code(&error))
+/// The addresses of a target, where the module's sockets may then send to.
+async fn resolve(access: &Access, target: &Target, ports: &[(String, Port)]) -> Found {
+    let found = access.resolve(target).await.map_err(|error| code(&error))?;
+    for (_, port) in ports {
+        if let Port::Udp(port) = port {
+            let mut known = port.known();
+            for address in &found {
+                known.found(*address, &target.destination);
+            }
+        }
+    }
+    Ok(found)
 }
 
 impl Lookup {

@@ -1,6 +1,7 @@
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use wasmtime::component::Resource;
@@ -13,8 +14,9 @@ use super::convert::{
 };
 use super::{Failure, Kept, State};
 use crate::flow::GuestStream;
-use crate::net::{Connection, DatagramPort, Entry, Port, Protocol, TcpPort};
+use crate::net::{Connection, DatagramPort, Entry, FRESH, Port, Protocol, TcpPort};
 use crate::recording::{Digest, Function};
+use crate::roles::Access;
 use crate::{Destination, ErrorCode, Target, log_refusal};
 
 /// What a module may have everything wait for.
@@ -25,8 +27,17 @@ pub struct DatagramSocket {
     label: String,
     port: Arc<DatagramPort>,
     waker: Waker,
-    /// Datagrams were too long, which the module is to be told by the next `send` that is whole.
+    /// What the module is to be told by the next `send` that is whole.
+    lost: Lost,
+    /// Where the latest datagrams were let go to, and when.
+    admitted: Option<(SocketAddr, Instant)>,
+}
+
+/// Why datagrams were lost that the host took.
+#[derive(Default)]
+struct Lost {
     too_long: bool,
+    denied: bool,
 }
 
 /// A granted listener, taken by an instance.
@@ -250,7 +261,8 @@ impl State {
             label,
             port,
             waker,
-            too_long: false,
+            lost: Lost::default(),
+            admitted: None,
         };
         Ok(self.keep(socket)?.rep())
     }
@@ -272,23 +284,96 @@ impl State {
             .map(|info| Entry {
                 len: info.len as usize,
                 segment_size: info.segment_size,
-                remote: address_from_guest(info.remote_address),
+                remote: canonical(address_from_guest(info.remote_address)),
                 local: info.local_address.map(ip_from_guest),
                 ecn: ecn_from_guest(info.ecn),
             })
             .collect();
-        let sent = socket.port.send(
-            &batch.payload,
-            &entries,
-            &mut Context::from_waker(&socket.waker),
-        );
-        self.moved |= sent.accepted > 0;
-        socket.too_long |= sent.too_long;
-        if sent.accepted == entries.len() && std::mem::take(&mut socket.too_long) {
-            return Err(ErrorCode::DatagramTooLarge.into());
+        let accepted = socket.send(&batch.payload, &entries, self.access.as_deref());
+        self.hub.counters.dropped_send_denied.add(accepted.denied);
+        self.moved |= accepted.entries > 0;
+        if accepted.entries == entries.len() {
+            // One reason a call.
+            if std::mem::take(&mut socket.lost.too_long) {
+                return Err(ErrorCode::DatagramTooLarge.into());
+            }
+            if std::mem::take(&mut socket.lost.denied) {
+                return Err(ErrorCode::AccessDenied.into());
+            }
         }
-        Ok(u32::try_from(sent.accepted).unwrap_or(u32::MAX))
+        Ok(u32::try_from(accepted.entries).unwrap_or(u32::MAX))
     }
+}
+
+/// What has become of a batch.
+struct Accepted {
+    entries: usize,
+    /// Datagrams among them that may not go where they were to go.
+    denied: u64,
+}
+
+impl DatagramSocket {
+    /// Send what may go where it is to go, up to where there is no room; the rest is lost.
+    fn send(&mut self, payload: &[u8], entries: &[Entry], access: Option<&Access>) -> Accepted {
+        let now = Instant::now();
+        let mut accepted = Accepted {
+            entries: 0,
+            denied: 0,
+        };
+        let mut rest = payload;
+        while let [first, ..] = &entries[accepted.entries..] {
+            let admitted = self.admits(first.remote, now, access);
+            let begun = &entries[accepted.entries..];
+            let run = begun
+                .iter()
+                .take_while(|entry| self.admits(entry.remote, now, access) == admitted)
+                .count();
+            let bytes = begun[..run].iter().map(|entry| entry.len).sum();
+            let (contents, tail) = rest.split_at(bytes);
+            if admitted {
+                let mut cx = Context::from_waker(&self.waker);
+                let sent = self.port.send(contents, &begun[..run], &mut cx);
+                self.lost.too_long |= sent.too_long;
+                accepted.entries += sent.accepted;
+                if sent.accepted < run {
+                    break;
+                }
+            } else {
+                if let Some(access) = access
+                    && !self.lost.denied
+                {
+                    access.refuse_datagrams(first.remote);
+                }
+                self.lost.denied = true;
+                accepted.denied += begun[..run].iter().map(Entry::datagrams).sum::<usize>() as u64;
+                accepted.entries += run;
+            }
+            rest = tail;
+        }
+        accepted
+    }
+
+    /// Whether datagrams may go there.
+    fn admits(&mut self, remote: SocketAddr, now: Instant, access: Option<&Access>) -> bool {
+        if let Some((admitted, since)) = self.admitted
+            && admitted == remote
+            && now.duration_since(since) < FRESH
+        {
+            return true;
+        }
+        let mut known = self.port.known();
+        let admits = known.answers(remote, now)
+            || access.is_some_and(|access| access.admits_datagrams(remote, known.name(remote)));
+        if admits {
+            self.admitted = Some((remote, now));
+        }
+        admits
+    }
+}
+
+/// With an address of IPv4 in its own form.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn info_of(entry: Entry) -> sockets::DatagramInfo {

@@ -159,7 +159,7 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
         let counters = hub.counters.clone();
         let port = match socket {
             BoundSocket::Udp(socket, local) => UdpPort::new(socket, local, counters)
-                .map(|port| DatagramPort::Bound(Box::new(port)))
+                .map(|port| DatagramPort::bound(port, &hub.counters.account))
                 .map(|port| Port::Udp(Arc::new(port))),
             BoundSocket::Carried => {
                 let connector = plan.connector.clone().ok_or_else(|| {
@@ -168,7 +168,8 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
                 let home = plan.home.clone().unwrap_or_else(Handle::current);
                 let limit = hub.limits.connect_timeout;
                 let port = CarriedPort::new(connector, home, limit, counters);
-                Ok(Port::Udp(Arc::new(DatagramPort::Carried(port))))
+                let port = DatagramPort::carried(port, &hub.counters.account);
+                Ok(Port::Udp(Arc::new(port)))
             }
             BoundSocket::Tcp(listener, local) => {
                 TcpPort::new(listener, local, counters, plan.admission.clone())

@@ -483,7 +483,7 @@ impl UdpPort {
 }
 
 impl Entry {
-    fn datagrams(&self) -> usize {
+    pub(crate) fn datagrams(&self) -> usize {
         match self.segment_size {
             Some(size) if size > 0 => self.len.div_ceil(usize::from(size)).max(1),
             _ => 1,

@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::grant::Granted;
 use crate::log::printable;
 use crate::net::outgoing;
-use crate::{Destination, Error, log_refusal};
+use crate::{Destination, Error, Network, log_refusal};
 
 /// Where a module may go, and how it gets there.
 pub(crate) struct Access {
@@ -48,6 +48,21 @@ impl Access {
             }
             Verdict::Allowed | Verdict::Resolved => Ok(()),
         }
+    }
+
+    /// The same of datagrams to an address, which was looked up by `name` if at all.
+    pub(crate) fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
+        self.reach.admits_datagrams(remote, name)
+    }
+
+    /// Datagrams to this address are lost, which is noted and logged.
+    pub(crate) fn refuse_datagrams(&self, remote: SocketAddr) {
+        let target = Target {
+            network: Network::Udp,
+            ..Target::tcp(Destination::Address(remote))
+        };
+        self.note(&target, false);
+        self.refused(&target, self.denied(&target));
     }
 
     fn note(&self, target: &Target, connected: bool) {

@@ -63,7 +63,8 @@ impl<R> RoleBuilder<R> {
     }
 
     /// Grant a component a socket of datagrams bound to `address`, as
-    /// [`ServerBuilder::udp`](crate::ServerBuilder::udp) does, which it may send to anywhere by.
+    /// [`ServerBuilder::udp`](crate::ServerBuilder::udp) does, by which it may send to where its
+    /// [`reach`](Self::reach) says.
     /// Modules call it `listen`, also those that only dial. An instance for one connection has a
     /// socket of its own, so that a port other than 0 serves one at a time. Default: none.
     pub fn udp(mut self, label: &str, address: SocketAddr) -> Self {

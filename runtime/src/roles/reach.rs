@@ -1,4 +1,4 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use watm_seal::{ConnectPattern, Network};
 
@@ -16,9 +16,17 @@ use crate::{Destination, Error};
 /// pattern has. Case and a dot at the end do not matter.
 ///
 /// What has a seal goes nowhere beyond what its seal allows, whatever it is given here.
+///
+/// Datagrams of a granted socket go to whoever the module has heard from by it, to addresses that the
+/// application dials, and as far as the seal and the grant name. Those of a module without a seal go to
+/// where these patterns admit them, and so do others after [`with_datagrams`](Reach::with_datagrams).
+/// Multicast, broadcast and the unspecified address have to be named by an address or a network: `*` does
+/// not admit them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     allowed: Patterns,
+    /// They are for datagrams of what has a seal, too.
+    with_datagrams: bool,
     /// Each has to admit it too.
     within: Vec<Patterns>,
 }
@@ -49,6 +57,12 @@ impl Reach {
         Ok(self)
     }
 
+    /// Hold datagrams of a granted socket to these patterns though the module has a seal.
+    pub fn with_datagrams(mut self) -> Reach {
+        self.with_datagrams = true;
+        self
+    }
+
     /// Nowhere but where one of these goes too.
     pub(crate) fn within(mut self, ceiling: impl IntoIterator<Item = ConnectPattern>) -> Reach {
         self.within.push(Patterns(ceiling.into_iter().collect()));
@@ -65,6 +79,14 @@ impl Reach {
         self.lists().all(|patterns| {
             patterns.judge(target) == Verdict::Allowed || patterns.admits(target.network, address)
         })
+    }
+
+    /// Whether datagrams of a granted socket may go to this address, which the module has not heard
+    /// from; `name`: what it was looked up by.
+    pub(crate) fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
+        let named = self.within.is_empty() || self.with_datagrams;
+        let mut lists = self.within.iter().chain(named.then_some(&self.allowed));
+        lists.all(|patterns| patterns.admit_datagrams(remote, name))
     }
 
     fn lists(&self) -> impl Iterator<Item = &Patterns> {
@@ -95,6 +117,26 @@ impl Patterns {
         let mut patterns = self.0.iter();
         patterns.any(|pattern| pattern.admits_address(network, address))
     }
+
+    fn admit_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
+        if is_for_many(remote.ip().to_canonical()) {
+            let mut patterns = self.0.iter();
+            return patterns.any(|pattern| pattern.spells_address(Network::Udp, &remote));
+        }
+        let by_name = |name: &Destination| {
+            let target = Target {
+                network: Network::Udp,
+                ..Target::tcp(name.clone())
+            };
+            self.judge(&target) == Verdict::Allowed
+        };
+        self.admits(Network::Udp, &remote) || name.is_some_and(by_name)
+    }
+}
+
+/// Whether it is no address of one machine. Linux takes the unspecified one for its own.
+fn is_for_many(ip: IpAddr) -> bool {
+    ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
 
 #[cfg(test)]
@@ -158,6 +200,67 @@ mod tests {
         assert_eq!(verdict(&["udp://*:53"], Network::Udp, "a:53"), Allowed);
         assert_eq!(verdict(&["*:53"], Network::Udp, "a:53"), Allowed);
         assert_eq!(verdict(&["tcp://*:53"], Network::Udp, "a:53"), Denied);
+    }
+
+    #[test]
+    fn datagrams_go_where_the_bounds_say_and_without_any_the_patterns() {
+        let found = parse_destination("vpn.example.org:51820").expect("a destination");
+        for (patterns, bounds, to, expected) in [
+            // What has no seal, and is allowed nothing.
+            (&[][..], &[][..], "192.0.2.1:53", false),
+            (&["tcp://*"], &[], "192.0.2.1:53", false),
+            (&["udp://*"], &[], "192.0.2.1:53", true),
+            (&["192.0.2.0/24:53"], &[], "192.0.2.1:53", true),
+            (&["192.0.2.0/24:53"], &[], "192.0.2.1:54", false),
+            (&["192.0.2.0/24:53"], &[], "[::ffff:192.0.2.1]:53", true),
+            (&["192.0.2.0/24:53"], &[], "[::192.0.2.1]:53", false),
+            // What has one.
+            (&[], &["udp://*:*"], "192.0.2.1:53", true),
+            (&["tcp://*"], &["udp://*:*"], "192.0.2.1:53", true),
+            (&["udp://192.0.2.2"], &["udp://*:*"], "192.0.2.1:53", true),
+            (&[], &["tcp://*:*"], "192.0.2.1:53", false),
+            (&["*"], &["tcp://*:*"], "192.0.2.1:53", false),
+            (&["*"], &["udp://192.0.2.1:53"], "192.0.2.1:53", true),
+            // By the name that it was looked up by.
+            (&["udp://vpn.example.org"], &[], "192.0.2.1:51820", true),
+            (&["udp://example.org"], &[], "192.0.2.1:51820", false),
+            (&[], &["udp://*.example.org:51820"], "192.0.2.1:51820", true),
+            // What is no machine.
+            (&["*"], &["udp://*:*"], "239.1.2.3:53", false),
+            (&["*"], &["udp://*:*"], "[ff02::1]:53", false),
+            (&["*"], &["udp://*:*"], "[::ffff:239.1.2.3]:53", false),
+            (&["*"], &["udp://*:*"], "255.255.255.255:53", false),
+            (&["*"], &["udp://*:*"], "0.0.0.0:53", false),
+            (&["*"], &["udp://*:*"], "[::]:53", false),
+            (&["239.0.0.0/8"], &["udp://*:*"], "239.1.2.3:53", false),
+            (
+                &["239.0.0.0/8"],
+                &["udp://239.0.0.0/8:*"],
+                "239.1.2.3:53",
+                true,
+            ),
+            (&["239.1.2.3"], &[], "239.1.2.3:53", true),
+        ] {
+            let reach = patterns.iter().fold(Reach::none(), |reach, pattern| {
+                reach.allow(pattern).expect("a pattern")
+            });
+            let reach = bounds.iter().fold(reach, |reach, bound| {
+                reach.within([bound.parse().expect("a pattern")])
+            });
+            let to = to.parse().expect("an address");
+            let admitted = reach.admits_datagrams(to, Some(&found));
+            assert_eq!(admitted, expected, "{patterns:?} {bounds:?} {to}");
+        }
+        let narrow = |pattern: &str| {
+            let reach = Reach::none().allow(pattern).expect("a pattern");
+            let reach = reach.within(["udp://*:*".parse().expect("a pattern")]);
+            let to = "192.0.2.1:51820".parse().expect("an address");
+            reach.with_datagrams().admits_datagrams(to, Some(&found))
+        };
+        assert!(narrow("udp://192.0.2.1:51820"));
+        assert!(narrow("udp://vpn.example.org:51820"));
+        assert!(!narrow("udp://192.0.2.2"));
+        assert!(!narrow("tcp://*"));
     }
 
     #[test]

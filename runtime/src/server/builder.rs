@@ -68,7 +68,8 @@ impl ServerBuilder {
 
     /// Grant a datagram socket bound to `address`; port 0 lets the system choose, and
     /// `[::]` takes IPv4 too. Modules call their first socket `listen`. A datagram socket and a
-    /// listener may have the same label, two of either may not.
+    /// listener may have the same label, two of either may not. The module may send by it to whoever it
+    /// has heard from, and to where [`Reach`] says.
     pub fn udp(self, label: &str, address: SocketAddr) -> Self {
         self.grant(label, Protocol::Udp, address)
     }

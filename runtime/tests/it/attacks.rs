@@ -2,6 +2,7 @@
 //! of the list on the page of `watm-seal`, whose own tests have the rest of them.
 
 mod bombs;
+mod datagrams;
 mod shares;
 
 use std::collections::BTreeMap;

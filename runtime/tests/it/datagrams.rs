@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use watm_runtime::{Destination, ErrorCode, Server};
+use watm_runtime::{Destination, ErrorCode, Reach, Server};
 
 use crate::support::{
     Client, accept_datagrams, builder, counter, guest, receive, run, serve, small_limits,
@@ -35,7 +35,9 @@ fn datagrams_reach_the_application_and_its_answers_the_sender() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_module_is_told_what_goes_whole_and_once_it_asks_what_did_not() {
-    let server = serve("whole");
+    let reach = Reach::none().allow("udp://127.0.0.1:9");
+    let server = builder("whole").reach(reach.expect("a pattern")).start();
+    let server = server.expect("starts");
     let client = Client::new(&server);
     // What IPv4 takes, through an interface that takes more.
     assert_eq!(

@@ -1,5 +1,7 @@
 //! What a datagram `!word` makes the module do.
 
+use std::net::{IpAddr, SocketAddr};
+
 use crate::watm::transport::crypto::{AeadAlgorithm, AeadKey};
 use crate::watm::transport::flows::{self, DatagramFlow, Datagrams, FlowInfo};
 use crate::watm::transport::generations::{Mailbox, MessageInfo, Messages};
@@ -79,6 +81,7 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         other => match other.split_once(' ') {
             Some(("tell", message)) => tell(forward, message),
             Some(("lookup", host)) => look_up(forward, host),
+            Some(("send", datagrams)) => send_to(forward, datagrams),
             _ => format!("no such command: {other}"),
         },
     }
@@ -99,6 +102,37 @@ fn look_up(forward: &mut Forward, host: &str) -> String {
         Some(lookup) => format!("{:?}", lookup.addresses()),
         None => "nothing was looked up".to_owned(),
     }
+}
+
+/// `address,address text`, to each of those in one batch, and nothing in another one.
+fn send_to(forward: &Forward, datagrams: &str) -> String {
+    let Some((addresses, text)) = datagrams.split_once(' ') else {
+        return "send what?".to_owned();
+    };
+    let mut batch = DatagramBatch {
+        payload: Vec::new(),
+        datagrams: Vec::new(),
+    };
+    for address in addresses.split(',') {
+        let Ok(address) = address.parse::<SocketAddr>() else {
+            return format!("no address: {address}");
+        };
+        let remote = IpSocketAddress {
+            address: match address.ip() {
+                IpAddr::V4(ip) => IpAddress::Ipv4(ip.octets().into()),
+                IpAddr::V6(ip) => IpAddress::Ipv6(ip.segments().into()),
+            },
+            port: address.port(),
+        };
+        batch.payload.extend_from_slice(text.as_bytes());
+        batch.datagrams.push(entry(remote, text.len() as u32));
+    }
+    let nothing = DatagramBatch {
+        payload: Vec::new(),
+        datagrams: Vec::new(),
+    };
+    let socket = forward.socket();
+    format!("{:?} {:?}", socket.send(&batch), socket.send(&nothing))
 }
 
 /// `generation text`, to that one.

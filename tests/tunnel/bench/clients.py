@@ -123,6 +123,7 @@ def _watm(tunnel: Tunnel, port: int, to: str, folder: pathlib.Path) -> list:
         f"Endpoint = {HERE}:{tunnel.endpoint}\n"
     )
     command = [WATM, "dial", "--unsealed", WIREGUARD, "--state", folder / "state.json", "--config", config]
+    command += ["--allow", f"udp://{HERE}:{tunnel.endpoint}"]
     return [*command, "--udp", "--forward", f"tcp:{HERE}:{port}={to}"]
 
 

@@ -144,6 +144,8 @@ impl Outgoing {
                 self.too_long.extend(remotes);
                 given
             }
+            // Some may not go where a peer is. The host says which, and the others are gone.
+            Err(ErrorCode::AccessDenied) => given,
             Err(_) => {
                 counters.add(Counter::SocketError, given as u64);
                 self.remove(given);

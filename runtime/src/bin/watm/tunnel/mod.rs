@@ -132,10 +132,12 @@ fn resolver(file: &File) -> Resolver {
     }
 }
 
-/// The user's own file says where the peers are, and the module may look for them nowhere else.
+/// The user's own file says where the peers are, and the module may look for them nowhere else, nor send
+/// there first.
 fn reach(file: &File) -> Result<Reach, Failure> {
     let mut endpoints = file.endpoints.iter();
-    Ok(endpoints.try_fold(Reach::none(), |reach, endpoint| {
+    let none = Reach::none().with_datagrams();
+    Ok(endpoints.try_fold(none, |reach, endpoint| {
         reach.allow(&format!("udp://{endpoint}"))
     })?)
 }
