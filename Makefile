@@ -75,7 +75,7 @@ of-the-host:
 	$(PARTS) deny test-runtime
 
 of-others:
-	$(PARTS) peers test-transports
+	$(PARTS) peers test-transports prove-models
 
 run-of-mitmproxy:
 	$(MAKE) --no-print-directory -j2 --output-sync=target run-of-pythons
@@ -215,6 +215,7 @@ deny: setup
 	$(BUILD)/deny/bin/cargo-deny --locked check licenses bans sources
 	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --config deny.toml --locked check licenses bans sources
 	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/tls/Cargo.toml --config deny.toml --locked check licenses bans sources
+	$(BUILD)/deny/bin/cargo-deny --manifest-path tests/prove/models/Cargo.toml --config deny.toml --locked check licenses bans sources
 
 test-transports: setup
 	cd watm && cargo fmt --check
@@ -471,8 +472,15 @@ fuzz: module-plain
 
 # What tests by example cannot show: see tests/prove/README.md.
 
-.PHONY: prove prove-miri
-prove: prove-miri
+.PHONY: prove prove-models prove-miri
+prove: prove-models prove-miri
+
+# MODEL is one of them, or a part of its name.
+MODELS := --release --locked --manifest-path tests/prove/models/Cargo.toml --target-dir $(BUILD)/prove/models
+prove-models:
+	cargo fmt --check --manifest-path tests/prove/models/Cargo.toml
+	cargo build $(MODELS)
+	$(BOUNDED) cargo run -q $(MODELS) -- $(MODEL)
 
 # Miri comes with nightly alone.
 NIGHTLY := nightly-2026-05-20

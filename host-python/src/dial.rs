@@ -12,8 +12,9 @@ use crate::error::runtime_error;
 use crate::flow::Flow;
 use crate::module::Module;
 use crate::options::DialOptions;
+use crate::signals::Signal;
 use crate::thread;
-use crate::wake::{Signal, Wake};
+use crate::wake::Wake;
 
 /// A connection that is being made. Collected before its result was taken, it is given up.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]

@@ -11,7 +11,8 @@ use watm_runtime::{DatagramFlow, Destination, ErrorCode, FlowInfo, StreamFlow};
 
 use crate::dialers::Opened;
 use crate::error::{flow_error, os_error};
-use crate::wake::{Signal, Wake};
+use crate::signals::Signal;
+use crate::wake::Wake;
 
 /// One connection, or the datagrams between one pair of addresses. Closed when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]

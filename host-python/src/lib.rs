@@ -20,6 +20,8 @@ mod options;
 mod pattern;
 mod relay;
 mod server;
+mod signals;
+mod sync;
 mod thread;
 mod updates;
 mod usage;

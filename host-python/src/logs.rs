@@ -17,7 +17,7 @@ use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::wake::Signal;
+use crate::signals::Signal;
 
 /// Records that wait for an event loop: a second's worth of a noisy start.
 const QUEUE: usize = 1024;

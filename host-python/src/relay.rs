@@ -12,8 +12,9 @@ use crate::error::runtime_error;
 use crate::limits::Limits;
 use crate::module::Module;
 use crate::options::{Options, joined};
+use crate::signals::Signal;
 use crate::thread;
-use crate::wake::{Signal, Wake};
+use crate::wake::Wake;
 
 /// A module that passes connections on. Closed when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]

@@ -16,8 +16,9 @@ use crate::flow::Flow;
 use crate::limits::Limits;
 use crate::module::{Capabilities, Module, asked, granted};
 use crate::options::read_keys;
+use crate::signals::Signal;
 use crate::usage::Used;
-use crate::wake::{Signal, Wake};
+use crate::wake::Wake;
 
 /// The label under which every module asks for its first socket.
 const LISTEN: &str = "listen";

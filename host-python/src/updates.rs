@@ -17,8 +17,9 @@ use crate::dialers::Way;
 use crate::error::runtime_error;
 use crate::module::{Module, engine};
 use crate::server::Server;
+use crate::signals::Signal;
 use crate::thread;
-use crate::wake::{Signal, Wake};
+use crate::wake::Wake;
 
 /// A source that is looked at again and again. It ends when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]

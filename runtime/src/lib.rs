@@ -168,6 +168,7 @@ mod replay;
 mod roles;
 mod server;
 mod share;
+mod sync;
 mod trust;
 mod types;
 #[cfg(feature = "update")]

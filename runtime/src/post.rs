@@ -1,11 +1,11 @@
 //! What the generations of a server share: who serves, and the messages between them.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Waker};
 
 use crate::ready::register;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 
 /// What waits in one mailbox. A generation hands on what it receives in one call, some
 /// hundred kilobytes, and the recipient is called in turn with it.

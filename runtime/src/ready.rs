@@ -1,9 +1,11 @@
 //! Which of a module's resources can make progress.
 
 use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
+
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 /// The tokens that the next `process` will name. One an instance: what belongs to an
 /// earlier instance pushes to that one's list, which nobody reads any more.
@@ -41,11 +43,13 @@ impl ReadyList {
         inner.ready.len()
     }
 
-    /// Move the ready tokens to the end of `tokens`; each can be woken again from now on.
+    /// Move the ready tokens to the end of `tokens`; each can be woken again from now on. What was
+    /// done before one of them was woken is seen by the caller.
     pub(crate) fn take(&self, tokens: &mut Vec<u64>) {
         let ready = mem::take(&mut self.inner.lock().expect("no panic under this lock").ready);
         for token in &ready {
-            token.queued.store(false, Ordering::Release);
+            // Whoever found it queued made something ready before, and counts on it being seen now.
+            token.queued.swap(false, Ordering::AcqRel);
             // Without a name until the module has chosen one.
             tokens.extend(token.value.get());
         }

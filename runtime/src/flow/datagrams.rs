@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use joined::Joined;
@@ -15,6 +14,8 @@ use super::{FlowPermit, KEPT_CAPACITY};
 use crate::account::{Account, Charge};
 use crate::counters::Counters;
 use crate::ready::{Token, WakeBatch, register};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{ErrorCode, FlowInfo, Limits};
 
 /// The longest datagram: what fits an IPv6 packet without extension (RFC 8200 section 3)

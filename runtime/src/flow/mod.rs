@@ -20,9 +20,9 @@ pub(crate) use stream::{
 };
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::FlowInfo;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// One flow of the inner side.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::chunks::Chunks;
 use super::{FlowPermit, Held};
 use crate::account::{Account, Charge, LEAST};
 use crate::ready::{WakeBatch, register};
+use crate::sync::{Mutex, MutexGuard};
 use crate::{ErrorCode, FlowInfo, Limits};
 
 /// The application's end of a stream flow. Dropping it closes it.
