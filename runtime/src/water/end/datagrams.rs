@@ -1,7 +1,7 @@
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
-use super::{End, Readiness, USUAL_WRITE};
+use super::{End, Readiness, USUAL_WRITE, datagram};
 use crate::flow::DatagramFlow;
 
 /// A flow of datagrams: one a read, one a write. A longer one than the guest's buffer is cut off.
@@ -48,7 +48,7 @@ impl End for Datagrams {
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         ready!(self.flow.poll_writable(cx)).map_err(io::Error::other)?;
-        let datagram: Vec<u8> = data.iter().flat_map(|part| part.iter().copied()).collect();
+        let datagram = datagram(data);
         // A full queue loses it, as a network does.
         let sent = self.flow.send(&datagram).map_err(io::Error::other);
         Poll::Ready(sent.map(|_| datagram.len()))

@@ -91,6 +91,20 @@ impl Readiness {
 /// What a write to a socket usually takes, where nothing tells.
 const USUAL_WRITE: usize = 64 << 10;
 
+/// One byte more than the length of a datagram can be (RFC 768): who is to send it refuses it.
+const TOO_LONG: usize = 1 << 16;
+
+/// Returns the parts as one datagram. They may be as long as the guest's memory, each of them: what
+/// is beyond [`TOO_LONG`] is left out.
+fn datagram(parts: &[IoSlice<'_>]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    for part in parts {
+        let room = TOO_LONG - whole.len();
+        whole.extend_from_slice(&part[..part.len().min(room)]);
+    }
+    whole
+}
+
 impl Wire {
     /// `accepted`: the other end has opened it.
     pub(super) fn into_end(self, accepted: bool) -> Box<dyn End> {
@@ -100,5 +114,20 @@ impl Wire {
             WireKind::Datagrams(flow) => Box::new(Halves::new(datagrams::Datagrams::new(flow))),
             WireKind::Other(stream) => Box::new(Halves::new(buffered::Buffered::new(stream))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_one_datagram_and_no_more_of_them_is_copied() {
+        let parts = [&b"one"[..], b"", b"two"].map(IoSlice::new);
+        assert_eq!(datagram(&parts), b"onetwo");
+        let large = vec![7; 40_000];
+        let whole = datagram(&[IoSlice::new(&large); 16]);
+        assert_eq!(whole.len(), TOO_LONG);
+        assert!(whole.capacity() <= 2 * TOO_LONG);
     }
 }

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::ReadBuf;
 use tokio::net::UdpSocket;
 
-use super::{End, Readiness, USUAL_WRITE};
+use super::{End, Readiness, USUAL_WRITE, datagram};
 
 /// Datagrams in a row that are passed over because a guest could not tell them from the end,
 /// or because they only say that nobody listens there now.
@@ -54,10 +54,7 @@ impl End for Udp {
         let datagram = match data {
             [data] => &data[..],
             data => {
-                whole = data.iter().fold(Vec::new(), |mut whole, part| {
-                    whole.extend_from_slice(part);
-                    whole
-                });
+                whole = datagram(data);
                 &whole
             }
         };

@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use watm_runtime::{Connection, Error, Listener};
+use watm_runtime::{Connection, Error, Limits, Listener};
 
 use super::guest::{Guest, numbers, without_name};
 use crate::support::{LOCALHOST, records, run, wait_until};
@@ -190,6 +190,50 @@ fn a_module_may_have_datagrams_where_it_is_said_so() {
         let mut datagram = [0; 200];
         let (len, _) = far.recv_from(&mut datagram).await.expect("received");
         assert_eq!((len, &datagram[..5]), (100, &b"hello"[..]));
+    });
+}
+
+/// The most that this process has had of memory, in KiB, where the system tells.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().trim_end_matches(" kB").parse().ok()
+}
+
+#[test]
+fn a_datagram_of_parts_as_long_as_the_memory_is_refused_without_a_copy_of_them() {
+    /// 16 parts of 256 MiB each.
+    const PARTS: &str = "(drop (memory.grow (i32.const 4096)))
+        (loop $again
+            (local.set $n (i32.add (i32.const 20000) (i32.mul (local.get $i) (i32.const 8))))
+            (i32.store (local.get $n) (i32.const 0))
+            (i32.store offset=4 (local.get $n) (i32.const 0x10000000))
+            (local.set $i (i32.add (local.get $i) (i32.const 1)))
+            (br_if $again (i32.lt_u (local.get $i) (i32.const 16))))
+        (call $tell (call $fd_write (global.get $net)
+            (i32.const 20000) (i32.const 16) (i32.const 16)))";
+    run(async {
+        let far = UdpSocket::bind(LOCALHOST).await.expect("a socket");
+        let target = format!("udp {}", far.local_addr().expect("bound"));
+        let limits = Limits {
+            memory_bytes: 300 << 20,
+            ..Limits::for_connections()
+        };
+        let guest = chooser(&target, Some("*")).work(PARTS).limits(limits);
+        let before = peak();
+        let mut told = Vec::new();
+        let mut app = guest.fixed_dialer().dial().await.expect("connects");
+        app.read_to_end(&mut told).await.expect("the end");
+        let [errno] = numbers(&told)[..] else {
+            panic!("{told:?}");
+        };
+        assert!(errno > 0, "it was taken");
+        // Far more than other tests take meanwhile, and half of what the parts are.
+        if let (Some(before), Some(after)) = (before, peak()) {
+            assert!(after - before < 2 << 20, "{before} {after}");
+        }
     });
 }
 
