@@ -20,6 +20,9 @@ pub struct Limits {
     /// Flows open at once. Default 32768, twice what the WireGuard module has by default: a
     /// flow that the module has ended counts until the application has let go of it.
     pub flows: usize,
+    /// What the application keeps of its own for each flow, in bytes, such as a task and a socket.
+    /// It is charged to the module, whose flows are the fewer for it. Default 0.
+    pub flow_bytes: usize,
     /// Flows offered and not yet accepted; beyond it the module is told `limit-reached`.
     /// Default 1024.
     pub accept_backlog: usize,
@@ -76,6 +79,7 @@ impl Default for Limits {
             memory_bytes: 512 << 20,
             cpu_per_call: Duration::from_secs(1),
             flows: 32768,
+            flow_bytes: 0,
             accept_backlog: 1024,
             stream_buffer_bytes: 256 << 10,
             write_high_water: 64 << 10,

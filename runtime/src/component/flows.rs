@@ -40,7 +40,7 @@ impl State {
 
     fn offer_stream(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(Network::Tcp, &info)?;
-        let charge = charge_stream(&info, &self.hub.counters.account)?;
+        let charge = charge_stream(&info, &self.hub.limits, &self.hub.counters.account)?;
         let token = self.token(token)?;
         let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit, charge);
         let handle = self.keep(ByteStream::Flow(guest))?;
@@ -51,7 +51,7 @@ impl State {
 
     fn offer_datagrams(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(Network::Udp, &info)?;
-        let charge = charge_datagrams(&info, &self.hub.counters.account)?;
+        let charge = charge_datagrams(&info, &self.hub.limits, &self.hub.counters.account)?;
         let (guest, flow) = datagram_pair(
             info,
             self.token(token)?,

@@ -300,7 +300,7 @@ impl Instance {
         self.begin(
             dial,
             |state, info, token, permit| {
-                let charge = charge_stream(&info, &state.hub.counters.account)?;
+                let charge = charge_stream(&info, &state.hub.limits, &state.hub.counters.account)?;
                 let (guest, flow) = stream_pair(info, token, &state.hub.limits, permit, charge);
                 let handle = state.keep(ByteStream::Flow(guest))?;
                 Ok((handle.rep(), flow))
@@ -326,7 +326,7 @@ impl Instance {
             dial,
             |state, info, token, permit| {
                 let (counters, failed) = (state.hub.counters.clone(), state.failed.clone());
-                let charge = charge_datagrams(&info, &counters.account)?;
+                let charge = charge_datagrams(&info, &state.hub.limits, &counters.account)?;
                 let (guest, flow) = datagram_pair(
                     info,
                     token,

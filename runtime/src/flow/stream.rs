@@ -52,12 +52,17 @@ struct Shared {
 /// What both ends of a flow take, beside what waits in it and its names, in bytes.
 const FLOW_BYTES: usize = 1536;
 
-/// Charge the account of a module for a flow; fails with [`ErrorCode::LimitReached`].
-pub(crate) fn charge(info: &FlowInfo, account: &Arc<Account>) -> Result<Charge, ErrorCode> {
-    account.charge(FLOW_BYTES + info.kept_bytes())
+/// Charge the account of a module for a flow, and for what the application keeps for it; fails with
+/// [`ErrorCode::LimitReached`].
+pub(crate) fn charge(
+    info: &FlowInfo,
+    limits: &Limits,
+    account: &Arc<Account>,
+) -> Result<Charge, ErrorCode> {
+    account.charge(FLOW_BYTES + limits.flow_bytes + info.kept_bytes())
 }
 
-/// As [`charge`], for one that is bounded in another way.
+/// Charge for a flow that is bounded in another way.
 pub(crate) fn charge_anyway(info: &FlowInfo, account: &Arc<Account>) -> Charge {
     account.charge_anyway(FLOW_BYTES + info.kept_bytes())
 }

@@ -59,6 +59,20 @@ fn offered_flows_are_bounded_by_the_backlog_and_open_ones_by_the_limit() {
 }
 
 #[test]
+fn what_the_application_keeps_for_flows_is_charged_to_the_module() {
+    let limits = Limits {
+        flow_bytes: 10 << 20,
+        ..small_limits()
+    };
+    let server = builder("charged").limits(limits).start().expect("starts");
+    // 32 MiB are the module's memory, of which it has little, and 16 MiB are for the host to keep.
+    let answer = Client::new(&server).ask("!flows");
+    assert_eq!(answer, "4 ErrorCode::LimitReached");
+    assert!(counter(&server, "host.kept.memory_bytes") >= 40 << 20);
+    assert_serves(&server);
+}
+
+#[test]
 fn queues_towards_the_application_are_bounded() {
     let limits = small_limits();
     let server = builder("fill")

@@ -13,7 +13,7 @@ use watm_runtime::{
 
 use super::clients::Clients;
 use super::flow_sockets::FlowSockets;
-use super::gate::Gate;
+use super::gate::{Gate, Place};
 use super::header::{self, attribute};
 use super::metrics::ListenerMetrics;
 use super::outcome::Ending;
@@ -21,6 +21,10 @@ use super::settings::{Introduction, Terms};
 use super::traffic::Traffic;
 use super::upstream::{self, Unreachable};
 use crate::serve::Complaints;
+
+/// What is kept here for each flow, in bytes: half of it the task, then the upstream's socket and the
+/// counts.
+pub(super) const FLOW_BYTES: usize = 4096;
 
 /// How long a flow of datagrams may be idle while the program ends. Datagrams have no end, so a
 /// drain does not wait for one.
@@ -95,37 +99,54 @@ pub(super) async fn clear(common: Arc<Common>) {
     }
 }
 
-/// Carry this flow until it ends, and write that down.
-pub(super) async fn carry(common: Arc<Common>, flow: Flow) {
+/// Spawns a task that carries this flow. A flow for which there is no place is refused without one.
+pub(super) fn begin(common: &Arc<Common>, flow: Flow) {
     let terms = common.terms();
-    let info = flow.info().clone();
     common.metrics.opened();
+    let info = flow.info();
     let place = common
         .gate
         .enter(info.source.ip(), network_of(&flow), info.underlay, &terms);
-    let traffic = Arc::new(common.traffic(&info));
-    let ending = match (&place, &flow) {
-        (Err(limit), _) => *limit,
-        (Ok(_), flow) => {
-            let mut forced = common.force.subscribe();
-            tokio::select! {
-                biased;
-                // First, since it takes the place before a socket is made.
-                () = evicted(&common, flow, &traffic) => Ending::Evicted,
-                ending = join(&common, &terms, flow, &traffic) => ending,
-                () = idle(&common, &terms, flow, &traffic) => Ending::Idle,
-                () = lifetime(terms.lifetime) => Ending::Lifetime,
-                _ = forced.wait_for(|force| *force) => Ending::Forced,
-            }
+    let traffic = Arc::new(common.traffic(info));
+    match place {
+        Ok(place) => {
+            tokio::spawn(carry(common.clone(), terms, flow, traffic, place));
         }
+        Err(limit) => end(common, &terms, flow, &traffic, limit),
+    }
+}
+
+/// Carry this flow until it ends, and write that down.
+async fn carry(
+    common: Arc<Common>,
+    terms: Arc<Terms>,
+    flow: Flow,
+    traffic: Arc<Traffic>,
+    place: Place,
+) {
+    let mut forced = common.force.subscribe();
+    let ending = tokio::select! {
+        biased;
+        // First, since it takes the place before a socket is made.
+        () = evicted(&common, &flow, &traffic) => Ending::Evicted,
+        ending = join(&common, &terms, &flow, &traffic) => ending,
+        () = idle(&common, &terms, &flow, &traffic) => Ending::Idle,
+        () = lifetime(terms.lifetime) => Ending::Lifetime,
+        _ = forced.wait_for(|force| *force) => Ending::Forced,
     };
+    end(&common, &terms, flow, &traffic, ending);
+    drop(place);
+}
+
+/// Let go of a flow, and write that down.
+fn end(common: &Common, terms: &Terms, flow: Flow, traffic: &Traffic, ending: Ending) {
+    let info = flow.info().clone();
     if ending != Ending::Done {
         abort(&flow, ending);
     }
     drop(flow);
     common.metrics.closed(ending);
-    record(&common, &terms, &info, &traffic, ending);
-    drop(place);
+    record(common, terms, &info, traffic, ending);
 }
 
 async fn join(common: &Common, terms: &Terms, flow: &Flow, traffic: &Arc<Traffic>) -> Ending {
@@ -157,7 +178,10 @@ async fn join_stream(
     flow: &StreamFlow,
     traffic: &Arc<Traffic>,
 ) -> Result<Ending, Unreachable> {
-    let mut upstream = upstream::connect(terms, common.transparent().as_ref(), flow.info()).await?;
+    let transparent = common.transparent();
+    // What connecting takes is not kept for as long as the flow.
+    let connecting = Box::pin(upstream::connect(terms, transparent.as_ref(), flow.info()));
+    let mut upstream = connecting.await?;
     common.works(traffic.age());
     let introduced = introduce(terms, flow.info(), &mut upstream).await;
     introduced.map_err(|error| Unreachable::new(&error))?;
@@ -203,8 +227,9 @@ async fn join_datagrams(
     flow: &DatagramFlow,
     traffic: &Arc<Traffic>,
 ) -> Result<Ending, Unreachable> {
-    let upstream =
-        upstream::connect_datagrams(terms, common.transparent().as_ref(), flow.info()).await?;
+    let transparent = common.transparent();
+    let connecting = upstream::connect_datagrams(terms, transparent.as_ref(), flow.info());
+    let upstream = Box::pin(connecting).await?;
     common.works(traffic.age());
     let before = each_begins(terms, flow.info());
     let joined = flow.join(upstream, before, traffic.clone()).await;

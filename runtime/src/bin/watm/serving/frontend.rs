@@ -13,7 +13,7 @@ use watm_runtime::{
     SwapOptions, share_address, share_datagram_address, swap_all,
 };
 
-use super::carry::{Common, carry, clear};
+use super::carry::{Common, FLOW_BYTES, begin, clear};
 use super::clients::Clients;
 use super::flow_sockets::FlowSockets;
 use super::metrics::Metrics;
@@ -462,6 +462,7 @@ fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBui
         memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
         descriptors: settings.descriptors.unwrap_or(limits.descriptors),
         connect_timeout: settings.terms.connect_timeout,
+        flow_bytes: FLOW_BYTES,
         // The module may offer a flow for each datagram of a burst before one is accepted.
         accept_backlog: limits.flows,
         ..limits
@@ -484,6 +485,6 @@ fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBui
 /// On the worker's own thread, where its connections stay.
 async fn accept(worker: Server, common: Arc<Common>) {
     while let Some(flow) = worker.accept().await {
-        tokio::spawn(carry(common.clone(), flow));
+        begin(&common, flow);
     }
 }
