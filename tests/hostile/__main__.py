@@ -11,8 +11,8 @@ from .process import CONNECTIONS, DESCRIPTORS, DRAIN, Taken, run
 # Seconds: for the good module, and at least for a seed.
 UNDISTURBED = 3
 SHORTEST = 0.8
-# What else a module may have its process grow by, in MiB: a third more than was measured, with its limit of memory.
-ALLOWANCE = 224
+# What else a module may have its process grow by, in MiB.
+ALLOWANCE = 64
 
 
 def main() -> int:

@@ -59,8 +59,14 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
 
 use failure::Failure;
+
+/// What a module has the host keep comes and goes in pieces of all sizes. glibc keeps two to five times
+/// of it for later, and this allocator gives it back: see `tests/hostile/README.md`.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Exit status of every command.
 const EXIT_STATUS: &str = "\
