@@ -2,6 +2,7 @@
 
 /// What they read of the limits.
 pub struct Limits {
+    pub flow_bytes: usize,
     pub stream_buffer_bytes: usize,
     pub write_high_water: usize,
     pub write_low_water: usize,

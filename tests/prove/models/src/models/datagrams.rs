@@ -13,7 +13,7 @@ use crate::flow::{DatagramFlow, GuestDatagrams, charge_datagrams, datagram_pair}
 use crate::ready::{Token, WakeBatch};
 
 fn pair(world: &World) -> (GuestDatagrams, DatagramFlow) {
-    let charge = charge_datagrams(&info(), &world.account).expect("there is room");
+    let charge = charge_datagrams(&info(), &LIMITS, &world.account).expect("there is room");
     let permit = world.count.permit().expect("there is room");
     let counters = Arc::<Counters>::default();
     let failed = Arc::new(AtomicBool::new(false));

@@ -14,6 +14,7 @@ use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::{ErrorCode, FlowInfo, Limits};
 
 pub(super) const LIMITS: Limits = Limits {
+    flow_bytes: 0,
     stream_buffer_bytes: 4,
     write_high_water: 2,
     write_low_water: 1,
@@ -51,7 +52,7 @@ impl World {
     }
 
     fn pair(&self) -> (GuestStream, StreamFlow) {
-        let charge = charge_stream(&info(), &self.account).expect("there is room");
+        let charge = charge_stream(&info(), &LIMITS, &self.account).expect("there is room");
         let permit = self.count.permit().expect("there is room");
         stream_pair(info(), Token::new(1, &self.list), &LIMITS, permit, charge)
     }
