@@ -8,10 +8,10 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Semaphore;
 
-use crate::component::names::MAX_LOOKUPS;
 use crate::counters::Counters;
 use crate::flow::{Flow, FlowCount};
 use crate::ready::register;
+use crate::roles::MAX_LOOKUPS;
 use crate::usage::{Kept, Subject, Used};
 use crate::{Destination, ErrorCode, Limits, Module, Network};
 

@@ -42,10 +42,10 @@ pub struct Limits {
     /// Handles (sockets, streams, keys) a module may hold. Default 65536, twice the
     /// flows: a relay holds an accepted stream and a flow for each.
     pub handles: usize,
-    /// Connections of a component that are open at once, which it has accepted or made: each takes
+    /// Connections of a module that are open at once, which it has accepted or made: each takes
     /// a descriptor of the process. Beyond it no more are made (`limit-reached`), and those that
-    /// come in wait in the kernel. Default: half of what the process may open when this is called,
-    /// from 64 to 65536.
+    /// come in wait in the kernel, or end if the module is one of WATER. Default: half of what the
+    /// process may open when this is called, from 64 to 65536.
     pub descriptors: usize,
     /// Keys a module may hand to the host's ciphers. Default 16384: two sessions of
     /// two keys each for 4096 peers.

@@ -12,7 +12,7 @@ mod flows;
 mod generations;
 mod instance;
 pub(crate) mod log;
-pub(crate) mod names;
+mod names;
 mod signing;
 mod sockets;
 mod tape;

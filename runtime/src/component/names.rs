@@ -18,10 +18,6 @@ use crate::recording::Function;
 use crate::roles::Access;
 use crate::{Destination, ErrorCode, Family, Network, Target};
 
-/// Names that are looked up at once for a server, whatever became of who asked: each holds one
-/// of the process's threads until the system's resolver answers.
-pub(crate) const MAX_LOOKUPS: usize = 8;
-
 type Found = Result<Vec<SocketAddr>, ErrorCode>;
 
 /// A name that is looked up.

@@ -17,7 +17,7 @@ use std::sync::mpsc as blocking;
 use std::thread;
 
 use tokio::runtime::{self, Handle};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::component::{Begun, Dial, Grants, Tape};
 use crate::flow::{DatagramFlow, StreamFlow};
@@ -25,7 +25,7 @@ use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::net::{Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
-use crate::roles::{Access, Connect};
+use crate::roles::{Access, Connect, MAX_LOOKUPS};
 use crate::share::Share;
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
@@ -186,6 +186,7 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
         connector: plan.connector,
         connect_timeout: hub.limits.connect_timeout,
         counters: hub.counters.clone(),
+        lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
     };
     let grants = Grants {
         hub,

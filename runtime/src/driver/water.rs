@@ -321,6 +321,8 @@ fn make_runner(
         log_level,
         counters: hub.counters.clone(),
         flows: hub.flows.limited(limits.flows),
+        descriptors: hub.descriptors.clone(),
+        lookups: hub.lookups.clone(),
         limits,
     };
     Ok(Arc::new(WaterRunner::new(module, settings)?))

@@ -69,6 +69,10 @@ impl FlowCount {
         }
     }
 
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }

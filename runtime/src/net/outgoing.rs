@@ -44,13 +44,13 @@ pub(crate) fn of_family(found: Vec<SocketAddr>, family: Family) -> io::Result<Ve
     Ok(addresses)
 }
 
-/// Connect to the first of a target's addresses that answers; the error is the last one's.
-pub(crate) async fn connect(target: &Target) -> io::Result<Wire> {
+/// Connect to the first of these addresses that answers; the error is the last one's.
+pub(crate) async fn connect(network: Network, addresses: &[SocketAddr]) -> io::Result<Wire> {
     let mut last = None;
-    for address in resolve(target).await? {
-        let result = match target.network {
-            Network::Tcp => connect_tcp(address).await,
-            Network::Udp => connect_udp(address).await,
+    for address in addresses {
+        let result = match network {
+            Network::Tcp => connect_tcp(*address).await,
+            Network::Udp => connect_udp(*address).await,
         };
         match result {
             Ok(wire) => return Ok(wire),

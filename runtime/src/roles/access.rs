@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::connect::{Connect, Wire};
@@ -14,6 +15,10 @@ use crate::log::printable;
 use crate::net::outgoing;
 use crate::{Destination, Error, Network, log_refusal};
 
+/// Names that are looked up at once for a module, whatever became of who asked: each holds one of the
+/// process's threads until the system's resolver answers.
+pub(crate) const MAX_LOOKUPS: usize = 8;
+
 /// Where a module may go, and how it gets there.
 pub(crate) struct Access {
     /// The module's name, for errors.
@@ -24,6 +29,8 @@ pub(crate) struct Access {
     pub(crate) connect_timeout: Duration,
     /// Where it went is noted.
     pub(crate) counters: Arc<Counters>,
+    /// [`MAX_LOOKUPS`] of them; others wait.
+    pub(crate) lookups: Arc<Semaphore>,
 }
 
 impl Access {
@@ -35,6 +42,7 @@ impl Access {
             connector: self.connector.clone(),
             connect_timeout: self.connect_timeout,
             counters: self.counters.clone(),
+            lookups: self.lookups.clone(),
         })
     }
 
@@ -123,13 +131,24 @@ impl Access {
 
     /// All of a target's addresses.
     async fn addresses(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
-        match &self.connector {
-            Some(connector) => {
-                let found = connector.resolve(target.clone()).await?;
-                outgoing::of_family(found, target.family)
-            }
-            None => outgoing::resolve(target).await,
+        if matches!(target.destination, Destination::Address(_)) {
+            return outgoing::resolve(target).await;
         }
+        let place = self.lookups.clone().acquire_owned().await;
+        let (connector, target) = (self.connector.clone(), target.clone());
+        // The thread is not free before there is an answer, though nobody may wait for it any more.
+        let looking = tokio::spawn(async move {
+            let found = match connector {
+                Some(connector) => {
+                    let found = connector.resolve(target.clone()).await?;
+                    outgoing::of_family(found, target.family)
+                }
+                None => outgoing::resolve(&target).await,
+            };
+            drop(place);
+            found
+        });
+        looking.await.map_err(io::Error::other)?
     }
 
     /// The error of a connection that cannot be had.
@@ -158,7 +177,7 @@ impl Access {
     async fn make(&self, target: &Target) -> io::Result<Wire> {
         match &self.connector {
             Some(connector) => connector.connect(target.clone()).await,
-            None => outgoing::connect(target).await,
+            None => outgoing::connect(target.network, &self.addresses(target).await?).await,
         }
     }
 }

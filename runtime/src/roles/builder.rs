@@ -3,7 +3,9 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::access::Access;
+use tokio::sync::Semaphore;
+
+use super::access::{Access, MAX_LOOKUPS};
 use super::component::ComponentRunner;
 use super::connect::Connect;
 use super::reach::Reach;
@@ -156,6 +158,7 @@ impl<R> RoleBuilder<R> {
             connector: self.connector.clone(),
             connect_timeout: self.limits.connect_timeout,
             counters: Arc::default(),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
         }
     }
 
@@ -200,6 +203,8 @@ impl<R> RoleBuilder<R> {
             log_level: self.log_level.unwrap_or_else(subscribed_level),
             counters: Arc::default(),
             flows: FlowCount::new(places),
+            descriptors: FlowCount::new(limits.descriptors),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             limits,
         };
         (self.module, settings)

@@ -23,7 +23,7 @@ mod runner;
 mod target;
 mod through;
 
-pub(crate) use access::Access;
+pub(crate) use access::{Access, MAX_LOOKUPS};
 pub use builder::RoleBuilder;
 pub use connect::{Connect, Wire};
 pub(crate) use connect::{Stream, WireKind, datagrams};

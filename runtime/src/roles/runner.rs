@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::component::ComponentRunner;
@@ -80,6 +80,10 @@ pub(crate) struct Settings {
     pub(crate) log_level: tracing::Level,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
+    /// Of a WATER module: its connections.
+    pub(crate) descriptors: FlowCount,
+    /// As in [`Access`](super::Access).
+    pub(crate) lookups: Arc<Semaphore>,
 }
 
 /// A socket of datagrams that a module is granted.

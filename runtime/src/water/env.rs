@@ -8,6 +8,7 @@ use super::guest::Parts;
 use super::outside::parse_target;
 use super::state::{State, split};
 use crate::Target;
+use crate::flow::FlowPermit;
 use crate::roles::Wire;
 
 /// The longest name of a network or an address that a module may give.
@@ -106,14 +107,18 @@ async fn dial_named(
 /// The number of the connection, or what a module expects of a connection that cannot be had,
 /// whatever the reason; the application gets to know that.
 async fn dial(caller: &mut Caller<'_, State>, target: Target) -> i32 {
-    let connecting = caller.data().outside.connecting();
-    let connected = connecting.to(target).await;
+    let outside = &caller.data().outside;
+    let (permit, connecting) = (outside.descriptor(), outside.connecting());
+    let connected = match permit {
+        Ok(permit) => connecting.to(target).await.map(|wire| (wire, permit)),
+        Err(error) => Err(error),
+    };
     let state = caller.data_mut();
     match connected {
-        Ok(wire) => {
+        Ok((wire, permit)) => {
             state.moved();
             state.outside.take_failure();
-            answer(insert(state, wire, false))
+            answer(insert(state, wire, false, permit))
         }
         Err(error) => {
             tracing::debug!(target: "watm::server", "{error}");
@@ -127,8 +132,14 @@ fn accept_own(state: &mut State) -> Result<i32, Errno> {
     if !state.outside.accepts() {
         return Err(Errno::NODEV);
     }
-    let accepted = state.outside.take_accepted();
-    insert(state, accepted.ok_or(Errno::NOTCONN)?, true)
+    let accepted = state.outside.take_accepted().ok_or(Errno::NOTCONN)?;
+    match state.outside.descriptor() {
+        Ok(permit) => insert(state, accepted, true, permit),
+        Err(error) => {
+            state.outside.fail(error);
+            Err(Errno::MFILE)
+        }
+    }
 }
 
 /// A file of its own each time, from the start.
@@ -139,11 +150,12 @@ fn pull_config(state: &mut State) -> Result<i32, Errno> {
         .insert(Descriptor::new(Resource::File { content, offset: 0 }))
 }
 
-fn insert(state: &mut State, wire: Wire, accepted: bool) -> Result<i32, Errno> {
+fn insert(state: &mut State, wire: Wire, accepted: bool, permit: FlowPermit) -> Result<i32, Errno> {
     let addresses = (wire.local, wire.peer);
     state.fds.insert(Descriptor {
         outside: true,
         addresses,
+        _permit: Some(permit),
         ..Descriptor::new(Resource::End(wire.into_end(accepted)))
     })
 }

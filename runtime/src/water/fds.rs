@@ -6,6 +6,7 @@ use std::task::Context;
 
 use super::end::End;
 use super::errno::Errno;
+use crate::flow::FlowPermit;
 
 /// Descriptors of one guest. It has three streams of its own, a configuration, and the
 /// connections that it makes.
@@ -32,6 +33,8 @@ pub(super) struct Descriptor {
     pub(super) outside: bool,
     /// Of such a one: this end's and the other's.
     pub(super) addresses: (Option<SocketAddr>, Option<SocketAddr>),
+    /// As well: its place among the module's connections.
+    pub(super) _permit: Option<FlowPermit>,
 }
 
 impl Descriptor {
@@ -41,6 +44,7 @@ impl Descriptor {
             nonblocking: false,
             outside: false,
             addresses: (None, None),
+            _permit: None,
         }
     }
 

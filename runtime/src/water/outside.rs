@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::flow::{FlowCount, FlowPermit};
 use crate::roles::{Access, Wire};
-use crate::{Error, Role, Target};
+use crate::{Error, ErrorCode, Role, Target};
 
 /// What one instance may have of the network.
 pub(super) struct Outside {
@@ -12,6 +13,8 @@ pub(super) struct Outside {
     target: Option<Target>,
     accepted: Option<Wire>,
     access: Arc<Access>,
+    /// Connections of the module.
+    descriptors: FlowCount,
     /// Why the last connection could not be had.
     failure: Option<Error>,
     /// Notified when the client has reset its connection.
@@ -26,12 +29,14 @@ impl Outside {
         target: Option<Target>,
         accepted: Option<Wire>,
         access: Arc<Access>,
+        descriptors: FlowCount,
     ) -> Outside {
         Outside {
             role,
             target,
             accepted,
             access,
+            descriptors,
             failure: None,
             reset: Arc::default(),
             check: None,
@@ -39,10 +44,10 @@ impl Outside {
     }
 
     /// For a module that is to look at its configuration, and gets no connection.
-    pub(super) fn for_check(role: Role, access: Arc<Access>) -> Outside {
+    pub(super) fn for_check(role: Role, access: Arc<Access>, descriptors: FlowCount) -> Outside {
         Outside {
             check: Some(false),
-            ..Outside::new(role, None, None, access)
+            ..Outside::new(role, None, None, access, descriptors)
         }
     }
 
@@ -81,6 +86,20 @@ impl Outside {
     /// The connection that came in; once.
     pub(super) fn take_accepted(&mut self) -> Option<Wire> {
         self.accepted.take()
+    }
+
+    /// For one more connection. The error names the limit.
+    pub(super) fn descriptor(&self) -> Result<FlowPermit, Error> {
+        self.descriptors.permit().ok_or_else(|| Error::Refused {
+            module: self.access.name.clone(),
+            code: ErrorCode::Other(
+                format!(
+                    "{} connections are open, as many as limits.descriptors lets the module have",
+                    self.descriptors.limit()
+                )
+                .into(),
+            ),
+        })
     }
 
     pub(super) fn fail(&mut self, error: Error) {

@@ -35,6 +35,8 @@ pub(crate) struct WaterRunner {
     logger: Arc<Mutex<Logger>>,
     counters: Arc<Counters>,
     flows: FlowCount,
+    /// Connections that its instances have made or accepted.
+    descriptors: FlowCount,
     /// What all its instances have together.
     share: Share,
     /// Why an instance failed that had no reason to but itself; the first one.
@@ -61,12 +63,14 @@ impl WaterRunner {
                 connector: settings.connector,
                 connect_timeout: settings.limits.connect_timeout,
                 counters: settings.counters.clone(),
+                lookups: settings.lookups,
             }),
             name: settings.name.into(),
             config: settings.config.map(Into::into),
             logger: Arc::new(Mutex::new(logger)),
             counters: settings.counters,
             flows: settings.flows,
+            descriptors: settings.descriptors,
             share: Share::new(module.granted().cpu_permille()),
             fault: watch::Sender::new(None),
             over: watch::Sender::new(false),
@@ -174,7 +178,7 @@ impl WaterRunner {
         } else {
             Role::Dialer
         };
-        let outside = Outside::for_check(role, self.access.clone());
+        let outside = Outside::for_check(role, self.access.clone(), self.descriptors.clone());
         let state = self.state(outside, self.config.clone(), prepared);
         let checked = timeout(after, async {
             let mut instance = Instance::new(prepared, state)
@@ -237,7 +241,13 @@ impl WaterRunner {
         })?;
         let config = job.config.or_else(|| self.config.clone());
         let info = flow_info(job.target.as_ref(), job.accepted.as_ref());
-        let outside = Outside::new(role, job.target, job.accepted, self.access.clone());
+        let outside = Outside::new(
+            role,
+            job.target,
+            job.accepted,
+            self.access.clone(),
+            self.descriptors.clone(),
+        );
         let state = self.state(outside, config, prepared);
         let mut instance = Instance::new(prepared, state)
             .await

@@ -362,3 +362,21 @@ fn the_stream_of_a_dialer_goes_through() {
         exchange(app.expect("connects"), b"hello").await;
     });
 }
+
+#[test]
+fn connections_are_bounded_by_the_descriptors_of_the_module() {
+    run(async {
+        let limits = |descriptors| Limits {
+            descriptors,
+            ..Limits::default()
+        };
+        // It has one connection before it begins.
+        let dial = "(call $tell (i32.gt_s (call $dial_own) (i32.const 0)))";
+        let echo = echo().await.to_string();
+        let one = Guest::v1().work(&dial.repeat(4)).limits(limits(3)).dialer();
+        let mut told = Vec::new();
+        let mut connection = one.dial(&echo).await.expect("connects");
+        connection.read_to_end(&mut told).await.expect("the end");
+        assert_eq!(numbers(&told), [1, 1, 0, 0]);
+    });
+}
