@@ -82,7 +82,7 @@ impl Authorizer<'_> {
         if let Some(service) = parameter("service") {
             request = request.query(&[("service", service)]);
         }
-        let response = send(request, self.options).await?;
+        let response = send(request).await?;
         if response.status() != StatusCode::OK {
             return Err(refused(&response));
         }

@@ -187,18 +187,10 @@ fn follow(attempt: Attempt<'_>, plain_http: bool) -> reqwest::redirect::Action {
     }
 }
 
-/// Sends a request, and waits for the head of the answer. Refuses what is packed.
-pub(crate) async fn send(
-    request: RequestBuilder,
-    options: &NetworkOptions,
-) -> Result<Response, FetchError> {
-    // The client's own limit begins again with each byte.
-    let longest = options.connect_timeout + options.idle_timeout;
-    let Ok(response) = tokio::time::timeout(longest, request.send()).await else {
-        let reason = format!("no answer after {} s", longest.as_secs_f64());
-        return Err(FetchError::TimedOut(reason));
-    };
-    let response = response?;
+/// Sends a request, and waits for the head of the answer, each one after a redirection no longer than
+/// [`NetworkOptions::idle_timeout`]. Refuses what is packed.
+pub(crate) async fn send(request: RequestBuilder) -> Result<Response, FetchError> {
+    let response = request.send().await?;
     match response.headers().get(CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
             let encoding = String::from_utf8_lossy(encoding.as_bytes());

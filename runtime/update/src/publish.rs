@@ -142,7 +142,7 @@ async fn authorize(
     let client = Network::from(options.clone()).client().map_err(failed)?;
     let registry = address(reference, options, "").map_err(failed)?;
     let request = client.get(registry.clone());
-    let response = send(request, options).await.map_err(failed)?;
+    let response = send(request).await.map_err(failed)?;
     if response.status() != StatusCode::UNAUTHORIZED {
         return Ok(RegistryAuth::Anonymous);
     }

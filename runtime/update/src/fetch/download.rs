@@ -73,7 +73,7 @@ impl Download<'_> {
                 request = request.header(IF_RANGE, condition);
             }
         }
-        let response = send(request, self.options).await?;
+        let response = send(request).await?;
         match response.status() {
             StatusCode::OK => {
                 part.start(self.validators(&response)).await?;

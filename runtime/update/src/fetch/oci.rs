@@ -194,7 +194,7 @@ impl Registry<'_> {
     /// Asks, and asks once more if the registry wants to know who asks.
     async fn get(&mut self, url: &Url, headers: HeaderMap) -> Result<Response, FetchError> {
         let request = || self.client.get(url.clone()).headers(headers.clone());
-        let response = send(request(), self.network).await?;
+        let response = send(request()).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
@@ -206,7 +206,7 @@ impl Registry<'_> {
         };
         let authorization = authorizer.satisfy(&response).await?.header()?;
         let request = request().header(AUTHORIZATION, authorization.clone());
-        let response = send(request, self.network).await?;
+        let response = send(request).await?;
         self.authorization = Some(authorization);
         Ok(response)
     }

@@ -139,6 +139,27 @@ async fn a_server_that_is_silent_or_slow() {
 }
 
 #[tokio::test]
+async fn a_head_that_comes_byte_by_byte() {
+    let host = Host::with(&sealed("1.5"));
+    let server = Server::new(|_, _| {
+        let mut answer = vec![Step::Send(b"HTTP/1.1 200 So\r\nX-More: ".to_vec())];
+        for _ in 0..10_000 {
+            answer.push(Step::Send(b"a".to_vec()));
+            answer.push(Step::Wait(Duration::from_millis(20)));
+        }
+        answer
+    })
+    .await;
+    let network = watm_update::NetworkOptions {
+        total_timeout: Duration::from_secs(60),
+        ..impatient()
+    };
+    let mut updater = host.updater(&server.url()).network(network);
+    let report = timeout(Duration::from_secs(30), updater.check()).await;
+    assert_eq!(code(&report.expect("it ends")), "timed-out");
+}
+
+#[tokio::test]
 async fn nobody_there() {
     let old = sealed("1.5");
     let host = Host::with(&old);
