@@ -353,6 +353,16 @@ fn a_note_tells_of_a_newer_release() {
         .map(|warning| &warning["code"])
         .collect();
     assert!(codes.contains(&&json!("outdated")), "{codes:?}");
+    desk.well("note demo/plain 1.1 --root @root --key @fresh.key --output @older");
+    let (status, said) = desk.watm("trust --note @older --state @state");
+    assert_eq!(status, Some(2));
+    assert!(
+        said.contains("older: says that demo/plain 1.1 was the newest at "),
+        "{said}"
+    );
+    assert!(said.contains(" said that 1.2 was, and stays"), "{said}");
+    // The same one again is no step back.
+    desk.well("trust --note @note --state @state");
     let forge = "note demo/plain 1.2 --root @root --key @a.key --output @forged";
     let (status, said) = desk.watm(forge);
     assert_eq!(status, Some(2));

@@ -172,7 +172,7 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
         ),
         (
             interface("[Peer]\nAllowedIPs = 10.0.0.2"),
-            "line 3: [Peer] PublicKey: missing; it is the client's, from 'wg pubkey'".to_owned(),
+            "line 3: [Peer] PublicKey: missing; it is the peer's, from 'wg pubkey'".to_owned(),
         ),
         (
             watm("UdpIdleTimeout = 0"),

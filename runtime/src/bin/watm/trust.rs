@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use serde_derive::Serialize;
 use watm_runtime::{BuiltIn, worlds};
 use watm_seal::state::{Known, StateFile};
-use watm_seal::{Approval, Digest, Moment, Name, Note, Policy, Root, SignedRoot, State, verify};
+use watm_seal::{
+    Announcement, Approval, Digest, Moment, Name, Note, Policy, Root, SignedRoot, State, verify,
+};
 
 use crate::Outcome;
 use crate::failure::Failure;
@@ -77,6 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         let announced = note
             .and_then(|note| note.verify(&root, &state, now()))
             .map_err(|error| invalid(path, error))?;
+        check_news(&announced, &state).map_err(|reason| invalid(path, reason))?;
         update(&store, |state| state.announce(&announced))?
             .map_err(|error| invalid(path, error))?;
     }
@@ -169,6 +172,23 @@ fn check_newer(known: &Root, signed: &SignedRoot) -> Result<(), String> {
             trusted.saturating_add(1)
         )),
         false => Ok(()),
+    }
+}
+
+/// Fails for a note that says less than another one that was seen.
+fn check_news(note: &Announcement, state: &State) -> Result<(), String> {
+    let mut names = state.names();
+    let known = names.find(|(name, _)| **name == note.name);
+    let newest = known.and_then(|(_, known)| known.announced);
+    match newest.filter(|newest| *newest > (note.release, note.time)) {
+        Some((release, time)) => Err(format!(
+            "says that {} {} was the newest at {}; a note of {} said that {release} was, and stays",
+            note.name,
+            note.release,
+            Moment(note.time),
+            Moment(time),
+        )),
+        None => Ok(()),
     }
 }
 

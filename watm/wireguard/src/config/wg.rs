@@ -164,7 +164,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
 fn peer(block: &Block<'_>) -> Result<PeerConfig, ConfigError> {
     let public_key = block
         .one("PublicKey", value::key)?
-        .ok_or_else(|| block.missing("PublicKey", "it is the client's, from 'wg pubkey'"))?;
+        .ok_or_else(|| block.missing("PublicKey", "it is the peer's, from 'wg pubkey'"))?;
     Ok(PeerConfig {
         public_key: PublicKey::from(public_key),
         private_key: None,
