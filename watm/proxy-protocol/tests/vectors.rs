@@ -284,7 +284,9 @@ fn headers_that_are_no_version_2() {
             refused(&v2(0x21, family, &vec![0; length]), Refused::TooShort);
         }
     }
-    for family in [0x00, 0x01, 0x02] {
+    // Without a protocol nothing has to be there.
+    let unspecified = [0x00, 0x01, 0x02, 0x10, 0x20, 0x30];
+    for family in unspecified {
         refused(&v2(0x21, family, b""), Refused::Unspecified);
     }
     refused(&v2(0x21, 0x10, &v4), Refused::Unspecified);
@@ -292,7 +294,7 @@ fn headers_that_are_no_version_2() {
         unspecified_is_local: true,
         ..Rules::default()
     };
-    for family in [0x00, 0x01, 0x02] {
+    for family in unspecified {
         assert_eq!(
             outcome(&v2(0x21, family, b""), &local),
             Ok(Some("local".to_owned()))
