@@ -1,5 +1,8 @@
 //! The first second of a module that has taken another's place.
 
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use watm_runtime::{
@@ -34,6 +37,14 @@ fn assert_taken_back(swapped: Result<(), Error>, failed: &Module) {
 async fn answers(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> bool {
     let mut answer = [0; 3];
     stream.write_all(b"abc").await.is_ok() && stream.read_exact(&mut answer).await.is_ok()
+}
+
+/// Connects a client; `None`: the module has refused it, by a reset that came before anybody looked.
+async fn connect(address: SocketAddr) -> Option<TcpStream> {
+    match TcpStream::connect(address).await {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
+        connected => Some(connected.expect("connects")),
+    }
 }
 
 /// Accepts a client's connection; `None`: the module has refused the client.
@@ -119,8 +130,9 @@ fn a_listener_s_module_that_fails_at_once_is_taken_back() {
                 .bind(LOCALHOST)
                 .expect("listens");
             let swapped = swap_under_use(listener.swap(&failed), async || {
-                let client = TcpStream::connect(listener.local_addr()).await;
-                let mut client = client.expect("connects");
+                let Some(mut client) = connect(listener.local_addr()).await else {
+                    return false;
+                };
                 let Some(mut served) = accept(&listener, &mut client).await else {
                     return false;
                 };
@@ -141,8 +153,10 @@ fn a_relay_s_module_that_fails_at_once_is_taken_back() {
             let relay = Relay::builder(&plain()).bind(LOCALHOST, &address);
             let relay = relay.expect("listens");
             let swapped = swap_under_use(relay.swap(&failed), async || {
-                let client = TcpStream::connect(relay.local_addr()).await;
-                answers(client.expect("connects")).await
+                match connect(relay.local_addr()).await {
+                    Some(client) => answers(client).await,
+                    None => false,
+                }
             });
             assert_taken_back(swapped.await, &failed);
             relay.close().await;
@@ -170,8 +184,9 @@ fn a_server_s_module_that_fails_at_once_is_taken_back() {
             assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
             let busy = server.reconfigure(b"x".to_vec());
             assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
-            let mut client = TcpStream::connect(address).await.expect("connects");
-            assert_eq!(client.read(&mut [0; 1]).await.unwrap_or(0), 0);
+            if let Some(mut client) = connect(address).await {
+                assert_eq!(client.read(&mut [0; 1]).await.unwrap_or(0), 0);
+            }
         };
         let (swapped, ()) = both(swap, using).await;
         assert_taken_back(swapped, &failed);
@@ -198,9 +213,9 @@ fn strangers_do_not_say_which_module_runs() {
         let swap = listener.swap(&refusing);
         let using = async {
             for _ in 0..3 {
-                let client = TcpStream::connect(listener.local_addr()).await;
-                let mut client = client.expect("connects");
-                assert!(accept(&listener, &mut client).await.is_none());
+                if let Some(mut client) = connect(listener.local_addr()).await {
+                    assert!(accept(&listener, &mut client).await.is_none());
+                }
             }
         };
         let (swapped, ()) = both(swap, using).await;
