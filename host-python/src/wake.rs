@@ -1,4 +1,4 @@
-//! What an event loop of Python waits on.
+//! The descriptor that an event loop of Python waits on.
 
 use std::sync::Arc;
 

@@ -20,7 +20,7 @@ pub struct Limits {
     /// Flows open at once. Default 32768, twice what the WireGuard module has by default: a
     /// flow that the module has ended counts until the application has let go of it.
     pub flows: usize,
-    /// What the application keeps of its own for each flow, in bytes, such as a task and a socket.
+    /// Bytes that the application keeps of its own for each flow, such as a task and a socket.
     /// It is charged to the module, whose flows are the fewer for it. Default 0.
     pub flow_bytes: usize,
     /// Flows offered and not yet accepted; beyond it the module is told `limit-reached`.

@@ -109,7 +109,7 @@ impl ConnectPattern {
         self.is_for(network, address.port()) && self.host.has_address(address.ip().to_canonical())
     }
 
-    /// Whether it admits this address, and says so by the address or its network: `*` does not.
+    /// Returns true if it admits this address, and says so by the address or its network: `*` does not.
     pub fn spells_address(&self, network: Network, address: &SocketAddr) -> bool {
         matches!(self.host, Host::Addresses(_)) && self.admits_address(network, address)
     }

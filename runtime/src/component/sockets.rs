@@ -27,7 +27,7 @@ pub struct DatagramSocket {
     label: String,
     port: Arc<DatagramPort>,
     waker: Waker,
-    /// What the module is to be told by the next `send` that is whole.
+    /// The loss that the next whole `send` reports to the module.
     lost: Lost,
     /// Where the latest datagrams were let go to, and when.
     admitted: Option<(SocketAddr, Instant)>,
@@ -305,7 +305,7 @@ impl State {
     }
 }
 
-/// What has become of a batch.
+/// The outcome of a batch.
 struct Accepted {
     entries: usize,
     /// Datagrams among them that may not go where they were to go.
@@ -353,7 +353,7 @@ impl DatagramSocket {
         accepted
     }
 
-    /// Whether datagrams may go there.
+    /// Returns true if datagrams may go there.
     fn admits(&mut self, remote: SocketAddr, now: Instant, access: Option<&Access>) -> bool {
         if let Some((admitted, since)) = self.admitted
             && admitted == remote

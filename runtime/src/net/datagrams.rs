@@ -8,7 +8,7 @@ use super::remotes::{Known, Remotes};
 use super::udp::{Entry, UdpPort};
 use crate::account::Account;
 
-/// What has become of a batch.
+/// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// So many entries are gone; the others are to be kept.

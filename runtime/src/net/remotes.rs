@@ -36,7 +36,7 @@ const MOST_DIALLED: usize = 4096;
 /// How long a half is filled at most.
 const DIALLED_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// What an address costs in a table, with the place beside it that is empty.
+/// Bytes of an address in a table, with the place beside it that is empty.
 const ADDRESS_BYTES: usize = 64;
 
 /// An address and a port. Those of IPv4 have their own form.
@@ -160,7 +160,7 @@ impl Known {
         found.map(|(_, name)| name)
     }
 
-    /// Whether there is room for a partner, which is made if need be.
+    /// Returns true if there is room for a partner, after making it if need be.
     fn has_room(&mut self, now: Instant) -> bool {
         let is_soon = |swept| now.duration_since(swept) < SWEEP;
         if self.partners.len() >= MOST_PARTNERS && !self.swept.is_some_and(is_soon) {
@@ -185,7 +185,7 @@ fn key(remote: SocketAddr) -> Key {
     (remote.ip().to_canonical(), remote.port())
 }
 
-/// What was used of late: when the younger half is full or old, the older one is forgotten.
+/// Entries that were used of late: when the younger half is full or old, the older one is forgotten.
 struct Halves<T> {
     younger: HashMap<Key, T>,
     older: HashMap<Key, T>,

@@ -63,8 +63,8 @@ use mimalloc::MiMalloc;
 
 use failure::Failure;
 
-/// What a module has the host keep comes and goes in pieces of all sizes. glibc keeps two to five times
-/// of it for later, and this allocator gives it back: see `tests/hostile/README.md`.
+/// The allocator, which gives back what modules have the host keep. glibc's holds two to five times as
+/// much, in pieces of all sizes: see `tests/hostile/README.md`.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

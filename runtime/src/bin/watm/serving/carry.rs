@@ -22,7 +22,7 @@ use super::traffic::Traffic;
 use super::upstream::{self, Unreachable};
 use crate::serve::Complaints;
 
-/// What is kept here for each flow, in bytes: half of it the task, then the upstream's socket and the
+/// Bytes that are kept here for each flow: half of it the task, then the upstream's socket and the
 /// counts.
 pub(super) const FLOW_BYTES: usize = 4096;
 
