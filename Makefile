@@ -1,4 +1,4 @@
-# The commands of the README. Everything that is made goes to build/, target/ and watm/target/.
+# The commands of the README and of docs/. Everything that is made goes to build/, target/ and watm/target/.
 
 UI ?= web
 PORT ?= 51820
@@ -36,6 +36,11 @@ tunnel: modules
 	cargo build --release --locked --workspace --bins
 	WATM_MODULES=watm/target/modules target/release/watm tunnel --unsealed $(CONF) \
 		--socks5 $(SOCKS5) --http $(HTTP) $(OPTIONS)
+
+# The program `watm`, in target/release.
+.PHONY: program
+program:
+	cargo build --release --locked --workspace --bins
 
 demo: $(BUILD)/venv/ready
 	$(MAKE) --no-print-directory run-demo
@@ -405,6 +410,8 @@ test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 
 .PHONY: run-test-readme
 run-test-readme:
+	tests/setup/apt.sh want curl openssl wg
+	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
 test-demo: demo
@@ -564,6 +571,30 @@ $(BUILD)/tools/bin/wireguard:
 
 $(BUILD)/tools/bin/registry:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install github.com/distribution/distribution/v3/cmd/registry@v3.0.0
+
+# The documents.
+
+# The book, in build/docs, and in a browser that follows changes.
+MDBOOK := $(BUILD)/tools/bin/mdbook
+.PHONY: docs docs-serve plots screenshot
+docs: $(MDBOOK)
+	$(MDBOOK) build docs
+
+docs-serve: $(MDBOOK)
+	$(MDBOOK) serve docs --open
+
+$(MDBOOK):
+	cargo install mdbook --version 0.5.4 --locked --root $(BUILD)/tools
+
+# The pictures of the pages: from docs/figures, and of mitmweb in a real browser.
+plots:
+	python3 docs/figures/plots.py
+	python3 docs/figures/data_path.py
+
+screenshot: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
+	tests/setup/apt.sh want chromium chromedriver
+	PYTHONPATH=tests/support:tests/wgclient:host-python/tests \
+		$(BUILD)/venv-3.13/bin/python tests/readme/screenshot.py docs/src/images/mitmweb.png
 
 clean:
 	rm -rf $(BUILD) target watm/target $(PACKAGED)

@@ -1,4 +1,4 @@
-"""Every command and every program that the README shows, run as its reader would run it."""
+"""The commands and programs of the README and the book, run as a reader would run them."""
 
 import asyncio
 import base64
@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,12 +18,13 @@ from collections.abc import Iterator
 
 import pexpect
 import pytest
+from pages import ROOT, blocks, commands
 from ports import free_port
 
 import mitmproxy_watm
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text()
+PROGRAM = ROOT / "target" / "release"
+MODULES = ROOT / "watm" / "target" / "modules"
 WGCLIENT = ROOT / "build" / "wgclient"
 BIN = pathlib.Path(sys.executable).parent
 
@@ -36,21 +38,6 @@ MESSAGES = ("--messages=20", "--size=1000")
 LISTENING = r"WireGuard server listening at"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-
-
-def commands() -> list[str]:
-    return [line.removeprefix("$ ") for block in blocks("console") for line in block.splitlines()]
-
-
-def indented() -> list[str]:
-    """The lines of blocks that are indented by four, where a line that ends with a backslash goes on."""
-    text = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
-    found = re.findall(r"(?:^    .*\n)+", text, re.MULTILINE)
-    return [line.strip() for block in found for line in re.sub(r"\\\n\s*", "", block).splitlines()]
-
-
 def environment(tmp_path: pathlib.Path) -> dict[str, str]:
     """A new user's: no configuration of mitmproxy, no browser to open."""
     return os.environ | {
@@ -59,7 +46,7 @@ def environment(tmp_path: pathlib.Path) -> dict[str, str]:
         "CARGO_HOME": os.environ.get("CARGO_HOME", os.path.expanduser("~/.cargo")),
         "RUSTUP_HOME": os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup")),
         "PYENV_ROOT": os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv")),
-        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join([str(BIN), str(PROGRAM), os.environ["PATH"]]),
         "BROWSER": "true",
         "TERM": "xterm-256color",
     }
@@ -123,8 +110,8 @@ def client(port: int, server_key: str, client_key: str, action: str, *flags: str
 
 
 def configuration(server_key: str, client_public_key: str) -> str:
-    """The README's own for a server, with keys."""
-    return with_keys(blocks("ini")[0], server_key, client_public_key)
+    """The page's own for a server, with keys."""
+    return with_keys(blocks("ini,wireguard")[0], server_key, client_public_key)
 
 
 def with_keys(text: str, private_key: str, public_key: str) -> str:
@@ -136,7 +123,6 @@ def with_keys(text: str, private_key: str, public_key: str) -> str:
 @pytest.mark.parametrize("ui", ["web", "dump", "console"])
 def test_make_run_shows_the_client_configuration_and_its_qr_code(ui, tmp_path):
     assert "make run" in commands()
-    assert f"UI={ui}" in README or ui == "web"
     with terminal(f"make run UI={ui} PORT={free_port()}", tmp_path) as child:
         if ui == "console":
             # The event log has the configuration; the status bar the mode.
@@ -164,7 +150,8 @@ def test_the_wheel_installs(tmp_path):
 
 def test_a_bug_is_recorded_and_replayed(tmp_path):
     (record,) = (c for c in commands() if "record=" in c)
-    replay, inspect = (c for c in commands() if "watm -- replay" in c or "watm -- inspect" in c)
+    [replay] = (c for c in commands() if c.startswith("watm replay"))
+    [inspect] = (c for c in commands() if c.startswith("watm inspect"))
     port, life = free_port(), tmp_path / "life.watm"
     with terminal(record.replace("life.watm", f"{life}@{port}"), tmp_path) as child:
         child.expect(LISTENING + f".*{port}")
@@ -241,7 +228,8 @@ def example_com() -> Iterator[str]:
     server.server_close()
 
 
-def test_water_modules_carry_a_page(example_com, tmp_path):
+@pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
+def test_modules_carry_a_page(module, example_com, tmp_path):
     ports = {name: str(free_port()) for name in ("4430", "4431", "4480")}
 
     def here(text: str) -> str:
@@ -250,9 +238,10 @@ def test_water_modules_carry_a_page(example_com, tmp_path):
             text = text.replace(name, port)
         return text
 
-    [curl] = (c for c in commands() if c.startswith("curl"))
+    [curl] = (c for c in commands() if c.startswith("curl --header"))
     listen, dial, relay = (
-        here(next(c for c in commands() if f"watm -- {name}" in c)) for name in ("listen", "dial", "relay")
+        here(next(c for c in commands() if c.startswith(f"watm {name} --unsealed watm/target/modules/{module} ")))
+        for name in ("listen", "dial", "relay")
     )
     [mode] = (here(c) for c in commands() if "?to=" in c)
     [program] = (here(block) for block in blocks("python") if "open_connection" in block)
@@ -264,10 +253,10 @@ def test_water_modules_carry_a_page(example_com, tmp_path):
         ).stdout  # fmt: skip
 
     with terminal(f"exec {dial}", tmp_path) as dialling:
-        dialling.expect(f"listening on 127.0.0.1:{ports['4480']}", timeout=BUILD)
+        dialling.expect(f"listening on 127.0.0.1:{ports['4480']}")
         with terminal(f"exec {listen}", tmp_path) as listening, terminal(f"exec {relay}", tmp_path) as relaying:
-            listening.expect(f"listening on 127.0.0.1:{ports['4430']}", timeout=BUILD)
-            relaying.expect(f"listening on 127.0.0.1:{ports['4431']}", timeout=BUILD)
+            listening.expect(f"listening on 127.0.0.1:{ports['4430']}")
+            relaying.expect(f"listening on 127.0.0.1:{ports['4431']}")
             assert fetch(curl).endswith("the page of example.com")
             (tmp_path / "program.py").write_text(program)
             assert "the page of example.com" in fetch(f"{sys.executable} {tmp_path}/program.py")
@@ -290,9 +279,12 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
         return text.replace("server.conf", f"{tmp_path}/server.conf").replace("client.conf", f"{tmp_path}/client.conf")
 
     (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
-    dialling = blocks("ini")[1]
+    dialling = blocks("ini,wireguard")[1]
     (tmp_path / "client.conf").write_text(here(with_keys(dialling, client_key, pubkey(server_key))))
-    listen, relay, dial = (here(c) for c in commands() if "modules/wireguard" in c and ".conf" in c and "watm -- " in c)
+    listen, relay, dial = (
+        here(next(c for c in commands() if c.startswith(f"watm {name} --unsealed watm/target/modules/wireguard")))
+        for name in ("listen", "relay", "dial")
+    )
     question = "GET / HTTP/1.0\r\nHost: example.com\r\n\r\n"
     with terminal(f"exec {listen}", tmp_path) as listening, terminal(f"exec {relay}", tmp_path) as relaying:
         listening.expect(f"listening on 127.0.0.1:{ports['4432']}", timeout=BUILD)
@@ -301,7 +293,7 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
         curl = f"curl -s --header 'Host: example.com' http://127.0.0.1:{ports['4433']}/"
         page = subprocess.run(curl, **run, capture_output=True, text=True).stdout
         assert page.endswith("the page of example.com")
-        fixed = relay.replace(f"127.0.0.1:{ports['4433']} 127.0.0.1:{ports['4432']} ", "").replace("-- relay", "-- dial")
+        fixed = relay.replace(f"127.0.0.1:{ports['4433']} 127.0.0.1:{ports['4432']} ", "").replace("watm relay", "watm dial")
         for command in (dial, f"{fixed} --fixed --allow 127.0.0.1:{ports['4432']}"):
             answer = subprocess.run(command, **run, input=question, capture_output=True, text=True).stdout
             assert "the page of example.com" in answer
@@ -321,7 +313,7 @@ def test_a_balancers_client_is_seen(example_com, tmp_path):
 
 
 def test_tls_is_ended_and_spoken(example_com, tmp_path):
-    cat, mode, listen, dial = (c for c in commands() if "tls" in c)
+    cat, mode, listen, dial = (c for c in commands() if "tls" in c and "shadowsocks" not in c)
     ports = {name: str(free_port()) for name in ("8443", "8444", "8081")}
     new = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
     new += ["-addext", "subjectAltName=DNS:localhost", "-addext", "basicConstraints=critical,CA:FALSE"]
@@ -355,7 +347,8 @@ def test_tls_is_ended_and_spoken(example_com, tmp_path):
 def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
     [mode] = (c for c in commands() if "watm:shadowsocks" in c)
     port = free_port()
-    [config] = (block for block in blocks("json") if "2022-blake3" in block)
+    config, *_ = blocks("json,shadowsocks")
+    [dial] = (c for c in commands() if c.startswith("watm dial shadowsocks.wasm"))
     config = json.loads(config.replace("<16 bytes in base64>", base64.b64encode(bytes(16)).decode()))
     (tmp_path / "ss.json").write_text(json.dumps(config))
     mode = mode.replace("ss.json", f"{tmp_path}/ss.json").replace("@8388", f"@127.0.0.1:{port}")
@@ -373,12 +366,21 @@ def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
         serving.expect(rf"ss://2022-blake3-aes-128-gcm:.*server listening at .*{port}")
         assert asyncio.run(fetch()).decode().endswith(f"the page of {example_com}")
         serving.expect(f"GET.*{example_com}")
+        (tmp_path / "ss.json").write_text(client)
+        proxy = f"127.0.0.1:{free_port()}"
+        dial = dial.replace("shadowsocks.wasm", f"--unsealed {MODULES}/shadowsocks.wasm").replace("127.0.0.1:1080", proxy)
+        dial = dial.replace("ss.json", f"{tmp_path}/ss.json").replace("server:port", f"127.0.0.1:{port}")
+        with terminal(f"exec {dial}", tmp_path) as dialling:
+            dialling.expect(f"listening on .*{proxy}")
+            curl = ["curl", "-sS", "--proxy", f"socks5h://{proxy}", f"http://{example_com}/"]
+            page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
+            assert page == f"the page of {example_com}"
 
 
 def test_a_module_is_sealed_trusted_and_verified(tmp_path):
     names = ("root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm")
-    words = ("keygen root.key", "keygen release.key", "root new", "seal", "trust", "verify", "update")
-    steps = [next(c for c in commands() if f"watm -- {word}" in c) for word in words]
+    words = ("keygen root.key", "keygen release.key", "root new", "seal", "trust root", "verify", "trust --approve", "update")
+    steps = [next(c for c in commands() if c.startswith(f"watm {word}")) for word in words]
 
     def public_key(command: str) -> str:
         with terminal(here(command), tmp_path) as child:
@@ -393,12 +395,12 @@ def test_a_module_is_sealed_trusted_and_verified(tmp_path):
             command = re.sub(rf" {re.escape(name)}\b", f" {tmp_path}/{name}", command)
         return command
 
-    root, manifest, *_ = blocks("json")
+    [root], [manifest] = blocks("json,root"), blocks("json,manifest")
     for placeholder, command in (("<root key>", steps[0]), ("<release key>", steps[1])):
         root = root.replace(placeholder, public_key(command))
     (tmp_path / "root.json").write_text(root)
     (tmp_path / "wireguard.json").write_text(manifest)
-    expected = ("complete +yes", "sealed +wireguard 1.1", "root +[0-9a-f]{64}", "accepted +yes", "updated +wireguard 1.1")
+    expected = ("complete +yes", "sealed +wireguard 1.1", "root +[0-9a-f]{64}", "accepted +yes", "wireguard", "updated +wireguard 1.1")
     for command, outcome in zip(steps[2:], expected, strict=True):
         with terminal(here(command), tmp_path) as child:
             if "--key" in command:
@@ -408,6 +410,16 @@ def test_a_module_is_sealed_trusted_and_verified(tmp_path):
             child.expect(pexpect.EOF)
     assert (tmp_path / "wireguard.wasm").read_bytes() == (tmp_path / "wireguard.sealed.wasm").read_bytes()
     assert (tmp_path / "root.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_program_is_built_with_its_modules(tmp_path):
+    make, export = (next(c for c in commands() if c.startswith(begin)) for begin in ("make modules program", "export PATH="))
+    subprocess.run(make, shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=BUILD)
+    # Nothing of an environment for developers.
+    command = f"{export} && command -v watm && watm inspect watm/target/modules/plain.wasm"
+    run = {"shell": True, "cwd": ROOT, "check": True, "timeout": START, "capture_output": True, "text": True}
+    output = subprocess.run(command, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, **run).stdout
+    assert output.startswith(str(PROGRAM / "watm")) and "runs      yes" in output
 
 
 def test_the_modules_are_made_and_the_documentation_too(tmp_path):
@@ -424,123 +436,84 @@ def test_the_modules_are_made_and_the_documentation_too(tmp_path):
         )
 
 
-def test_make_tunnel_brings_a_tunnel_up(tmp_path):
-    [command] = (c for c in indented() if c.startswith("make tunnel"))
-    server_key, client_key, client_public_key = keys()
+@pytest.fixture
+def tunnel_file(tmp_path) -> Iterator[pathlib.Path]:
+    """A file of wg-quick, whose server has a page at 10.7.0.1."""
     from mitmproxy_watm.wireguard import pubkey
 
+    server_key, client_key, client_public_key = keys()
     answering = [WGCLIENT, "answer", "--server", "127.0.0.1:9", "--private-key", server_key, "--address", "10.7.0.1"]
     peer = subprocess.Popen(
         [*answering, "--peer-public-key", client_public_key], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         endpoint = json.loads(peer.stdout.readline())["listen_port"]
-        (tmp_path / "wg0.conf").write_text(
+        file = tmp_path / "wg0.conf"
+        file.write_text(
             f"[Interface]\nPrivateKey = {client_key}\nAddress = 10.7.0.2/32\n"
             f"[Peer]\nPublicKey = {pubkey(server_key)}\nAllowedIPs = 0.0.0.0/0\nEndpoint = 127.0.0.1:{endpoint}\n"
         )
-        proxies = {name: f"127.0.0.1:{free_port()}" for name in ("SOCKS5", "HTTP")}
-        command = command.replace("wg0.conf", f"{tmp_path}/wg0.conf")
-        with terminal(" ".join([command, *(f"{n}={at}" for n, at in proxies.items())]), tmp_path) as tunnel:
-            for address in proxies.values():
-                tunnel.expect(f"listening on .*{address}", timeout=BUILD)
-            for url in (f"socks5h://{proxies['SOCKS5']}", f"http://{proxies['HTTP']}"):
-                curl = ["curl", "-sS", "--max-time", "30", "--proxy", url, "http://10.7.0.1/"]
-                page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
-                assert page == "inside"
+        yield file
     finally:
         peer.stdin.close()
         peer.wait(STOP)
 
 
-def test_the_configuration_of_serve_is_right(tmp_path):
-    [config] = (block for block in blocks("toml") if "[[listener]]" in block)
-    (tmp_path / "plain.wasm").write_bytes((ROOT / "watm/target/modules/plain.wasm").read_bytes())
-    (tmp_path / "watm.toml").write_text(config)
-    check = [ROOT / "target/release/watm", "serve", "--unsealed", "--check", "watm.toml"]
-    run = {"cwd": tmp_path, "env": environment(tmp_path), "timeout": START, "capture_output": True, "text": True}
-    done = subprocess.run(check, **run)
-    assert done.returncode == 0, done.stderr
-    (tmp_path / "watm.toml").write_text(config.replace("idle-timeout", "idle-time"))
-    done = subprocess.run(check, **run)
-    assert done.returncode == 2 and "idle-time" in done.stderr, done.stderr
+TUNNELS = [
+    "make tunnel",
+    "watm tunnel wg0.conf --socks5 127.0.0.1:1080 --http",
+    "watm tunnel wg0.conf --socks5 127.0.0.1:1080 --status",
+]
+# What is at these places of the pages, inside the tunnel of `tunnel_file`.
+INSIDE = {"10.0.0.9:22": "10.7.0.1:80", "10.0.0.53": "10.7.0.1", "10.0.0.1/": "10.7.0.1/", "10.0.0.2:": "10.7.0.2:"}
 
 
-# How commands that the README shows begin, and the test that runs them.
-TESTED = {
-    "make run": "test_make_run_shows_the_client_configuration_and_its_qr_code",
-    "pip install build/wheels/*.whl": "test_the_wheel_installs",
-    "mitmweb-watm --mode watm:wireguard": "test_a_mitmproxy_of_ones_own_serves",
-    "mitmdump -s": "test_a_mitmproxy_of_ones_own_serves",
-    "cargo run --release --bin watm -- listen --unsealed watm/target/modules/plain": "test_water_modules_carry_a_page",
-    "cargo run --release --bin watm -- dial --unsealed watm/target/modules/plain": "test_water_modules_carry_a_page",
-    "cargo run --release --bin watm -- relay --unsealed watm/target/modules/plain": "test_water_modules_carry_a_page",
-    "curl --header": "test_water_modules_carry_a_page",
-    "mitmdump-watm --set watm_unsealed=true": "test_water_modules_carry_a_page",
-    "cargo run --release --bin watm -- keygen root.key": "test_a_module_is_sealed_trusted_and_verified",
-    "cargo run --release --bin watm -- keygen release.key": "test_a_module_is_sealed_trusted_and_verified",
-    "cargo run --release --bin watm -- root new": "test_a_module_is_sealed_trusted_and_verified",
-    "cargo run --release --bin watm -- seal": "test_a_module_is_sealed_trusted_and_verified",
-    "cargo run --release --bin watm -- trust": "test_a_module_is_sealed_trusted_and_verified",
-    "cargo run --release --bin watm -- verify": "test_a_module_is_sealed_trusted_and_verified",
-    "cargo run --release --bin watm -- update": "test_a_module_is_sealed_trusted_and_verified",
-    "make modules": "test_the_modules_are_made_and_the_documentation_too",
-    "cargo doc": "test_the_modules_are_made_and_the_documentation_too",
-    "cargo run --release --example serve": "test_the_rust_program_answers",
-    "cargo run --release --bin watm -- listen --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
-    "cargo run --release --bin watm -- relay --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
-    "cargo run --release --bin watm -- dial --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
-    'mitmdump-watm --mode "watm:proxy-protocol': "test_a_balancers_client_is_seen",
-    "cat cert.pem key.pem": "test_tls_is_ended_and_spoken",
-    'mitmdump-watm --mode "watm:tls': "test_tls_is_ended_and_spoken",
-    "cargo run --release --bin watm -- listen --unsealed watm/target/modules/tls": "test_tls_is_ended_and_spoken",
-    "cargo run --release --bin watm -- dial --unsealed watm/target/modules/tls": "test_tls_is_ended_and_spoken",
-    'mitmdump-watm --mode "watm:shadowsocks': "test_a_shadowsocks_server_shows_what_its_clients_do",
-    'mitmdump-watm --mode "watm:wireguard?record': "test_a_bug_is_recorded_and_replayed",
-    "cargo run --release --bin watm -- replay": "test_a_bug_is_recorded_and_replayed",
-    "cargo run --release --bin watm -- inspect": "test_a_bug_is_recorded_and_replayed",
-    "make tunnel CONF=wg0.conf": "test_make_tunnel_brings_a_tunnel_up",
-}
-# Those that no test runs as they are, and why.
-NOT_RUN = {
-    "make test": "it is what runs this; test_make_test_is_a_target looks at it",
-    "cargo run --release --bin watm -- doctor": "it judges this machine's routes; tests/proxy runs it in namespaces",
-    "--mode watm:MODULE": "the form of an option and no command",
-    ": watm.load": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
-    ": watm.status": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
-    ": watm.unload": "a command in mitmproxy; host-python/tests/test_mitmdump.py gives it",
-    ": watm.swap wireguard": "a command in mitmproxy; tests/interop/test_swap.py swaps",
-    ": watm.swap ss": "a command in mitmproxy; tests/interop/test_swap.py swaps",
-    ": watm.upstream": "commands in mitmproxy; host-python/tests/test_upstream.py gives them",
-    'mitmdump-watm --set "watm_upstream': "needs a server of a VPN; tests/upstream has them",
-    "watm dial --unsealed wireguard.wasm": "needs a tunnel in a tunnel; tests/tunnel/test_chains.py has one",
-    "watm tunnel wg0.conf": "needs a server of a VPN; tests/tunnel has them",
-    "ssh -o ProxyCommand": "needs an SSH server; tests/tunnel/test_tunnel.py has --stdio without it",
-    "watm status": "tests/tunnel/test_status.py runs it",
-    "tshark -r outer.pcap": "needs a capture; tests/upstream/test_capture.py has one",
-}
+@pytest.mark.parametrize("begin", TUNNELS)
+def test_tunnels_come_up(begin, tunnel_file, tmp_path):
+    made = begin == "make tunnel"
+    command, curl = (next(c for c in commands() if c.startswith(each)) for each in (begin, "curl --socks5-hostname"))
+    ports = {f"127.0.0.1:{port}": f"127.0.0.1:{free_port()}" for port in (1080, 8080, 2222, 5353, 9586)}
+    socks, http, forward, _, status = ports.values()
+
+    def here(text: str) -> str:
+        for shown, real in (ports | INSIDE | {"wg0.conf": str(tunnel_file)}).items():
+            text = text.replace(shown, real)
+        return text.replace("watm tunnel", f"watm tunnel --unsealed --module {MODULES}/wireguard.wasm")
+
+    def fetch(command: str) -> str:
+        run = {"shell": True, "env": environment(tmp_path), "check": True, "timeout": START}
+        return subprocess.run(command, **run, capture_output=True, text=True).stdout
+
+    command = f"{here(command)} SOCKS5={socks} HTTP={http}" if made else f"exec {here(command)}"
+    with terminal(command, tmp_path) as tunnel:
+        tunnel.expect(f"listening on .*{socks}", timeout=BUILD)
+        assert fetch(here(curl)) == "inside"
+        if "--status" in begin:
+            assert "handshake" in fetch(f"watm status {status}")
+            fetch(f"curl -sS --fail http://{status}/readyz")
+            return
+        tunnel.expect(f"listening on .*{http}")
+        assert fetch(f"curl -sS --max-time 30 --proxy http://{http} http://10.7.0.1/") == "inside"
+        if not made:
+            assert fetch(f"curl -sS --max-time 30 http://{forward}/") == "inside"
 
 
-@pytest.mark.parametrize("command", [*commands(), *indented()])
-def test_a_command_is_run_or_it_is_said_why_not(command):
-    """The longest beginning counts."""
-    begins = [begin for begin in TESTED | NOT_RUN if command.startswith(begin)]
-    assert begins, f"the README shows {command!r}, which no test runs"
-    test = TESTED.get(max(begins, key=len))
-    assert test is None or test in globals(), f"{test} is not here"
-
-
-def test_the_tables_have_no_command_that_is_not_shown():
-    assert not TESTED.keys() & NOT_RUN.keys()
-    shown = [*commands(), *indented()]
-    gone = [begin for begin in TESTED | NOT_RUN if not any(command.startswith(begin) for command in shown)]
-    assert not gone
-    for reason in NOT_RUN.values():
-        for path in re.findall(r"(?:tests|host-python)/[\w/.-]*\w", reason):
-            assert (ROOT / path).exists(), path
-
-
-def test_every_target_of_make_that_is_mentioned_is_there():
-    targets = set(re.findall(r"^([\w-]+)(?: [\w-]+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    mentioned = set(re.findall(r"`make ([a-z][\w-]*)", README))
-    assert mentioned and mentioned <= targets, mentioned - targets
+def test_an_application_is_served(example_com, tmp_path):
+    from_file, from_options = (
+        next(c for c in commands() if c.startswith(begin)) for begin in ("watm serve watm.toml", "watm serve --unsealed")
+    )
+    port = free_port()
+    command = from_options.replace("4434", str(port)).replace("127.0.0.1:8000", example_com)
+    with terminal(f"exec {command}", tmp_path) as serving:
+        serving.expect(f"listening on 127.0.0.1:{port}")
+        curl = ["curl", "-sS", "--header", "Host: example.com", f"http://127.0.0.1:{port}/"]
+        page = subprocess.run(curl, check=True, timeout=START, capture_output=True, text=True).stdout
+        assert page == "the page of example.com"
+    ports = [free_port() for _ in range(3)]
+    [config, *_] = (block for block in blocks("toml,serve") if 'name = "web"' in block)
+    config = config.replace("0.0.0.0:443", f"127.0.0.1:{ports[0]}").replace("[::]:443", f"[::1]:{ports[1]}")
+    (tmp_path / "watm.toml").write_text(config.replace("127.0.0.1:9100", f"127.0.0.1:{ports[2]}"))
+    shutil.copy(MODULES / "plain.wasm", tmp_path)
+    with terminal(f"exec {from_file} --unsealed", tmp_path, cwd=tmp_path) as serving:
+        for address in (f"127.0.0.1:{ports[0]}", rf"\[::1\]:{ports[1]}"):
+            serving.expect(f"listening on {address}")

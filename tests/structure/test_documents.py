@@ -1,0 +1,98 @@
+"""The documents: links lead somewhere, the book has all pages, pictures and tables are those of their sources."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "docs" / "src"
+FIGURES = ROOT / "docs" / "figures"
+README_LINES = 150
+
+_FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """All Markdown in the repository, or about to be."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and mdBook make them."""
+    headings = re.findall(r"^#+ (.*)$", _FENCED.sub("", page.read_text()), re.MULTILINE)
+    plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain}
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """The links of a text that lead to no file, or to no heading."""
+    wrong = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", _FENCED.sub("", text)):
+        if re.match(r"https?://|mailto:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or anchor and anchor not in anchors(target):
+            wrong.append(link)
+    return wrong
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    assert broken(page, page.read_text()) == []
+
+
+@pytest.mark.parametrize("link", ["[x](no-such-page.md)", "[x](start.md#no-such-heading)", "![x](images/none.svg)"])
+def test_a_link_that_leads_nowhere_is_found(link: str) -> None:
+    assert broken(BOOK / "start.md", link)
+
+
+def missing(text: str) -> list[str]:
+    """The paths within code of a text that lead to no file or folder. What is built is elsewhere."""
+    paths = re.findall(r"`((?:wit|runtime|host-python|watm|tests|docs|examples)/[\w./-]*)`", _FENCED.sub("", text))
+    return [path for path in paths if not path.startswith(("watm/target", "watm/trust")) and not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", [*ROOT.glob("*.md"), *BOOK.glob("*.md")], ids=lambda page: page.name)
+def test_files_that_are_named_are_there(page: Path) -> None:
+    assert missing(page.read_text()) == []
+
+
+def test_a_file_that_is_not_there_is_found() -> None:
+    assert missing("See `runtime/no/such/file.rs`.")
+
+
+def test_the_book_has_every_page_once() -> None:
+    listed = re.findall(r"\]\((.*?)\)", (BOOK / "SUMMARY.md").read_text())
+    assert sorted(listed) == sorted(page.name for page in BOOK.glob("*.md") if page.name != "SUMMARY.md")
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= README_LINES
+
+
+def figures(expression: str) -> Any:
+    """The value of an expression with the modules of docs/figures."""
+    command = [sys.executable, "-c", f"import json, data_path, plots; print(json.dumps({expression}))"]
+    done = subprocess.run(command, cwd=FIGURES, check=True, capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def test_pictures_are_those_of_their_sources() -> None:
+    drawn = figures("data_path.draw() | plots.draw(json.loads(plots.RESULTS.read_text()))")
+    assert {file.name for file in (BOOK / "images").glob("*.svg")} == drawn.keys()
+    for name, content in drawn.items():
+        assert (BOOK / "images" / name).read_text() == content, f"{name} is out of date; run `make plots`"
+
+
+def test_the_page_has_the_published_figures() -> None:
+    page = (BOOK / "benchmarks.md").read_text()
+    for table in figures("[plots.table(study) for study in json.loads(plots.RESULTS.read_text()).values()]"):
+        assert table in page, f"docs/src/benchmarks.md lacks this table of benchmarks.json:\n{table}"
