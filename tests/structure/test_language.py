@@ -1,0 +1,94 @@
+"""The language of all pages: plain technical English, as CONTRIBUTING.md describes it."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+MOST_WORDS = 40
+"""Of a sentence."""
+
+# Each rule: a pattern within a sentence, and what to write. Sentences begin with a capital or a digit.
+RULES = {
+    r"^(What|Who|Whoever|Whom|Whose|Whether)\b(?!.*\?$)": "put a noun first; a clause is no subject",
+    r"^That (a|an|the|it|its|there|they|this|these|nobody|somebody|who|what|is not)\b": "put a noun first; a clause is no subject",
+    r"^(Of|As) (what|who|those|one)\b": "begin with the subject",
+    r"\b(I|we|We|us|our|Our|ours)\b": "address the reader as 'you', and name the program",
+    r"\b(will|shall)\b": "use the present tense",
+    r"\b(is|are|was|were) to (be|go|have|say|serve|stay)\b": "write 'must' or 'should', or state the fact",
+    r"\b(is|are) (not )?to be had\b": "write 'available'",
+    r"\b[Rr]oll-?backs?\b(?<!ollback)(?<!ollbacks)": "write 'rollback'",
+    r"\b(gives?|gave|giving) way\b": "write 'makes room' or 'is replaced'",
+    r"\b(at hand|nobody else's|of one's own|for ever|beside oneself)\b": "use an everyday term",
+    r"\b(simply|obviously|of course|in order to|utili[sz]e|leverage|please|easily)\b": "leave it out",
+    r"\bpast (the|all|every|it|them) (upstreams?|tunnels?|module|proxy)\b": "write 'bypasses'",
+    r"\b(white|black)list": "write 'allow list' or 'deny list'",
+}
+
+_FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def pages() -> list[Path]:
+    """All Markdown in the repository, or about to be."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    return [ROOT / name for name in names if (ROOT / name).exists()]
+
+
+def paragraphs(text: str) -> list[str]:
+    """The paragraphs, list items and cells of a page, without code, links and emphasis."""
+    text = _FENCED.sub("", text)
+    text = re.sub(r"^    .*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"`[^`]*`", "`", text)
+    text = text.replace("**", "").replace("*", "")
+    text = re.sub(r"^ *(#+|-|\d+\.) ", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"^\|(.*)\|$", lambda row: "\n" + row[1].replace("|", "\n\n") + "\n", text, flags=re.MULTILINE)
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a page. A semicolon ends one too, as in lists within a cell."""
+    return [each for part in paragraphs(text) for each in re.split(r"(?<=[.!?])\)? +(?=[A-Z\d`\"“(])|(?<=;) ", part)]
+
+
+def faults(text: str) -> list[str]:
+    """The sentences that break a rule, with the rule."""
+    found = []
+    for sentence in sentences(text):
+        found += [f"{advice}: {sentence}" for pattern, advice in RULES.items() if re.search(pattern, sentence)]
+        if len(sentence.split()) > MOST_WORDS:
+            found.append(f"more than {MOST_WORDS} words: {sentence}")
+    return found
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_in_plain_english(page: Path) -> None:
+    assert faults(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "What is refused is counted.",
+        "It runs. Who waits is told so.",
+        "- Whether it runs is in the log.",
+        "| x | Whose key is another's is refused |",
+        "We run it.",
+        "The file is one of ours.",
+        "It will run.",
+        "The module is to be swapped.",
+        "A roll-back follows.",
+        "The old one gives way.",
+        "word " * 41 + ".",
+    ],
+)
+def test_a_sentence_that_breaks_a_rule_is_found(wrong: str) -> None:
+    assert faults(wrong)
+
+
+def test_code_and_questions_are_no_faults() -> None:
+    assert faults("What runs here?\n\n```console\n$ we will\n```\n\nThe option `what is to be` is off.\n") == []
