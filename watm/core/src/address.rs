@@ -1,8 +1,11 @@
+//! Destinations of flows, and their notation. Transports and their shells pass them to and from the
+//! host.
+
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::{error, fmt};
 
-/// Where a flow is going.
+/// The destination of a flow.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// An address and a port.
@@ -26,7 +29,7 @@ impl From<SocketAddr> for Destination {
     }
 }
 
-/// A text that is no [`Destination`].
+/// The error for a text that is not a [`Destination`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotADestination;
 
@@ -38,7 +41,7 @@ impl fmt::Display for NotADestination {
 
 impl error::Error for NotADestination {}
 
-/// `host:port`, or an address as it is written with a port; the port is not 0.
+/// Parses `host:port`, or an IP address with its port. The port must not be 0.
 impl FromStr for Destination {
     type Err = NotADestination;
 
@@ -50,7 +53,7 @@ impl FromStr for Destination {
         }
         let (name, port) = text.rsplit_once(':').ok_or(NotADestination)?;
         let in_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        // The longest name of the DNS (RFC 1035), written out.
+        // The longest name in the DNS (RFC 1035), as text.
         if name.is_empty() || name.len() > 253 || !name.bytes().all(in_names) {
             return Err(NotADestination);
         }

@@ -1,48 +1,49 @@
-//! Copies for a user who looks for a mistake: `wit/capture.wit`.
+//! Captures for debugging: `wit/capture.wit`.
 //!
-//! As with [`crypto`](crate::crypto), the provider is set once for the thread, by the shell that
-//! links the transport to its host. Natively, and in modules for WATER, nobody sets one.
+//! The shell that links the transport to its host sets the provider once for the thread, as with
+//! [`crypto`](crate::crypto). No provider is set natively and in WATER modules.
 
 use std::cell::Cell;
 
-/// Where a packet goes.
+/// The direction of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// The peer has sent it.
+    /// Received from the peer.
     FromPeer,
-    /// It is sent to the peer.
+    /// Sent to the peer.
     ToPeer,
 }
 
-/// Takes copies.
+/// Receives copies of packets and of secrets.
 pub trait Capture {
-    /// Whether the user wants [`packet`](Self::packet)s.
+    /// Returns true if the user enabled [`packet`](Self::packet)s.
     fn wants_packets(&self) -> bool;
 
-    /// Whether the user wants [`secret`](Self::secret)s.
+    /// Returns true if the user enabled [`secret`](Self::secret)s.
     fn wants_secrets(&self) -> bool;
 
-    /// An IP packet in the tunnel of a peer, which has this name in the status.
+    /// Captures an IP packet in the tunnel of `peer`, the peer's name in the status.
     fn packet(&self, peer: &str, direction: Direction, packet: &[u8]);
 
-    /// Lines for a key log: at most 1 KiB of printable ASCII and ends of lines.
+    /// Captures lines of a key log: at most 1 KiB of printable ASCII and line ends.
     fn secret(&self, lines: &str);
 }
 
-/// What the user wants; `None`: nothing.
+/// Returns the captures that the user enabled, or `None` if there are none.
 pub type Provider = fn() -> Option<Box<dyn Capture>>;
 
 thread_local! {
     static PROVIDER: Cell<Option<Provider>> = const { Cell::new(None) };
 }
 
-/// Ask `provider` for the transports that this thread starts from now on.
+/// Set the provider for the transports that this thread starts from now on.
 pub fn set_provider(provider: Option<Provider>) {
     PROVIDER.set(provider);
 }
 
-/// To be asked in [`Transport::start`](crate::Transport::start). `None`, which is the rule: nobody
-/// wants any copy.
+/// Returns the enabled captures. Transports call it in
+/// [`Transport::start`](crate::Transport::start). Normally it returns `None`: no capture is
+/// enabled.
 pub fn capture() -> Option<Box<dyn Capture>> {
     PROVIDER.get()?()
 }

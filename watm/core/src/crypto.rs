@@ -1,12 +1,12 @@
 //! Ciphers that a host may run for a transport: `wit/crypto.wit`.
 //!
-//! A protocol crate such as boringtun makes its keys deep inside, where no [`Host`](crate::Host)
-//! is at hand. So the provider is set once for the thread, by the shell that
-//! links the transport to its host; natively nobody sets one and libraries are used.
+//! A protocol crate such as boringtun makes its keys in code that has no [`Host`](crate::Host). The
+//! shell that links the transport to its host therefore sets the provider once for the thread.
+//! Natively no provider is set, and the transport uses libraries.
 
 use std::cell::RefCell;
 
-/// Ciphers that a host may have.
+/// Ciphers that a host may offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// RFC 8439, with a key of 32 bytes.
@@ -22,12 +22,12 @@ pub trait AeadKey: Send + Sync {
     /// Encrypt `in_out` in place and return the tag.
     fn seal(&self, nonce: &[u8; 12], associated_data: &[u8], in_out: &mut [u8]) -> [u8; 16];
 
-    /// Decrypt `in_out`, a ciphertext followed by its 16-byte tag, in place. False, with
+    /// Decrypt `in_out`, a ciphertext followed by its 16-byte tag, in place. Returns false, with
     /// `in_out` unchanged, if it is not authentic.
     fn open(&self, nonce: &[u8; 12], associated_data: &[u8], in_out: &mut [u8]) -> bool;
 }
 
-/// Hands a key to the host; `None` if the host does not grant the service, or has not this
+/// Hands a key to the host. Returns `None` if the host does not grant the service or lacks this
 /// cipher.
 pub type Provider = fn(Algorithm, &[u8]) -> Option<Box<dyn AeadKey>>;
 
@@ -40,7 +40,7 @@ pub fn set_provider(provider: Option<Provider>) {
     PROVIDER.with(|slot| *slot.borrow_mut() = provider);
 }
 
-/// Hand a key to the host. `None`: use a library.
+/// Hand a key to the host. `None`: use a library instead.
 pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
     PROVIDER.with(|slot| *slot.borrow())?(algorithm, key)
 }

@@ -1,14 +1,17 @@
+//! The traits that a transport calls its host through, and their types: the imports of
+//! `wit/world.wit`. The shells and the hosts of tests implement them.
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use std::{error, fmt};
 
 use crate::{Destination, Instant, Lookup};
 
-/// A name that the transport gives to a resource. The host repeats it in
+/// The number by which a transport names a resource. The host passes it to
 /// [`Transport::process`](crate::Transport::process) when that resource can make progress.
 pub type Token = u64;
 
-/// Why an operation failed. Names follow `wasi:sockets`.
+/// The reason why an operation failed. Names follow `wasi:sockets`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorCode {
     /// The host did not grant this label, destination or service, or the configuration does not
@@ -36,7 +39,7 @@ pub enum ErrorCode {
     DatagramTooLarge,
     /// A host name has no address.
     NameUnresolvable,
-    /// Anything else, in words for people.
+    /// Any other error, as text for people.
     Other(String),
 }
 
@@ -62,18 +65,18 @@ impl fmt::Display for ErrorCode {
 
 impl error::Error for ErrorCode {}
 
-/// How much a log record matters.
+/// The severity of a log record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Once a datagram.
+    /// At most once per datagram.
     Trace,
-    /// What a stranger can trigger.
+    /// Events that strangers can trigger.
     Debug,
-    /// Once a start, a peer's first handshake.
+    /// Rare events: a start, the first handshake of a peer.
     Info,
-    /// Something the user should look at.
+    /// Conditions that the user should look at.
     Warn,
-    /// Something the user asked for does not work.
+    /// A failure of something that the user asked for.
     Error,
 }
 
@@ -96,33 +99,33 @@ pub enum Ecn {
 pub struct Datagram {
     /// Bytes of the payload that this entry covers.
     pub len: u32,
-    /// If present, the entry is a train of datagrams of this size, the last of which
+    /// The size of each datagram, if the entry is a train of datagrams of equal size. The last one
     /// may be shorter.
     pub segment_size: Option<u16>,
-    /// The other end.
+    /// The address of the other end.
     pub remote: SocketAddr,
-    /// The local address the datagram was sent to, or should be sent from.
+    /// The local address that the datagram arrived at, or should be sent from.
     pub local: Option<IpAddr>,
     /// ECN bits of the outer header.
     pub ecn: Ecn,
 }
 
-/// Datagrams laid end to end.
+/// A batch of datagrams, laid end to end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DatagramBatch {
     /// The datagrams' bytes, without gaps.
     pub payload: Vec<u8>,
-    /// Their descriptions, in order; the lengths add up to the payload's.
+    /// The entries, in order. Their lengths add up to the payload's.
     pub datagrams: Vec<Datagram>,
 }
 
 impl DatagramBatch {
-    /// Whether there is no datagram in it.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
     }
 
-    /// The single datagrams, trains taken apart.
+    /// Iterates over the single datagrams, with trains split.
     pub fn iter(&self) -> impl Iterator<Item = (&Datagram, &[u8])> {
         let mut rest = self.payload.as_slice();
         self.datagrams.iter().flat_map(move |datagram| {
@@ -132,7 +135,7 @@ impl DatagramBatch {
                 .segment_size
                 .map_or(bytes.len(), usize::from)
                 .max(1);
-            // A datagram may be empty; nothing is left of a train then.
+            // A datagram may be empty. `chunks` yields nothing for it.
             let empty = bytes.is_empty().then_some(bytes);
             let chunks = empty.into_iter().chain(bytes.chunks(size));
             chunks.map(move |chunk| (datagram, chunk))
@@ -145,12 +148,12 @@ impl DatagramBatch {
 pub struct Datagrams {
     /// The datagrams' bytes, without gaps.
     pub payload: Vec<u8>,
-    /// Their lengths, in order, which add up to the payload's.
+    /// The lengths, in order. They add up to the payload's.
     pub lengths: Vec<u32>,
 }
 
 impl Datagrams {
-    /// The single datagrams.
+    /// Iterates over the single datagrams.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = self.payload.as_slice();
         self.lengths.iter().map(move |length| {
@@ -168,7 +171,7 @@ impl Datagrams {
     }
 }
 
-/// Which direction of a stream an operation concerns.
+/// The direction of a stream that an operation affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the other end to here.
@@ -179,14 +182,14 @@ pub enum Direction {
     Both,
 }
 
-/// What the application is told of a flow.
+/// The description of a flow for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowInfo {
     /// The inner source.
     pub source: SocketAddr,
     /// The inner destination.
     pub destination: Destination,
-    /// Who the transport authenticated: a public key, a user name.
+    /// The identity that the transport authenticated: a public key or a user name.
     pub peer: Option<String>,
     /// The outer addresses the flow arrived on: remote, then local.
     pub underlay: Option<(SocketAddr, SocketAddr)>,
@@ -200,26 +203,26 @@ pub trait DatagramSocket {
     /// An empty batch means that nothing is waiting.
     fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode>;
 
-    /// Send a batch, in order. Returns how many entries were accepted; the caller keeps
-    /// the rest. What the network refuses is lost, and counts as accepted.
+    /// Send a batch, in order. Returns the number of entries accepted; the caller keeps the rest.
+    /// Datagrams that the network refuses are lost, and count as accepted.
     ///
-    /// Fails with [`ErrorCode::DatagramTooLarge`] if all were accepted, but after
-    /// [`set_dont_fragment`](Self::set_dont_fragment) datagrams were lost because they are longer
-    /// than [`longest`](Self::longest) says by now.
+    /// Fails with [`ErrorCode::DatagramTooLarge`] if all entries were accepted, but after
+    /// [`set_dont_fragment`](Self::set_dont_fragment) some datagrams were lost because they are
+    /// longer than [`longest`](Self::longest) now says.
     fn send(&mut self, batch: &DatagramBatch) -> Result<u32, ErrorCode>;
 
-    /// How many bytes a datagram to this address may have to get there whole, as far as the host
+    /// The longest datagram, in bytes, that reaches this address in one piece, as far as the host
     /// knows.
     fn longest(&self, _remote: SocketAddr) -> Option<u32> {
         None
     }
 
-    /// Whether what is longer than that is lost, in place of being sent in fragments. Not so until
-    /// it is asked for.
+    /// Lose datagrams longer than [`longest`](Self::longest) instead of fragmenting them. Off at
+    /// first.
     fn set_dont_fragment(&mut self, _on: bool) {}
 
-    /// Machines that have said since this was asked last that nobody takes what was sent to them.
-    /// Only a hint: strangers may say so in their name.
+    /// Hosts that reported port unreachable since the last call. This is only a hint: strangers can
+    /// forge it.
     fn refused(&mut self) -> Vec<IpAddr> {
         Vec::new()
     }
@@ -235,28 +238,29 @@ pub trait ByteStream {
     /// that nothing is waiting.
     fn read(&mut self, max_bytes: u32) -> Result<Option<Vec<u8>>, ErrorCode>;
 
-    /// Write. Returns how many bytes were accepted; the caller keeps the rest.
+    /// Write. Returns the number of bytes accepted; the caller keeps the rest.
     fn write(&mut self, data: &[u8]) -> Result<u32, ErrorCode>;
 
-    /// Close a direction after what was accepted has been delivered.
+    /// Close a direction after delivering the data that was accepted.
     fn shutdown(&mut self, direction: Direction) -> Result<(), ErrorCode>;
 
-    /// Abort both directions, for this reason.
+    /// Abort both directions, for the given reason.
     fn reset(&mut self, reason: ErrorCode);
 
-    /// The address of the other end, where it has one.
+    /// The address of the other end, if it has one.
     fn remote_address(&self) -> Option<SocketAddr>;
 
-    /// Of a stream that was dialled, before [`Transport::dial`](crate::Transport::dial) returns:
-    /// the application waits until [`connected`](Self::connected), or for the reset that says why
-    /// not. Does nothing where nobody waits.
+    /// Marks a dialled stream as still connecting. Call it before
+    /// [`Transport::dial`](crate::Transport::dial) returns: the application then waits for
+    /// [`connected`](Self::connected), or for a reset with the reason. Does nothing where the
+    /// application does not wait.
     fn connecting(&mut self) {}
 
-    /// After [`connecting`](Self::connecting): somebody has answered.
+    /// Reports, after [`connecting`](Self::connecting), that the other end has answered.
     fn connected(&mut self) {}
 }
 
-/// What a flow carries.
+/// The kind of data that a flow carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowKind {
     /// A stream of bytes.
@@ -267,24 +271,25 @@ pub enum FlowKind {
 
 /// A flow of datagrams to the application. Dropping it ends the flow.
 pub trait DatagramFlow {
-    /// Receive what the application has sent, at most `max_datagrams` and `max_bytes`.
-    /// `None`: the application closed the flow. Empty: nothing is waiting.
+    /// Receive datagrams from the application, at most `max_datagrams` and `max_bytes`. `None`: the
+    /// application closed the flow. Empty: nothing is waiting.
     fn receive(
         &mut self,
         max_datagrams: u32,
         max_bytes: u32,
     ) -> Result<Option<Datagrams>, ErrorCode>;
 
-    /// Hand datagrams to the application, in order. Returns how many were accepted.
+    /// Hand datagrams to the application, in order. Returns the number accepted.
     fn send(&mut self, datagrams: &Datagrams) -> Result<u32, ErrorCode>;
 
-    /// How many bytes a datagram of the application's may have to be carried whole, from now on.
+    /// Set the longest datagram, in bytes, that the application may send from now on. Longer ones
+    /// are not carried in one piece.
     fn set_longest(&mut self, _bytes: u32) {}
 }
 
 /// A listening stream socket, granted by the host.
 pub trait Listener {
-    /// Accept a connection, which gets `token`; `None` if nobody is waiting.
+    /// Accept a connection under `token`. `None` if no connection is waiting.
     fn accept(&mut self, token: Token) -> Result<Option<Box<dyn ByteStream>>, ErrorCode>;
 
     /// The address the socket is bound to.
@@ -294,23 +299,23 @@ pub trait Listener {
 /// One message to or from another generation of the same server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageInfo {
-    /// Who it is for, or from.
+    /// The generation that the message is for, or from.
     pub generation: u32,
-    /// Bytes of the payload that it covers.
+    /// Bytes of the payload that this message covers.
     pub len: u32,
 }
 
-/// Messages laid end to end.
+/// A batch of messages, laid end to end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Messages {
     /// The messages' bytes, without gaps.
     pub payload: Vec<u8>,
-    /// Their descriptions, in order; the lengths add up to the payload's.
+    /// The descriptions, in order. The lengths add up to the payload's.
     pub messages: Vec<MessageInfo>,
 }
 
 impl Messages {
-    /// The single messages, each with the generation that it is for or from.
+    /// Iterates over the single messages, each with the generation that it is for or from.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[u8])> {
         let mut rest = self.payload.as_slice();
         self.messages.iter().map(move |info| {
@@ -321,10 +326,10 @@ impl Messages {
     }
 }
 
-/// What a mailbox received.
+/// The messages and notices that a mailbox received.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Mail {
-    /// What the others have sent.
+    /// Messages from the other generations.
     pub messages: Messages,
     /// Generations that have ended since the last call, after the messages.
     pub ended: Vec<u32>,
@@ -332,21 +337,21 @@ pub struct Mail {
 
 /// A generation's end of the connections to the others.
 pub trait Mailbox {
-    /// Receive what has arrived, at most `max_messages` and `max_bytes`. Nothing: nothing is
+    /// Receive messages, at most `max_messages` and `max_bytes`. The result is empty if nothing is
     /// waiting.
     fn receive(&mut self, max_messages: u32, max_bytes: u32) -> Mail;
 
-    /// Send, in order. Returns how many messages were accepted; the caller drops the rest, or
-    /// keeps them until the mailbox is ready. What nobody is there for is lost, and counts
-    /// as accepted.
+    /// Send, in order. Returns the number of messages accepted; the caller drops the rest, or keeps
+    /// them until the mailbox is ready. Messages to generations that do not exist are lost, and
+    /// count as accepted.
     fn send(&mut self, messages: &Messages) -> Result<u32, ErrorCode>;
 }
 
-/// What a transport reaches the world through: the imports of `wit/world.wit`.
+/// The host, as a transport sees it: the imports of `wit/world.wit`.
 ///
-/// Readiness is edge-triggered and armed by a shortfall: after a call moved less than it
-/// was asked to, the resource's token is listed once, as soon as more can be done. A new
-/// resource starts armed for reading.
+/// Readiness is edge-triggered and armed by a shortfall: after a call moves less than it asked for,
+/// the host lists the resource's token once, as soon as more can be done. A new resource starts
+/// armed for reading.
 pub trait Host {
     /// Take the datagram socket granted under `label`. Fails with
     /// [`ErrorCode::AccessDenied`] if there is none, [`ErrorCode::InvalidState`] if it
@@ -361,10 +366,10 @@ pub trait Host {
     /// [`datagram_socket`](Host::datagram_socket).
     fn listener(&mut self, label: &str, token: Token) -> Result<Box<dyn Listener>, ErrorCode>;
 
-    /// Start connecting. The stream is listed as ready once it is connected or has failed;
-    /// a failure is what its first operation fails with, and until then nothing can be read
-    /// or written. Fails with [`ErrorCode::AccessDenied`] if the destination is outside of
-    /// what the host allows, and with [`ErrorCode::NotSupported`] if it connects to nothing.
+    /// Start connecting. The stream is listed as ready once it is connected or has failed; its
+    /// first operation then returns the failure. Until then nothing can be read or written. Fails
+    /// with [`ErrorCode::AccessDenied`] if the host does not allow the destination, and with
+    /// [`ErrorCode::NotSupported`] if it makes no connections.
     fn connect(
         &mut self,
         _destination: &Destination,
@@ -373,15 +378,15 @@ pub trait Host {
         Err(ErrorCode::NotSupported)
     }
 
-    /// While calls follow each other so closely that each finds little to do, have them at least
-    /// this far apart, so that each finds more. Everything waits, timers and streams too. Where
-    /// calls cost nothing it does nothing.
+    /// Ask the host to space dense calls at least `interval` apart, so that each finds more to do.
+    /// The pause delays everything, timers and streams too. Hosts whose calls cost nothing ignore
+    /// it.
     fn coalesce(&mut self, _interval: Duration) {}
 
-    /// Begin to look up a host that datagrams are to be sent to, at this port. The token is listed
+    /// Begin to look up the name of a host that datagrams go to, at this port. The token is listed
     /// once there is an answer. Fails with [`ErrorCode::AccessDenied`] if the host does not allow
-    /// that, with [`ErrorCode::LimitReached`] if too many are under way, and with
-    /// [`ErrorCode::NotSupported`] where no names are looked up.
+    /// the name, with [`ErrorCode::LimitReached`] if too many lookups are under way, and with
+    /// [`ErrorCode::NotSupported`] if the host looks up no names.
     fn lookup(
         &mut self,
         _name: &str,
@@ -391,14 +396,14 @@ pub trait Host {
         Err(ErrorCode::NotSupported)
     }
 
-    /// Whether the application takes flows to this destination at all: what it does not take is
-    /// refused before anything is exchanged. By default it takes all.
+    /// Returns true if the application takes flows to this destination. A transport refuses other
+    /// flows before it exchanges any data. By default the application takes all.
     fn accepts(&mut self, _kind: FlowKind, _destination: &Destination) -> bool {
         true
     }
 
-    /// Offer a stream flow to the application: what is written is what it reads. Fails
-    /// with [`ErrorCode::LimitReached`] if it takes no more flows for now, and with
+    /// Offer a stream flow to the application, which reads the bytes written here. Fails with
+    /// [`ErrorCode::LimitReached`] if it takes no more flows for now, and with
     /// [`ErrorCode::AccessDenied`] if it refuses this one.
     fn open_stream(
         &mut self,
@@ -414,18 +419,18 @@ pub trait Host {
         token: Token,
     ) -> Result<Box<dyn DatagramFlow>, ErrorCode>;
 
-    /// Take the mailbox; in [`Transport::start`](crate::Transport::start), if at all. Fails with
-    /// [`ErrorCode::NotSupported`] where no generation ever follows another.
+    /// Take the mailbox. Call it in [`Transport::start`](crate::Transport::start) or never. Fails
+    /// with [`ErrorCode::NotSupported`] where no generation ever follows another.
     fn mailbox(&mut self, _token: Token) -> Result<Box<dyn Mailbox>, ErrorCode> {
         Err(ErrorCode::NotSupported)
     }
 
-    /// Write a log record. `target` is the part of the transport it comes from.
+    /// Write a log record. `target` is the part of the transport that it comes from.
     fn log(&mut self, level: Level, target: &str, message: &str);
 
-    /// Whether a record of this level would be kept; asked before building a message.
+    /// Returns true if the host keeps records of this level. Check it before you build a message.
     fn log_enabled(&self, level: Level) -> bool;
 
-    /// The time that the current call was made at.
+    /// The time of the current call.
     fn now(&self) -> Instant;
 }

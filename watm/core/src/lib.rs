@@ -1,9 +1,9 @@
 //! The seam between a transport and its host.
 //!
-//! A transport is a state machine without clocks, sockets, threads or randomness of
-//! its own: it implements [`Transport`] and reaches everything else through the
-//! [`Host`] it is handed. The same crate then runs natively in a test, and in a module
-//! behind `wit/`, whose functions these traits mirror one to one.
+//! A transport is a state machine without clocks, sockets, threads or randomness of its own. It
+//! implements [`Transport`] and reaches everything else through its [`Host`]. The same crate thus
+//! runs natively in a test, and in a module behind `wit/`, whose functions these traits mirror one
+//! to one.
 //!
 //! # The run loop
 //!
@@ -19,10 +19,9 @@
 //!
 //! # Why traits and not a list of outputs to poll
 //!
-//! A transport that returns outputs needs a queue for each of them, with a bound that
-//! nobody can choose well. Behind these traits a full queue is seen where it matters: a
-//! short count from [`ByteStream::write`] leaves the bytes in the TCP receive window, and
-//! the far sender slows down.
+//! A transport that returns outputs needs a queue for each of them, with a bound that is hard to
+//! choose. Behind these traits a full queue is visible where it matters: a short count from
+//! [`ByteStream::write`] leaves the bytes in the TCP receive window, and the far sender slows down.
 
 mod address;
 pub mod capture;

@@ -1,3 +1,5 @@
+//! The host's monotonic clock, as transports see it.
+
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ impl Instant {
 impl Add<Duration> for Instant {
     type Output = Instant;
 
-    /// Saturates at the end of the clock, in the year 2554 of a clock that began in 1970.
+    /// Saturates at the end of the clock: the year 2554, for a clock that began in 1970.
     fn add(self, duration: Duration) -> Instant {
         Instant(
             self.0

@@ -1,17 +1,20 @@
+//! The trait that every transport implements, and its types: the exports of `wit/endpoint.wit`. The
+//! shells of guests and the tests call it.
+
 use std::net::SocketAddr;
 use std::time::Duration;
 use std::{error, fmt};
 
 use crate::{ByteStream, DatagramFlow, Destination, ErrorCode, Host, Instant, Level, Token};
 
-/// Why a configuration was refused.
+/// The reason why a configuration was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConfigError {
-    /// The bytes are not in the transport's format: what is wrong, and where.
+    /// The bytes are not in the transport's format: the error and its position.
     Syntax(String),
-    /// A field is missing, unknown or out of range: its path, and why.
+    /// A field is missing, unknown or out of range: its path and the reason.
     Field(String, String),
-    /// The configuration is fine, but a resource it needs is not there.
+    /// The configuration is valid, but a resource that it needs is missing.
     Other(String),
 }
 
@@ -26,34 +29,36 @@ impl fmt::Display for ConfigError {
 
 impl error::Error for ConfigError {}
 
-/// What a transport is started with.
+/// The arguments of [`Transport::start`].
 #[derive(Debug, Clone)]
 pub struct StartOptions {
-    /// In the transport's own format.
+    /// The configuration, in the transport's own format.
     pub config: Vec<u8>,
-    /// Records below this level are not worth building.
+    /// The lowest level that the host keeps. Records below it are not worth building.
     pub log_level: Level,
-    /// 0 for the first module behind a set of sockets, one more for each that follows.
+    /// The number of the module behind a set of sockets: 0 for the first, one more for each that
+    /// follows.
     pub generation: u32,
-    /// What [`Transport::snapshot`] of the generation that serves returned, if there is one.
+    /// The snapshot ([`Transport::snapshot`]) of the generation that serves, if there is one.
     pub predecessor: Option<Vec<u8>>,
 }
 
-/// When a transport wants to be called next.
+/// The time at which a transport needs its next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wakeup {
-    /// Work is left over: soon.
+    /// Soon: work is left.
     Again,
-    /// When a token is ready, or at this time at the latest.
+    /// On a ready token, or at this time at the latest.
     At(Instant),
-    /// When a token is ready.
+    /// On a ready token only.
     OnReady,
-    /// Never: another generation serves, and nothing is left to be done.
+    /// Never: another generation serves, and this one has nothing left to do.
     Finished,
 }
 
 impl Wakeup {
-    /// Of a transport of two parts: whichever part's is earlier. It is finished when both are.
+    /// Combines the two parts of a transport: returns the earlier wakeup. The result is `Finished`
+    /// only if both are.
     pub fn or_earlier(self, other: Wakeup) -> Wakeup {
         match (self, other) {
             (Wakeup::Again, _) | (_, Wakeup::Again) => Wakeup::Again,
@@ -67,46 +72,46 @@ impl Wakeup {
     }
 }
 
-/// One remote party the transport knows by name.
+/// A remote party that the transport knows by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PeerStatus {
     /// The name that [`FlowInfo::peer`](crate::FlowInfo::peer) carries.
     pub name: String,
-    /// Where the peer was last heard.
+    /// The address from which the peer was last heard.
     pub endpoint: Option<SocketAddr>,
-    /// Age of the last completed handshake.
+    /// The age of the last completed handshake.
     pub last_handshake: Option<Duration>,
     /// Inner bytes from the peer.
     pub received_bytes: u64,
     /// Inner bytes to the peer.
     pub sent_bytes: u64,
-    /// How long the way to the peer and back takes, by what was seen of it lately.
+    /// The round-trip time to the peer, estimated from recent packets.
     pub round_trip: Option<Duration>,
-    /// How many of a thousand packets of the peer's were lost lately.
+    /// Recent loss of the peer's packets, in thousandths.
     pub loss_permille: Option<u16>,
 }
 
-/// How a transport is doing.
+/// The state of a transport.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// The peers, in the order of the configuration.
     pub peers: Vec<PeerStatus>,
-    /// Flows open now.
+    /// The number of open flows.
     pub flows: u32,
-    /// Counters by name; never reset.
+    /// Counters by name. They are never reset.
     pub counters: Vec<(&'static str, u64)>,
 }
 
-/// What one client needs in order to connect. Contains secrets.
+/// A file that one client needs in order to connect. Contains secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The peer this is for, if the transport tells peers apart.
+    /// The peer that the file is for, if the transport distinguishes peers.
     pub peer: Option<String>,
     /// A file name to suggest.
     pub name: String,
     /// The content's media type.
     pub media_type: String,
-    /// The file.
+    /// The content of the file.
     pub content: String,
 }
 
@@ -123,11 +128,11 @@ pub trait Transport: Sized {
     /// [`host.now()`](Host::now). Spurious calls are harmless.
     fn process(&mut self, ready: &[Token], host: &mut dyn Host) -> Wakeup;
 
-    /// Carry a stream of the application's to `destination`, or to where the configuration
-    /// says if that is `None`. Returns the token that the transport chose for `application`,
-    /// which is armed for reading. What fails later resets the stream.
+    /// Carry a stream of the application to `destination`, or if that is `None`, to the destination
+    /// in the configuration. Returns the token that the transport chose for `application`, which is
+    /// armed for reading. Later failures reset the stream.
     ///
-    /// Fails with [`ErrorCode::NotSupported`] if the transport only takes connections on.
+    /// Fails with [`ErrorCode::NotSupported`] if the transport only accepts connections.
     fn dial(
         &mut self,
         _destination: Option<&Destination>,
@@ -137,13 +142,13 @@ pub trait Transport: Sized {
         Err(ErrorCode::NotSupported)
     }
 
-    /// Carry datagrams of the application's to `destination`, or to where the configuration says
-    /// if that is `None`, and the answers back. Returns the token that the transport chose for
-    /// `application`, which is armed for reading. The flow is dropped when it has been idle for
-    /// too long, or when nothing can be carried any more.
+    /// Carry datagrams of the application to `destination`, or if that is `None`, to the
+    /// destination in the configuration, and the answers back. Returns the token that the transport
+    /// chose for `application`, which is armed for reading. The transport drops the flow after too
+    /// long an idle time, or when it can carry nothing any more.
     ///
     /// Fails with [`ErrorCode::NotSupported`] if the transport carries no datagrams, or only
-    /// takes connections on.
+    /// accepts connections.
     fn dial_datagrams(
         &mut self,
         _destination: Option<&Destination>,
@@ -153,23 +158,24 @@ pub trait Transport: Sized {
         Err(ErrorCode::NotSupported)
     }
 
-    /// What the next generation needs in order to meet the same peers again, in a format that
-    /// it tells from others. No session keys. Empty: nothing.
+    /// The data that the next generation needs in order to meet the same peers again, in a format
+    /// that it can tell from others. Contains no session keys. Empty if it needs none.
     fn snapshot(&mut self, _now: Instant) -> Vec<u8> {
         Vec::new()
     }
 
-    /// From now on this generation serves. If it is another than this one, finish what there
-    /// is, and take no more; then [`process`](Self::process) returns [`Wakeup::Finished`].
+    /// Report the generation that serves from now on. If that is another one, finish the open flows
+    /// and take no more; then [`process`](Self::process) returns [`Wakeup::Finished`].
     fn serving(&mut self, _generation: u32, _host: &mut dyn Host) {}
 
-    /// The machine's addresses or routes have changed, so that sessions with others may be broken.
+    /// Report that the machine's addresses or routes have changed, which may break sessions with
+    /// others.
     fn network_changed(&mut self, _host: &mut dyn Host) {}
 
-    /// How the transport is doing at `now`.
+    /// The state of the transport at `now`.
     fn status(&self, now: Instant) -> Status;
 
-    /// What clients need in order to connect, given the host and port that they reach
-    /// the first socket at.
+    /// The files that clients need in order to connect, given the host and port at which they reach
+    /// the first socket.
     fn client_configs(&self, public: &Destination) -> Result<Vec<ClientConfig>, ErrorCode>;
 }

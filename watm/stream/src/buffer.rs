@@ -1,30 +1,32 @@
+//! The byte queue of relays and codecs.
+
 use std::mem;
 
-/// Bytes on their way: taken from the front, put at the back.
+/// A queue of bytes: appended at the back, consumed at the front.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
-    /// What is before this is gone.
+    /// The index of the first byte that is not consumed.
     start: usize,
 }
 
 impl Buffer {
-    /// What is in it.
+    /// The queued bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
     }
 
-    /// What is in it, to be changed in place.
+    /// The queued bytes, for changes in place.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..]
     }
 
-    /// How many bytes are in it.
+    /// The number of queued bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if no bytes are queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -59,7 +61,7 @@ impl Buffer {
         other.clear();
     }
 
-    /// Forget what is in it, and keep the memory.
+    /// Drop all bytes, and keep the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.start = 0;
@@ -71,7 +73,7 @@ impl Buffer {
         &mut self.bytes
     }
 
-    /// Exchange two empty buffers if the other one has the memory.
+    /// Exchange two empty buffers if the other one has more memory.
     pub(crate) fn adopt(&mut self, other: &mut Buffer) {
         if self.is_empty() && other.is_empty() && self.bytes.capacity() < other.bytes.capacity() {
             mem::swap(self, other);

@@ -1,3 +1,6 @@
+//! The traits that a stream transport implements: a codec for each connection, and the
+//! configuration that makes them.
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -5,38 +8,37 @@ use watm_core::{ClientConfig, ConfigError, Destination, ErrorCode, FlowInfo};
 
 use crate::Buffer;
 
-/// What a transport does to the bytes of one connection.
+/// The translation between the network's bytes and the application's, for one connection.
 ///
-/// Each function takes from `from` all that it can make something of, and leaves an
-/// incomplete message there for the next call, when more has come behind it. A message
-/// has at most [`CHUNK`](crate::CHUNK) bytes, and what is made of one is at most a little
-/// longer: that is what bounds a connection's memory. An error ends the connection: what the
-/// codec had to say to the network is written as far as it takes it at once, and the
-/// application's stream is reset.
+/// Each function consumes all of `from` that it can use, and leaves an incomplete message there for
+/// the next call, which finds more bytes behind it. A message has at most [`CHUNK`](crate::CHUNK)
+/// bytes, and its translation is at most a little longer: this bounds the memory of a connection.
+/// An error ends the connection: the codec's last output to the network is written as far as the
+/// network takes it at once, and the application's stream is reset.
 pub trait Codec {
-    /// Called once, before anything else: what is to be said to the network first.
+    /// Write the codec's first bytes to the network. Called once, before anything else.
     fn begin(&mut self, _network: &mut Buffer) {}
 
-    /// Whether the handshake is over. Until then only [`inward`](Codec::inward) is
-    /// called, and nothing is read from the application.
+    /// Returns true if the handshake is over. Until then only [`inward`](Codec::inward) is called,
+    /// and nothing is read from the application.
     fn established(&self) -> bool {
         true
     }
 
-    /// Add what the handshake has told of the flow. Called once, when it is over, for a
-    /// connection that was accepted.
+    /// Add what the handshake revealed about the flow. Called once, after the handshake of an
+    /// accepted connection.
     fn describe(&self, _info: &mut FlowInfo) {}
 
-    /// What the application is told before anything else, of an accepted connection between
-    /// these two ends: the source and the destination of what [`describe`](Codec::describe)
-    /// left, where the host tells them. Called once, when the handshake is over.
+    /// The bytes that the application reads before anything else, on an accepted connection between
+    /// these two ends: the source and the destination after [`describe`](Codec::describe), if the
+    /// host tells them. Called once, after the handshake.
     fn introduce(&self, _ends: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
         Vec::new()
     }
 
-    /// What has come from the network, on its way to the application; `network` is for
-    /// what has to be answered. `application` stays as it is until the connection is
-    /// established, and may be given something in the call that establishes it.
+    /// Translate bytes from the network for the application. Answers to the network go to
+    /// `network`. `application` stays unchanged until the connection is established; the call that
+    /// establishes it may write to it.
     fn inward(
         &mut self,
         from: &mut Buffer,
@@ -44,18 +46,18 @@ pub trait Codec {
         network: &mut Buffer,
     ) -> Result<(), ErrorCode>;
 
-    /// What has come from the application, on its way to the network.
+    /// Translate bytes from the application for the network.
     fn outward(&mut self, from: &mut Buffer, network: &mut Buffer) -> Result<(), ErrorCode>;
 
-    /// Whether the other end has said that it will say no more. Then what comes from the
-    /// network is no longer looked at, and the application has the end, without
+    /// Returns true if the other end has announced the end of its data. Later bytes from the
+    /// network are then ignored, and the application reads the end without a call of
     /// [`end_inward`](Codec::end_inward).
     fn has_ended_inward(&self) -> bool {
         false
     }
 
-    /// The network has ended, and `rest` is what could not be used. Fails if that is in the
-    /// middle of something.
+    /// Handle the end of the network's stream, with `rest` unused. Fails if `rest` is part of a
+    /// message.
     fn end_inward(&mut self, rest: &Buffer, _application: &mut Buffer) -> Result<(), ErrorCode> {
         if rest.is_empty() {
             Ok(())
@@ -66,20 +68,20 @@ pub trait Codec {
         }
     }
 
-    /// The application has ended: what is to be said to the network last.
+    /// Write the codec's last bytes to the network: the application has ended.
     fn end_outward(&mut self, _network: &mut Buffer) -> Result<(), ErrorCode> {
         Ok(())
     }
 }
 
-/// How long connections may take, and last. The other end is told of the last two as it is of
-/// an end by the application, which is told [`ErrorCode::Timeout`].
+/// Time limits of connections. A connection that exceeds one of the last two ends for the other end
+/// as if the application had ended it; the application gets [`ErrorCode::Timeout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a connection that was accepted: until the codec is established. See
+    /// From the accept of a connection until its codec is established. See
     /// [`StreamTransport::handshake_timeout`].
     pub handshake: Duration,
-    /// Since anything could be read or written.
+    /// Since the last read or write that moved bytes.
     pub idle: Option<Duration>,
     /// Since the connection was accepted or dialled.
     pub lifetime: Option<Duration>,
@@ -88,7 +90,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            // Some round trips of a bad path, with retransmissions.
+            // Several round trips of a bad path, with retransmissions.
             handshake: Duration::from_secs(10),
             idle: None,
             lifetime: None,
@@ -96,10 +98,10 @@ impl Default for Limits {
     }
 }
 
-/// A transport whose connections are each a stream of the application's over a stream of
-/// the network's.
+/// A transport whose connections each carry one stream of the application over one stream of the
+/// network.
 pub trait StreamTransport: Sized {
-    /// What it does to the bytes of a connection.
+    /// The translation of the bytes of a connection.
     type Codec: Codec;
 
     /// Read a configuration.
@@ -111,59 +113,59 @@ pub trait StreamTransport: Sized {
         Ok(())
     }
 
-    /// What the configuration lacks for connections to be accepted. Asked where there is a
-    /// listener.
+    /// Fails if the configuration lacks something that accepted connections need. Called if there
+    /// is a listener.
     fn check_accepting(&self) -> Result<(), ConfigError> {
         Ok(())
     }
 
-    /// As [`watm_core::Transport::snapshot`].
+    /// See [`watm_core::Transport::snapshot`].
     fn snapshot(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Follow the generation that returned `snapshot`. What is not understood is left alone.
+    /// Follow the generation that returned `snapshot`. Unknown content is ignored.
     fn succeed(&mut self, _snapshot: &[u8]) {}
 
-    /// What the user should look at in the configuration, although it can be used.
+    /// Problems of a usable configuration that the user should look at.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What has become of it since then that the user should look at, once. Asked when connections
-    /// come.
+    /// Problems since the last call that the user should look at; each is returned once. Called
+    /// when connections arrive.
     fn news(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// How long connections may take, and last.
+    /// The time limits of connections.
     fn limits(&self) -> Limits {
         Limits::default()
     }
 
-    /// How long a connection that is accepted now may take until its codec is established. Asked
-    /// once for each connection, so that each may have another.
+    /// The time that a connection accepted now has until its codec is established. Called once for
+    /// each connection, so that each may have another.
     fn handshake_timeout(&self) -> Duration {
         self.limits().handshake
     }
 
-    /// Counters by name; never reset, but by another configuration.
+    /// Counters by name. Only another configuration resets them.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 
-    /// For a connection that somebody opened to here, from `remote`, if the host tells that.
+    /// Make the codec of an accepted connection from `remote`, if the host tells that address.
     fn accept(&self, remote: Option<SocketAddr>) -> Result<Self::Codec, ErrorCode>;
 
-    /// For a connection that was opened from here in order to reach `destination`; `None`
-    /// if only the configuration, or nobody, can say what that is.
+    /// Make the codec of a connection dialled in order to reach `destination`. `None` if only the
+    /// configuration, or nothing, names the destination.
     fn dial(&self, destination: Option<&Destination>) -> Result<Self::Codec, ErrorCode>;
 
-    /// The address to connect to in order to reach `destination`, or what the configuration
-    /// names; `None` if that is nothing.
+    /// The address to connect to in order to reach `destination`, or if that is `None`, the address
+    /// in the configuration. `None` if there is none.
     fn outer(&self, destination: Option<&Destination>) -> Option<Destination>;
 
-    /// As [`watm_core::Transport::client_configs`].
+    /// See [`watm_core::Transport::client_configs`].
     fn client_configs(&self, _public: &Destination) -> Result<Vec<ClientConfig>, ErrorCode> {
         Err(ErrorCode::NotSupported)
     }

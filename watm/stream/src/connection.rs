@@ -1,25 +1,28 @@
+//! One connection of a stream transport: its two streams and the relay between them. `streams` owns
+//! them.
+
 use std::net::SocketAddr;
 
 use watm_core::{ByteStream, Destination, Direction, ErrorCode, FlowInfo, Instant};
 
 use crate::{Codec, Progress, Ready, Relay};
 
-/// One connection, and what has become of it.
+/// One connection and its state.
 pub struct Connection<C> {
     relay: Relay<C>,
     network: Box<dyn ByteStream>,
     application: Application,
-    /// When it was accepted or dialled, and when something could be read or written last.
+    /// The time of the accept or dial, and of the last read or write that moved bytes.
     pub since: Instant,
     pub active: Instant,
-    /// Which streams to look at.
+    /// The streams to look at.
     pub ready: Ready,
-    /// Whether it waits for its turn.
+    /// True if the connection is in the queue for its turn.
     pub queued: bool,
 }
 
 enum Application {
-    /// Offered a flow when the handshake is over, which has to be before the deadline.
+    /// Offered as a flow after the handshake, which must end before the deadline.
     Later {
         info: FlowInfo,
         deadline: Instant,
@@ -27,16 +30,16 @@ enum Application {
     Here(Box<dyn ByteStream>),
 }
 
-/// What a step led to.
+/// The result of a step.
 pub enum Step {
-    /// As [`Progress`].
+    /// See [`Progress`].
     Moved(Progress),
-    /// The handshake is over: [`Connection::open`] is to be called with the flow.
+    /// The handshake is over: call [`Connection::open`] with the flow.
     Established(FlowInfo),
 }
 
 impl<C: Codec> Connection<C> {
-    /// Somebody opened `network` to here, and has until `deadline` for the handshake.
+    /// Makes a connection that was accepted on `network`. Its handshake must end before `deadline`.
     pub fn accepted(
         codec: C,
         network: Box<dyn ByteStream>,
@@ -48,7 +51,7 @@ impl<C: Codec> Connection<C> {
         Connection::new(codec, network, application, now)
     }
 
-    /// `network` is being opened for `application`.
+    /// Makes a connection for `application`, with `network` still connecting.
     pub fn dialled(
         codec: C,
         network: Box<dyn ByteStream>,
@@ -75,17 +78,17 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// Who is at the other end of the network's stream.
+    /// The address of the other end of the network's stream.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.network.remote_address()
     }
 
-    /// Whether it is a flow.
+    /// Returns true if the application has the flow.
     pub fn is_open(&self) -> bool {
         matches!(self.application, Application::Here(_))
     }
 
-    /// When the handshake has to be over; `None` once it is.
+    /// The deadline of the handshake. `None` once it is over.
     pub fn handshake_deadline(&self) -> Option<Instant> {
         match &self.application {
             Application::Later { deadline, .. } => Some(*deadline),
@@ -93,14 +96,14 @@ impl<C: Codec> Connection<C> {
         }
     }
 
-    /// The application has taken the flow.
+    /// Attach the flow that the application has taken.
     pub fn open(&mut self, application: Box<dyn ByteStream>) {
         self.application = Application::Here(application);
         self.ready = Ready::BOTH;
     }
 
-    /// Move what can be moved. An error ends the connection, and both streams have been
-    /// told.
+    /// Move as much as possible. An error ends the connection; both streams have been ended by
+    /// then.
     pub fn step(&mut self) -> Result<Step, ErrorCode> {
         let ready = std::mem::take(&mut self.ready);
         let result = match &mut self.application {
@@ -123,11 +126,11 @@ impl<C: Codec> Connection<C> {
         result.inspect_err(|reason| self.fail(reason))
     }
 
-    /// End the application's stream at once, and the network's after what was said to it.
+    /// Reset the application's stream, and end the network's stream after its last output.
     fn fail(&mut self, reason: &ErrorCode) {
-        // The end of a stream answers its end, as every server's socket does that is closed. Else
-        // what is left unwritten will not be: then the other end is to see that something is
-        // missing.
+        // Answer the end of a stream with an end, as the socket of any server does when it is
+        // closed. Otherwise unwritten data is lost, and the reset shows the other end that
+        // something is missing.
         let left = !self.is_open() && self.relay.has_ended_early();
         let polite = left || self.relay.has_said_last();
         if !polite || self.network.shutdown(Direction::Both).is_err() {
@@ -136,10 +139,10 @@ impl<C: Codec> Connection<C> {
         self.reset_application(reason);
     }
 
-    /// Ends it since it takes or lasts too long, or makes way for another. The other end sees a
-    /// regular end, as from other servers: a reset would tell this one from them.
+    /// End a connection that exceeds a limit or makes room for another one. The other end sees a
+    /// regular end, as from other servers: a reset would distinguish this one from them.
     pub fn expire(&mut self) {
-        // Fails if the other end is gone, which then changes nothing.
+        // Fails if the other end is gone, which changes nothing.
         let polite = self.relay.hang_up(&mut *self.network).is_ok()
             && self.relay.is_flushed()
             && self.network.shutdown(Direction::Both).is_ok();
@@ -149,7 +152,7 @@ impl<C: Codec> Connection<C> {
         self.reset_application(&ErrorCode::Timeout);
     }
 
-    /// End both streams at once.
+    /// Reset both streams at once.
     pub fn reset(&mut self, reason: &ErrorCode) {
         self.network.reset(reason.clone());
         self.reset_application(reason);

@@ -1,18 +1,20 @@
-/// What has happened to connections, for people and metrics.
+//! Counters of a stream transport's connections, reported in its status.
+
+/// Counts of the outcomes of connections.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub accepted: u64,
     pub dialled: u64,
     /// Ended in both directions.
     pub completed: u64,
-    /// Ended by either stream's error, or by the codec's.
+    /// Ended by an error of a stream or of the codec.
     pub failed: u64,
-    /// The application took no more, or not this one.
+    /// The application took no more flows, or refused this one.
     pub refused: u64,
     pub handshake_timeouts: u64,
-    /// Closed in their handshake for newer connections.
+    /// Closed during the handshake to make room for newer connections.
     pub handshakes_displaced: u64,
-    /// Ended by a limit of the transport's.
+    /// Ended by a time limit of the transport.
     pub expired: u64,
 }
 

@@ -1,35 +1,38 @@
+//! The two ends that a relay copies between: a host's streams here, file descriptors in the shell
+//! for WATER.
+
 use watm_core::{ByteStream, Direction, ErrorCode};
 
-/// What a read found.
+/// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// As much as was asked for: there may be more.
+    /// The requested number of bytes; there may be more.
     More,
-    /// Less, or nothing: no more for now.
+    /// Fewer bytes, or none; no more for now.
     Short,
-    /// The end of the stream, and no data.
+    /// The end of the stream, without data.
     End,
 }
 
-/// One of the two streams between which a [`Relay`](crate::Relay) copies. No call waits.
+/// One of the two streams between which a [`Relay`](crate::Relay) copies. No call blocks.
 pub trait End {
     /// Append at most `max` bytes, more than 0, to `into`.
     fn read(&mut self, into: &mut Vec<u8>, max: usize) -> Result<Read, ErrorCode>;
 
-    /// Write. Returns how many bytes were accepted. [`ErrorCode::ConnectionAborted`]: the
-    /// other side will read no more, but may have written something.
+    /// Write. Returns the number of bytes accepted. Fails with [`ErrorCode::ConnectionAborted`] if
+    /// the other side reads no more; it may still have written something.
     fn write(&mut self, data: &[u8]) -> Result<usize, ErrorCode>;
 
-    /// Write no more.
+    /// Close the write direction.
     fn finish(&mut self) -> Result<(), ErrorCode>;
 
-    /// Read no more.
+    /// Close the read direction.
     fn ignore(&mut self) -> Result<(), ErrorCode>;
 }
 
 impl End for dyn ByteStream {
     fn read(&mut self, into: &mut Vec<u8>, max: usize) -> Result<Read, ErrorCode> {
-        // A relay asks for its buffer's size.
+        // A relay asks for the size of its buffer, which fits.
         let ask = u32::try_from(max).unwrap_or(u32::MAX);
         let Some(data) = ByteStream::read(self, ask)? else {
             return Ok(Read::End);

@@ -1,3 +1,5 @@
+//! Datagrams over streams, for transports of datagrams such as WireGuard.
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,37 +16,36 @@ use crate::{Buffer, CHUNK, End, Read};
 /// Tokens of [`FramedSocket`] have this bit, and none above it.
 const STREAMS: Token = 1 << 62;
 
-/// Connections held at once. When one more comes, that makes way which was silent longest.
+/// Connections held at once. For one more, the connection that was silent longest is closed.
 const MAX_CONNECTIONS: usize = 1024;
 
 /// Connections accepted in one call.
 const ACCEPTS: usize = 64;
 
-/// What waits for one connection that takes nothing: a quarter of what waits for a whole
-/// datagram socket. Beyond it, datagrams are lost, which tells their senders to slow down.
+/// The most bytes queued for one connection that accepts none: a quarter of the queue of a whole
+/// datagram socket. Datagrams beyond it are lost, which tells their senders to slow down.
 const BACKLOG: usize = 256 << 10;
 
-/// What stands before a datagram: its length, in network byte order.
+/// Bytes of the header of a datagram: its length, in network byte order.
 const HEAD: usize = 2;
 
-/// How long after a try to connect the next one may follow.
+/// The least time between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Stands for an address where the host tells none.
+/// The address of ends for which the host tells none.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// A datagram socket over connections: on each of them, datagrams follow one another, with
-/// their length in 16 bits, big-endian, before each. This is the framing of Mullvad's
-/// udp-over-tcp.
+/// A datagram socket over connections. On each connection datagrams follow one another, each behind
+/// its length in 16 bits, big-endian. This is the framing of Mullvad's udp-over-tcp.
 ///
-/// The connections are those that come to a listener, and those that
-/// [`FramedTokens::connect`] makes. A datagram's remote address is its connection's, and one
-/// that is sent to an address without a connection is lost.
+/// The connections are those accepted from a listener, and those that [`FramedTokens::connect`]
+/// makes. A datagram's remote address is that of its connection. A datagram to an address without a
+/// connection is lost.
 pub struct FramedSocket {
     shared: Rc<RefCell<Shared>>,
 }
 
-/// The part of a [`FramedSocket`] that is told of tokens, and that connects.
+/// The handle of a [`FramedSocket`] that handles its tokens and makes connections.
 pub struct FramedTokens {
     shared: Rc<RefCell<Shared>>,
 }
@@ -52,24 +53,24 @@ pub struct FramedTokens {
 struct Shared {
     listener: Option<Box<dyn Listener>>,
     local: SocketAddr,
-    /// Whether somebody may be waiting at the listener.
+    /// True if the listener may have a connection waiting.
     waiting: bool,
-    /// Whether it is accepted.
+    /// True if waiting connections are accepted.
     accepting: bool,
     connections: BTreeMap<u64, Connection>,
     by_remote: BTreeMap<SocketAddr, u64>,
-    /// What to stay connected to.
+    /// The addresses to stay connected to.
     dialled: BTreeMap<SocketAddr, Dialled>,
-    /// Those to be read.
+    /// The numbers of connections to read.
     readable: BTreeSet<u64>,
     /// The number of the last connection.
     last: u64,
-    /// Counts what is heard.
+    /// A counter that advances with each receipt.
     clock: u64,
 }
 
 struct Dialled {
-    /// When the next try may be made.
+    /// The earliest time of the next attempt.
     next_try: Instant,
     /// A datagram found no connection.
     wanted: bool,
@@ -82,16 +83,16 @@ struct Connection {
     remote: SocketAddr,
     incoming: Buffer,
     outgoing: Buffer,
-    /// When it was made, or last heard, on the clock of [`Shared`].
+    /// The time of its start or last receipt, on the clock of [`Shared`].
     heard: u64,
-    /// Whether anything has come from it.
+    /// True if bytes have arrived on it.
     answered: bool,
     ended: bool,
 }
 
 impl FramedSocket {
-    /// On the listener granted under `label`, if there is one. Fails as [`Host::listener`]
-    /// does, but for a label that is not granted.
+    /// Makes a socket on the listener granted under `label`, if there is one. Fails as
+    /// [`Host::listener`] does, except for a label that is not granted.
     pub fn open(
         host: &mut dyn Host,
         label: &str,
@@ -122,9 +123,9 @@ impl FramedSocket {
 }
 
 impl FramedTokens {
-    /// Connect to `remote`, unless that was done, and from now on again whenever a datagram
-    /// finds that the connection is gone. `None`: to where the host's caller says, with the
-    /// address that is returned. Fails as [`Host::connect`] does.
+    /// Connect to `remote`, unless that was done, and again whenever a datagram finds the
+    /// connection gone. `None`: connect to the address that the host's caller chooses; the returned
+    /// address stands for it. Fails as [`Host::connect`] does.
     pub fn connect(
         &self,
         remote: Option<SocketAddr>,
@@ -138,17 +139,17 @@ impl FramedTokens {
         Ok(remote)
     }
 
-    /// Whether there is a connection with this address.
+    /// Returns true if there is a connection with this address.
     pub fn is_connected(&self, remote: SocketAddr) -> bool {
         self.shared.borrow().by_remote.contains_key(&remote)
     }
 
-    /// Whether connections that come to the listener are accepted. They are at first.
+    /// Accept connections from the listener, or stop accepting. On at first.
     pub fn set_accepting(&self, accepting: bool) {
         self.shared.borrow_mut().accepting = accepting;
     }
 
-    /// Connect again where datagrams have found no connection.
+    /// Connect again to addresses for which datagrams found no connection.
     pub fn reconnect(&self, host: &mut dyn Host) {
         let shared = &mut *self.shared.borrow_mut();
         let now = host.now();
@@ -159,12 +160,13 @@ impl FramedTokens {
             .map(|(remote, _)| *remote)
             .collect();
         for remote in wanted {
-            // It is tried again after the pause, for as long as there are datagrams.
+            // The next attempt follows after the pause, while there are datagrams.
             let _ = shared.connect(remote, host);
         }
     }
 
-    /// The addresses whose connection has ended, since the last call, before anything came.
+    /// Returns the addresses whose connection ended, since the last call, before anything arrived
+    /// on it.
     pub fn take_failed(&self) -> Vec<SocketAddr> {
         let shared = &mut *self.shared.borrow_mut();
         let failed = |dialled: &mut Dialled| std::mem::take(&mut dialled.failed);
@@ -175,8 +177,8 @@ impl FramedTokens {
             .collect()
     }
 
-    /// A token is ready. True if it was one of the socket's, which then is to be received
-    /// from.
+    /// Handle a ready token. Returns true if the token belongs to the socket, which then must be
+    /// received from.
     pub fn ready(&self, token: Token) -> bool {
         if token & !(STREAMS - 1) != STREAMS {
             return false;
@@ -261,7 +263,7 @@ impl Shared {
                     self.waiting = false;
                     return;
                 }
-                // The host is out of descriptors or memory: the next time.
+                // The host is out of descriptors or memory: try again in the next call.
                 Err(_) => return,
             };
             let remote = stream.remote_address().unwrap_or(UNKNOWN);
@@ -320,16 +322,16 @@ impl Shared {
             }
         }
         if connection.ended {
-            // Regular on both sides. An error leaves nothing to be done.
+            // A regular end in both directions. An error needs no handling.
             let _ = connection.stream.shutdown(Direction::Both);
         }
     }
 }
 
 enum Received {
-    /// The batch takes no more.
+    /// The batch is full.
     Full,
-    /// There is no more for now.
+    /// Nothing more is available for now.
     Empty,
     End,
 }
@@ -352,7 +354,7 @@ impl Connection {
                     return Ok(Received::Full);
                 }
                 let len = datagram.len();
-                // Nobody sends an empty one, and there is nothing to be made of it.
+                // Senders send no empty datagrams, and an empty one carries nothing.
                 if len > 0 {
                     batch.payload.extend_from_slice(datagram);
                     batch.datagrams.push(Datagram {
@@ -368,7 +370,7 @@ impl Connection {
             if drained {
                 return Ok(Received::Empty);
             }
-            // Less than a datagram is left, which is at most as long as what is read.
+            // The rest is less than one datagram, which is at most as long as one read.
             let before = self.incoming.len();
             match End::read(&mut *self.stream, self.incoming.tail(), CHUNK)? {
                 Read::End => {
@@ -385,7 +387,7 @@ impl Connection {
         }
     }
 
-    /// Add a datagram, unless too much is waiting.
+    /// Queue a datagram, unless too many bytes are queued.
     fn queue(&mut self, datagram: &[u8]) {
         let Ok(len) = u16::try_from(datagram.len()) else {
             return;
@@ -405,7 +407,7 @@ impl Connection {
     }
 }
 
-/// The datagram at the front, if all of it is there.
+/// The datagram at the front, if it is complete.
 fn first(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
     rest.get(..usize::from(u16::from_be_bytes(*head)))

@@ -1,8 +1,10 @@
+//! The bound on handshakes: a table of accepted connections by client, which `streams` keeps.
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Connections that are still in their handshake, by client.
+/// Connections in their handshake, by client.
 ///
 /// A client is an IPv4 address, or the first 64 bits of an IPv6 address, since one machine
 /// usually has the rest to itself.
@@ -10,17 +12,17 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct Handshakes {
     clients: BTreeMap<u64, IpAddr>,
     by_client: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// Clients by their number of handshakes; of equals, the one with the oldest is last.
+    /// Clients by their number of handshakes. Among equals, the client with the oldest one is last.
     ranks: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
 }
 
 impl Handshakes {
-    /// Number of connections.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.clients.len()
     }
 
-    /// Adds a connection. Numbers grow with time.
+    /// Adds a connection. Numbers increase with time.
     pub fn begin(&mut self, number: u64, remote: IpAddr) {
         let client = client(remote);
         self.clients.insert(number, client);
@@ -38,7 +40,7 @@ impl Handshakes {
         }
     }
 
-    /// The connection that makes way for a new one: the oldest of the client that has the most.
+    /// The connection to close for a new one: the oldest of the client that has the most.
     pub fn first_to_close(&self) -> Option<u64> {
         self.ranks.last().map(|(_, Reverse(oldest), _)| *oldest)
     }

@@ -1,9 +1,9 @@
-//! What stream transports have in common.
+//! The common parts of stream transports.
 //!
-//! A stream transport carries one stream of the application's over one of the network's.
-//! What is its own is a [`Codec`], bytes in and bytes out for each direction, and a
-//! [`StreamTransport`] that reads the configuration and makes one for each connection.
-//! All else is here, once:
+//! A stream transport carries one stream of the application over one of the network. It consists of
+//! a [`Codec`], which turns bytes into bytes for each direction, and of a [`StreamTransport`],
+//! which reads the configuration and makes a codec for each connection. The other parts are shared
+//! and are here:
 //!
 //! 1. [`Relay`] copies between two [`End`]s through a codec, with back-pressure, with
 //!    half-close both ways, and with a bound on what it holds.
@@ -12,7 +12,7 @@
 //! 3. [`FramedSocket`] carries datagrams over such streams, for transports of datagrams.
 //! 4. A shell for WATER runs a relay over two file descriptors.
 //!
-//! Nothing waits: [`Relay::run`] moves what can be moved and says what it needs next.
+//! No call blocks: [`Relay::run`] moves what it can and reports what it needs next.
 
 mod buffer;
 mod codec;

@@ -1,80 +1,83 @@
+//! The byte pump of stream transports, in both directions through a codec. `connection` and the
+//! shell for WATER run it.
+
 use std::net::SocketAddr;
 
 use watm_core::{ErrorCode, FlowInfo};
 
 use crate::{Buffer, Codec, End, Read};
 
-/// The most that is read at once, and the longest message of a codec: what a direction of
-/// a connection holds on top of what the codec adds. A socket's own buffers are larger, so
-/// that more of it moves no faster.
+/// The most bytes read at once, and the longest message of a codec: the memory of one direction of
+/// a connection, without the codec's additions. The buffers of sockets are larger, so that a larger
+/// value moves data no faster.
 pub const CHUNK: usize = 64 << 10;
 
-/// While so much waits to be written to the network, a codec is given nothing more that it
-/// could answer: what the application has written at once, and as much again.
+/// The bytes queued for the network from which on a codec gets no more input that it could answer:
+/// the most that the application writes at once, and as much again.
 const ANSWERS: usize = 2 * CHUNK;
 
 /// Reads of one direction in one call: half a megabyte, well under a millisecond's work.
 const ROUNDS: usize = 8;
 
-/// Copies between a stream of the network's and one of the application's, through a codec.
+/// Copies between a stream of the network and a stream of the application, through a codec.
 ///
-/// A direction reads no more before what it read last is written: that is the back-pressure.
-/// After the end of one stream, what is queued is written and then the other stream is
-/// finished; the other direction goes on until its own end. What
-/// [`run`](Relay::run) needs in order to go on is in [`needs`](Relay::needs); a caller with
-/// edge-triggered readiness says with [`Ready`] which streams to look at again.
+/// A direction reads no more until its last read is written: this is the back-pressure. After the
+/// end of one stream, the relay writes the queued bytes and then finishes the other stream; the
+/// other direction goes on until its own end. [`needs`](Relay::needs) tells what
+/// [`run`](Relay::run) needs in order to go on. A caller with edge-triggered readiness passes the
+/// streams to look at again as [`Ready`].
 pub struct Relay<C> {
     codec: C,
     introduced: bool,
-    /// The codec has refused something, and its last answer is written.
+    /// True if the codec has refused something, and its last answer is written.
     said_last: bool,
     inward: Lane,
     outward: Lane,
 }
 
-/// Which of the two streams may be able to do more than the last time.
+/// The streams that may be able to do more than the last time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ready {
-    /// The network's.
+    /// The network's stream.
     pub network: bool,
-    /// The application's.
+    /// The application's stream.
     pub application: bool,
 }
 
 impl Ready {
-    /// Both.
+    /// Both streams.
     pub const BOTH: Ready = Ready {
         network: true,
         application: true,
     };
 }
 
-/// How far a call came.
+/// The progress of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// More can be done right away.
     Again,
-    /// A stream has to become ready first.
+    /// A stream must become ready first.
     Waiting,
     /// Both directions have ended.
     Done,
 }
 
-/// What a relay waits for.
+/// The conditions that a relay waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
-    /// The network has something, or its end, to be read.
+    /// Data, or the end, to read from the network.
     pub network_read: bool,
-    /// The network takes more.
+    /// Room to write to the network.
     pub network_write: bool,
-    /// The application has something, or its end, to be read.
+    /// Data, or the end, to read from the application.
     pub application_read: bool,
-    /// The application takes more.
+    /// Room to write to the application.
     pub application_write: bool,
 }
 
 impl<C: Codec> Relay<C> {
-    /// Nothing is read or written before the first [`run`](Relay::run).
+    /// Makes a relay. Nothing is read or written before the first [`run`](Relay::run).
     pub fn new(mut codec: C) -> Relay<C> {
         let mut outward = Lane::default();
         codec.begin(&mut outward.to);
@@ -87,39 +90,39 @@ impl<C: Codec> Relay<C> {
         }
     }
 
-    /// Whether the codec's handshake is over.
+    /// Returns true if the codec's handshake is over.
     pub fn established(&self) -> bool {
         self.codec.established()
     }
 
-    /// As [`Codec::describe`].
+    /// See [`Codec::describe`].
     pub fn describe(&self, info: &mut FlowInfo) {
         self.codec.describe(info);
     }
 
-    /// As [`Codec::introduce`]: once, before what the application is told else.
+    /// Queue [`Codec::introduce`]'s bytes once, before anything else that the application reads.
     pub fn introduce(&mut self, ends: Option<(SocketAddr, SocketAddr)>) {
         if !std::mem::replace(&mut self.introduced, true) {
             self.inward.to.prepend(&self.codec.introduce(ends));
         }
     }
 
-    /// Whether an error was preceded by an answer to the network, all of which is written.
+    /// Returns true if an answer to the network preceded an error, and all of it is written.
     pub fn has_said_last(&self) -> bool {
         self.said_last
     }
 
-    /// Whether the network's stream has ended before the handshake was over.
+    /// Returns true if the network's stream ended before the handshake was over.
     pub fn has_ended_early(&self) -> bool {
         self.inward.source_ended && !self.established()
     }
 
-    /// Whether nothing waits to be written to the network.
+    /// Returns true if nothing is queued for the network.
     pub fn is_flushed(&self) -> bool {
         self.outward.to.is_empty()
     }
 
-    /// Go on with the handshake. [`Progress::Done`]: it is over.
+    /// Continue the handshake. [`Progress::Done`]: it is over.
     pub fn handshake(&mut self, network: &mut (impl End + ?Sized)) -> Result<Progress, ErrorCode> {
         for _ in 0..ROUNDS {
             let flushed = self.outward.flush(network)?;
@@ -151,8 +154,7 @@ impl<C: Codec> Relay<C> {
         Ok(Progress::Again)
     }
 
-    /// Move what can be moved. After an error the relay is of no more use, and both streams
-    /// should be reset.
+    /// Move what can be moved. After an error the relay is of no more use; reset both streams.
     pub fn run(
         &mut self,
         mut ready: Ready,
@@ -174,7 +176,7 @@ impl<C: Codec> Relay<C> {
         if self.inward.is_due(ready.network, ready.application) && answers_fit {
             let ran = self.run_inward(network, application);
             ran.inspect_err(|_| self.say_last(network))?;
-            // What the codec answers is in the way of nobody: it is written at once.
+            // Write the codec's answers at once: they block nothing else.
             if !self.outward.to.is_empty() && self.outward.wait == Wait::Source {
                 self.run_outward(network, application)?;
             }
@@ -182,8 +184,9 @@ impl<C: Codec> Relay<C> {
         Ok(match (self.inward.wait, self.outward.wait) {
             (Wait::Ended, Wait::Ended) => {
                 if self.codec.has_ended_inward() {
-                    // It was said inside, and that the stream itself goes on is not a failure of
-                    // which the other end should be told: it may lose what is on its way to it.
+                    // The codec has announced the end, so that the network's stream may go on. Do
+                    // not report this as a failure to the other end, which might then lose data on
+                    // its way.
                     network.ignore()?;
                 }
                 Progress::Done
@@ -194,11 +197,11 @@ impl<C: Codec> Relay<C> {
         })
     }
 
-    /// What has to happen for the next [`run`](Relay::run) to move something.
+    /// The conditions under which the next [`run`](Relay::run) moves something.
     pub fn needs(&self) -> Needs {
         let established = self.codec.established();
         Needs {
-            // A handshake answers first.
+            // A handshake writes its answers first.
             network_read: self.inward.wait == Wait::Source
                 && (established || self.outward.to.is_empty()),
             network_write: !self.outward.to.is_empty(),
@@ -207,8 +210,8 @@ impl<C: Codec> Relay<C> {
         }
     }
 
-    /// The application is gone: say to the network what is to be said last, as far as it
-    /// takes it at once, and finish it.
+    /// Handle the loss of the application: write the codec's last bytes to the network, as far as
+    /// it takes them at once, and finish it.
     pub fn hang_up(&mut self, network: &mut (impl End + ?Sized)) -> Result<(), ErrorCode> {
         let outward = &mut self.outward;
         if outward.wait == Wait::Ended {
@@ -222,7 +225,7 @@ impl<C: Codec> Relay<C> {
         network.finish()
     }
 
-    /// The connection has failed: write what the codec answered, if that goes at once.
+    /// After a failure, write the codec's last answer if the network takes it at once.
     fn say_last(&mut self, network: &mut (impl End + ?Sized)) {
         self.said_last = !self.is_flushed() && matches!(self.outward.flush(network), Ok(true));
     }
@@ -244,7 +247,7 @@ impl<C: Codec> Relay<C> {
             }
             codec.inward(from, to, &mut outward.to)?;
             if outward.wait == Wait::Ended {
-                // Nobody is left to answer.
+                // Answers have no reader any more.
                 outward.to.clear();
             }
             if codec.has_ended_inward() {
@@ -277,28 +280,28 @@ impl<C: Codec> Relay<C> {
 /// One direction.
 #[derive(Default)]
 struct Lane {
-    /// Read, and not yet made something of.
+    /// Bytes read and not yet translated.
     from: Buffer,
-    /// To be written.
+    /// Bytes to write.
     to: Buffer,
     source_ended: bool,
     wait: Wait,
 }
 
-/// How a direction goes on after what was read.
+/// The next step of a direction after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     GoOn,
-    /// The codec's answers first.
+    /// The codec's answers must be written first.
     Answer,
-    /// There is nothing more to come.
+    /// The end: no more bytes follow.
     End,
 }
 
-/// What a direction cannot go on without.
+/// The condition that a direction waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Wait {
-    /// Something to read. At first too.
+    /// Something to read. Also the first state.
     #[default]
     Source,
     /// Room to write.
@@ -320,15 +323,15 @@ impl Lane {
         }
     }
 
-    /// `pass` is what the codec does with what was read; true for the end. It says how to go
-    /// on.
+    /// Move bytes from `source` to `target`. `pass` translates the bytes read, with true at the end
+    /// of the source, and returns the next step.
     fn run(
         &mut self,
         source: &mut (impl End + ?Sized),
         target: &mut (impl End + ?Sized),
         mut pass: impl FnMut(&mut Buffer, &mut Buffer, bool) -> Result<Next, ErrorCode>,
     ) -> Result<(), ErrorCode> {
-        // Set by a read after which there is nothing more to read for now.
+        // Set after a read that left nothing more to read for now.
         let mut pause = None;
         for _ in 0..ROUNDS {
             match self.flush(target) {
@@ -337,7 +340,7 @@ impl Lane {
                     self.wait = Wait::Target;
                     return Ok(());
                 }
-                // It reads no more, but what it has written still counts.
+                // The target reads no more, but its own writes still count.
                 Err(ErrorCode::ConnectionAborted) => {
                     self.from.clear();
                     self.to.clear();
@@ -375,7 +378,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Nothing more is to be read, if so.
+    /// Stop reading if `ended`.
     fn end_if(&mut self, ended: bool) {
         if ended && !self.source_ended {
             self.from.clear();
@@ -386,7 +389,7 @@ impl Lane {
         }
     }
 
-    /// Write what there is. False: not all of it.
+    /// Write the queued bytes. Returns false if some are left.
     fn flush(&mut self, target: &mut (impl End + ?Sized)) -> Result<bool, ErrorCode> {
         if !self.to.is_empty() {
             let written = target.write(self.to.bytes())?;

@@ -1,3 +1,5 @@
+//! The configuration format of stream transports: lines of `key = "value"`.
+
 use std::mem;
 use std::str;
 
@@ -7,13 +9,12 @@ use watm_core::{ConfigError, Destination};
 /// letters, digits, `_` and `-`, a value any character but `"` and `\`. A number needs no quotes.
 /// `#` begins a comment.
 ///
-/// A transport takes what it knows, and then lets [`finish`](Settings::finish) refuse the
-/// rest.
+/// A transport takes the keys that it knows; [`finish`](Settings::finish) then refuses the rest.
 #[derive(Debug)]
 pub struct Settings {
-    /// In the order of the file.
+    /// The pairs, in the order of the file.
     entries: Vec<(String, String)>,
-    /// The keys that were asked for.
+    /// The keys that were requested.
     known: Vec<&'static str>,
 }
 
@@ -54,7 +55,7 @@ impl Settings {
         })
     }
 
-    /// The value of `key`, if it is there.
+    /// The value of `key`, if present.
     pub fn take(&mut self, key: &'static str) -> Option<String> {
         self.known.push(key);
         let (_, value) = self.entries.iter_mut().find(|(known, _)| known == key)?;
@@ -78,7 +79,7 @@ impl Settings {
         })
     }
 
-    /// Refuse what nobody took.
+    /// Refuse keys that were not taken.
     pub fn finish(self) -> Result<(), ConfigError> {
         let unknown = |key: &String| !self.known.contains(&key.as_str());
         match self
@@ -96,7 +97,7 @@ impl Settings {
     }
 }
 
-/// A number in decimal, if nothing but a comment follows it.
+/// A decimal number, if only a comment follows it.
 fn number(value: &str) -> Option<&str> {
     let number = value.split('#').next().unwrap_or_default().trim_end();
     let begins = number.starts_with(|c: char| c.is_ascii_digit());
@@ -104,7 +105,7 @@ fn number(value: &str) -> Option<&str> {
     (begins && digits && number.parse::<f64>().is_ok()).then_some(number)
 }
 
-/// What is between quotes, if nothing but a comment follows them.
+/// The text between quotes, if only a comment follows them.
 fn quoted(value: &str) -> Option<&str> {
     let (inside, rest) = value.strip_prefix('"')?.split_once('"')?;
     let rest = rest.trim_start();

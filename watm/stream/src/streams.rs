@@ -1,3 +1,6 @@
+//! A stream transport as a [`Transport`]: the listener, the connections and their turns. The shells
+//! of guests run it.
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,18 +18,18 @@ use crate::{Codec, Progress, StreamTransport};
 /// The label of the listener.
 const LABEL: &str = "listen";
 
-/// What log records are marked with.
+/// The target of log records.
 const TARGET: &str = "streams";
 
 /// The listener's token. Connection n has 2n for the network, 2n + 1 for the application.
 const LISTENER: Token = 0;
 
-/// Connections accepted in one call. Fewer than [`TURNS`], so that a new connection is read from
-/// before many newer ones have come.
+/// Connections accepted in one call. Fewer than [`TURNS`], so that a new connection is read before
+/// many newer ones arrive.
 const ACCEPTS: usize = 16;
 
-/// Connections served in one call: with what [`Relay::run`](crate::Relay::run) moves at
-/// most, some ten milliseconds' work.
+/// Connections served in one call: with [`Relay::run`](crate::Relay::run)'s most bytes each, about
+/// ten milliseconds' work.
 const TURNS: usize = 32;
 
 /// Accepted connections in a handshake. For one more, the oldest of the client that has the most
@@ -34,32 +37,33 @@ const TURNS: usize = 32;
 /// and a new connection has as long as it takes the client to open this many more.
 const MAX_HANDSHAKES: usize = 1024;
 
-/// How long to leave the listener alone when the host is out of descriptors or memory.
+/// The pause of accepting when the host is out of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A stream transport as a [`Transport`]: it accepts on the listener granted as `listen`,
-/// if there is one, and dials what the host asks for.
+/// A stream transport as a [`Transport`]. It accepts connections on the listener granted as
+/// `listen`, if there is one, and dials the connections that the host requests.
 ///
 /// At most 1,024 accepted connections are in their handshake. For one more, the oldest of the client
 /// that has the most is closed. A client is an IPv4 address, or the first 64 bits of an IPv6
 /// address.
 pub struct Streams<T: StreamTransport> {
     transport: T,
-    /// With the address that it is bound to.
+    /// The listener with the address that it is bound to.
     listener: Option<(Box<dyn Listener>, SocketAddr)>,
-    /// Whether somebody may be waiting at the listener.
+    /// True if the listener may have a connection waiting.
     waiting: bool,
-    /// After an error of the listener's: not before then.
+    /// The earliest time of the next accept, after an error of the listener.
     accept_from: Option<Instant>,
-    /// Its number among those behind the same listener, and whether another serves.
+    /// The number among the generations behind the same listener, and true if another one serves.
     generation: u32,
     retired: bool,
     connections: BTreeMap<u64, Connection<T::Codec>>,
-    /// The number of the last one.
+    /// The number of the last connection.
     last: u64,
-    /// Those with something to do, each once.
+    /// Connections with something to do, each once.
     due: VecDeque<u64>,
-    /// When to look at which connection's time. What is gone, or was active, stays until then.
+    /// The times at which to check a connection's limits. Entries of ended or active connections
+    /// stay until then.
     deadlines: BTreeSet<(Instant, u64)>,
     handshakes: Handshakes,
     counters: Counters,
@@ -78,7 +82,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
                 let local = listener.local_address();
                 Some((listener, local))
             }
-            // Then it is for dialling alone.
+            // Without a listener the transport only dials.
             Err(ErrorCode::AccessDenied) => None,
             Err(error) => {
                 return Err(ConfigError::Other(format!(
@@ -92,7 +96,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
             accept_from: None,
             listener,
             generation: options.generation,
-            // Until `serving` says otherwise.
+            // Until a call of `serving` says otherwise.
             retired: options.predecessor.is_some(),
             connections: BTreeMap::new(),
             last: 0,
@@ -105,7 +109,7 @@ impl<T: StreamTransport> Transport for Streams<T> {
 
     fn reconfigure(&mut self, config: &[u8], host: &mut dyn Host) -> Result<(), ConfigError> {
         if self.listener.is_some() {
-            // Before the configuration in force is gone.
+            // Check before the configuration in force is replaced.
             T::configure(config)?.check_accepting()?;
         }
         self.transport.reconfigure(config)?;
@@ -140,8 +144,8 @@ impl<T: StreamTransport> Transport for Streams<T> {
         self.wakeup()
     }
 
-    /// New connections are the new generation's; those that there are have nothing to do with
-    /// each other, and stay until they end.
+    /// New connections go to the new generation. The connections are independent of each other, and
+    /// the open ones stay until they end.
     fn serving(&mut self, generation: u32, _host: &mut dyn Host) {
         self.retired = generation != self.generation;
         self.waiting = !self.retired && self.listener.is_some();
@@ -181,12 +185,12 @@ impl<T: StreamTransport> Transport for Streams<T> {
 }
 
 impl<T: StreamTransport> Streams<T> {
-    /// What makes the codecs.
+    /// The transport that makes the codecs.
     pub fn transport(&self) -> &T {
         &self.transport
     }
 
-    /// Take on those who wait at the listener.
+    /// Accept the connections that wait at the listener.
     fn accept(&mut self, host: &mut dyn Host) {
         let Some((listener, local)) = &mut self.listener else {
             return;
@@ -241,7 +245,7 @@ impl<T: StreamTransport> Streams<T> {
         }
     }
 
-    /// Closes a connection in a handshake if there are as many as there may be.
+    /// Closes a connection in its handshake if the limit is reached.
     fn make_way(&mut self) {
         if self.handshakes.len() < MAX_HANDSHAKES {
             return;
@@ -280,7 +284,7 @@ impl<T: StreamTransport> Streams<T> {
             Ok(Step::Moved(Progress::Again)) => self.enqueue(number),
             Ok(Step::Moved(Progress::Done)) => {
                 self.counters.completed += 1;
-                // Both directions are at their end, which makes this the regular end.
+                // Both directions have ended, so that the removal is the regular end.
                 self.remove(number);
             }
             Ok(Step::Established(info)) => self.open(number, &info, host),
@@ -317,7 +321,7 @@ impl<T: StreamTransport> Streams<T> {
         self.handshakes.end(number);
     }
 
-    /// When a connection's time is over, if nothing happens before.
+    /// The time at which a connection exceeds a limit, unless it moves data before.
     fn deadline(&self, connection: &Connection<T::Codec>) -> Option<Instant> {
         if let Some(deadline) = connection.handshake_deadline() {
             return Some(deadline);
@@ -329,7 +333,7 @@ impl<T: StreamTransport> Streams<T> {
         idle.into_iter().chain(lifetime).min()
     }
 
-    /// Look at a connection's time when it may be over.
+    /// Schedule the check of a connection's limits.
     fn watch(&mut self, number: u64) {
         let connection = self.connections.get(&number);
         let deadline = connection.and_then(|connection| self.deadline(connection));
@@ -337,12 +341,12 @@ impl<T: StreamTransport> Streams<T> {
             .extend(deadline.map(|deadline| (deadline, number)));
     }
 
-    /// End the connections whose time is over.
+    /// End the connections that exceed a limit.
     fn expire(&mut self, host: &mut dyn Host) {
         while let Some(&(at, number)) = self.deadlines.first() {
             let connection = self.connections.get(&number);
             let deadline = connection.and_then(|connection| self.deadline(connection));
-            // A connection that is gone, or open, makes way for others.
+            // An entry of a connection that is gone or open makes room for others.
             if at > host.now() && deadline.is_some_and(|deadline| deadline >= at) {
                 break;
             }
@@ -391,7 +395,8 @@ fn warn(warnings: Vec<String>, host: &mut dyn Host) {
     }
 }
 
-/// Logs how a connection ended. Strangers decide how often that happens, so that it is DEBUG.
+/// Logs the end of a connection. Strangers decide how often this happens; the level is therefore
+/// DEBUG.
 fn tell<C: Codec>(connection: &Connection<C>, host: &mut dyn Host, end: &str) {
     let level = Level::Debug;
     if host.log_enabled(level) {

@@ -1,3 +1,5 @@
+//! Stream transports with the same codec at both ends, such as `plain` and `reverse`.
+
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 
@@ -5,8 +7,8 @@ use watm_core::{ConfigError, Destination, ErrorCode};
 
 use crate::{Codec, Settings, StreamTransport};
 
-/// A transport whose two ends do the same and need to be told nothing. Its configuration
-/// may name the address that it dials when its caller names none: `remote = "host:port"`.
+/// A transport whose two ends use the same codec and no configuration of it. The configuration may
+/// name the address to dial when the caller names none: `remote = "host:port"`.
 #[derive(Debug)]
 pub struct Symmetric<C> {
     remote: Option<Destination>,
