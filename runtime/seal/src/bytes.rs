@@ -1,14 +1,15 @@
-//! The few shapes that everything signed is made of, read strictly and written one way.
+//! Reader and writer for the encoding of everything that is signed: strict when reading, one
+//! encoding when writing. All record types of this crate use it.
 //!
-//! Integers are little-endian and of fixed width. A string or a record has its length before it as
-//! a `u16`, a list its count as a `u8`, and the entries of a list ascend without repetition. So one
-//! value has one encoding.
+//! Integers are little-endian and of fixed width. A string or a record is preceded by its length as
+//! a `u16`, a list by its count as a `u8`, and the entries of a list ascend without repetition. One
+//! value therefore has one encoding.
 
 use std::fmt::Display;
 
 use crate::Refused;
 
-/// Reads from the front; each call names the field for the error.
+/// Reads fields from the front of a buffer. Each call names its field for the error.
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -65,13 +66,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// With its length before it.
+    /// Reads a `u16` length and as many bytes.
     pub(crate) fn record(&mut self, field: &str) -> Result<&'a [u8], Refused> {
         let len = self.u16(field)?;
         self.bytes(field, usize::from(len))
     }
 
-    /// Text of printable ASCII characters, so that it can be shown as it is.
+    /// Reads printable ASCII text of at most `limit` bytes, which is safe to show unchanged.
     pub(crate) fn text(&mut self, field: &str, limit: usize) -> Result<&'a str, Refused> {
         let bytes = self.record(field)?;
         check_text(field, bytes, limit)?;
@@ -79,7 +80,7 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(bytes).map_err(|error| malformed(field, error))
     }
 
-    /// A list of strictly ascending entries, of which it has at most `limit`.
+    /// Reads a list of at most `limit` strictly ascending entries.
     pub(crate) fn list<T: Ord>(
         &mut self,
         field: &str,
@@ -99,7 +100,7 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    /// That nothing is left.
+    /// Checks that no bytes are left.
     pub(crate) fn end(self, field: &str) -> Result<(), Refused> {
         match self.rest.len() {
             0 => Ok(()),
@@ -108,7 +109,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// That a text is one that [`Reader::text`] reads.
+/// Checks that [`Reader::text`] would accept a text.
 pub(crate) fn check_text(field: &str, text: &[u8], limit: usize) -> Result<(), Refused> {
     if text.len() > limit {
         let len = text.len();
@@ -120,7 +121,7 @@ pub(crate) fn check_text(field: &str, text: &[u8], limit: usize) -> Result<(), R
     }
 }
 
-/// That a list is not too long.
+/// Checks that a list has at most `limit` entries.
 pub(crate) fn check_count(field: &str, count: usize, limit: usize) -> Result<(), Refused> {
     match count <= limit {
         true => Ok(()),
@@ -131,8 +132,8 @@ pub(crate) fn check_count(field: &str, count: usize, limit: usize) -> Result<(),
     }
 }
 
-/// Writes what [`Reader`] reads. Lengths and counts have been checked against limits far below
-/// what their fields hold.
+/// Writes the encoding that [`Reader`] reads. Callers have checked lengths and counts against
+/// limits far below the capacity of their fields.
 #[derive(Default)]
 pub(crate) struct Writer {
     bytes: Vec<u8>,

@@ -1,3 +1,5 @@
+//! Capabilities in manifests, delegations, approvals and policies, with their encoding.
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -6,53 +8,56 @@ use crate::bytes::{Reader, Writer, check_count, malformed};
 use crate::connect::{ConnectPattern, LIMIT as PATTERN_LIMIT, Network};
 use crate::{NamePattern, Refused};
 
-/// More than any transport has, and with its longest patterns still well within a seal.
+/// Limits on entries: more than any transport needs, and small enough that the longest patterns fit
+/// into a seal.
 const MAX_SOCKETS: usize = 16;
 const MAX_CONNECT: usize = 16;
-/// What it may have or not, as bits of one byte.
+/// Capabilities that are allowed or not, as bits of one byte.
 const HOST_CRYPTO: u8 = 1;
 const BIND_TRANSPARENT: u8 = 2;
 const HOST_KEYS: u8 = 4;
 const CAPTURE: u8 = 8;
-/// The longest pattern of names.
+/// The longest name pattern, in bytes.
 pub(crate) const MAX_PATTERN: usize = 65;
 
-/// What a module may have at most. The host gives less if its user granted less.
+/// The upper bound on what a module may use. The host allows less if its user granted less.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Outer sockets, by the labels that it asks for. At most 16.
+    /// Outer sockets, by the labels that the module requests. At most 16.
     pub sockets: BTreeSet<Socket>,
-    /// Where it may connect to of its own choice. At most 16.
+    /// Destinations that the module may choose itself. At most 16.
     pub connect: BTreeSet<ConnectPattern>,
-    /// Whether it may use the host's ciphers.
+    /// True if it may use the host's ciphers.
     pub host_crypto: bool,
-    /// Whether its flows may go on from their clients' addresses, which are not this machine's.
+    /// True if its flows may connect onwards from their clients' addresses, which are not this
+    /// machine's.
     pub bind_transparent: bool,
-    /// Whether it may sign with private keys that the host keeps.
+    /// True if it may sign with private keys that the host keeps.
     pub host_keys: bool,
-    /// Whether it may give copies of what it carries, and the keys of that, to a user who wants them.
+    /// True if it may provide captures of its traffic, and the keys to decrypt them, when a user
+    /// enables them.
     pub capture: bool,
-    /// Linear memory of an instance.
+    /// Linear memory of an instance, in bytes.
     pub memory_bytes: u64,
-    /// Share of one core, in thousandths.
+    /// CPU quota, in thousandths of one core.
     pub cpu_permille: u32,
     /// Flows open at once.
     pub flows: u32,
-    /// Instances at once: one for a component, one a connection for a WATER module.
+    /// Instances at once. A component has one, a WATER module one for each connection.
     pub instances: u32,
 }
 
 /// An outer socket that a user may grant.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Socket {
-    /// Datagrams, or a listener for streams.
+    /// TCP for a listener, UDP for datagrams.
     pub network: Network,
-    /// The label, in a manifest. In the ceiling of a delegation it may end in `*`.
+    /// The exact label in a manifest. The ceiling of a delegation may end it in `*`.
     pub label: NamePattern,
 }
 
 impl Capabilities {
-    /// Everything, for a delegation that has no ceiling of its own.
+    /// Returns every capability, for a delegation without a ceiling of its own.
     pub fn unlimited() -> Capabilities {
         let every = |network| Socket {
             network,
@@ -91,7 +96,7 @@ impl Capabilities {
         }
     }
 
-    /// What of this lies beyond the other, a line each for people. Empty: nothing does.
+    /// Lists the capabilities that exceed the ceiling, one readable line each. Empty if none does.
     pub fn beyond(&self, ceiling: &Capabilities) -> Vec<String> {
         let mut beyond = Vec::new();
         for socket in &self.sockets {
@@ -135,7 +140,7 @@ impl Capabilities {
         beyond
     }
 
-    /// That it can be written.
+    /// Checks that the counts of sockets and patterns can be encoded.
     pub(crate) fn check(&self) -> Result<(), Refused> {
         check_count("sockets", self.sockets.len(), MAX_SOCKETS)?;
         check_count("connect", self.connect.len(), MAX_CONNECT)
@@ -143,7 +148,7 @@ impl Capabilities {
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Capabilities, Refused> {
         let sockets = reader.list("sockets", MAX_SOCKETS, Socket::read)?;
-        // By their text, which is how they are sorted here.
+        // Sorted by their text, as in the set.
         let connect = reader.list("connect", MAX_CONNECT, |reader| {
             let text = reader.text("connect", PATTERN_LIMIT)?;
             text.parse::<ConnectPattern>()
@@ -211,7 +216,7 @@ impl Socket {
     }
 }
 
-/// As it is shown: `udp listen`.
+/// Parses the form that `Display` writes: `udp listen`.
 impl FromStr for Socket {
     type Err = Refused;
 

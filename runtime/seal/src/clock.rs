@@ -1,20 +1,23 @@
+//! Judgement of the clock: `verify` and `freshness` use it to handle clocks that are set back.
+
 use crate::policy::Warning;
 use crate::time::DAY;
 
-/// A clock may be off by this much without a word: time zones that were mistaken for another.
+/// The difference that a clock may have without a warning: as much as a mistaken time zone.
 const TOLERANCE: u64 = DAY;
-/// When a clock was ahead of today's by more than this, it was wrong then: a host that had once
-/// been in 2106 is not to refuse everything for the rest of its life.
+/// The lead beyond which an earlier clock reading counts as wrong. A host that was once in 2106
+/// must not refuse every module from then on.
 const IMPLAUSIBLE: u64 = 366 * DAY;
-/// Nobody means to have a module held back for longer.
+/// The validity beyond which a module gets a warning. Nobody intends to hold a module back for
+/// longer.
 const FAR_OFF: u64 = 2 * 366 * DAY;
 
-/// The time to judge by: the clock's, or the greatest that it has shown before, so that setting
-/// it back does not bring expired modules back.
+/// Returns the time to judge by: the clock's, or the greatest that it has shown before, so that
+/// setting the clock back does not revive expired modules.
 ///
-/// Setting it back by more than a year does, with a warning. That is what it costs not to brick a
-/// host whose clock was once ahead, and it gains the attacker little: the releases that have been
-/// accepted and the floors do not depend on any clock.
+/// Setting it back by more than a year does revive them, with a warning. This is the price of not
+/// bricking a host whose clock was once ahead. An attacker gains little, since accepted releases
+/// and floors do not depend on any clock.
 pub(crate) fn judge(now: u64, greatest: u64) -> (u64, Option<Warning>) {
     let behind = greatest.saturating_sub(now);
     let warning = (behind > TOLERANCE).then_some(Warning::ClockBehind { now, greatest });
@@ -24,7 +27,7 @@ pub(crate) fn judge(now: u64, greatest: u64) -> (u64, Option<Warning>) {
     }
 }
 
-/// What to say about a module that expires then.
+/// Returns the warning for a module with this expiry, all times in seconds since 1970.
 pub(crate) fn expiry(expires: u64, time: u64, warn_before: u64) -> Option<Warning> {
     if time >= expires {
         return Some(Warning::Expired { expires });

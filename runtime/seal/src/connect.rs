@@ -1,3 +1,6 @@
+//! Patterns of destinations, and the network of a connection. Capabilities contain them; the host
+//! matches connections against them.
+
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -7,7 +10,8 @@ use ipnet::IpNet;
 use crate::Refused;
 use crate::bytes::malformed;
 
-/// Where a module may connect to: `tcp://host:ports` or `udp://host:ports`.
+/// A pattern of destinations that a module may connect to: `tcp://host:ports` or
+/// `udp://host:ports`.
 ///
 /// | host | admits |
 /// |---|---|
@@ -19,9 +23,9 @@ use crate::bytes::malformed;
 ///
 /// `ports` is a number, a range such as `1-1024`, or `*`.
 ///
-/// [`parse`](ConnectPattern::parse) takes what people write: without a network both TCP and UDP are
-/// meant, and without ports every port. [`FromStr`] takes the one spelling that has nothing left
-/// out, so that what is signed has no other.
+/// [`parse`](ConnectPattern::parse) accepts shorter forms: without a network it means both TCP and
+/// UDP, and without ports every port. [`FromStr`] accepts the complete form only, so that a signed
+/// pattern has one spelling.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectPattern {
     text: String,
@@ -30,7 +34,7 @@ pub struct ConnectPattern {
     ports: (u16, u16),
 }
 
-/// What carries a connection.
+/// The network of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Network {
     /// A stream.
@@ -43,17 +47,17 @@ pub enum Network {
 enum Host {
     Any,
     Name(String),
-    /// With the dot before it.
+    /// A suffix with its leading dot.
     Below(String),
     Addresses(IpNet),
 }
 
-/// The longest host name there is, the network and two ports around it.
+/// The longest pattern, in bytes: the longest host name, with the network and two ports.
 pub(crate) const LIMIT: usize = 253 + 20;
 
 impl ConnectPattern {
-    /// Parses a pattern as a person writes it: one, or one for TCP and one for UDP where the text names no
-    /// network. The error says what would be right.
+    /// Parses a pattern that a person wrote. Returns one, or one for TCP and one for UDP if the
+    /// text names no network. The error says what would be right.
     pub fn parse(text: &str) -> Result<Vec<ConnectPattern>, String> {
         if text.len() > LIMIT {
             return Err(format!("is longer than {LIMIT} bytes"));
@@ -85,36 +89,37 @@ impl ConnectPattern {
         })
     }
 
-    /// As text, in its one spelling.
+    /// Returns the text, in its one spelling.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it admits all that the other admits. A name is not covered by the addresses that
-    /// it may have.
+    /// Returns true if it admits everything that the other admits. Patterns of addresses do not
+    /// cover names.
     pub fn covers(&self, other: &ConnectPattern) -> bool {
         self.is_for(other.network, other.ports.0)
             && other.ports.1 <= self.ports.1
             && self.host.covers(&other.host)
     }
 
-    /// Whether it admits this name, whatever addresses it has. Case and a dot at the end do not
-    /// matter.
+    /// Returns true if it admits this name, whatever addresses the name has. Ignores case and a dot
+    /// at the end.
     pub fn admits_name(&self, network: Network, name: &str, port: u16) -> bool {
         self.is_for(network, port) && self.host.has_name(&normal(name))
     }
 
-    /// Whether it admits this address.
+    /// Returns true if it admits this address.
     pub fn admits_address(&self, network: Network, address: &SocketAddr) -> bool {
         self.is_for(network, address.port()) && self.host.has_address(address.ip().to_canonical())
     }
 
-    /// Returns true if it admits this address, and says so by the address or its network: `*` does not.
+    /// Returns true if it admits this address by an address or a network: `*` does not count.
     pub fn spells_address(&self, network: Network, address: &SocketAddr) -> bool {
         matches!(self.host, Host::Addresses(_)) && self.admits_address(network, address)
     }
 
-    /// Whether it admits some addresses, with this port: a name may have one of them.
+    /// Returns true if it is a pattern of addresses for this network and port. A name may resolve
+    /// to one of them.
     pub fn names_addresses(&self, network: Network, port: u16) -> bool {
         self.is_for(network, port) && matches!(self.host, Host::Addresses(_))
     }
@@ -135,7 +140,7 @@ impl Host {
         }
     }
 
-    /// `name` as [`normal`] makes it.
+    /// Expects `name` as [`normal`] returns it.
     fn has_name(&self, name: &str) -> bool {
         match self {
             Host::Any => true,
@@ -163,7 +168,7 @@ impl FromStr for ConnectPattern {
             malformed("connect pattern", format!("{text:?}: {reason}"))
         };
         let patterns = ConnectPattern::parse(text).map_err(wrong)?;
-        // The one spelling.
+        // The complete spelling only.
         match patterns.iter().find(|pattern| pattern.text == text) {
             Some(pattern) => Ok(pattern.clone()),
             None => {
@@ -177,7 +182,7 @@ impl FromStr for ConnectPattern {
     }
 }
 
-/// The host without its brackets, and the ports.
+/// Splits a pattern into the host without its brackets, and the ports.
 fn split(pattern: &str) -> Result<(&str, Option<&str>), String> {
     if let Some(rest) = pattern.strip_prefix('[') {
         let (host, rest) = rest

@@ -1,3 +1,5 @@
+//! SHA-256 digests of bodies, files and roots.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,12 +13,12 @@ use crate::{Refused, hex};
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// Of these bytes, as `sha256sum` has it.
+    /// Hashes these bytes, as `sha256sum` does.
     pub fn of(bytes: &[u8]) -> Digest {
         Digest::of_parts(&[bytes])
     }
 
-    /// Of these bytes one after the other.
+    /// Hashes the concatenation of these parts.
     pub(crate) fn of_parts(parts: &[&[u8]]) -> Digest {
         let mut hash = Sha256::new();
         for part in parts {
@@ -38,7 +40,7 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// From 64 lower-case hexadecimal digits.
+/// Parses 64 lower-case hexadecimal digits.
 impl FromStr for Digest {
     type Err = Refused;
 

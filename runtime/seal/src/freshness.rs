@@ -1,3 +1,6 @@
+//! Freshness notes: signed statements of the newest release of a module. `watm note` writes them,
+//! and hosts check them to notice updates that are kept from them.
+
 use crate::bytes::{Reader, Writer, malformed};
 use crate::clock;
 use crate::key::{Domain, PrivateKey, Signatures};
@@ -7,17 +10,18 @@ use crate::state::State;
 use crate::verify::{check_delegations, check_epoch, check_root_expiry};
 use crate::{Digest, Name, PublicKey, Refused, Release, Root};
 
-/// Before the note in its file.
+/// The beginning of the note's file.
 const MAGIC: &[u8] = b"watm/note-file/v1\0";
 const FORMAT: u8 = 1;
-/// A name and as many signatures as there can be are far below this.
+/// The largest note, in bytes. A name and the most signatures possible stay far below it.
 const MAX_BYTES: usize = 4 << 10;
 
-/// "The newest release of this name is that, as of this time": some 200 bytes that any channel can
-/// carry, by which a host learns that updates are kept from it long before its module expires.
+/// A freshness note: "the newest release of this name is that, as of this time". Its 200 bytes or
+/// so fit through any channel. A host learns from it that somebody withholds updates, long before
+/// its module expires.
 ///
-/// Such a note can cause a warning and nothing else, so its key may live on a machine that signs
-/// one every day.
+/// A note causes a warning and nothing else, so its key may stay on a machine that signs one every
+/// day.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     announcement: Announcement,
@@ -25,21 +29,21 @@ pub struct Note {
     signatures: Signatures,
 }
 
-/// What a note says.
+/// The content of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// The root it is under: [`Root::id`].
+    /// The [id](Root::id) of the root that it is signed under.
     pub root: Digest,
-    /// Of the module.
+    /// The name of the module.
     pub name: Name,
-    /// The newest one.
+    /// The newest release.
     pub release: Release,
-    /// When that was so, in seconds since 1970.
+    /// The time of the statement, in seconds since 1970.
     pub time: u64,
 }
 
 impl Note {
-    /// Nobody has signed it yet.
+    /// Creates a note without signatures.
     pub fn new(announcement: Announcement) -> Note {
         Note {
             encoded: announcement.encode(),
@@ -48,7 +52,7 @@ impl Note {
         }
     }
 
-    /// Signed by one more.
+    /// Adds a signature.
     pub fn sign(self, key: &PrivateKey) -> Result<Note, Refused> {
         let signature = key.sign(Domain::Freshness, &self.encoded);
         Ok(Note {
@@ -57,12 +61,12 @@ impl Note {
         })
     }
 
-    /// What it says, true or not.
+    /// Returns the content, verified or not.
     pub fn announcement(&self) -> &Announcement {
         &self.announcement
     }
 
-    /// As a file.
+    /// Returns the bytes of a note file.
     pub fn to_file(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.bytes(MAGIC).record(&self.encoded);
@@ -70,7 +74,7 @@ impl Note {
         writer.finish()
     }
 
-    /// What [`to_file`](Note::to_file) wrote, after checking each signature.
+    /// Parses the bytes that [`to_file`](Note::to_file) returns, and checks each signature.
     pub fn from_file(bytes: &[u8]) -> Result<Note, Refused> {
         if bytes.len() > MAX_BYTES {
             return Err(Refused::TooLarge {
@@ -93,9 +97,9 @@ impl Note {
         })
     }
 
-    /// Whether those whose word it is have signed it. What follows is for
-    /// [`State::announce`](crate::State::announce), which ignores a note that is older than what
-    /// it knows. `now` is the clock, in seconds since 1970.
+    /// Verifies that enough keys with a freshness delegation have signed it. Pass the result to
+    /// [`State::announce`](crate::State::announce), which ignores a note older than one it knows.
+    /// `now` is the clock, in seconds since 1970.
     pub fn verify(&self, root: &Root, state: &State, now: u64) -> Result<Announcement, Refused> {
         let root = state.newest_root(root)?;
         let found = self.announcement.root;

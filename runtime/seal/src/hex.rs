@@ -1,6 +1,8 @@
+//! Hexadecimal digits, for keys and digests.
+
 use std::fmt::Write;
 
-/// Bytes in lower-case hexadecimal digits.
+/// Encodes bytes in lower-case hexadecimal digits.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
@@ -10,7 +12,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// What [`encode`] wrote; `None` if it cannot have.
+/// Decodes the output of [`encode`]. Returns `None` for any other text.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -27,7 +29,7 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// As [`decode`], of exactly `N` bytes.
+/// Decodes exactly `N` bytes, as [`decode`] does.
 pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     decode(text)?.try_into().ok()
 }

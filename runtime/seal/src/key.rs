@@ -1,3 +1,5 @@
+//! Ed25519 keys and signatures, which seals, roots and freshness notes share.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -7,11 +9,11 @@ use zeroize::Zeroizing;
 use crate::bytes::{Reader, Writer, malformed};
 use crate::{Refused, hex};
 
-/// More people than sign anything together.
+/// The most signatures on one record: more people than sign anything together.
 pub(crate) const MAX_SIGNATURES: usize = 16;
 
-/// What a signature is made over begins with one of these, so that one made for a purpose has no
-/// meaning for another, nor for another version of this format.
+/// The purpose of a signature, whose prefix begins the signed bytes. A signature made for one
+/// purpose has no meaning for another, nor for another version of this format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Domain {
     Seal,
@@ -43,15 +45,15 @@ impl fmt::Display for Domain {
     }
 }
 
-/// An Ed25519 public key, which is its own identifier: no table is needed to check a signature, so
-/// that every signature in a file is checked, also one that does not count.
+/// An Ed25519 public key, which is its own identifier. Checking a signature needs no table of keys,
+/// so every signature in a file is checked, including those that do not count.
 ///
-/// It is a point in its one encoding and not of small order.
+/// It is a point in its canonical encoding and not of small order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicKey([u8; 32]);
 
 impl PublicKey {
-    /// Fails if these bytes are no such key.
+    /// Creates a key from its bytes. Fails if they are not such a key.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<PublicKey, Refused> {
         let refused = |why| malformed("key", format!("{} {why}", hex::encode(&bytes)));
         let key = VerifyingKey::from_bytes(&bytes).map_err(|_| refused("is no Ed25519 key"))?;
@@ -64,7 +66,7 @@ impl PublicKey {
         Ok(PublicKey(bytes))
     }
 
-    /// Its 32 bytes.
+    /// Returns its 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -85,14 +87,14 @@ impl PublicKey {
 
     fn has_signed(&self, message: &[u8], signature: &[u8; 64]) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(signature);
-        // A key of this type has been decoded before.
+        // Decoding succeeded once when this value was made.
         VerifyingKey::from_bytes(&self.0)
             .and_then(|key| key.verify_strict(message, &signature))
             .is_ok()
     }
 }
 
-/// 64 hexadecimal digits.
+/// Writes 64 hexadecimal digits.
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&hex::encode(&self.0))
@@ -119,18 +121,19 @@ impl FromStr for PublicKey {
     }
 }
 
-/// What signs. It is wiped from memory when dropped, and shows nothing of itself.
+/// An Ed25519 private key. It is wiped from memory when dropped, and its `Debug` output shows the
+/// public key only.
 pub struct PrivateKey(SigningKey);
 
 impl PrivateKey {
-    /// A new one, from the system's randomness.
+    /// Generates a key from the system's randomness.
     pub fn generate() -> Result<PrivateKey, getrandom::Error> {
         let mut seed = Zeroizing::new([0; 32]);
         getrandom::fill(seed.as_mut())?;
         Ok(PrivateKey::from_seed(&seed))
     }
 
-    /// The one of these 32 bytes.
+    /// Derives the key from a 32-byte seed.
     pub fn from_seed(seed: &[u8; 32]) -> PrivateKey {
         PrivateKey(SigningKey::from_bytes(seed))
     }
@@ -139,7 +142,7 @@ impl PrivateKey {
         Zeroizing::new(self.0.to_bytes())
     }
 
-    /// The key that others know it by.
+    /// Returns the public key.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
@@ -158,20 +161,20 @@ impl fmt::Debug for PrivateKey {
     }
 }
 
-/// Who has signed, and the proof.
+/// A signature and the key that made it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Signature {
     key: PublicKey,
     bytes: [u8; 64],
 }
 
-/// Signatures of distinct keys, sorted by key. It is checked when they are read that each is good,
-/// so what has been changed is refused even if enough others would do.
+/// Verified signatures of distinct keys, sorted by key. Each is checked when it is read, so a file
+/// with a damaged signature is refused even if enough others are good.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Signatures(Vec<Signature>);
 
 impl Signatures {
-    /// Read them, and check each: see [`Unchecked::check`].
+    /// Reads signatures and checks each: see [`Unchecked::check`].
     pub(crate) fn read(
         reader: &mut Reader<'_>,
         domain: Domain,
@@ -187,7 +190,7 @@ impl Signatures {
         }
     }
 
-    /// With one more, or the same if that key has signed already.
+    /// Adds a signature. Returns the same list if the key has signed already.
     pub(crate) fn with(mut self, signature: Signature) -> Result<Signatures, Refused> {
         if let Err(place) = self
             .0
@@ -204,13 +207,13 @@ impl Signatures {
         Ok(self)
     }
 
-    /// Who has signed, in order, each once.
+    /// Returns the keys that have signed, in ascending order, each once.
     pub(crate) fn keys(&self) -> impl Iterator<Item = PublicKey> {
         self.0.iter().map(|signature| signature.key)
     }
 }
 
-/// Signatures that have been read, of which none has been checked.
+/// Signatures that have been read but not checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Unchecked(Vec<([u8; 32], [u8; 64])>);
 
@@ -230,8 +233,8 @@ impl Unchecked {
             })
     }
 
-    /// That all are good: also those by keys that the root does not know or has revoked, which
-    /// count for nothing.
+    /// Checks that every signature is good, including those by keys that the root does not know or
+    /// has revoked, which do not count.
     pub(crate) fn check(&self, domain: Domain, content: &[u8]) -> Result<Signatures, Refused> {
         self.0
             .iter()
@@ -245,7 +248,7 @@ impl Unchecked {
     }
 }
 
-/// Sorted by the key alone, so that a key is there once.
+/// A key and its signature, ordered by the key alone so that each key occurs once.
 struct ByKey([u8; 32], [u8; 64]);
 
 impl PartialEq for ByKey {

@@ -1,3 +1,6 @@
+//! Key files: private keys as text, encrypted with a passphrase or plain. `watm keygen` writes
+//! them, and the commands that sign read them.
+
 use argon2::{Algorithm, Argon2, Params, Version};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
@@ -7,24 +10,24 @@ use crate::{PrivateKey, PublicKey, Refused, hex};
 
 const ENCRYPTED: &str = "watm private key v1";
 const PLAIN: &str = "watm private key v1, not encrypted";
-/// The second recommendation of RFC 9106, section 4: 64 MiB, 3 passes, 4 lanes. A guess takes
-/// about a tenth of a second.
+/// The second recommendation of RFC 9106, section 4: 64 MiB, 3 passes, 4 lanes. A guess takes about
+/// a tenth of a second.
 const COST: Cost = Cost {
     memory_kib: 64 << 10,
     passes: 3,
     lanes: 4,
 };
-/// More than a file asks for by right; a damaged one is not to take all memory.
+/// The highest cost that a file may request, so that a damaged file cannot exhaust memory.
 const MOST: Cost = Cost {
     memory_kib: 1 << 20,
     passes: 16,
     lanes: 16,
 };
-/// What a key file has is some 400 bytes.
+/// The largest key file, in bytes. A valid one has some 400.
 const MAX_BYTES: usize = 4 << 10;
 
 /// A private key at rest: a few lines of text, encrypted with a passphrase (Argon2id, then
-/// XChaCha20-Poly1305 over the seed, with the lines before it as associated data).
+/// XChaCha20-Poly1305 over the seed, with the preceding lines as associated data).
 ///
 /// ```text
 /// watm private key v1
@@ -42,7 +45,7 @@ enum Content {
         cost: Cost,
         salt: [u8; 16],
         nonce: [u8; 24],
-        /// The seed and a tag.
+        /// The encrypted seed, 32 bytes, and its tag, 16 bytes.
         ciphertext: [u8; 48],
     },
     Plain(PrivateKey),
@@ -55,37 +58,37 @@ struct Cost {
     lanes: u32,
 }
 
-/// Why a key file cannot be used.
+/// The reason why a key file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// It is something else, or damaged.
+    /// The file is not a key file, or is damaged.
     #[error("line {line} of the key file: {reason}")]
     Malformed {
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
-        /// What would be right.
+        /// The expected form.
         reason: String,
     },
-    /// The public key in it is none.
+    /// The public key in it is invalid.
     #[error(transparent)]
     Public(Refused),
-    /// Needed, and not given.
+    /// The key is encrypted, and no passphrase was given.
     #[error("the key is encrypted; its passphrase is needed")]
     PassphraseNeeded,
-    /// Nothing would be encrypted with it.
+    /// The passphrase is empty and would protect nothing.
     #[error("the passphrase is empty; must be at least one character")]
     PassphraseEmpty,
-    /// Or the file has been changed.
+    /// The passphrase is wrong, or the file has been changed.
     #[error("wrong passphrase, or the key file is damaged")]
     WrongPassphrase,
-    /// The system has no randomness, or not the memory.
+    /// The system lacks randomness or memory.
     #[error("{0}")]
     System(String),
 }
 
 impl KeyFile {
-    /// The text of a file with this key, encrypted.
+    /// Encrypts a key with a passphrase and returns the text of the file.
     pub fn encrypt(key: &PrivateKey, passphrase: &str) -> Result<String, KeyError> {
         if passphrase.is_empty() {
             return Err(KeyError::PassphraseEmpty);
@@ -111,14 +114,15 @@ impl KeyFile {
         Ok(format!("{head}box {nonce} {ciphertext}\n"))
     }
 
-    /// The text of a file with this key, for everybody who can read the file.
+    /// Returns the text of a file with this key unencrypted, usable by everybody who can read the
+    /// file.
     pub fn plain(key: &PrivateKey) -> Zeroizing<String> {
         let seed = Zeroizing::new(hex::encode(&key.seed()[..]));
         let public = key.public();
         Zeroizing::new(format!("{PLAIN}\npublic {public}\nseed {}\n", *seed))
     }
 
-    /// What either of these wrote.
+    /// Parses the text of either kind of file.
     pub fn parse(text: &str) -> Result<KeyFile, KeyError> {
         let wrong = |line, reason: &str| KeyError::Malformed {
             line,
@@ -172,17 +176,17 @@ impl KeyFile {
         }
     }
 
-    /// The public key, which is not encrypted.
+    /// Returns the public key, which is not encrypted.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Whether a passphrase is needed.
+    /// Returns true if the key needs a passphrase.
     pub fn is_encrypted(&self) -> bool {
         matches!(self.content, Content::Encrypted { .. })
     }
 
-    /// The key.
+    /// Decrypts the key.
     pub fn open(&self, passphrase: Option<&str>) -> Result<PrivateKey, KeyError> {
         let (cost, salt, nonce, ciphertext) = match &self.content {
             Content::Plain(key) => return Ok(PrivateKey::from_seed(&key.seed())),

@@ -1,5 +1,6 @@
-//! Sealed modules: one `.wasm` file that carries the proof of where it comes from, what it may do
-//! and how new it is, so that any channel may deliver it: a mail, a USB stick, a mirror, a torrent.
+//! Sealed modules: one `.wasm` file that carries the proof of its origin, capabilities and release,
+//! so that any channel may deliver it: a mail, a USB stick, a mirror, a torrent. The runtime, the
+//! updates and the command `watm` build on this crate.
 //!
 //! A runtime that does not know seals ignores them, since a seal is a custom section. One that
 //! does needs a [`Root`] and nothing else: no registry, no connection, no other file.
@@ -9,7 +10,7 @@
 //! use watm_seal::*;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Once: a root, and a release key that may seal what begins with `demo/`.
+//! // Once: a root, and a release key that may seal modules whose names begin with `demo/`.
 //! let (root_key, release_key) = (PrivateKey::generate()?, PrivateKey::generate()?);
 //! let record = RootRecord {
 //!     version: 1,
@@ -71,8 +72,8 @@
 //! bytes. `text` is an `lp` of printable ASCII. `list` is a `u8` count and as many entries, which
 //! ascend strictly. `opt` is a `u8`, 0 or 1, and if it is 1 the field. `name` is a `text` as
 //! [`Name`] has it, `version` one with a semantic version, `release` a `u32` epoch and a `u64`
-//! sequence. A key is the 32 bytes of an Ed25519 public key. Everything has to be exactly so, with
-//! nothing behind it; what a version does not know it refuses.
+//! sequence. A key is the 32 bytes of an Ed25519 public key. Every field must have exactly this
+//! form, with nothing after the last. A version refuses encodings that it does not know.
 //!
 //! A **file** is
 //!
@@ -86,7 +87,7 @@
 //! | seal | to the section's end | at most 16 KiB |
 //! | rest | to the file's end | all other sections, with no seal at the top |
 //!
-//! The **body**, which is what has been sealed, is the header and the rest.
+//! The **body**, which the seal covers, is the header and the rest.
 //!
 //! The **seal** is
 //!
@@ -127,7 +128,7 @@
 //! |---|---|---|
 //! | sockets | `list` of (`u8`, `text`) | 1 tcp, 2 udp; label, or a pattern as [`NamePattern`] has it; at most 16 |
 //! | connect | `list` of `text` | as [`ConnectPattern`] has them; at most 16 |
-//! | host's ciphers, clients' addresses as sources | `u8` | the sum: 1 the one, 2 the other |
+//! | powers | `u8` | the sum of 1 host's ciphers, 2 clients' addresses as sources, 4 host's keys, 8 capture |
 //! | memory, in bytes | `u64` | |
 //! | thousandths of a core | `u32` | |
 //! | flows, instances | `u32`, `u32` | |
@@ -160,28 +161,32 @@
 //! # Signatures
 //!
 //! Ed25519, verified strictly: keys and points in their one encoding and not of small order, `S`
-//! below the order of the group. A key is its own id, so that every signature in a file is
-//! checked, and a file with a bad one is refused even if it would not count; those of keys that
-//! the root does not know, or that are revoked, count for nothing. The signed bytes begin with
-//! what they are for, so a signature has one meaning.
+//! below the order of the group. A key is its own id, so every signature in a file is checked.
+//! A file with a bad signature is refused even if that signature would not count. Signatures of
+//! keys that the root does not know or has revoked do not count. The signed bytes begin with
+//! their purpose, so a signature has one meaning.
 //!
-//! What is signed includes the root's id, which stays the same when the root's keys change: a
-//! module stays good through rotations as long as its signers are still delegated to, and is good
-//! under no other root that happens to have the same keys.
+//! The signed bytes include the root's id, which stays the same when the root's keys change. A
+//! module stays valid through rotations as long as its signers keep their delegation. It is not
+//! valid under another root that happens to have the same keys.
 //!
-//! # What is proven, and what is not
+//! # Guarantees and their limits
 //!
-//! [`verify`] says in which order everything is checked. A module that it accepts was signed by
-//! enough of those whom the root lets sign this name, is what they signed to the last bit, asks
-//! for no more than they may give and the user approved, and is not older than what this host has
-//! had. That two hosts get the same module is not proven: whoever has enough keys can make one for
-//! one user. [`Verified::sha256`] can be compared, and [`Policy::pins`] compares it. A module that
-//! keeps to its patterns can send what it sees to where they allow. And a host that has lost its
-//! state, whose clock somebody else sets, knows only the [`Policy::floors`] of its own release.
+//! [`verify`] lists the order of the checks. A module that it accepts was signed by enough of the
+//! keys that the root lets sign this name, and is identical to the signed one to the last bit. It
+//! requests no more than its signers may give and the user approved, and is not older than the
+//! one this host accepted before.
 //!
-//! # What is tried, and where that is tested
+//! There is no guarantee that two hosts get the same module: an attacker with enough keys can make
+//! one for one user. [`Verified::sha256`] can be compared, and [`Policy::pins`] compares it. A
+//! module that keeps to its patterns can send everything that it sees to destinations they allow.
+//! A host that has lost its state, and whose clock somebody else sets, knows only the
+//! [`Policy::floors`] of its own release.
 //!
-//! In `runtime/seal/tests/it`; `host` is `runtime/tests/it`. That these tests exist is tested too.
+//! # Attacks and their tests
+//!
+//! The tests are in `runtime/seal/tests/it`; `host` stands for `runtime/tests/it`. Another test
+//! checks that each of them exists.
 //!
 //! | | attack | outcome | tests |
 //! |---|---|---|---|
@@ -211,10 +216,11 @@
 //! | 24 | another build for one user | shown and pinned by SHA-256; else not prevented | `attacks::a_pinned_file_is_the_only_one`, `attacks::a_number_stands_for_one_module` |
 //! | 25 | an old root or note once more | ignored | `roots::an_old_root_changes_nothing`, `notes::an_older_note_changes_nothing` |
 //!
-//! What 7 leaves: who keeps notes back too is noticed when the module expires. What 21 leaves: who
-//! can make every module fail stops a service. What 23 leaves: a module can tell what it sees to
-//! where its patterns let it go, and what it has used of its share of a core in one call is used
-//! before it is known. What 24 leaves: without a pin, two hosts may have been given two modules.
+//! Remaining risks: attackers who also withhold notes are noticed only when the module expires
+//! (7). Attackers who can make every module fail stop a service (21). A module can send everything
+//! that it sees to destinations that its patterns allow, and the CPU time of one call counts
+//! against its quota only after the call (23). Without a pin, two hosts may run different modules
+//! of one release (24).
 //!
 //! # Panics
 //!

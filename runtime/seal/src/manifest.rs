@@ -1,3 +1,5 @@
+//! Manifests, and their encoding that is signed. `seal` writes them, and `verify` reads them.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
@@ -9,75 +11,76 @@ use crate::time::Moment;
 use crate::world::{check_version, read_version, write_version};
 use crate::{Capabilities, Digest, Name, Refused, Release, World};
 
-/// The longest name.
+/// The longest name, in bytes.
 pub(crate) const MAX_NAME: usize = 64;
 const MAX_VERSION: usize = 64;
 const MAX_COMMIT: usize = 64;
 const MAX_TOOLCHAIN: usize = 128;
-/// A set of modules that belong together is small.
+/// The most floors or requirements: sets of modules that belong together are small.
 const MAX_RELEASES: usize = 32;
-/// Of this encoding.
+/// The version of this encoding.
 const FORMAT: u8 = 1;
 
-/// All that the signers of a module say about it. What is signed is its encoding: see the crate's
+/// All statements of the signers about a module. The signature covers its encoding: see the crate's
 /// page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Manifest {
-    /// The root that it is sealed under: [`Root::id`](crate::Root::id).
+    /// The [id](crate::Root::id) of the root that it is sealed under.
     pub root: Digest,
-    /// What it is: an update has the same name.
+    /// The module's name, which its updates share.
     pub name: Name,
     /// The interface that it is built for.
     pub world: World,
-    /// What it does with connections; at least one.
+    /// Its roles; at least one.
     pub roles: BTreeSet<ModuleRole>,
-    /// Which is the newer of two.
+    /// The release, which decides which of two modules is newer.
     pub release: Release,
-    /// The version that people see. At most 64 printable characters.
+    /// The version shown to people. At most 64 printable characters.
     pub version: String,
-    /// Bytes of the body: the WebAssembly header, and all that follows the seal.
+    /// The length of the body in bytes: the WebAssembly header and everything after the seal.
     pub body_length: u64,
-    /// Of the body.
+    /// The SHA-256 of the body.
     pub body_sha256: Digest,
-    /// From when on it may be loaded, in seconds since 1970.
+    /// The earliest time at which it may be loaded, in seconds since 1970.
     pub not_before: u64,
-    /// From when on it is loaded no more.
+    /// The time from which it is no longer loaded, in seconds since 1970.
     pub expires: u64,
-    /// For which stage of a roll-out: `stable`, `beta`.
+    /// The stage of a rollout that it is for: `stable`, `beta`.
     pub channel: Name,
-    /// For which group of hosts. `None`: for all.
+    /// The group of hosts that it is for. `None` means all.
     pub audience: Option<Name>,
-    /// The oldest host that runs it.
+    /// The oldest version of the host that runs it.
     pub min_host: Version,
-    /// Which configuration it understands.
+    /// The version of the configuration that it understands.
     pub config_schema: u32,
-    /// What it may have at most.
+    /// The capabilities that it requests.
     pub capabilities: Capabilities,
-    /// For each name, the oldest release that is still accepted once this one has been. At most 32.
+    /// The oldest release of each name that a host accepts once it has accepted this one. At most
+    /// 32.
     pub floors: BTreeMap<Name, Release>,
-    /// What has to be there with it, at least of these releases. At most 32.
+    /// Modules that must be present with it, and their oldest releases. At most 32.
     pub requires: BTreeMap<Name, Release>,
-    /// What it was built from. At most 64 printable characters.
+    /// The source commit it was built from. At most 64 printable characters.
     pub source_commit: String,
-    /// What it was built with. At most 128 printable characters.
+    /// The toolchain it was built with. At most 128 printable characters.
     pub toolchain: String,
 }
 
-/// What a module does with connections.
+/// A role of a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ModuleRole {
     /// Dials an address that the application names.
     Dialer,
     /// Dials an address of its own choice.
     FixedDialer,
-    /// Takes connections or datagrams in, for the application.
+    /// Accepts connections or datagrams for the application.
     Listener,
-    /// Takes connections in and passes each on.
+    /// Accepts connections and passes each on.
     Relay,
 }
 
 impl ModuleRole {
-    /// All of them; the first is the lowest bit of the encoding.
+    /// All roles; the first is the lowest bit of the encoding.
     pub const ALL: [ModuleRole; 4] = [
         ModuleRole::Dialer,
         ModuleRole::FixedDialer,
@@ -87,13 +90,13 @@ impl ModuleRole {
 }
 
 impl Manifest {
-    /// The bytes that are signed, after the domain. Fails if a field is out of its bounds.
+    /// Returns the bytes that are signed, after the domain. Fails if a field is out of its bounds.
     pub fn encode(&self) -> Result<Vec<u8>, Refused> {
         self.check()?;
         Ok(self.write())
     }
 
-    /// What [`encode`](Manifest::encode) wrote. Fails on anything that it cannot have written.
+    /// Parses the bytes that [`encode`](Manifest::encode) returns. Fails on any others.
     pub fn parse(bytes: &[u8]) -> Result<Manifest, Refused> {
         let mut reader = Reader::new(bytes);
         match reader.u8("manifest format")? {
@@ -129,14 +132,14 @@ impl Manifest {
         };
         reader.end("manifest")?;
         manifest.check()?;
-        // Holds by the reader's strictness; checked all the same, as it is what a signature means.
+        // The strict reader ensures this. It is checked nevertheless, as signatures depend on it.
         match manifest.write() == bytes {
             true => Ok(manifest),
             false => Err(malformed("manifest", "is not in its one encoding")),
         }
     }
 
-    /// That every field is within its bounds.
+    /// Checks that every field is within its bounds.
     pub fn check(&self) -> Result<(), Refused> {
         self.world.check()?;
         if self.roles.is_empty() {
@@ -250,7 +253,7 @@ fn write_releases(writer: &mut Writer, releases: &BTreeMap<Name, Release>) {
     }
 }
 
-/// As it is shown.
+/// Parses the form that `Display` writes.
 impl FromStr for ModuleRole {
     type Err = Refused;
 

@@ -1,3 +1,5 @@
+//! Names of modules, channels, audiences and delegations, and patterns of them.
+
 use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
@@ -13,25 +15,25 @@ const LIMIT: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
-/// One name, or all that begin with what stands before a `*` at the end: `wireguard`,
-/// `team-a/*`, `*`.
+/// A pattern of names: one name, or a prefix followed by `*`. Examples: `wireguard`, `team-a/*`,
+/// `*`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamePattern(String);
 
 impl Name {
-    /// As text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl NamePattern {
-    /// As text.
+    /// Returns the pattern as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is that one name or one of those meant.
+    /// Returns true if the pattern matches this name.
     pub fn has(&self, name: &Name) -> bool {
         match self.prefix() {
             Some(prefix) => name.0.starts_with(prefix),
@@ -39,7 +41,7 @@ impl NamePattern {
         }
     }
 
-    /// Whether it has every name that the other has.
+    /// Returns true if it matches every name that the other matches.
     pub fn covers(&self, other: &NamePattern) -> bool {
         match (self.prefix(), other.prefix()) {
             (Some(prefix), Some(other)) => other.starts_with(prefix),
@@ -49,7 +51,7 @@ impl NamePattern {
         }
     }
 
-    /// Whether it is one name only.
+    /// Returns true if it matches one name only.
     pub fn is_exact(&self) -> bool {
         self.prefix().is_none()
     }

@@ -1,3 +1,6 @@
+//! Policies: the requirements of a host beyond a valid seal. `verify` takes one and returns
+//! warnings.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -6,52 +9,52 @@ use semver::Version;
 use crate::time::{DAY, Moment};
 use crate::{Capabilities, Digest, ModuleRole, Name, Release, World};
 
-/// What a host wants of a module beyond a good seal. By default any sealed module is wanted, and
-/// what it asks for has to be approved already.
+/// The requirements of a host beyond a valid seal. By default it accepts any sealed module whose
+/// capabilities are approved already.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// The module that was asked for.
+    /// The name of the requested module.
     pub name: Option<Name>,
-    /// The worlds that this host has. Empty: not looked at.
+    /// The worlds that this host supports. Empty means that the world is not checked.
     pub worlds: Vec<World>,
-    /// What it is to do with connections.
+    /// The role that the module must have.
     pub role: Option<ModuleRole>,
     /// The channel that this host follows.
     pub channel: Option<Name>,
     /// The groups that this host belongs to. A module for one audience is for no other host.
     pub audiences: BTreeSet<Name>,
-    /// This host's.
+    /// The version of this host.
     pub host: Option<Version>,
-    /// The configuration that is at hand.
+    /// The version of the configuration that the host has.
     pub config_schema: Option<u32>,
-    /// The oldest releases that this release of the host accepts, whatever its state says: they
-    /// are what is left when the state is lost.
+    /// The oldest releases that this version of the host accepts, whatever its state says. They
+    /// remain when the state is lost.
     pub floors: BTreeMap<Name, Release>,
-    /// What is here already, for modules that require it.
+    /// Modules that are present already, for modules that require them.
     pub present: BTreeMap<Name, Release>,
-    /// Accept exactly this release although a newer one has been accepted, for this time only. It
-    /// is never below a floor.
+    /// Accept exactly this release although a newer one has been accepted, for this call only. It
+    /// cannot go below a floor.
     pub allow_downgrade: Option<(Name, Release)>,
-    /// Accept files with one of these SHA-256 only. Empty: any.
+    /// Accept only files with one of these SHA-256 digests. Empty means any.
     pub pins: BTreeSet<Digest>,
-    /// Whether the module's capabilities have been approved.
+    /// The source of the approval of the module's capabilities.
     pub approval: Approval,
-    /// Capabilities approved beside [`Approval::Recorded`], such as those in a file of the user.
-    /// The state learns nothing of it. By default nothing.
+    /// Capabilities approved in addition to [`Approval::Recorded`], such as those in a
+    /// configuration file. The state does not record them. Empty by default.
     pub approved: Capabilities,
-    /// Accept modules that have no seal at all, for development. A broken seal is never accepted.
+    /// Accept modules without a seal, for development. A broken seal is never accepted.
     pub allow_unsealed: bool,
-    /// How many seconds before a module expires to warn of it. By default 14 days.
+    /// The number of seconds before expiry from which to warn. 14 days by default.
     pub warn_before: u64,
 }
 
-/// Where the approval of a module's capabilities comes from.
+/// The source of the approval of a module's capabilities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Approval {
-    /// From the state: what was approved for this name before.
+    /// The state: capabilities approved for this name before.
     Recorded,
-    /// From the user, who has seen what this module asks for and said yes. The state will have it
-    /// once the module is accepted.
+    /// The user, who has seen this module's request and approved it. The state records it once the
+    /// module is accepted.
     Given,
 }
 
@@ -77,52 +80,53 @@ impl Default for Policy {
     }
 }
 
-/// What somebody should look at although the module is accepted.
+/// A reason for concern about a module that is accepted nevertheless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// It has no seal; the switch for development is on.
+    /// It has no seal, and modules without a seal are allowed for development.
     Unsealed,
-    /// It is older than one that was accepted; the user has allowed that.
+    /// It is older than a release accepted before, as the user has allowed.
     Downgrade {
-        /// What is loaded.
+        /// The loaded release.
         release: Release,
-        /// What was accepted before.
+        /// The newest release accepted before.
         newest: Release,
     },
-    /// It will soon be loaded no more.
+    /// It will expire soon.
     ExpiresSoon {
-        /// When.
+        /// The time of expiry, in seconds since 1970.
         expires: u64,
     },
-    /// It goes on running, but would not be loaded again.
+    /// It has expired. It keeps running, but would not be loaded again.
     Expired {
-        /// When it did.
+        /// The time of expiry, in seconds since 1970.
         expires: u64,
     },
-    /// It can be held back from updates for years: its signer was generous, or the clock is slow.
+    /// It expires so late that updates could be withheld for years: its signer was generous, or the
+    /// clock is slow.
     ExpiryFarOff {
-        /// When it expires.
+        /// The time of expiry, in seconds since 1970.
         expires: u64,
     },
-    /// A freshness note says that there is a newer release, which did not come here.
+    /// A freshness note announces a newer release, which has not arrived.
     Outdated {
-        /// What is loaded.
+        /// The loaded release.
         release: Release,
-        /// What there is.
+        /// The announced release.
         newest: Release,
     },
-    /// The clock has been later before.
+    /// The clock is behind an earlier reading.
     ClockBehind {
-        /// What it says.
+        /// The clock's time, in seconds since 1970.
         now: u64,
-        /// What it has said.
+        /// The greatest time that it has shown.
         greatest: u64,
     },
 }
 
 impl Warning {
-    /// The same for ever, for programs.
+    /// Returns a stable code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Warning::Unsealed => "unsealed",

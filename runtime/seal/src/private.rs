@@ -1,17 +1,16 @@
-//! Files and folders that only their owner may read or write.
+//! Files and folders that only their owner may read or write. Everything that keeps secrets or
+//! trusted code uses it: states, keys, and the cache of compiled modules.
 //!
-//! Who may is said in modes on Unix and in access lists on Windows, so this is the one
-//! place besides sockets that knows the operating system: everything that has
-//! secrets to keep, or code to trust, comes here. On Windows nothing is said at all: a file
-//! has the access list of its folder, and the folders that are used by default are
-//! in the user's profile, which is closed to other users.
+//! Access is controlled by modes on Unix and by access lists on Windows, so this module knows the
+//! operating system. On Windows it sets nothing: a file inherits the access list of its folder, and
+//! the default folders lie in the user's profile, which is closed to other users.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Make a file that its owner alone can read and write, and open it for writing. Fails if
-/// there is one.
+/// Creates a file that only its owner can read and write, and opens it for writing. Fails if it
+/// exists.
 pub fn create_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -19,14 +18,14 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Makes a file for everybody who may read `old`, and opens it for writing: with the mode of `old`,
-/// and with its owner and group as far as this user may give files away. Without `old` others may
-/// read it, unless the umask says otherwise. Fails if there is one.
+/// Creates a file for everybody who may read `old`, and opens it for writing. It has the mode of
+/// `old`, and its owner and group as far as this user may give files away. Without `old`, others
+/// may read it unless the umask forbids that. Fails if the file exists.
 pub(crate) fn create_like(path: &Path, old: Option<&Metadata>) -> io::Result<File> {
     system::create_like(path, old)
 }
 
-/// As [`create_file`], or open the one that is there, with what is in it.
+/// Creates a file as [`create_file`] does, or opens an existing one and keeps its content.
 pub fn open_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -34,8 +33,8 @@ pub fn open_file(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// Make a folder, and those above it, that their owner alone can enter. One that is
-/// there already stays as it is.
+/// Creates a folder and its missing parents that only their owner can enter. An existing folder
+/// keeps its mode.
 pub fn create_directory(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -43,21 +42,21 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// Fail if this file or folder belongs to somebody else, or if somebody else may write
-/// to it. The error says what would be right. On Windows that is not found out.
+/// Fails if this file or folder belongs to another user, or if another user may write to it. The
+/// error says what would be right. Not checked on Windows.
 pub fn check_own(path: &Path) -> io::Result<()> {
     system::check_own(path)
 }
 
-/// Whether other users may read or write this file, by its mode. On Windows that is not
-/// found out, and the answer is no.
+/// Returns true if other users may read or write this file, by its mode. Always false on Windows,
+/// where it is not checked.
 pub fn is_open_to_others(path: &Path) -> io::Result<bool> {
     system::is_open_to_others(path)
 }
 
-/// This file or its folder, whichever every user may write, so that the file is not its owner's to
-/// decide about; `None`: neither is. A folder in which users remove their own files alone (the sticky
-/// bit) is not. On Windows that is not found out.
+/// Returns this file or its folder if every user may write to it, so that its owner does not
+/// control the file. Returns `None` if neither is writable. A folder with the sticky bit, in which
+/// users remove only their own files, does not count. Not checked on Windows.
 pub fn writable_by_everybody(path: &Path) -> Option<PathBuf> {
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
@@ -69,8 +68,8 @@ pub fn writable_by_everybody(path: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// Have what was made, removed and renamed in a folder reach the disk. On Windows a folder cannot
-/// be flushed: renaming is written through by the file system's journal.
+/// Flushes the entries of a folder to disk: files made, removed and renamed. On Windows a folder
+/// cannot be flushed; the file system's journal writes renames through.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     system::sync_folder(path)
 }
@@ -98,7 +97,7 @@ mod system {
             .or_else(|_| fchown(&file, None, group))
             .is_ok();
         let mode = old.mode() & 0o777;
-        // Another group may do what everybody may.
+        // A new group gets the permissions that everybody has.
         let mode = match keeps_group {
             true => mode,
             false => (mode & 0o707) | (mode & (mode << 3) & 0o070),

@@ -1,175 +1,177 @@
+//! Reasons why a file is refused: the error type of this crate.
+
 use crate::time::Moment;
 use crate::{Digest, Name, PublicKey, Release};
 
-/// Why a file is not accepted: a [code](Refused::code) for programs, and a line for people.
+/// The reason why a file is refused: a [code](Refused::code) for programs and a line for people.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
-    /// Larger than anything that is looked at.
+    /// The file or its seal exceeds the limit on size.
     #[error("{bytes} bytes; must be {limit} at most")]
     TooLarge {
-        /// Of the file or of its seal.
+        /// The size of the file or of its seal.
         bytes: usize,
-        /// The most there may be.
+        /// The limit.
         limit: usize,
     },
-    /// Something else than a module.
+    /// The file is not WebAssembly.
     #[error("no WebAssembly; a module begins with \\0asm and a version")]
     NotWasm,
-    /// A module without a seal.
+    /// The module has no seal.
     #[error("not sealed; must be a module sealed under the root (watm seal)")]
     Unsealed,
-    /// A seal that is not the first section, or a second one.
+    /// The seal is not the first section, or there is a second one.
     #[error("has a seal that is not its first section; must have one seal, in front")]
     MisplacedSeal,
-    /// What there is cannot have been written by this version.
+    /// The encoding is not one that this version writes.
     #[error("{field}: {reason}")]
     Malformed {
-        /// Which field.
+        /// The name of the field.
         field: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and what would be right.
         reason: String,
     },
-    /// Another file than the one that was pinned.
+    /// The file is not among the pinned ones.
     #[error("its SHA-256 is {found}, which is not among those that are pinned")]
     NotPinned {
-        /// Of the file.
+        /// The SHA-256 of the file.
         found: Digest,
     },
-    /// Sealed under another root.
+    /// The file is sealed under another root.
     #[error("belongs to the root {found}; must be {expected}")]
     UnknownRoot {
-        /// The file's.
+        /// The root of the file.
         found: Digest,
-        /// The host's.
+        /// The root of the host.
         expected: Digest,
     },
-    /// A version of the root that does not follow from the one that is trusted.
+    /// A version of the root does not follow from the trusted one.
     #[error("root version {version}: {reason}")]
     Rotation {
-        /// The one that does not follow.
+        /// The version that does not follow.
         version: u32,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// The newest version of the root is too old.
+    /// The newest version of the root has expired.
     #[error("root version {version} expired on {}; a newer version is needed", Moment(*expired))]
     RootExpired {
-        /// Of the root.
+        /// The version of the root.
         version: u32,
-        /// When.
+        /// The time of expiry, in seconds since 1970.
         expired: u64,
     },
-    /// A signature is not by the key that it names, or not over this.
+    /// A signature is not by the key that it names, or not over this content.
     #[error("{of}: the signature of {key} is wrong")]
     BadSignature {
-        /// What was signed.
+        /// The signed object.
         of: String,
-        /// By whom it is said to be.
+        /// The key that the signature names.
         key: PublicKey,
     },
-    /// Too few have signed.
+    /// Too few keys have signed.
     #[error("{name}: signed by {valid} of the keys of {delegation}; {needed} are needed")]
     Threshold {
         /// The module.
         name: Name,
-        /// Whose keys.
+        /// The delegation whose keys are needed.
         delegation: Name,
-        /// How many have.
+        /// The number of its keys that have signed.
         valid: usize,
-        /// How many must.
+        /// The number that must sign.
         needed: usize,
     },
-    /// Too few have signed, not counting a key that has been revoked.
+    /// Too few keys have signed, not counting a revoked one.
     #[error(
         "{name}: {key} has signed it, which is revoked; {needed} keys of {delegation} are needed"
     )]
     Revoked {
         /// The module.
         name: Name,
-        /// That key.
+        /// The revoked key.
         key: PublicKey,
-        /// Whose keys are needed.
+        /// The delegation whose keys are needed.
         delegation: Name,
-        /// How many.
+        /// The number of keys needed.
         needed: usize,
     },
-    /// Who has signed may not sign this.
+    /// The signers may not sign this.
     #[error("{name}: {reason}")]
     Delegation {
         /// The module.
         name: Name,
-        /// What they may not, and what they may.
+        /// The limit of the signers, and what exceeds it.
         reason: String,
     },
-    /// Something else than what was signed.
+    /// The content differs from the signed content.
     #[error(
         "{name}: the content is {} bytes with the SHA-256 {}; signed are {} bytes with {}",
         found.0, found.1, expected.0, expected.1
     )]
     BadHash {
-        /// What it is said to be.
+        /// The name in the manifest.
         name: Name,
         /// Length and SHA-256 in the manifest.
         expected: (u64, Digest),
-        /// Of the file without its seal.
+        /// Length and SHA-256 of the file without its seal.
         found: (u64, Digest),
     },
-    /// Good, but not what was asked for.
+    /// The module is valid but not the requested one.
     #[error("{name}: its {field} is {found}; must be {expected}")]
     WrongName {
         /// The module.
         name: Name,
-        /// What of it: name, world, role, channel, audience, config-schema.
+        /// The field that differs: name, world, role, channel, audience, config-schema.
         field: &'static str,
-        /// What it has.
+        /// The value in the manifest.
         found: String,
-        /// What the host asked for.
+        /// The value that the host requires.
         expected: String,
     },
-    /// The host does not have what the module needs.
+    /// The host is older than the module requires.
     #[error("{name}: needs a host of version {needed}; this is {found}")]
     HostTooOld {
         /// The module.
         name: Name,
-        /// At least.
+        /// The oldest version that suffices.
         needed: semver::Version,
-        /// The host's.
+        /// The version of the host.
         found: semver::Version,
     },
-    /// Too early.
+    /// The module is not valid yet.
     #[error("{name}: not valid before {}; it is {}", Moment(*from), Moment(*now))]
     NotYetValid {
         /// The module.
         name: Name,
-        /// From when on it is.
+        /// The time from which it is valid, in seconds since 1970.
         from: u64,
         /// The time it was judged by.
         now: u64,
     },
-    /// Too late.
+    /// The module has expired.
     #[error("{name}: expired on {}; it is {}, a newer release is needed", Moment(*expired), Moment(*now))]
     Expired {
         /// The module.
         name: Name,
-        /// When.
+        /// The time of expiry, in seconds since 1970.
         expired: u64,
         /// The time it was judged by.
         now: u64,
     },
-    /// Older than what was there already.
+    /// The release is older than the host accepts.
     #[error("{name}: is release {found}; must be at least {least}, {because}")]
     Rollback {
         /// The module.
         name: Name,
         /// Its release.
         found: Release,
-        /// The oldest one that would do.
+        /// The oldest acceptable release.
         least: Release,
-        /// Where that comes from.
+        /// The origin of that limit.
         because: &'static str,
     },
-    /// Another module under the number of one that was accepted.
+    /// The release has the number of one accepted before, but other content.
     #[error(
         "{name}: release {release} was accepted with other content; a change needs a new sequence"
     )]
@@ -179,7 +181,7 @@ pub enum Refused {
         /// The number of both.
         release: Release,
     },
-    /// What it belongs with is missing or too old.
+    /// A required module is missing or too old.
     #[error("{name}: requires {required} {least} or newer; {}", match found {
         Some(found) => format!("{found} is here"),
         None => "it is not here".to_owned(),
@@ -187,19 +189,19 @@ pub enum Refused {
     Requires {
         /// The module.
         name: Name,
-        /// What it requires.
+        /// The name of the required module.
         required: Name,
-        /// At least.
+        /// The oldest release that suffices.
         least: Release,
-        /// What there is.
+        /// The release that is present, if any.
         found: Option<Release>,
     },
-    /// It asks for more than its user has approved.
+    /// The module requests capabilities that the user has not approved.
     #[error("{name}: asks for what is not approved: {}", more.join(", "))]
     NeedsApproval {
         /// The module.
         name: Name,
-        /// Each thing, for people.
+        /// The missing capabilities, readable for people.
         more: Vec<String>,
     },
     /// The state has no room for another name.
@@ -207,13 +209,13 @@ pub enum Refused {
     StateFull {
         /// The module.
         name: Name,
-        /// The most it has.
+        /// The limit on names.
         limit: usize,
     },
 }
 
 impl Refused {
-    /// The same for ever, for programs.
+    /// Returns a stable code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Refused::TooLarge { .. } => "too-large",

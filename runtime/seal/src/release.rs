@@ -1,18 +1,21 @@
+//! Release numbers, by which hosts recognize newer modules and rollbacks.
+
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Refused;
 use crate::bytes::{Reader, Writer, malformed};
 
-/// Which of two modules of a name is the newer: by epoch, then by sequence. Written `2.17`.
+/// The number that decides which of two modules of a name is newer: by epoch, then by sequence.
+/// Written `2.17`.
 ///
-/// Release keys count the sequence up. Only the root raises the epoch, which is how one recovers
-/// when a stolen key has used the highest sequence.
+/// Release keys count the sequence up. Only the root raises the epoch, which recovers from a stolen
+/// key that has used the highest sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Release {
-    /// At most the root's.
+    /// The epoch, at most the root's.
     pub epoch: u32,
-    /// Within the epoch.
+    /// The number within the epoch.
     pub sequence: u64,
 }
 

@@ -1,3 +1,6 @@
+//! Roots: signed lists of keys and their delegations. `verify` checks modules against one, and
+//! `watm root` writes them.
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -7,67 +10,68 @@ use crate::key::{Domain, MAX_SIGNATURES, PrivateKey, Signatures};
 use crate::manifest::{read_name, write_name};
 use crate::{Capabilities, Digest, Name, NamePattern, PublicKey, Refused};
 
-/// Of the encoding of a record.
+/// The version of the record's encoding.
 const FORMAT: u8 = 1;
-/// Before the record in a file of its own.
+/// The beginning of a root file.
 const MAGIC: &[u8] = b"watm/root-file/v1\0";
-/// Large organisations have a handful of teams.
+/// Limits on delegations: large organizations have a handful of teams.
 const MAX_DELEGATIONS: usize = 16;
 const MAX_NAMES: usize = 16;
-/// Everybody who ever left.
+/// The most revoked keys: room for everybody who ever left.
 const MAX_REVOKED: usize = 64;
 
-/// Who is trusted with what: version N of it, which replaces all earlier ones.
+/// One version of the trusted keys and their permissions. It replaces all earlier versions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RootRecord {
-    /// 1, 2, 3, …
+    /// The version, counted from 1.
     pub version: u32,
     /// The [id](Root::id) of version 1. `None` in version 1 itself.
     pub first: Option<Digest>,
     /// The highest epoch that a module may have.
     pub epoch: u32,
-    /// From when on nothing new is accepted under it, in seconds since 1970. A newer version
-    /// still is.
+    /// The time from which nothing is accepted under this version except a newer one, in seconds
+    /// since 1970.
     pub expires: u64,
-    /// How many of its keys have to sign the root itself.
+    /// The number of its keys that must sign the root itself.
     pub threshold: u8,
     /// The root's own keys.
     pub keys: BTreeSet<PublicKey>,
-    /// Who may sign what else.
+    /// Permissions of other keys.
     pub delegations: Vec<Delegation>,
-    /// Keys that count for nothing any more, wherever they stand. At most 64.
+    /// Keys that no longer count, wherever they occur. At most 64.
     pub revoked: BTreeSet<PublicKey>,
 }
 
-/// Some keys that together may sign modules (or freshness notes) of some names.
+/// A set of keys that together may sign modules, or freshness notes, of some names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delegation {
-    /// What people call it; the delegations of a root are sorted by it.
+    /// The name for people. The delegations of a root are sorted by it.
     pub name: Name,
-    /// What they may sign.
+    /// The kind of record that the keys may sign.
     pub purpose: Purpose,
-    /// How many of the keys it takes.
+    /// The number of keys that must sign.
     pub threshold: u8,
-    /// Of whom. At most 16.
+    /// The keys. At most 16.
     pub keys: BTreeSet<PublicKey>,
-    /// For modules of which names. At most 16.
+    /// The names of modules that it covers. At most 16.
     pub names: BTreeSet<NamePattern>,
-    /// What such a module may ask for at most.
+    /// The most capabilities that such a module may request.
     pub ceiling: Capabilities,
 }
 
-/// What the keys of a delegation sign.
+/// The kind of record that the keys of a delegation sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// Modules.
     Seal,
-    /// Notes of what the newest release is: [`Note`](crate::Note). Such a key can be kept on a
-    /// machine that is always on, as all it can do is cause a warning.
+    /// Freshness notes: see [`Note`](crate::Note). Such a key can stay on a machine that is always
+    /// on, as it can cause nothing but warnings.
     Freshness,
 }
 
 impl Purpose {
-    /// The delegation that a signature for this purpose needs, for people who write roots.
+    /// Describes the delegation that a signature for this purpose needs, for people who write
+    /// roots.
     pub(crate) fn needed(self) -> &'static str {
         match self {
             Purpose::Seal => "sealing a module takes a delegation with \"purpose\": \"modules\"",
@@ -78,7 +82,7 @@ impl Purpose {
     }
 }
 
-/// The words that descriptions of roots use.
+/// Writes the word that descriptions of roots use.
 impl fmt::Display for Purpose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -89,7 +93,7 @@ impl fmt::Display for Purpose {
 }
 
 impl RootRecord {
-    /// The bytes that are signed, after the domain. Fails if a field is out of its bounds.
+    /// Returns the bytes that are signed, after the domain. Fails if a field is out of its bounds.
     fn encode(&self) -> Result<Vec<u8>, Refused> {
         self.check()?;
         let mut writer = Writer::default();
@@ -152,7 +156,7 @@ impl RootRecord {
     }
 
     /// Checks that this key is one of those that sign for this purpose and name. A threshold may
-    /// take others beside it.
+    /// require others as well.
     pub fn check_signer(
         &self,
         purpose: Purpose,
@@ -256,7 +260,7 @@ impl Delegation {
         self.ceiling.check()
     }
 
-    /// Why its keys do not sign for a name that is not among its own.
+    /// Explains that its keys do not sign names outside of its own.
     pub(crate) fn other_names(&self) -> String {
         let names: Vec<&str> = self.names.iter().map(NamePattern::as_str).collect();
         format!(
@@ -266,13 +270,13 @@ impl Delegation {
         )
     }
 
-    /// Whether it is for modules of this name.
+    /// Returns true if it covers modules of this name.
     pub fn has(&self, name: &Name) -> bool {
         self.names.iter().any(|pattern| pattern.has(name))
     }
 }
 
-/// A root record and what has been signed of it so far: what goes from one signer to the next.
+/// A root record with the signatures collected so far, which passes from one signer to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignedRoot {
     record: RootRecord,
@@ -281,8 +285,8 @@ pub struct SignedRoot {
 }
 
 impl SignedRoot {
-    /// Nobody has signed it yet. Fails if the record is not a possible one: a threshold without
-    /// enough keys, a key that is revoked and in use.
+    /// Creates a root without signatures. Fails if the record is invalid: a threshold without
+    /// enough keys, or a key that is both revoked and in use.
     pub fn new(record: RootRecord) -> Result<SignedRoot, Refused> {
         Ok(SignedRoot {
             encoded: record.encode()?,
@@ -291,12 +295,12 @@ impl SignedRoot {
         })
     }
 
-    /// The record.
+    /// Returns the record.
     pub fn record(&self) -> &RootRecord {
         &self.record
     }
 
-    /// Signed by one more.
+    /// Adds a signature.
     pub fn sign(self, key: &PrivateKey) -> Result<SignedRoot, Refused> {
         let signature = key.sign(Domain::Root, &self.encoded);
         Ok(SignedRoot {
@@ -305,12 +309,12 @@ impl SignedRoot {
         })
     }
 
-    /// Who has signed it so far.
+    /// Returns the keys that have signed so far.
     pub fn signers(&self) -> impl Iterator<Item = PublicKey> {
         self.signatures.keys()
     }
 
-    /// As a file of its own.
+    /// Returns the bytes of a root file.
     pub fn to_file(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.bytes(MAGIC);
@@ -318,8 +322,8 @@ impl SignedRoot {
         writer.finish()
     }
 
-    /// What [`to_file`](SignedRoot::to_file) wrote. All its signatures have been checked, but not
-    /// whether they are enough: see [`Root::trust`] and [`Root::advance`].
+    /// Parses the bytes that [`to_file`](SignedRoot::to_file) returns and checks each signature,
+    /// but not whether they suffice: see [`Root::trust`] and [`Root::advance`].
     pub fn from_file(bytes: &[u8]) -> Result<SignedRoot, Refused> {
         let Some(rest) = bytes.strip_prefix(MAGIC) else {
             return Err(malformed("root file", "does not begin as one"));
@@ -345,8 +349,8 @@ impl SignedRoot {
         self.signatures.write(writer);
     }
 
-    /// The id that all versions of this root share: the SHA-256 of version 1's record, after
-    /// `watm/root-id/v1` and a zero byte.
+    /// Returns the id that all versions of this root share: the SHA-256 of version 1's record,
+    /// after `watm/root-id/v1` and a zero byte.
     pub fn id(&self) -> Digest {
         match self.record.first {
             Some(first) => first,
@@ -354,13 +358,13 @@ impl SignedRoot {
         }
     }
 
-    /// That those whose root this is have signed it.
+    /// Checks that enough of its own keys have signed it.
     pub(crate) fn check_own(&self) -> Result<(), Refused> {
         self.check_signed_by(&self.record)
     }
 
     fn check_signed_by(&self, by: &RootRecord) -> Result<(), Refused> {
-        // None of its keys is revoked: a record that has such a key is none.
+        // None of its keys is revoked: a record with such a key does not parse.
         let valid = self
             .signatures
             .keys()
@@ -379,20 +383,20 @@ impl SignedRoot {
     }
 }
 
-/// A root that is trusted: what a host is given, and what follows from it.
+/// A trusted root, given to a host or derived from one that was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root(SignedRoot);
 
 impl Root {
-    /// Trust this record because its origin is trusted: it came with the host, or a person has
-    /// compared its id. Fails if it has not been signed by enough of its own keys.
+    /// Trusts this record because of its origin: it came with the host, or a person has compared
+    /// its id. Fails if too few of its own keys have signed it.
     pub fn trust(signed: SignedRoot) -> Result<Root, Refused> {
         signed.check_own()?;
         Ok(Root(signed))
     }
 
-    /// Trust the next version because this one's keys have signed it, and its own have. Fails if
-    /// it is another version than the next, another root, or not signed by enough of both.
+    /// Trusts the next version because enough keys of this version and of the next have signed it.
+    /// Fails if it is not the next version, belongs to another root, or lacks signatures.
     pub fn advance(&self, next: &SignedRoot) -> Result<Root, Refused> {
         if next.id() != self.id() {
             return Err(Refused::UnknownRoot {
@@ -422,8 +426,8 @@ impl Root {
         Ok(Root(next.clone()))
     }
 
-    /// Go along a chain of records, each the next version. Those that this root has behind it
-    /// change nothing; the other errors are those of [`advance`](Root::advance).
+    /// Follows a chain of records, each the next version. Records that this root already includes
+    /// change nothing. Other errors are those of [`advance`](Root::advance).
     pub fn follow(&self, chain: &[SignedRoot]) -> Result<Root, Refused> {
         let mut root = self.clone();
         for next in chain {
@@ -436,17 +440,17 @@ impl Root {
         Ok(root)
     }
 
-    /// What it says.
+    /// Returns the record.
     pub fn record(&self) -> &RootRecord {
         self.0.record()
     }
 
-    /// The record with its signatures.
+    /// Returns the record with its signatures.
     pub fn signed(&self) -> &SignedRoot {
         &self.0
     }
 
-    /// What all versions share, and what people compare.
+    /// Returns the id that all versions share and that people compare.
     pub fn id(&self) -> Digest {
         self.0.id()
     }

@@ -1,18 +1,21 @@
+//! Sealed files: taking them apart, sealing a module, and adding signatures. `verify` and the
+//! commands that seal use it.
+
 use crate::bytes::{Reader, Writer, check_count, malformed};
 use crate::key::{Domain, PrivateKey, Signatures, Unchecked};
 use crate::wasm::{self, HEADER};
 use crate::{Digest, Manifest, PublicKey, Refused, SignedRoot};
 
-/// The largest file that is looked at: what the runtime loads.
+/// The largest file that is parsed, in bytes: the limit of the runtime.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
-/// The largest seal. One signed by three keys, with a rotation of the root, has about 1 KiB.
+/// The largest seal, in bytes. A seal by three keys with one rotation of the root has about 1 KiB.
 pub const MAX_SEAL_BYTES: usize = 16 << 10;
-/// Rotations that one file can carry.
+/// The most rotations of the root in one file.
 const MAX_CHAIN: usize = 32;
-/// Of the seal.
+/// The version of the seal's encoding.
 const FORMAT: u8 = 1;
 
-/// A file that has been taken apart; nothing about it is proven yet: see [`verify`](crate::verify).
+/// A file taken apart, of which nothing is proven yet: see [`verify`](crate::verify).
 #[derive(Debug, Clone)]
 pub struct Sealed<'a> {
     file: &'a [u8],
@@ -25,8 +28,8 @@ pub struct Sealed<'a> {
 }
 
 impl<'a> Sealed<'a> {
-    /// Take a file apart. Fails if it has no seal in its place, is larger than
-    /// [`MAX_FILE_BYTES`], or its seal is anything but one that this version writes.
+    /// Parses a file. Fails if it has no seal in its place, is larger than [`MAX_FILE_BYTES`], or
+    /// has a seal that this version would not write.
     pub fn parse(file: &'a [u8]) -> Result<Sealed<'a>, Refused> {
         if file.len() > MAX_FILE_BYTES {
             return Err(Refused::TooLarge {
@@ -69,33 +72,33 @@ impl<'a> Sealed<'a> {
         })
     }
 
-    /// The whole file: what a runtime is given.
+    /// Returns the whole file, which a runtime loads.
     pub fn file(&self) -> &'a [u8] {
         self.file
     }
 
-    /// What it says about itself.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The newer versions of the root that it brings, in ascending order.
+    /// Returns the newer versions of the root in the file, in ascending order.
     pub fn chain(&self) -> &[SignedRoot] {
         &self.chain
     }
 
-    /// Who has signed it, after checking each signature; the first that is not good is the error.
-    /// Whether these keys may sign anything is another question.
+    /// Returns the keys that have signed, after checking each signature. The first bad signature is
+    /// the error. Does not check whether these keys may sign anything.
     pub fn signers(&self) -> Result<Vec<PublicKey>, Refused> {
         Ok(self.signatures()?.keys().collect())
     }
 
-    /// The module as it was before it was sealed.
+    /// Returns the module as it was before sealing.
     pub fn body(&self) -> Vec<u8> {
         [self.header, self.rest].concat()
     }
 
-    /// That the body is the one that the manifest describes.
+    /// Checks that the body matches the length and the hash in the manifest.
     pub fn check_body(&self) -> Result<(), Refused> {
         let length = self.header.len() + self.rest.len();
         let hash = Digest::of_parts(&[self.header, self.rest]);
@@ -114,12 +117,11 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Seal a module: the file has the body, and before it the manifest with these signatures, and
-/// what `chain` has of newer versions of the root.
+/// Seals a module: inserts the manifest with these signatures, and the newer versions of the root
+/// in `chain`, before the body.
 ///
-/// The body's length and hash are put into the manifest. Fails if the body is no WebAssembly or
-/// has a seal already ([`Sealed::body`] is it without one), or if a field of the manifest is out of
-/// its bounds.
+/// Sets the body's length and hash in the manifest. Fails if the body is not WebAssembly or has a
+/// seal already ([`Sealed::body`] removes it), or if a field of the manifest is out of its bounds.
 pub fn seal(
     body: &[u8],
     mut manifest: Manifest,
@@ -139,11 +141,11 @@ pub fn seal(
     assemble(header, rest, chain, &encoded, &signatures)
 }
 
-/// The same file with one more signature, or unchanged if this key has signed it already. So
-/// people on different machines sign one file, which goes from each to the next.
+/// Returns the file with one more signature, or unchanged if this key has signed it already. People
+/// on different machines can sign one file in turn.
 ///
-/// Fails if the body is not the one that the manifest describes, or a signature in it is bad:
-/// nobody should sign that.
+/// Fails if the body differs from the manifest's description or a signature in the file is bad:
+/// nobody should sign such a file.
 pub fn add_signature(file: &[u8], key: &PrivateKey) -> Result<Vec<u8>, Refused> {
     let sealed = Sealed::parse(file)?;
     sealed.check_body()?;
@@ -186,8 +188,8 @@ fn assemble(
     }
 }
 
-/// A count, and records that are each one version above the one before, each signed by enough of
-/// its own keys.
+/// Reads a count and as many records. Each must be one version above the one before, and signed by
+/// enough of its own keys.
 fn read_chain(bytes: &[u8]) -> Result<Vec<SignedRoot>, Refused> {
     let mut reader = Reader::new(bytes);
     let count = usize::from(reader.u8("root chain")?);

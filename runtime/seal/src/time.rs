@@ -1,3 +1,5 @@
+//! Points in time as dates, for errors, warnings and commands.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,13 +13,14 @@ pub const DAY: u64 = 24 * 60 * 60;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
-/// As it is shown, or a date alone, whose first moment is meant: `2026-11-21`.
+/// Parses the form that `Display` writes, or a date alone (`2026-11-21`), which means its first
+/// moment.
 impl FromStr for Moment {
     type Err = Refused;
 
     fn from_str(text: &str) -> Result<Moment, Refused> {
         let moment = parse(text).filter(|moment| {
-            // So that there is no 31 February, nor another spelling.
+            // Excludes dates such as 31 February, and other spellings.
             let shown = moment.to_string();
             shown == text || shown.strip_suffix(" 00:00 UTC") == Some(text)
         });
@@ -38,7 +41,7 @@ fn parse(text: &str) -> Option<Moment> {
     if !(1..=12).contains(&month) {
         return None;
     }
-    // As if the year began in March: see below.
+    // Years begin in March here: see below.
     let (year, month) = match month > 2 {
         true => (year, month - 3),
         false => (year.checked_sub(1)?, month + 9),

@@ -1,3 +1,6 @@
+//! Verification of sealed modules against a root, a state and a policy. Hosts call it before they
+//! compile a module.
+
 use std::collections::BTreeMap;
 
 use crate::clock;
@@ -6,8 +9,8 @@ use crate::root::{Delegation, Purpose, Root, RootRecord};
 use crate::state::State;
 use crate::{Digest, Manifest, ModuleRole, Name, PublicKey, Refused, Release, Sealed};
 
-/// A module that may be loaded. It borrows the bytes that were verified, so that nothing else can
-/// be compiled by mistake: there is no path here that could lead to another file a moment later.
+/// A module that may be loaded. It borrows the verified bytes, so a caller cannot compile others by
+/// mistake: no path could lead to another file a moment later.
 #[derive(Debug, Clone)]
 pub struct Verified<'a> {
     file: &'a [u8],
@@ -17,67 +20,67 @@ pub struct Verified<'a> {
     time: u64,
 }
 
-/// Why a sealed module is accepted.
+/// The evidence for which a sealed module is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
-    /// What its signers say about it.
+    /// The statements of its signers.
     pub manifest: Manifest,
     /// The newest version of the root.
     pub root: Root,
-    /// Under which delegation of it.
+    /// The delegation that the module is signed under.
     pub delegation: Name,
-    /// Those of its keys that have signed.
+    /// The keys of the delegation that have signed.
     pub signers: Vec<PublicKey>,
-    /// Whose word the approval is.
+    /// The source of the approval.
     pub approval: Approval,
 }
 
 impl<'a> Verified<'a> {
-    /// The file, a valid module for any runtime.
+    /// Returns the file, a valid module for any runtime.
     pub fn module(&self) -> &'a [u8] {
         self.file
     }
 
-    /// Of the file, to show and to pin.
+    /// Returns the SHA-256 of the file, to show and to pin.
     pub fn sha256(&self) -> Digest {
         self.sha256
     }
 
-    /// Why it is accepted. `None`: it is not sealed, and the policy allows that.
+    /// Returns the evidence. `None` if the module is not sealed and the policy allows that.
     pub fn proof(&self) -> Option<&Proof> {
         self.proof.as_ref()
     }
 
-    /// What somebody should look at.
+    /// Returns the warnings, for a person.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// What the host's clock said, in seconds since 1970.
+    /// Returns the time of the host's clock, in seconds since 1970.
     pub fn time(&self) -> u64 {
         self.time
     }
 }
 
-/// Whether a file may be loaded, before anything of it is compiled or run.
+/// Verifies that a file may be loaded, before anything of it is compiled or run.
 ///
-/// `root` is what the host was given; what `state` has of a newer version is used in its place.
-/// `now` is the clock, in seconds since 1970. Steps, of which the first that fails is the error:
+/// `root` is the host's; a newer version of it in `state` takes its place. `now` is the clock, in
+/// seconds since 1970. The first step that fails is the error:
 ///
 /// 1. the file is within its bounds, and its seal parses;
 /// 2. it is one of those that are pinned;
-/// 3. the versions of the root that it brings follow from the one that is trusted, and the last
-///    has not expired;
+/// 3. the versions of the root that it brings follow from the trusted one, and the last has not
+///   expired;
 /// 4. every signature is good;
 /// 5. enough keys of a delegation for this name have signed, and its ceiling is kept;
-/// 6. the content is what was signed;
-/// 7. it is what was asked for, and this host can run it;
+/// 6. the content is the signed content;
+/// 7. it is the requested module, and this host can run it;
 /// 8. it is valid at this time;
-/// 9. it is not older than the floors and what was accepted before;
-/// 10. what it requires is here;
-/// 11. what it asks for is approved.
+/// 9. it is not older than the floors and the release accepted before;
+/// 10. the modules that it requires are present;
+/// 11. the capabilities that it requests are approved.
 ///
-/// Nothing is changed. Once the module runs, [`State::accept`] takes over what follows from this.
+/// Nothing is changed. Once the module runs, [`State::accept`] records the outcome.
 pub fn verify<'a>(
     file: &'a [u8],
     root: &Root,
@@ -92,8 +95,8 @@ pub fn verify<'a>(
     Ok(verified)
 }
 
-/// As [`verify`], of modules that belong together: each counts as being there for the others, and
-/// all are refused if one is. Each comes with its own policy.
+/// Verifies modules that belong together, as [`verify`] does for one. Each counts as present for
+/// the others, and all are refused if one is. Each has its own policy.
 pub fn verify_set<'a>(
     files: &[(&'a [u8], &Policy)],
     root: &Root,
@@ -104,7 +107,7 @@ pub fn verify_set<'a>(
     for (file, policy) in files {
         state.accept(&verify_alone(file, root, &state, policy, now)?);
     }
-    // Again, as one may bring a newer root or a floor for another.
+    // A second pass, since one module may bring a newer root or a floor for another.
     let set = files
         .iter()
         .map(|(file, policy)| verify_alone(file, root, &state, policy, now))
@@ -124,8 +127,8 @@ pub fn verify_set<'a>(
     Ok(set)
 }
 
-/// What to say about a module that is running: whether it has expired meanwhile or soon will, and
-/// whether a newer one has been announced.
+/// Returns the warnings for a running module: it has expired or soon will, or a newer release has
+/// been announced.
 pub fn check_running(
     manifest: &Manifest,
     state: &State,
@@ -215,7 +218,7 @@ pub(crate) fn check_root_expiry(record: &RootRecord, time: u64) -> Result<(), Re
     }
 }
 
-/// The delegation that this module is signed under, and which of its keys have.
+/// Finds the delegation that this module is signed under, and those of its keys that have signed.
 fn find_delegation(
     manifest: &Manifest,
     root: &RootRecord,
@@ -232,8 +235,8 @@ fn find_delegation(
     Err(first_fault.unwrap_or_else(|| no_delegation(Purpose::Seal, &manifest.name)))
 }
 
-/// The delegations for this purpose and name of which enough keys have signed; if there is none,
-/// why.
+/// Returns the delegations for this purpose and name of which enough keys have signed. Fails with
+/// the reason if there is none.
 pub(crate) fn check_delegations<'r>(
     purpose: Purpose,
     name: &Name,
@@ -246,10 +249,10 @@ pub(crate) fn check_delegations<'r>(
             .filter(|delegation| delegation.purpose == purpose)
     };
     let mut met = Vec::new();
-    // Of those that are not, the one that lacks least.
+    // Among the delegations that are not met, the one that lacks least.
     let mut closest: Option<(usize, &Delegation)> = None;
     for delegation in of_purpose().filter(|delegation| delegation.has(name)) {
-        // No key of a delegation is revoked: the record would not have been read.
+        // No key of a delegation is revoked: such a record does not parse.
         let valid: Vec<PublicKey> = signers
             .iter()
             .filter(|key| delegation.keys.contains(key))
@@ -319,7 +322,7 @@ fn check_ceiling(
             beyond.join(", ")
         ));
     }
-    // Otherwise one team could lock another's modules out.
+    // Without this check one team could lock out another's modules.
     for (name, floor) in &manifest.floors {
         if !delegation.has(name) {
             let whose = &delegation.name;
@@ -423,7 +426,7 @@ fn check_time(manifest: &Manifest, time: u64) -> Result<(), Refused> {
     }
 }
 
-/// That it is not older than allowed, and whether it is older than the newest.
+/// Checks that it is not older than allowed. Returns a warning if it is older than the newest.
 fn check_floors(
     manifest: &Manifest,
     state: &State,

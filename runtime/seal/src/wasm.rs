@@ -1,20 +1,21 @@
-//! As much of WebAssembly's binary format as a seal needs: the header, and the frames of the
-//! sections at the top, which modules and components have in common.
+//! The part of WebAssembly's binary format that a seal needs: the header, and the frames of the
+//! top-level sections, which modules and components share. `sealed` uses it.
 
 use crate::Refused;
 use crate::bytes::malformed;
 
-/// The magic number and the version, whose second half tells modules and components apart.
+/// The length of the header: the magic number, and the version, whose second half tells modules and
+/// components apart.
 pub(crate) const HEADER: usize = 8;
 const MAGIC: &[u8] = b"\0asm";
-/// The name of the section.
+/// The name of the seal's section.
 pub(crate) const SEAL: &[u8] = b"watm.seal";
 const CUSTOM: u8 = 0;
 
-/// The content of the seal's section, and what follows the section.
+/// The content of the seal's section, and the sections after it.
 type Split<'a> = (&'a [u8], &'a [u8]);
 
-/// Take a seal off what follows the header, if it begins with one.
+/// Splits the seal from the sections after the header, if they begin with one.
 pub(crate) fn split_seal(sections: &[u8]) -> Result<Option<Split<'_>>, Refused> {
     let Ok(Some(first)) = next_section(sections) else {
         return Ok(None);
@@ -31,7 +32,7 @@ pub(crate) fn split_seal(sections: &[u8]) -> Result<Option<Split<'_>>, Refused> 
     }
 }
 
-/// The section with this seal.
+/// Returns the section that contains this seal.
 pub(crate) fn frame_seal(seal: &[u8]) -> Vec<u8> {
     let mut content = Vec::with_capacity(SEAL.len() + seal.len() + 1);
     write_leb(&mut content, SEAL.len());
@@ -43,7 +44,7 @@ pub(crate) fn frame_seal(seal: &[u8]) -> Vec<u8> {
     section
 }
 
-/// That this is a header and whole sections, and that none of them is a seal.
+/// Checks that these are a header and complete sections, none of them a seal.
 pub(crate) fn check_unsealed(header: &[u8], sections: &[u8]) -> Result<(), Refused> {
     if header.len() != HEADER || !header.starts_with(MAGIC) {
         return Err(Refused::NotWasm);
@@ -65,7 +66,7 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// What it has behind its name, if that is the seal's.
+    /// Returns the seal, if this is the seal's section.
     fn seal(&self) -> Option<&'a [u8]> {
         if self.id != CUSTOM {
             return None;
@@ -94,7 +95,7 @@ fn next_section(bytes: &[u8]) -> Result<Option<Section<'_>>, Refused> {
     }
 }
 
-/// An unsigned number of 32 bits in LEB128, and what follows it.
+/// Reads an unsigned 32-bit number in LEB128. Returns it with the bytes after it.
 fn read_leb(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let mut value = 0_u64;
     // Five groups of seven bits hold 32.

@@ -1,3 +1,6 @@
+//! Worlds: the interfaces that modules are built for. Manifests name one, and policies list those
+//! of a host.
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -6,7 +9,7 @@ use semver::Version;
 use crate::Refused;
 use crate::bytes::{Reader, Writer, malformed};
 
-/// The longest name of a world, and the longest version.
+/// The longest name of a world, and the longest version, in bytes.
 const LIMIT: usize = 64;
 
 /// The interface that a module is built for.
@@ -16,7 +19,7 @@ pub enum World {
     Component {
         /// Package and world, without a version: `watm:transport/module`.
         name: String,
-        /// The package's.
+        /// The version of the package.
         version: Version,
     },
     /// A core module of WATER's first interface.
@@ -26,8 +29,8 @@ pub enum World {
 }
 
 impl World {
-    /// Whether a host that has this world can run a module for the other: the same kind, and
-    /// versions that differ in the last number at most.
+    /// Returns true if a host with this world can run a module for the other: the same kind, with
+    /// versions that differ at most in the last number.
     pub fn runs(&self, module: &World) -> bool {
         match (self, module) {
             (
@@ -81,7 +84,7 @@ impl World {
     }
 }
 
-/// That a version can be written.
+/// Checks that a version is short enough to encode.
 pub(crate) fn check_version(field: &str, version: &Version) -> Result<(), Refused> {
     match version.to_string().len() <= LIMIT {
         true => Ok(()),
@@ -89,7 +92,7 @@ pub(crate) fn check_version(field: &str, version: &Version) -> Result<(), Refuse
     }
 }
 
-/// A semantic version, which has one spelling.
+/// Reads a semantic version, which has one spelling.
 pub(crate) fn read_version(reader: &mut Reader<'_>, field: &str) -> Result<Version, Refused> {
     let text = reader.text(field, LIMIT)?;
     Version::parse(text).map_err(|error| malformed(field, format!("{text:?}: {error}")))
@@ -99,7 +102,7 @@ pub(crate) fn write_version(writer: &mut Writer, version: &Version) {
     writer.record(version.to_string().as_bytes());
 }
 
-/// As it is shown: `watm:transport/module@0.1.0`, `water-v0` or `water-v1`.
+/// Parses the form that `Display` writes: `watm:transport/module@0.1.0`, `water-v0` or `water-v1`.
 impl FromStr for World {
     type Err = Refused;
 

@@ -1,5 +1,5 @@
-//! The bytes of a state file: a beginning that says what it is, the fields, and a SHA-256 of all
-//! before it, by which damage is told from what was written.
+//! The encoding of a state file: a magic string, the fields, and a SHA-256 of everything before it,
+//! which detects damage. `StateFile` reads and writes it.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::manifest::{read_name, write_name};
 use crate::{Capabilities, Digest, Name, Refused, Release, Root, SignedRoot};
 
 const MAGIC: &[u8] = b"watm/state/v1\0";
-/// More than as many names take.
+/// The largest state file, in bytes: more than the most names take.
 pub(super) const MAX_BYTES: usize = 16 << 20;
 
 pub(super) fn write(state: &State) -> Vec<u8> {

@@ -1,3 +1,5 @@
+//! The state in a file, which the host and the commands load and update.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -5,11 +7,11 @@ use super::files::{Files, System, beside, replace};
 use super::{State, encoding};
 use crate::Refused;
 
-/// A state that outlives the process, and a power cut at any moment: there is always the state of
+/// A state that survives the process, and a power cut at any moment: the file holds the state
 /// before a change or the one after it.
 ///
-/// A change is written to a file beside it (`NAME.new`), which reaches the disk before it takes
-/// the place of the old one. Processes that share a state take turns by a third (`NAME.lock`).
+/// A change is written to a temporary file (`NAME.new`), which reaches the disk before it replaces
+/// the old file. Processes that share a state take turns with a lock file (`NAME.lock`).
 #[derive(Debug, Clone)]
 pub struct StateFile<F = System> {
     files: F,
@@ -17,14 +19,14 @@ pub struct StateFile<F = System> {
 }
 
 impl StateFile {
-    /// The state at this path; the folder must be there, the file need not.
+    /// Creates a handle to the state at this path. The folder must exist; the file need not.
     pub fn new(path: impl Into<PathBuf>) -> StateFile {
         StateFile::with_files(System, path)
     }
 }
 
 impl<F: Files> StateFile<F> {
-    /// As [`new`](StateFile::new), kept with these.
+    /// Creates a handle as [`new`](StateFile::new) does, with these file operations.
     pub fn with_files(files: F, path: impl Into<PathBuf>) -> StateFile<F> {
         StateFile {
             files,
@@ -32,8 +34,8 @@ impl<F: Files> StateFile<F> {
         }
     }
 
-    /// What is known; nothing if there is no file. A damaged file is an error and not nothing:
-    /// who damages it should not gain by it.
+    /// Loads the state. Returns an empty one if there is no file. A damaged file is an error and
+    /// not an empty state, so that damaging it gains an attacker nothing.
     pub fn load(&self) -> Result<State, StateError> {
         let bytes = self
             .files
@@ -51,7 +53,7 @@ impl<F: Files> StateFile<F> {
         }
     }
 
-    /// Reads the state, applies `change`, and writes the outcome if it is another. Once this has
+    /// Reads the state, applies `change`, and writes the outcome if it differs. Once this has
     /// returned, the change has reached the disk. A folder that is full or read-only is a
     /// [`StateError::Write`], after which the file is as it was.
     pub fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, StateError> {
@@ -69,7 +71,7 @@ impl<F: Files> StateFile<F> {
         Ok(outcome)
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -82,37 +84,37 @@ impl<F: Files> StateFile<F> {
     }
 }
 
-/// Why a state cannot be read or written.
+/// The reason why a state cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// The system does not let it be read.
+    /// The system refuses to read it.
     #[error("{path}: the state cannot be read: {source}")]
     File {
-        /// File of the state.
+        /// The path of the state.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// The system does not let it be written: the disk is full or read-only, or the folder is
-    /// another user's.
+    /// The system refuses to write it: the disk is full or read-only, or the folder is another
+    /// user's.
     #[error(
         "{path}: the state cannot be written: {source}; a new release, floor, approval or root \
          counts once it is remembered there"
     )]
     Write {
-        /// File of the state.
+        /// The path of the state.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// It is not as it was written.
+    /// Its content is damaged.
     #[error(
         "{path}: {reason}; bring it back from a copy, or remove it to keep only the floors of this host"
     )]
     Damaged {
-        /// File of the state.
+        /// The path of the state.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         reason: Box<Refused>,
     },
 }

@@ -1,4 +1,5 @@
-//! The few things that are done to files here.
+//! File operations that survive power cuts. `StateFile`, and the commands and updates that replace
+//! files, use them.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -7,35 +8,36 @@ use std::path::{Path, PathBuf};
 
 use crate::private;
 
-/// Most symbolic links of a path that are followed, as in Linux.
+/// The most symbolic links of a path that are followed, as in Linux.
 const MOST_LINKS: usize = 40;
 
-/// What a state file is kept with: the system's files, or ones that a test takes the power from.
+/// The file operations of a state file: the system's, or a test's that simulates power cuts.
 pub trait Files {
-    /// Held as long as this lives.
+    /// A lock, held until it is dropped.
     type Lock;
 
-    /// Wait until no other process has this file locked, and lock it. It is made if it is missing.
+    /// Waits until no other process has locked this file, and locks it. Creates it if it is
+    /// missing.
     fn lock(&self, path: &Path) -> io::Result<Self::Lock>;
 
-    /// All bytes, or an error beyond `limit`; `None` if there is no such file.
+    /// Reads the whole file. Fails beyond `limit` bytes. Returns `None` if there is no such file.
     fn read(&self, path: &Path, limit: usize) -> io::Result<Option<Vec<u8>>>;
 
-    /// Make a file that its owner alone can read and write, with these bytes, and have them
-    /// reach the disk. Fails if there is one.
+    /// Creates a file that only its owner can read and write, writes these bytes, and flushes them
+    /// to disk. Fails if the file exists.
     fn create(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
-    /// Remove a file if it is there.
+    /// Removes a file if it exists.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Put a file in the place of another, in the same folder.
+    /// Replaces a file with another of the same folder.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Have what was made, removed and renamed in a folder reach the disk.
+    /// Flushes the entries of a folder to disk: files made, removed and renamed.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
 }
 
-/// The system's.
+/// The system's file operations.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct System;
 
@@ -84,23 +86,23 @@ impl Files for System {
     }
 }
 
-/// Make a file that its owner alone can read and write, such as one with a key, and have it reach
-/// the disk. Fails if there is one.
+/// Creates a file that only its owner can read and write, such as a key, and flushes it to disk.
+/// Fails if the file exists.
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     System.create(path, bytes)?;
     System.sync_folder(folder(path))
 }
 
-/// Put these bytes in the place of a file, or where there is none: by a file beside it (`NAME.new`)
-/// that reaches the disk before it takes the other's place, so that after a power cut at any moment
-/// there is the old file or the new one. Only one may do this at a time; see [`Files::lock`].
+/// Replaces or creates a file with these bytes. A temporary file (`NAME.new`) reaches the disk
+/// before it replaces the old one, so a power cut at any moment leaves the old file or the new one.
+/// Only one process may do this at a time; see [`Files::lock`].
 pub fn replace(files: &impl Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
     replace_by(files, path, |new| files.create(new, bytes))
 }
 
 /// Replaces a file that others read too, as [`replace`] does. The new file has the mode of the old
-/// one, and its owner and group as far as this user may give files away. A symbolic link stays, and the file that
-/// it leads to is replaced.
+/// one, and its owner and group as far as this user may give files away. A symbolic link stays, and
+/// the file that it leads to is replaced.
 pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let path = &follow_links(path)?;
     let old = match fs::metadata(path) {
@@ -112,7 +114,7 @@ pub fn replace_shared(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// The file that a path leads to through symbolic links, which need not be there.
+/// Returns the file that a path leads to through symbolic links. It need not exist.
 pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {
@@ -134,11 +136,11 @@ fn replace_by(
     create: impl FnOnce(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
     let new = beside(path, ".new");
-    // Left by a power cut; nobody else is writing it.
+    // A leftover of a power cut: nobody else writes it.
     files.remove(&new)?;
     let replaced = create(&new).and_then(|()| files.rename(&new, path));
     if let Err(error) = replaced {
-        // A full disk has better uses for it. The first error says why nothing was replaced.
+        // A full disk needs the space. The first error says why nothing was replaced.
         let _ = files.remove(&new);
         return Err(error);
     }
@@ -150,14 +152,14 @@ fn write_synced(mut file: File, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The file in the same folder whose name goes on with this.
+/// Appends an ending to the file name of a path.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut path = OsString::from(path);
     path.push(ending);
     path.into()
 }
 
-/// Where a file is.
+/// Returns the folder that contains a file.
 pub(super) fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

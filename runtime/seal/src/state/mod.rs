@@ -1,4 +1,5 @@
-//! What a host remembers, so that what it once knew cannot be taken from it.
+//! The memory of a host: accepted releases, floors, approvals and roots, which nobody can roll
+//! back. The host and the commands load it from a [`StateFile`].
 
 mod encoding;
 mod file;
@@ -14,11 +15,11 @@ use crate::policy::Approval;
 use crate::verify::{Proof, Verified};
 use crate::{Capabilities, Digest, Manifest, Name, Refused, Release, Root};
 
-/// More names than one host ever loads.
+/// The most names: more than one host ever loads.
 pub(crate) const MAX_NAMES: usize = 1024;
 
-/// What a host knows from all that it has accepted. Nothing in it ever goes back, unless its user
-/// says so by name: [`revoke`](State::revoke), [`forget`](State::forget).
+/// The knowledge of a host from everything that it has accepted. Nothing in it is rolled back,
+/// unless the user requests it by name: [`revoke`](State::revoke), [`forget`](State::forget).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     root: Option<Root>,
@@ -26,42 +27,43 @@ pub struct State {
     names: BTreeMap<Name, Known>,
 }
 
-/// What a host knows of one name.
+/// The knowledge about one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The newest release that was accepted, and the SHA-256 of its body.
+    /// The newest release accepted, and the SHA-256 of its body.
     pub accepted: Option<(Release, Digest)>,
     /// The oldest release that is still accepted.
     pub floor: Option<Release>,
-    /// What the user has approved.
+    /// The capabilities that the user has approved.
     pub approved: Option<Capabilities>,
-    /// The newest release that a freshness note has announced, and as of when.
+    /// The newest release that a freshness note has announced, and the time of the note.
     pub announced: Option<(Release, u64)>,
 }
 
 impl State {
-    /// The newest version of the root that it has seen; `None` before the first module.
+    /// Returns the newest version of the root that it has seen; `None` before the first module.
     pub fn root(&self) -> Option<&Root> {
         self.root.as_ref()
     }
 
-    /// What it knows of a name.
+    /// Returns the knowledge about a name.
     pub fn known(&self, name: &Name) -> Option<&Known> {
         self.names.get(name)
     }
 
-    /// All names, and what it knows of them.
+    /// Returns all names and the knowledge about them.
     pub fn names(&self) -> impl Iterator<Item = (&Name, &Known)> {
         self.names.iter()
     }
 
-    /// The greatest time that the clock has shown when something was accepted, in seconds since
-    /// 1970.
+    /// Returns the greatest time that the clock has shown when something was accepted, in seconds
+    /// since 1970.
     pub fn greatest_time(&self) -> u64 {
         self.greatest_time
     }
 
-    /// The given root, or a newer version of it if one has been seen. Fails if it is another.
+    /// Returns the given root, or a newer version of it if one has been seen. Fails if it is
+    /// another root.
     pub fn newest_root(&self, given: &Root) -> Result<Root, Refused> {
         match &self.root {
             Some(known) if known.id() != given.id() => Err(Refused::UnknownRoot {
@@ -73,16 +75,16 @@ impl State {
         }
     }
 
-    /// Remember a module that has been verified and, if the host tries modules out first, has
-    /// started. A downgrade that was allowed leaves the newest release as it was.
+    /// Records a module that has been verified and, if the host tries modules out first, has
+    /// started. An allowed downgrade leaves the newest release unchanged.
     pub fn accept(&mut self, verified: &Verified<'_>) {
         if let Some(proof) = verified.proof() {
             self.accept_proof(proof, verified.time());
         }
     }
 
-    /// As [`accept`](State::accept), of a module whose bytes are gone by now: `proof` and `time` are
-    /// [`Verified::proof`] and [`Verified::time`].
+    /// Records a module as [`accept`](State::accept) does, after its bytes are dropped: `proof` and
+    /// `time` are [`Verified::proof`] and [`Verified::time`].
     pub fn accept_proof(&mut self, proof: &Proof, time: u64) {
         self.greatest_time = self.greatest_time.max(time);
         self.adopt(&proof.root);
@@ -103,38 +105,39 @@ impl State {
         }
     }
 
-    /// Returns true if [`accept_proof`](State::accept_proof) would remember more than the time: a
-    /// release, a floor, an approval or a version of the root that is not known yet. A module of which nothing
-    /// is news can run although the state cannot be written.
+    /// Returns true if [`accept_proof`](State::accept_proof) would record more than the time: a
+    /// release, a floor, an approval or a version of the root that is not known yet. A module with
+    /// no such news can run although the state cannot be written.
     pub fn learns_from(&self, proof: &Proof) -> bool {
         let mut after = self.clone();
         after.accept_proof(proof, 0);
         after != *self
     }
 
-    /// Remember that the user has approved this of a name, whether it has been loaded or not. Fails
-    /// if there is no room for the name.
+    /// Records capabilities that the user approves for a name, loaded or not. Fails if there is no
+    /// room for the name.
     pub fn approve(&mut self, name: &Name, approved: Capabilities) -> Result<(), Refused> {
         self.check_names([name])?;
         self.names.entry(name.clone()).or_default().approved = Some(approved);
         Ok(())
     }
 
-    /// Take the approval of a name back: it is asked for again before the next load. Whether there
+    /// Revokes the approval of a name, so that the next load needs a new one. Returns true if there
     /// was one.
     pub fn revoke(&mut self, name: &Name) -> bool {
         let known = self.names.get_mut(name);
         known.is_some_and(|known| known.approved.take().is_some())
     }
 
-    /// Forget all that is known of a name, its floors and newest release too, so that any release
-    /// of it is accepted again. Whether anything was known.
+    /// Forgets everything about a name, including its floor and newest release, so that any release
+    /// of it is accepted again. Returns true if anything was known.
     pub fn forget(&mut self, name: &Name) -> bool {
         self.names.remove(name).is_some()
     }
 
-    /// Remember a version of the root, if it is newer: one that follows from the trusted one by
-    /// [`Root::advance`] or [`Root::follow`], also when the module that brought it is refused.
+    /// Records a version of the root if it is newer. It must follow from the trusted one by
+    /// [`Root::advance`] or [`Root::follow`]. The version counts even if the module that brought it
+    /// is refused.
     pub fn adopt(&mut self, root: &Root) {
         let newer = self
             .root
@@ -145,8 +148,8 @@ impl State {
         }
     }
 
-    /// Remember what a note says that has been [verified](crate::Note::verify). Whether it was
-    /// news: a note about the same release as of an earlier time, or about an older one, is not.
+    /// Records a [verified](crate::Note::verify) note. Returns true if it was news: a note about an
+    /// older release, or about the same release at an earlier time, is not.
     pub fn announce(&mut self, announcement: &Announcement) -> Result<bool, Refused> {
         self.check_names([&announcement.name])?;
         let known = self.names.entry(announcement.name.clone()).or_default();
@@ -156,7 +159,7 @@ impl State {
         Ok(is_news)
     }
 
-    /// That there is room for what this module brings.
+    /// Checks that there is room for the names of this module.
     pub(crate) fn check_room(&self, manifest: &Manifest) -> Result<(), Refused> {
         self.check_names(manifest.floors.keys().chain([&manifest.name]))
     }
