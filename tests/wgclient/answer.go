@@ -12,6 +12,8 @@ import (
 	"os"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"watm/wgclient/carry"
 )
 
 // answer is the other role: inside the tunnel it serves echoes (TCP and UDP port 7), a web page
@@ -60,7 +62,7 @@ func (a *answer) begin(s *session) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	go accept(echoes, func(conn net.Conn) { io.Copy(conn, conn) })
+	go carry.Accept(echoes, func(conn net.Conn) { io.Copy(conn, conn) })
 	datagrams, err := t.ListenUDP(7)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func (a *answer) begin(s *session) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	go accept(streams, func(conn net.Conn) {
+	go carry.Accept(streams, func(conn net.Conn) {
 		var length [2]byte
 		if _, err := io.ReadFull(conn, length[:]); err != nil {
 			return
@@ -126,19 +128,6 @@ func (a *answer) resolve(query []byte, short bool, address [4]byte) []byte {
 		return nil
 	}
 	return packed
-}
-
-func accept(listener net.Listener, serve func(net.Conn)) {
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		go func() {
-			defer conn.Close()
-			serve(conn)
-		}()
-	}
 }
 
 func datagramsOf(conn net.PacketConn, reply func([]byte) []byte) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"watm/wgclient/carry"
 	"watm/wgclient/pattern"
 )
 
@@ -46,7 +47,7 @@ func (a *bulk) flags(set *flag.FlagSet) {
 }
 
 func (a *bulkUp) run(ctx context.Context, s *session) (any, error) {
-	return a.measure(ctx, s, func(conn streamConn) error {
+	return a.measure(ctx, s, func(conn carry.Stream) error {
 		for sent := int64(0); sent < a.Bytes; {
 			piece := pattern.At(uint64(sent), int(min(bulkChunk, a.Bytes-sent)))
 			if _, err := conn.Write(piece); err != nil {
@@ -72,7 +73,7 @@ func (a *bulkUp) run(ctx context.Context, s *session) (any, error) {
 }
 
 func (a *bulkDown) run(ctx context.Context, s *session) (any, error) {
-	return a.measure(ctx, s, func(conn streamConn) error {
+	return a.measure(ctx, s, func(conn carry.Stream) error {
 		if _, err := conn.Write(binary.LittleEndian.AppendUint64(nil, uint64(a.Bytes))); err != nil {
 			return err
 		}
@@ -100,7 +101,7 @@ func (a *bulkDown) run(ctx context.Context, s *session) (any, error) {
 
 // measure runs the transfer on every connection; the clock runs from the first
 // dial to the last answer.
-func (a *bulk) measure(ctx context.Context, s *session, transfer func(streamConn) error) (any, error) {
+func (a *bulk) measure(ctx context.Context, s *session, transfer func(carry.Stream) error) (any, error) {
 	if a.Bytes < 0 {
 		return nil, errors.New("fewer than 0 bytes")
 	}

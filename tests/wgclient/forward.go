@@ -4,11 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"io"
 	"net"
 	"os"
+
+	"watm/wgclient/carry"
 )
 
 // forward carries what connects to a port of this machine to one destination inside the tunnel. It
@@ -30,19 +31,13 @@ func (a *forward) run(_ context.Context, s *session) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	go accept(listener, func(near net.Conn) {
+	go carry.Accept(listener, func(near net.Conn) {
 		far, err := s.dialTCPUnbounded(context.Background(), 0, a.To)
 		if err != nil {
 			return
 		}
 		defer far.Close()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			copyStream(far, near.(*net.TCPConn))
-		}()
-		copyStream(near.(*net.TCPConn), far)
-		<-done
+		carry.Join(near.(*net.TCPConn), far)
 	})
 	port := listener.Addr().(*net.TCPAddr).Port
 	if err := json.NewEncoder(os.Stdout).Encode(answering{ListenPort: port}); err != nil {
@@ -51,18 +46,3 @@ func (a *forward) run(_ context.Context, s *session) (any, error) {
 	io.Copy(io.Discard, bufio.NewReader(os.Stdin))
 	return struct{}{}, listener.Close()
 }
-
-// copyStream passes on what is read, and the end; with an error it ends both.
-func copyStream(to, from streamConn) {
-	_, err := io.CopyBuffer(onlyWriter{to}, onlyReader{from}, make([]byte, 4*bulkChunk))
-	if err != nil && !errors.Is(err, net.ErrClosed) {
-		to.Close()
-		from.Close()
-		return
-	}
-	to.CloseWrite()
-}
-
-// Without the short cuts of sockets, which are for two of the kernel's.
-type onlyWriter struct{ io.Writer }
-type onlyReader struct{ io.Reader }

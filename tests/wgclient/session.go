@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"watm/wgclient/carry"
 	"watm/wgclient/tunnel"
 )
 
@@ -106,15 +107,9 @@ func (s *session) needTunnel() (*tunnel.Tunnel, error) {
 	return s.tunnel, nil
 }
 
-// streamConn is what a TCP connection of either kind can do.
-type streamConn interface {
-	net.Conn
-	CloseWrite() error
-}
-
 // dialTCP connects from localPort (0: any) and lets the context's deadline
 // hold for everything that is done with the connection.
-func (s *session) dialTCP(ctx context.Context, localPort uint16, to string) (streamConn, error) {
+func (s *session) dialTCP(ctx context.Context, localPort uint16, to string) (carry.Stream, error) {
 	conn, err := s.dialTCPUnbounded(ctx, localPort, to)
 	if err != nil {
 		return nil, err
@@ -127,7 +122,7 @@ func (s *session) dialTCP(ctx context.Context, localPort uint16, to string) (str
 	return conn, nil
 }
 
-func (s *session) dialTCPUnbounded(ctx context.Context, localPort uint16, to string) (streamConn, error) {
+func (s *session) dialTCPUnbounded(ctx context.Context, localPort uint16, to string) (carry.Stream, error) {
 	target, err := netip.ParseAddrPort(to)
 	if err != nil {
 		return nil, fmt.Errorf("destination %q: %w", to, err)

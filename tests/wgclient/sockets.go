@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"watm/wgclient/carry"
 	"watm/wgclient/latency"
 	"watm/wgclient/tunnel"
 )
@@ -220,7 +221,7 @@ func (a *endSocket) run(context.Context, *session) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		stream, ok := conn.(streamConn)
+		stream, ok := conn.(carry.Stream)
 		if !ok {
 			return nil, fmt.Errorf("socket %q has no direction to close", a.Name)
 		}

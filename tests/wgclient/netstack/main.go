@@ -15,6 +15,8 @@ import (
 	"golang.zx2c4.com/wireguard/conn"
 	"golang.zx2c4.com/wireguard/device"
 	"golang.zx2c4.com/wireguard/tun/netstack"
+
+	"watm/wgclient/carry"
 )
 
 const mtu = 1420
@@ -63,15 +65,14 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go join(near, network, destination)
+	go carry.Accept(listener, func(near net.Conn) {
+		far, err := network.DialTCPAddrPort(destination)
+		if err != nil {
+			return
 		}
-	}()
+		defer far.Close()
+		carry.Join(near.(*net.TCPConn), far)
+	})
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
@@ -88,37 +89,4 @@ func settings(server, private, public string) (string, error) {
 	}
 	const form = "private_key=%x\npublic_key=%x\nendpoint=%s\nallowed_ip=0.0.0.0/0\nallowed_ip=::/0\n"
 	return fmt.Sprintf(form, keys[0], keys[1], server), nil
-}
-
-// stream is a connection whose directions end by themselves.
-type stream interface {
-	net.Conn
-	CloseWrite() error
-}
-
-// join connects, and passes both directions on until each has ended.
-func join(near net.Conn, network *netstack.Net, to netip.AddrPort) {
-	defer near.Close()
-	far, err := network.DialTCPAddrPort(to)
-	if err != nil {
-		return
-	}
-	defer far.Close()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pass(far, near.(stream))
-	}()
-	pass(near.(stream), far)
-	<-done
-}
-
-// pass copies what comes, and its end; an error ends both.
-func pass(to, from stream) {
-	if _, err := io.Copy(to, from); err != nil {
-		to.Close()
-		from.Close()
-		return
-	}
-	to.CloseWrite()
 }
