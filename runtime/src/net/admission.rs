@@ -1,4 +1,5 @@
-//! Limits on connections from the moment of their acceptance, before a module knows of them.
+//! Limits on connections from the moment of their acceptance, before a module knows of them. An
+//! application passes an [`Admission`] to [`ServerBuilder`](crate::ServerBuilder).
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -7,12 +8,12 @@ use std::task::{Context, Poll, Waker};
 
 /// Decides which connections a listener takes.
 ///
-/// Called on the server's thread, so it must not wait.
+/// Called on the server's thread, so it must not block.
 pub trait Admission: Send + Sync {
-    /// Whether to take this connection. The client of one that is not taken sees a reset.
+    /// Returns true to take this connection. Otherwise its client sees a reset.
     fn admit(&self, connection: &Arc<Accepted>) -> bool;
 
-    /// A connection that was taken is closed.
+    /// Called when a connection that was taken has closed.
     fn closed(&self, connection: &Accepted);
 }
 
@@ -22,7 +23,7 @@ pub struct Accepted {
     remote: SocketAddr,
     local: SocketAddr,
     state: AtomicU8,
-    /// Of the module's last read or write.
+    /// The waker of the module's last read or write.
     waker: Mutex<Option<Waker>>,
 }
 
@@ -33,7 +34,7 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// `None`: it is not taken.
+    /// Asks `admission`; `None` if the connection is not taken.
     pub(crate) fn new(
         admission: Arc<dyn Admission>,
         remote: SocketAddr,
@@ -47,7 +48,7 @@ impl Admitted {
         })
     }
 
-    /// Ready when it is to be closed.
+    /// Returns ready when the connection is to be closed.
     pub(crate) fn poll_closing(&self, cx: &Context<'_>) -> Poll<()> {
         match self.accepted.is_closing(cx) {
             true => Poll::Ready(()),
@@ -62,9 +63,9 @@ impl Drop for Admitted {
     }
 }
 
-/// It may be closed.
+/// The connection may still be closed.
 const PENDING: u8 = 0;
-/// It may not.
+/// The connection is the module's for good.
 const SETTLED: u8 = 1;
 const CLOSING: u8 = 2;
 
@@ -88,8 +89,8 @@ impl Accepted {
         self.local
     }
 
-    /// Has the connection closed in an orderly way, and the module told that it was aborted.
-    /// Does nothing after [`settle`](Accepted::settle).
+    /// Closes the connection in an orderly way, and tells the module that it was aborted. Does
+    /// nothing after [`settle`](Accepted::settle).
     pub fn close(&self) {
         if self.change(CLOSING) {
             let waker = self.lock().take();
@@ -104,7 +105,8 @@ impl Accepted {
         }
     }
 
-    /// Whether it is to be closed; if that may still come, `cx` is woken when it does.
+    /// Returns true if the connection is to be closed. While that may still come, `cx` is woken
+    /// when it does.
     pub(super) fn is_closing(&self, cx: &Context<'_>) -> bool {
         if self.state.load(Ordering::Acquire) == PENDING {
             let mut waker = self.lock();
@@ -112,7 +114,7 @@ impl Accepted {
                 *waker = Some(cx.waker().clone());
             }
         }
-        // Looked at after the waker is there.
+        // Checked only now that the waker is in place.
         self.was_closed()
     }
 

@@ -1,3 +1,6 @@
+//! Binding the sockets that the user gives to a module. Called by `server::builder` and
+//! `roles::incoming`.
+
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
@@ -7,12 +10,12 @@ use super::carried::NO_ADDRESS;
 use super::options;
 use crate::Error;
 
-/// Asked of the kernel for each direction of a UDP socket; it may give less
-/// (`net.core.rmem_max`). 4 MiB is 30 ms of 1 Gbit/s, about what a busy machine takes to
-/// come round to us.
+/// The buffer size asked of the kernel for each direction of a UDP socket; it may give less
+/// (`net.core.rmem_max`). 4 MiB is 30 ms of 1 Gbit/s, about the time that a busy machine takes
+/// until it reads again.
 const UDP_BUFFER_BYTES: usize = 4 << 20;
 
-/// Connections that the kernel completes before they are accepted; it may allow less
+/// The number of connections that the kernel completes before they are accepted; it may allow less
 /// (`net.core.somaxconn`, 4096 by default on Linux).
 const TCP_BACKLOG: i32 = 1024;
 
@@ -21,7 +24,7 @@ pub(crate) struct Grant {
     pub(crate) label: String,
     pub(crate) protocol: Protocol,
     pub(crate) address: SocketAddr,
-    /// Leave IPv4 alone, if `address` is the unspecified address of IPv6.
+    /// True to leave IPv4 alone, if `address` is the unspecified address of IPv6.
     pub(crate) ipv6_only: bool,
 }
 
@@ -31,23 +34,23 @@ pub(crate) enum Protocol {
     Tcp,
 }
 
-/// Bound and non-blocking, not yet with an executor.
+/// A socket that is bound and non-blocking, not yet registered with an executor.
 pub(crate) enum BoundSocket {
     Udp(UdpSocket, SocketAddr),
     Tcp(TcpListener, SocketAddr),
-    /// Not the system's: a connector's.
+    /// No socket of the system's: a connector carries its datagrams.
     Carried,
 }
 
 impl BoundSocket {
-    /// One that the user has bound.
+    /// Takes a listener that the user has bound.
     pub(crate) fn given(listener: TcpListener) -> io::Result<BoundSocket> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         Ok(BoundSocket::Tcp(listener, address))
     }
 
-    /// So too, for datagrams.
+    /// Takes a socket for datagrams that the user has bound.
     pub(crate) fn given_datagrams(socket: UdpSocket) -> io::Result<BoundSocket> {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
@@ -110,19 +113,19 @@ impl Grant {
     }
 }
 
-/// Bind a socket for datagrams, which bursts of them are for.
+/// Binds a socket for datagrams, with buffers that hold bursts.
 pub(super) fn bind_datagrams(socket: Socket, address: SocketAddr) -> io::Result<UdpSocket> {
-    // Larger buffers are a wish.
+    // Larger buffers are optional, so errors are ignored.
     let _ = socket.set_recv_buffer_size(UDP_BUFFER_BYTES);
     let _ = socket.set_send_buffer_size(UDP_BUFFER_BYTES);
     socket.bind(&address.into())?;
     Ok(socket.into())
 }
 
-/// What every socket is told before it is bound to `address`.
+/// Sets the options that every socket needs before it is bound to `address`.
 pub(super) fn prepare(socket: &Socket, address: SocketAddr, ipv6_only: bool) -> io::Result<()> {
     if address.is_ipv6() {
-        // The unspecified address stands for all of both families, unless told otherwise.
+        // The unspecified address of IPv6 covers both families, unless `ipv6_only` is set.
         socket.set_only_v6(ipv6_only || !address.ip().is_unspecified())?;
     }
     socket.set_nonblocking(true)

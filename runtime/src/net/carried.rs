@@ -1,3 +1,6 @@
+//! A datagram socket without a system socket: a connector carries its datagrams, in one flow for
+//! each remote address. `datagrams::DatagramPort` wraps it.
+
 use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,38 +21,38 @@ use crate::ready::register;
 use crate::roles::{Connect, Wire, WireKind};
 use crate::{Destination, Network, Target};
 
-/// Addresses that there are flows to: more than a client has peers. Beyond it, the one that was
-/// used least recently gives way.
+/// The most addresses with a flow: more than a client has peers. Beyond it, the least recently used
+/// one is evicted.
 const MAX_LINKS: usize = 256;
 
-/// Datagrams to one address that wait for its flow: a handshake, and the packets of a few
+/// The most datagrams to one address that wait for its flow: a handshake, and the packets of a few
 /// connections that begin before it is done.
 const MAX_WAITING: usize = 64;
 
-/// And bytes of them.
+/// The most bytes of them.
 const MAX_WAITING_BYTES: usize = 64 << 10;
 
-/// How long nothing is tried after a flow could not be had. A protocol repeats what matters.
+/// The pause after a failed attempt to open a flow. A protocol repeats what matters.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest train: what the kernel puts together.
+/// The longest train in bytes: the most that the kernel puts together.
 const MAX_TRAIN: usize = 1 << 16;
 
-/// What is carried whole before there is a flow that says more: what every path of IPv6 takes
-/// (RFC 8200 section 5), less its header and that of UDP.
+/// The longest datagram that is taken to arrive whole while no flow says more, in bytes: the
+/// minimum MTU of IPv6 (RFC 8200 section 5), less its header and that of UDP.
 const SHORTEST: usize = 1280 - 48;
 
-/// A socket of datagrams whose datagrams a connector carries: those to and from one address are a
-/// flow of its, which is opened by the first one that is sent, and again if it has ended.
+/// A datagram socket over a connector. The datagrams to and from one address are one flow, which is
+/// opened by the first datagram that is sent, and again after it has ended.
 pub(crate) struct CarriedPort {
     connector: Arc<dyn Connect>,
-    /// Where the connector runs.
+    /// The runtime of the connector.
     home: Handle,
     connect_timeout: Duration,
     shared: Arc<Shared>,
     /// Generations of the module that found no room to send.
     waiting: Arc<Waiting>,
-    /// What is longer than its flow carries whole is lost.
+    /// True to drop datagrams that are longer than their flow carries whole.
     dont_fragment: AtomicBool,
 }
 
@@ -61,9 +64,9 @@ struct Shared {
 #[derive(Default)]
 struct Links {
     by_remote: BTreeMap<SocketAddr, Link>,
-    /// The flow that was read last, so that the next one has its turn.
+    /// The address of the flow that was read last, so that the next one has its turn.
     last: Option<SocketAddr>,
-    /// Read from a flow, and there was no room for it.
+    /// A datagram that was read from a flow, and did not fit.
     left: Option<(SocketAddr, Vec<u8>)>,
     reader: Option<Waker>,
 }
@@ -80,7 +83,7 @@ enum State {
         _task: AbortOnDrop,
     },
     Open(DatagramFlow),
-    /// It could not be had.
+    /// The attempt to open the flow failed.
     Resting {
         until: Instant,
     },
@@ -95,7 +98,7 @@ impl Drop for AbortOnDrop {
 }
 
 impl CarriedPort {
-    /// `connect_timeout`: how long a flow may take to be had.
+    /// Makes a port. `connect_timeout` bounds an attempt to open a flow.
     pub(crate) fn new(
         connector: Arc<dyn Connect>,
         home: Handle,
@@ -115,12 +118,12 @@ impl CarriedPort {
         }
     }
 
-    /// No address: who the other ends see is the carrier's to say.
+    /// Returns no address: only the carrier knows the address that the other ends see.
     pub(crate) fn local_addr(&self) -> SocketAddr {
         NO_ADDRESS
     }
 
-    /// As [`UdpPort::receive`](super::UdpPort::receive).
+    /// Receives, as [`UdpPort::receive`](super::UdpPort::receive).
     pub(crate) fn receive(
         &self,
         max_entries: usize,
@@ -139,7 +142,7 @@ impl CarriedPort {
         if let Some((remote, datagram)) = links.left.take() {
             match batch.add(remote, &datagram) {
                 true => datagrams += 1,
-                // It alone is longer than what was asked for.
+                // The datagram alone is longer than the limit.
                 false => self.shared.counters.dropped_receive_limit.add(1),
             }
         }
@@ -161,7 +164,7 @@ impl CarriedPort {
         (batch.payload, batch.entries)
     }
 
-    /// As [`UdpPort::send`](super::UdpPort::send).
+    /// Sends, as [`UdpPort::send`](super::UdpPort::send).
     pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
         let room = self.waiting.clone().into();
         let mut for_all = Context::from_waker(&room);
@@ -203,7 +206,7 @@ impl CarriedPort {
         self.dont_fragment.store(on, Ordering::Relaxed);
     }
 
-    /// As [`UdpPort::discard`](super::UdpPort::discard).
+    /// Discards, as [`UdpPort::discard`](super::UdpPort::discard).
     pub(crate) fn discard(&self) {
         let mut cx = Context::from_waker(Waker::noop());
         let mut links = self.shared.lock();
@@ -241,7 +244,7 @@ impl CarriedPort {
                 }
                 match flow.poll_writable(cx) {
                     Poll::Pending if sent == 0 => return Gone::Not,
-                    // The rest of the train is lost rather than its head sent twice.
+                    // The rest of the train is dropped; otherwise its head would be sent twice.
                     Poll::Pending => {
                         counters.dropped_send_buffer.add(datagrams.count() as u64);
                         return gone;
@@ -254,7 +257,7 @@ impl CarriedPort {
                         counters.datagrams_sent.add(1);
                         counters.bytes_sent.add(datagram.len() as u64);
                     }
-                    // Counted by the flow.
+                    // The flow counts it.
                     Ok(false) => {}
                     Err(crate::ErrorCode::DatagramTooLarge) => {
                         counters.dropped_send_too_large.add(1);
@@ -267,7 +270,7 @@ impl CarriedPort {
             if datagrams.next.is_none() {
                 return gone;
             }
-            // It has ended, as flows do that were idle.
+            // The flow has ended, as idle flows do.
             link.state = self.open(entry.remote);
         }
         match &mut link.state {
@@ -309,7 +312,7 @@ impl CarriedPort {
         link
     }
 
-    /// Begin to open a flow to this address. The caller has the lock.
+    /// Begins to open a flow to this address. The caller has the lock.
     fn open(&self, remote: SocketAddr) -> State {
         let attempt = Attempt {
             shared: Arc::downgrade(&self.shared),
@@ -318,7 +321,7 @@ impl CarriedPort {
         };
         let (connector, limit) = (self.connector.clone(), self.connect_timeout);
         let task = self.home.spawn(async move {
-            // Whatever ends the task, what became of it is told.
+            // The attempt reports its outcome when it is dropped, whatever ends the task.
             let mut attempt = attempt;
             let target = Target {
                 network: Network::Udp,
@@ -346,11 +349,11 @@ impl CarriedPort {
     }
 }
 
-/// What nobody knows.
+/// The unspecified address, for ends whose address is unknown.
 pub(super) const NO_ADDRESS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
-/// Tells what became of a flow that was asked for.
+/// An attempt to open a flow. Reports its outcome when it is dropped.
 struct Attempt {
     shared: Weak<Shared>,
     remote: SocketAddr,
@@ -397,7 +400,7 @@ impl Shared {
                 link.state = State::Resting { until };
             }
         }
-        // It reads the new flow.
+        // The reader must poll the new flow.
         let reader = links.reader.take();
         drop(links);
         if let Some(reader) = reader {
@@ -407,7 +410,7 @@ impl Shared {
 }
 
 impl Links {
-    /// The flows, from the one after the one that was read last.
+    /// Returns the addresses of the flows, from the one after the one that was read last.
     fn order(&self) -> Vec<SocketAddr> {
         let after = |last: &SocketAddr| {
             let later = (std::ops::Bound::Excluded(*last), std::ops::Bound::Unbounded);
@@ -421,7 +424,7 @@ impl Links {
         }
     }
 
-    /// The next datagram of this flow, if there is one now. A flow that has ended is forgotten.
+    /// Returns the next datagram of this flow, if there is one now. Removes a flow that has ended.
     fn receive_from(&mut self, remote: &SocketAddr, cx: &mut Context<'_>) -> Option<Vec<u8>> {
         let State::Open(flow) = &self.by_remote.get(remote)?.state else {
             return None;
@@ -447,7 +450,7 @@ impl Links {
     }
 }
 
-/// What is received, with trains put together.
+/// A batch of received datagrams, joined to trains.
 struct Batch {
     payload: Vec<u8>,
     entries: Vec<Entry>,
@@ -456,7 +459,7 @@ struct Batch {
 }
 
 impl Batch {
-    /// `false`: there is no room.
+    /// Adds a datagram. Returns false if there is no room.
     fn add(&mut self, remote: SocketAddr, datagram: &[u8]) -> bool {
         if self.payload.len() + datagram.len() > self.max_bytes {
             return false;
@@ -465,7 +468,7 @@ impl Batch {
             let size = last.segment_size.map_or(last.len, usize::from);
             let joins = last.remote == remote
                 && (1..=size).contains(&datagram.len())
-                // Only the last of a train is shorter.
+                // Only the last datagram of a train may be shorter.
                 && last.len.is_multiple_of(size)
                 && last.len + datagram.len() <= MAX_TRAIN;
             let Ok(size) = u16::try_from(size) else {
@@ -494,7 +497,7 @@ impl Batch {
     }
 }
 
-/// The datagrams of a train. An empty one is one, too.
+/// The datagrams of a train. An empty train is one empty datagram.
 struct Datagrams<'a> {
     next: Option<&'a [u8]>,
     rest: &'a [u8],
@@ -553,7 +556,7 @@ mod tests {
             (one, 10, true),
             (one, 10, true),
             (one, 3, true),
-            // The train has ended with a shorter one.
+            // The train has ended with a shorter datagram.
             (one, 10, true),
             (other, 10, true),
             (one, 10, false),

@@ -1,17 +1,20 @@
+//! Changes of this machine's addresses and routes, which the driver reports to modules.
+
 use std::task::{Context, Poll};
 
-/// Tells when the addresses or routes of this machine change; of its network namespace, that is.
+/// Reports changes of the addresses or routes of this machine, or rather of its network namespace.
 ///
-/// Elsewhere than on Linux it tells nothing.
+/// Systems other than Linux report nothing.
 pub(crate) struct NetworkChanges(imp::Changes);
 
 impl NetworkChanges {
-    /// Within the context of a tokio runtime. `None`: the system does not tell.
+    /// Starts to listen. Needs the context of a tokio runtime. `None` if the system does not report
+    /// changes.
     pub(crate) fn new() -> Option<NetworkChanges> {
         imp::Changes::new().map(NetworkChanges)
     }
 
-    /// Ready when there was a change since it was ready last. Several in a row are one.
+    /// Returns ready if there was a change since the last time. Several in a row are one.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.0.poll(cx)
     }
@@ -32,11 +35,11 @@ mod imp {
     use tokio::io::unix::AsyncFd;
     use tokio::time::{Instant, Sleep, sleep};
 
-    /// How long after a first change it is told, with those that follow: an address that moves is
-    /// several.
+    /// The delay between a first change and its report, which covers those that follow: a move to
+    /// another address is several changes.
     const TOGETHER: Duration = Duration::from_millis(200);
 
-    /// What rtnetlink(7) tells of.
+    /// The groups of rtnetlink(7) to listen to.
     const GROUPS: libc::c_int = libc::RTMGRP_IPV4_IFADDR
         | libc::RTMGRP_IPV4_ROUTE
         | libc::RTMGRP_IPV6_IFADDR
@@ -45,7 +48,7 @@ mod imp {
     pub(super) struct Changes {
         socket: AsyncFd<OwnedFd>,
         timer: Pin<Box<Sleep>>,
-        /// There was one, and `timer` runs.
+        /// True if there was a change, and `timer` runs.
         pending: bool,
     }
 
@@ -55,7 +58,7 @@ mod imp {
                 AddressFamily::NETLINK,
                 SocketType::RAW,
                 SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-                // rtnetlink's is the default.
+                // The default protocol is rtnetlink.
                 None,
             )
             .ok()?;
@@ -77,10 +80,10 @@ mod imp {
                     Ok(length.min(messages.len()))
                 });
                 let matters = match received {
-                    // Not ready any more.
+                    // The socket is no longer ready.
                     Err(_) => continue,
                     Ok(Ok(length)) => matters(&messages[..length]),
-                    // More than the socket holds, so that some are lost.
+                    // Messages were lost: there were more than the socket holds.
                     Ok(Err(error)) if error.kind() == io::ErrorKind::OutOfMemory => true,
                     Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => true,
                     Ok(Err(_)) => break,
@@ -99,11 +102,12 @@ mod imp {
         }
     }
 
-    /// Whether one of these messages tells of something by which packets take another way. A new
-    /// address by itself does not: with what uses it comes a route. Routers have those of IPv6
-    /// renewed every few minutes.
+    /// Returns true if one of these messages reports a change after which packets take another
+    /// route. A new address alone does not: a new route follows when it is used. Routers renew the
+    /// addresses of IPv6 every few minutes.
     fn matters(mut messages: &[u8]) -> bool {
-        /// Of a message: its length, and its type (`struct nlmsghdr`).
+        /// The bytes of a message's header, of which the length and the type are read
+        /// (`struct nlmsghdr`).
         const HEADER: usize = 16;
         while let Some((header, _)) = messages.split_first_chunk::<HEADER>() {
             let [a, b, c, d, low, high, ..] = *header;
@@ -112,7 +116,7 @@ mod imp {
                 return true;
             }
             let length = u32::from_ne_bytes([a, b, c, d]) as usize;
-            // Each begins at a multiple of four bytes.
+            // Each message begins at a multiple of four bytes.
             let whole = length.max(HEADER).next_multiple_of(4);
             messages = messages.get(whole..).unwrap_or_default();
         }
@@ -148,7 +152,7 @@ mod imp {
 mod imp {
     use std::task::{Context, Poll};
 
-    /// There is none.
+    /// Nothing to listen to on this system.
     pub(super) enum Changes {}
 
     impl Changes {

@@ -1,3 +1,6 @@
+//! A datagram socket of a module, whoever carries its datagrams. The driver keeps it, and
+//! `component::sockets` gives it to the module.
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, MutexGuard};
 use std::task::Context;
@@ -11,32 +14,32 @@ use crate::account::Account;
 /// The outcome of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// So many entries are gone; the others are to be kept.
+    /// The number of entries that were sent or dropped; the others are the caller's to keep.
     pub(crate) accepted: usize,
-    /// Some of those were lost because they are longer than what goes whole.
+    /// True if some of those were dropped because they are longer than what arrives whole.
     pub(crate) too_long: bool,
 }
 
-/// What has become of datagrams that leave together.
+/// The outcome for datagrams that leave together.
 pub(super) enum Gone {
-    /// There is no room for now.
+    /// Not sent: there is no room now.
     Not,
-    /// Away, as far as the network takes them.
+    /// Sent, as far as the network takes them.
     Sent,
-    /// Lost, some for their length.
+    /// Dropped, at least some of them for their length.
     TooLong,
 }
 
-/// A socket of datagrams. It outlives the instances of the module that use it.
+/// A datagram socket. It outlives the instances of the module that use it.
 pub(crate) struct DatagramPort {
     way: Way,
     remotes: Remotes,
 }
 
 enum Way {
-    /// The system's.
+    /// A socket of the system.
     Bound(Box<UdpPort>),
-    /// One whose datagrams a connector carries.
+    /// A socket whose datagrams a connector carries.
     Carried(CarriedPort),
 }
 
@@ -55,7 +58,7 @@ impl DatagramPort {
         }
     }
 
-    /// Where its datagrams may go whatever patterns say.
+    /// Returns the remote addresses that its datagrams may go to whatever the patterns say.
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
         self.remotes.lock()
     }
@@ -67,8 +70,8 @@ impl DatagramPort {
         }
     }
 
-    /// Receive up to both limits. If that fell short of `max_entries`, `cx` is woken when
-    /// there is more.
+    /// Receives up to both limits. If that fell short of `max_entries`, `cx` is woken when there is
+    /// more.
     pub(crate) fn receive(
         &self,
         max_entries: usize,
@@ -88,8 +91,8 @@ impl DatagramPort {
         (payload, entries)
     }
 
-    /// Send entries laid end to end in `payload`, whose lengths add up to its length. If not all
-    /// are accepted, `cx` is woken when there is room.
+    /// Sends the entries that are laid end to end in `payload`; their lengths add up to its length.
+    /// If not all are accepted, `cx` is woken when there is room.
     pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
         match &self.way {
             Way::Bound(port) => port.send(payload, entries, cx),
@@ -97,7 +100,7 @@ impl DatagramPort {
         }
     }
 
-    /// How many bytes a datagram to this address may have to get there whole, as far as is known.
+    /// Returns the longest datagram, in bytes, that reaches this address whole, as far as is known.
     pub(crate) fn longest(&self, remote: SocketAddr) -> Option<usize> {
         match &self.way {
             Way::Bound(port) => port.longest(remote),
@@ -105,7 +108,7 @@ impl DatagramPort {
         }
     }
 
-    /// Whether what is longer is lost, in place of being sent in fragments.
+    /// Sets if longer datagrams are dropped, in place of being sent in fragments.
     pub(crate) fn set_dont_fragment(&self, on: bool) {
         match &self.way {
             Way::Bound(port) => port.set_dont_fragment(on),
@@ -113,7 +116,7 @@ impl DatagramPort {
         }
     }
 
-    /// Machines that have said since this was asked last that nobody takes what was sent to them.
+    /// Returns the hosts that reported a datagram as unreachable (ICMP) since the last call.
     pub(crate) fn refused(&self) -> Vec<IpAddr> {
         match &self.way {
             Way::Bound(port) => port.refused(),
@@ -121,19 +124,19 @@ impl DatagramPort {
         }
     }
 
-    /// Whether it is one of this machine's, to which it matters what its network is.
+    /// Returns true for a socket of this machine, which changes of the network affect.
     pub(crate) fn is_bound(&self) -> bool {
         matches!(self.way, Way::Bound(_))
     }
 
-    /// The machine's addresses may be others by now.
+    /// Notes that the machine's addresses may have changed.
     pub(crate) fn network_changed(&self) {
         if let Way::Bound(port) = &self.way {
             port.network_changed();
         }
     }
 
-    /// Throw away what has arrived, for want of a module.
+    /// Discards what has arrived, while there is no module to receive it.
     pub(crate) fn discard(&self) {
         match &self.way {
             Way::Bound(port) => port.discard(),

@@ -1,14 +1,16 @@
+//! The default limit of file descriptors for a module's connections, for `Limits`.
+
 use super::options;
 
-/// As many as a module may have handles by default.
+/// The most by default: as many as a module may have handles.
 const MOST: usize = 65_536;
 
-/// What a module has at least: for a process that may open next to none, which says so when it has
-/// none left.
+/// The least by default, even for a process that may open next to none. Such a process reports an
+/// error when it has none left.
 const LEAST: usize = 64;
 
-/// How many descriptors the connections of one module may take by default: half of what the process
-/// may open now, since an application has one for each of them too.
+/// Returns the default number of descriptors that the connections of one module may take: half of
+/// what the process may open now, since an application needs one for each of them too.
 pub(crate) fn descriptors_of_module() -> usize {
     let most = options::most_descriptors().map(|most| usize::try_from(most / 2).unwrap_or(MOST));
     most.unwrap_or(MOST).clamp(LEAST, MOST)

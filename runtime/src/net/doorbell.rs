@@ -1,24 +1,27 @@
+//! Wakes an event loop that is not tokio's, such as Python's, from another thread. Used by the
+//! Python host.
+
 use std::io;
 
-/// Tells an event loop, which watches it as it watches its sockets, that another thread
-/// has something for it.
+/// A wake-up for an event loop, which watches it as it watches its sockets: another thread has
+/// something for it.
 pub struct Doorbell(system::Pair);
 
 impl Doorbell {
-    /// A bell of its own, which rings for nobody else.
+    /// Makes a doorbell.
     pub fn new() -> io::Result<Doorbell> {
         system::Pair::new().map(Doorbell)
     }
 
-    /// What the loop watches for reading: a file descriptor, on Windows the handle of a
-    /// socket. It belongs to this bell, which closes it when it is dropped.
+    /// Returns what the loop watches for reading: a file descriptor, on Windows the handle of a
+    /// socket. It belongs to this doorbell, which closes it when it is dropped.
     pub fn descriptor(&self) -> u64 {
         self.0.descriptor()
     }
 
-    /// Make the descriptor readable. Never waits.
+    /// Makes the descriptor readable. Never blocks.
     pub fn ring(&self) {
-        // If it fails the buffer is full, so the descriptor is readable already.
+        // An error means a full buffer, so the descriptor is readable already.
         while self
             .0
             .send()
@@ -26,9 +29,9 @@ impl Doorbell {
         {}
     }
 
-    /// Take back what rang so far, and say whether anything did: the descriptor is readable
-    /// again with the next `ring`. After more than 64 it may stay readable, until it is
-    /// called again.
+    /// Clears the rings so far, and returns true if there were any. The next `ring` makes the
+    /// descriptor readable again. After more than 64 rings it may stay readable until the next
+    /// call.
     pub fn clear(&self) -> bool {
         self.0.receive()
     }
@@ -70,8 +73,8 @@ mod system {
     }
 }
 
-/// Python's and other loops wait for sockets alone here, and there are no pairs of them;
-/// so it is one that sends to itself. Connected, it takes nothing from others.
+/// Python's and other loops wait only for sockets here, and there are no socket pairs, so this is a
+/// socket that sends to itself. It is connected, so it receives from nobody else.
 #[cfg(windows)]
 mod system {
     use std::io;
@@ -116,7 +119,7 @@ mod tests {
         bell.ring();
         assert!(bell.clear());
         assert!(!bell.clear());
-        // More than any buffer holds.
+        // More rings than any buffer holds.
         for _ in 0..50_000 {
             bell.ring();
         }

@@ -1,3 +1,6 @@
+//! Reads from sockets into shared memory, so that idle connections need none. Used by `tcp` and by
+//! joined flows.
+
 use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
@@ -9,26 +12,26 @@ use tokio::net::UdpSocket;
 use super::options::{SEVERAL, receive_several};
 use crate::ErrorCode;
 
-/// The most that one read takes: what a module asks for, or this much. Bounds what is set
-/// aside before it is known how much is there.
+/// The most bytes that one read takes, whatever a module asks for. Bounds the memory that is
+/// reserved before the length is known.
 const MAX_READ: usize = 256 << 10;
 
-/// What one system call of a read asks for: more than any datagram has.
+/// The bytes that one system call asks for: more than any datagram has.
 const PIECE: usize = 64 << 10;
 
 thread_local! {
-    /// What is read on this thread, before it is known how much it is: no connection needs memory
-    /// while it is silent. What nothing was read into costs none.
+    /// The memory for reads on this thread whose length is not known yet, so that no connection
+    /// needs memory while it is idle. Pages that nothing was read into cost nothing.
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; PIECE * SEVERAL]);
 }
 
-/// Memory for what is read before anybody has it. Not for use within itself.
+/// Lends this thread's memory for reads. Must not be called within `read`.
 fn with_scratch<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     SCRATCH.with_borrow_mut(|scratch| read(scratch))
 }
 
-/// Receive what a connected socket has, or a part of it, and give each datagram to `take`. Pending:
-/// it has none, and `cx` is woken when it has.
+/// Receives some or all of what a connected socket has, and passes each datagram to `take`. If it
+/// is pending, there is none, and `cx` is woken when there is.
 pub(crate) fn poll_receive(
     socket: &UdpSocket,
     cx: &mut Context<'_>,
@@ -41,7 +44,7 @@ pub(crate) fn poll_receive(
             let received = socket.try_io(Interest::READABLE, || {
                 count =
                     receive_several(socket, &mut scratch.chunks_exact_mut(PIECE), &mut lengths)?;
-                // That there are no more needs no system call of its own then.
+                // A short batch means that there are no more, which saves the next system call.
                 match SEVERAL > 1 && count < SEVERAL {
                     true => Err(io::ErrorKind::WouldBlock.into()),
                     false => Ok(()),
@@ -59,22 +62,22 @@ pub(crate) fn poll_receive(
     })
 }
 
-/// The reading side of a socket, as `byte-stream.read` has it.
+/// The reading side of a socket, with the rules of `byte-stream.read`.
 #[derive(Default)]
 pub(crate) struct Inlet {
     saw_end: bool,
-    /// What the next read fails with.
+    /// The error of the next read.
     failed: Option<ErrorCode>,
 }
 
 impl Inlet {
-    /// Whether all has been read.
+    /// Returns true if the end has been read.
     pub(crate) fn saw_end(&self) -> bool {
         self.saw_end
     }
 
-    /// What is there, up to `max` bytes; `None`: the end. After a short read `cx` is woken when
-    /// there is more.
+    /// Reads what is there, up to `max` bytes; `None` at the end. After a short read `cx` is woken
+    /// when there is more.
     pub(crate) fn read(
         &mut self,
         stream: &mut (impl AsyncRead + Unpin + ?Sized),
@@ -101,7 +104,7 @@ impl Inlet {
         while data.len() < max {
             let ask = (max - data.len()).min(PIECE);
             let mut piece = ReadBuf::new(&mut scratch[..ask]);
-            // Less than was asked for says that there is no more, which then costs no system call.
+            // A short read means that there is no more, which saves the next system call.
             match Pin::new(&mut *stream).poll_read(cx, &mut piece) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(())) if !piece.filled().is_empty() => {
@@ -113,7 +116,7 @@ impl Inlet {
                 }
                 Poll::Ready(Err(error)) if data.is_empty() => return Err((&error).into()),
                 Poll::Ready(result) => {
-                    // The end, or the error, comes with the next call, which can be made at once.
+                    // The end, or the error, comes with the next call, which can follow at once.
                     self.failed = result.err().map(|error| (&error).into());
                     cx.waker().wake_by_ref();
                     break;
@@ -153,7 +156,7 @@ mod tests {
             far.connect(near.local_addr().expect("bound"))
                 .await
                 .expect("connected");
-            // The second time it has been told that there were no more.
+            // The second round starts after the socket was told that there were no more.
             for count in [3 * SEVERAL + 1, 1, SEVERAL] {
                 let sent: Vec<Vec<u8>> = (0..count).map(|n| vec![n as u8; n * 300]).collect();
                 for datagram in &sent {

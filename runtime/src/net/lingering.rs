@@ -1,7 +1,8 @@
-//! The end of a connection whose other end still sends.
+//! Lingering close: a connection that is finished here while its other end still sends.
 //!
-//! The kernel resets a connection that is closed while something is unread, and the other end then
-//! loses what it has not read yet: a TLS alert, for one, that says why its handshake fails.
+//! The kernel resets a connection that is closed while something is unread. The other end then
+//! loses what it has not read yet, such as a TLS alert with the reason why its handshake fails.
+//! `tcp` and the WATER host call [`linger`].
 
 use std::time::Duration;
 
@@ -12,22 +13,23 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// How long the other end may take to read what was said to it last: a few round trips.
+/// The longest time that the other end may take to read the last data: a few round trips.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// The most that is read and thrown away.
+/// The most bytes that are read and discarded.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Connections at once. One more is closed right away: each holds a descriptor.
+/// The number of connections that may linger at once. One more is closed right away: each holds a
+/// descriptor.
 static ROOM: Semaphore = Semaphore::const_new(256);
 
 /// Holds the connection of a stream open, whose write side is shut, until the other end closes it
-/// too, or until that takes too long. The stream itself may be dropped.
+/// too, or until that takes too long. The caller may drop the stream.
 pub(crate) fn linger(stream: &TcpStream) {
     let (Ok(runtime), Ok(permit)) = (Handle::try_current(), ROOM.try_acquire()) else {
         return;
     };
-    // Fails without a descriptor to spare, and the connection is closed right away then.
+    // This fails without a spare descriptor; the connection is then closed right away.
     let socket = SockRef::from(stream).try_clone();
     let Some(mut held) = socket
         .and_then(|socket| TcpStream::from_std(socket.into()))
@@ -45,7 +47,7 @@ pub(crate) fn linger(stream: &TcpStream) {
                 }
             }
         };
-        // Too long is as good as the end.
+        // A timeout counts as the end.
         let _ = timeout(LONGEST, drain).await;
         drop(permit);
     });

@@ -1,6 +1,6 @@
-//! Real sockets, bound for a module before it runs and kept across its restarts, and what
-//! else differs between operating systems: nothing outside this folder and
-//! [`private`](crate::private) knows which one it is (`tests/structure` looks).
+//! Real sockets, which are bound for a module before it runs and kept across its restarts, and
+//! everything else that differs between operating systems. Only this folder and
+//! [`private`](crate::private) know which system it is (`tests/structure` checks that).
 
 mod admission;
 mod bind;
@@ -42,8 +42,7 @@ pub use upstream::{
 
 use std::sync::Arc;
 
-/// The sockets of one server. Each has a label, which is another one for each that is for the same
-/// protocol.
+/// A socket of a server. Sockets of one protocol have different labels.
 pub(crate) enum Port {
     Udp(Arc<DatagramPort>),
     Tcp(Arc<TcpPort>),

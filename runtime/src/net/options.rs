@@ -1,4 +1,4 @@
-//! What sockets are asked for, and answer, differently by the operating system.
+//! Socket options and calls that differ between operating systems, for the rest of `net`.
 
 use std::io;
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -16,9 +16,8 @@ use quinn_udp::TransportErrorPayload;
 use quinn_udp::{UdpSockRef, UdpSocketState};
 use socket2::Socket;
 
-/// Have a listener come back at once after a restart, in place of waiting for its old
-/// connections to time out. On Windows it does so unasked, and the option would let other
-/// programs take the port.
+/// Lets a listener bind at once after a restart, in place of waiting for its old connections to time
+/// out. Windows does so by default, and there the option would let other programs take the port.
 #[cfg(unix)]
 pub(super) fn reuse_address(listener: &Socket) -> io::Result<()> {
     listener.set_reuse_address(true)
@@ -29,7 +28,8 @@ pub(super) fn reuse_address(_: &Socket) -> io::Result<()> {
     Ok(())
 }
 
-/// How many descriptors the process may have open; `None`: there is no limit to be known.
+/// Returns the number of descriptors that the process may have open; `None` if the limit is not
+/// known.
 #[cfg(unix)]
 pub(super) fn most_descriptors() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
@@ -42,10 +42,11 @@ pub(super) fn most_descriptors() -> Option<u64> {
     None
 }
 
-/// Whether several sockets listen on one port, among which the kernel divides the connections.
+/// True if several sockets can listen on one port, with the kernel dividing the connections among
+/// them.
 pub(super) const CAN_SHARE_PORTS: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
-/// Have other sockets that ask for the same listen on the same port.
+/// Lets other sockets with the same option bind to the same port.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn share_port(listener: &Socket) -> io::Result<()> {
     listener.set_reuse_port(true)
@@ -56,12 +57,12 @@ pub(super) fn share_port(_: &Socket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// The path's MTU is the kernel's to learn, and what does not fit is fragmented here, as
-/// with any other datagram socket, or lost with an [error](is_too_large). quinn-udp wants neither,
-/// because QUIC probes for itself.
+/// Sets if a datagram that is longer than the path's MTU is dropped with an [error](is_too_large),
+/// or fragmented here, as on any other datagram socket. The kernel learns the MTU. quinn-udp wants
+/// neither, because QUIC probes for itself.
 ///
-/// Elsewhere than on Linux it stays as quinn-udp has it: what does not fit is lost, and counted.
-/// What a tunnel of 1420 bytes sends fits through Ethernet.
+/// Systems other than Linux stay as quinn-udp sets them: a datagram that does not fit is dropped,
+/// and counted. The packets of a tunnel with an MTU of 1420 bytes fit through Ethernet.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn set_dont_fragment(socket: &impl AsFd, on: bool) {
     use rustix::net::sockopt::{
@@ -72,7 +73,7 @@ pub(super) fn set_dont_fragment(socket: &impl AsFd, on: bool) {
         true => (Ipv4PathMtuDiscovery::DO, Ipv6PathMtuDiscovery::DO),
         false => (Ipv4PathMtuDiscovery::WANT, Ipv6PathMtuDiscovery::WANT),
     };
-    // A socket of IPv4 has only the first, and one of IPv6 has both.
+    // A socket of IPv4 has only the first option; one of IPv6 has both.
     let _ = set_ip_mtu_discover(socket, v4);
     let _ = set_ipv6_mtu_discover(socket, v6);
     let dont_fragment = libc::c_int::from(on);
@@ -92,13 +93,13 @@ pub(super) fn set_dont_fragment(socket: &impl AsFd, on: bool) {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn set_dont_fragment<S>(_: &S, _: bool) {}
 
-/// Have the kernel keep what ICMP answers to datagrams. What cannot be heard is a hint less.
+/// Makes the kernel keep ICMP errors for datagrams. A failure only costs a hint.
 #[cfg(unix)]
 pub(super) fn hear_errors(state: &UdpSocketState, socket: UdpSockRef<'_>) {
     let _ = state.enable_transport_errors(socket);
 }
 
-/// Whom the first `most` answers that it has kept call unreachable.
+/// Returns the hosts that the first `most` of the kept ICMP errors call unreachable.
 #[cfg(unix)]
 pub(super) fn unreachable(
     state: &UdpSocketState,
@@ -119,8 +120,9 @@ pub(super) fn unreachable<S>(_: &UdpSocketState, _: &S, _: usize) -> impl Iterat
     std::iter::empty()
 }
 
-/// The largest packet to this address that goes whole: of the interface that it leaves through, or
-/// what routers have answered to larger ones, which the kernel keeps for ten minutes.
+/// Returns the largest packet that reaches this address whole, in bytes: the MTU of the outgoing
+/// interface, or the one that routers have reported for larger packets, which the kernel keeps for
+/// ten minutes.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn path_mtu(remote: SocketAddr) -> Option<u32> {
     use rustix::net::sockopt::{ip_mtu, ipv6_mtu};
@@ -129,7 +131,7 @@ pub(super) fn path_mtu(remote: SocketAddr) -> Option<u32> {
         true => (Ipv4Addr::UNSPECIFIED, 0).into(),
         false => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    // It is told of connected sockets alone, and nothing is sent to connect one.
+    // Only connected sockets have it. Connecting sends nothing.
     let probe = UdpSocket::bind(any).ok()?;
     probe.connect(remote).ok()?;
     match remote.is_ipv4() {
@@ -143,7 +145,7 @@ pub(super) fn path_mtu(_: SocketAddr) -> Option<u32> {
     None
 }
 
-/// Whether a datagram was not sent because of its size.
+/// Returns true if a datagram was not sent because of its size.
 pub(super) fn is_too_large(error: &io::Error) -> bool {
     error.raw_os_error() == Some(MESSAGE_SIZE)
 }
@@ -155,15 +157,15 @@ const MESSAGE_SIZE: i32 = rustix::io::Errno::MSGSIZE.raw_os_error();
 #[cfg(windows)]
 const MESSAGE_SIZE: i32 = 10040;
 
-/// Whether a datagram was not sent because the address that it was to come from is not this
-/// machine's. Elsewhere than on Linux nothing is known of that.
+/// Returns true if a datagram was not sent because its source address is no longer this machine's.
+/// Always false on systems other than Linux.
 pub(super) fn is_lost_source(error: &io::Error) -> bool {
     cfg!(any(target_os = "linux", target_os = "android"))
         && error.kind() == io::ErrorKind::InvalidInput
 }
 
-/// Bytes that can be read from this socket now, as far as the system tells; 0 also at the end
-/// and where it does not.
+/// Returns the number of bytes that can be read from this socket now, as far as the system tells. It
+/// is 0 at the end, and where the system does not tell.
 #[cfg(unix)]
 pub(crate) fn readable_bytes(stream: &tokio::net::TcpStream) -> usize {
     let bytes = rustix::io::ioctl_fionread(stream).unwrap_or(0);
@@ -175,14 +177,14 @@ pub(crate) fn readable_bytes(_: &tokio::net::TcpStream) -> usize {
     0
 }
 
-/// The most datagrams that [`receive_several`] hands over.
+/// The most datagrams that [`receive_several`] returns.
 pub(super) const SEVERAL: usize = match cfg!(any(target_os = "linux", target_os = "android")) {
     true => 8,
     false => 1,
 };
 
-/// Receive datagrams from a socket that does not block, each into a piece of `pieces` and with its
-/// length, in one system call where the system has one. Fewer than [`SEVERAL`], if that is not 1:
+/// Receives datagrams from a non-blocking socket, each into one of `pieces` and with its length, in
+/// one system call where the system has one. If [`SEVERAL`] is not 1, fewer than that mean that
 /// there are no more.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn receive_several(
@@ -236,11 +238,12 @@ pub(super) fn receive_several(
     Ok(1)
 }
 
-/// Whether a socket can be bound to an address that is not this machine's.
+/// True if a socket can be bound to an address that is not this machine's.
 pub(super) const CAN_BIND_TRANSPARENT: bool = cfg!(target_os = "linux");
 
-/// Bind to an address of anybody's, with this mark. With port 0 the kernel chooses one when it
-/// knows where the socket connects to, so that one address has as many for each upstream.
+/// Binds to any address, of this machine or not, with this mark. For port 0 the kernel chooses a
+/// port when it knows the destination of the socket, so that one address has all ports for each
+/// upstream.
 #[cfg(target_os = "linux")]
 pub(super) fn bind_transparent(
     socket: &Socket,
@@ -254,13 +257,13 @@ pub(super) fn bind_transparent(
     if let Some(mark) = mark {
         socket.set_mark(mark)?;
     }
-    // A client may be back at its port before the kernel has forgotten the last connection.
+    // A client may use its port again before the kernel has forgotten the last connection.
     socket.set_reuse_address(true)?;
     if address.port() == 0 {
         let on: libc::c_int = 1;
         // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the value is an
         // int of the size that is given.
-        // Where it cannot be set, the port is one that nothing else has.
+        // Without the option, the port is one that nothing else uses.
         let _ = unsafe {
             libc::setsockopt(
                 socket.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Connections that this machine makes.
+//! Outgoing connections of this machine. Called by `roles`.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -7,11 +7,11 @@ use tokio::net::{TcpStream, UdpSocket, lookup_host};
 
 use crate::{Destination, Family, Network, Target, Wire};
 
-/// Addresses of one name that are tried, one after another.
+/// The most addresses of one name that are tried, one after another.
 const MAX_ADDRESSES: usize = 16;
 
-/// The addresses of a target, of its family, in the system's order. Never empty: without any it
-/// is an error of the kind `NotFound`.
+/// Returns the addresses of a target, of its family, in the system's order. Never empty: fails with
+/// an error of the kind `NotFound` if there is none.
 pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
     let found = match &target.destination {
         Destination::Address(address) => vec![*address],
@@ -23,7 +23,7 @@ pub(crate) async fn resolve(target: &Target) -> io::Result<Vec<SocketAddr>> {
     of_family(found, target.family)
 }
 
-/// Those of a family, as [`resolve`] returns them.
+/// Returns the addresses of a family, as [`resolve`] returns them.
 pub(crate) fn of_family(found: Vec<SocketAddr>, family: Family) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = found
         .into_iter()
@@ -44,7 +44,7 @@ pub(crate) fn of_family(found: Vec<SocketAddr>, family: Family) -> io::Result<Ve
     Ok(addresses)
 }
 
-/// Connect to the first of these addresses that answers; the error is the last one's.
+/// Connects to the first of these addresses that answers. Fails with the last one's error.
 pub(crate) async fn connect(network: Network, addresses: &[SocketAddr]) -> io::Result<Wire> {
     let mut last = None;
     for address in addresses {
@@ -62,7 +62,7 @@ pub(crate) async fn connect(network: Network, addresses: &[SocketAddr]) -> io::R
 
 async fn connect_tcp(address: SocketAddr) -> io::Result<Wire> {
     let stream = TcpStream::connect(address).await?;
-    // Latency matters more than packets; a module writes what it has.
+    // Latency matters more than the number of packets; a module writes what it has.
     let _ = stream.set_nodelay(true);
     Ok(Wire::tcp(stream))
 }

@@ -1,3 +1,6 @@
+//! The remote addresses that a datagram socket may send to, whatever the patterns say. `datagrams`
+//! keeps them, and `component::sockets` asks.
+
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,60 +9,61 @@ use std::time::{Duration, Instant};
 use crate::Destination;
 use crate::account::{Account, Charge};
 
-/// Addresses that were heard from, and not again after an answer, in each of two halves: what a
-/// hash table of 16384 places takes. A flood of others displaces them.
+/// The most addresses in each of two halves that were heard from, and not again after an answer: the
+/// capacity of a hash table of 16384 places. A flood of others displaces them.
 const MOST_STRANGERS: usize = 14_336;
 
-/// How long a half is filled at most.
+/// The longest time that a half is filled.
 const STRANGERS_AGE: Duration = Duration::from_secs(5 * 60);
 
-/// Addresses in use in both directions: what a hash table of 65536 places takes, and more than a
-/// server has peers.
+/// The most addresses in use in both directions: the capacity of a hash table of 65536 places, and
+/// more than a server has peers.
 const MOST_PARTNERS: usize = 57_344;
 
-/// How long a partner may be silent before another one may have its place: longer than a session of
+/// The silence after which a partner may lose its place to another one: longer than a session of
 /// WireGuard lives, which is three minutes (REJECT_AFTER_TIME).
 const PARTNER_IDLE: Duration = Duration::from_secs(5 * 60);
 
-/// How long a partner may be silent at all.
+/// The silence after which a partner is forgotten.
 const PARTNER_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often room is made for partners at most.
+/// The shortest time between two sweeps that make room for partners.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Addresses of names that the module has looked up: more than a client has peers.
+/// The most addresses of names that the module has looked up: more than a client has peers.
 const MOST_FOUND: usize = 1024;
 
-/// Addresses that the application has dialled, in each of two halves.
+/// The most addresses in each of two halves that the application has dialled.
 const MOST_DIALLED: usize = 4096;
 
-/// How long a half is filled at most.
+/// The longest time that a half is filled.
 const DIALLED_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Bytes of an address in a table, with the place beside it that is empty.
+/// Bytes of an address in a table, with the empty place beside it.
 const ADDRESS_BYTES: usize = 64;
 
-/// An address and a port. Those of IPv4 have their own form.
+/// An address and a port. IPv4-mapped addresses are stored as IPv4.
 type Key = (IpAddr, u16);
 
-/// Where datagrams of a socket may go whatever patterns say: to whom it has heard from, and to whom
-/// the application has dialled. It outlives the instances of the module, as the socket does.
+/// The addresses that a socket may send to whatever the patterns say: those that it has heard from,
+/// and those that the application has dialled. They outlive the instances of the module, as the socket
+/// does.
 ///
-/// Whoever sends from many addresses displaces strangers, not partners: an address becomes one when it
-/// is heard from after it was answered, and stays one for as long as it is heard from.
+/// A sender with many addresses displaces strangers, not partners: an address becomes a partner when
+/// it is heard from after it was answered, and stays one while it is heard from.
 pub(crate) struct Remotes {
     known: Mutex<Known>,
 }
 
 pub(crate) struct Known {
     strangers: Halves<Stranger>,
-    /// With when they were last heard from.
+    /// The addresses in use in both directions, and when they were last heard from.
     partners: HashMap<Key, Instant>,
     swept: Option<Instant>,
     dialled: Halves<()>,
-    /// With the names that they were found by, the latest last.
+    /// The looked-up addresses with the names that they were found by, the latest last.
     found: VecDeque<(Key, Destination)>,
-    /// Heard from last, and when that was noted.
+    /// The address that was heard from last, and when that was noted.
     last: Option<(Key, Instant)>,
     charge: Charge,
 }
@@ -70,7 +74,7 @@ enum Stranger {
     Answered,
 }
 
-/// How long what was noted of an address is as good as new.
+/// The time for which a note about an address need not be renewed.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 impl Remotes {
@@ -95,7 +99,7 @@ impl Remotes {
 }
 
 impl Known {
-    /// Something has arrived from this address.
+    /// Notes that a datagram has arrived from this address.
     pub(super) fn heard(&mut self, remote: SocketAddr, now: Instant) {
         let key = key(remote);
         if let Some((last, noted)) = self.last
@@ -120,7 +124,8 @@ impl Known {
         self.charge();
     }
 
-    /// Something is to go to this address: whether it was heard from, or dialled by the application.
+    /// Notes that a datagram is to go to this address. Returns true if it was heard from, or dialled
+    /// by the application.
     pub(crate) fn answers(&mut self, remote: SocketAddr, now: Instant) -> bool {
         let key = key(remote);
         if let Some(heard) = self.partners.get(&key) {
@@ -136,13 +141,13 @@ impl Known {
         }
     }
 
-    /// The application has dialled this address.
+    /// Notes that the application has dialled this address.
     pub(crate) fn dialled(&mut self, remote: SocketAddr, now: Instant) {
         self.dialled.insert(key(remote), (), now);
         self.charge();
     }
 
-    /// This name, which the module has looked up, has this address.
+    /// Notes that the module has looked up `name`, and found this address.
     pub(crate) fn found(&mut self, remote: SocketAddr, name: &Destination) {
         let key = key(remote);
         self.found.retain(|(known, _)| *known != key);
@@ -153,7 +158,7 @@ impl Known {
         self.charge();
     }
 
-    /// A name that has this address.
+    /// Returns a name that has this address.
     pub(crate) fn name(&self, remote: SocketAddr) -> Option<&Destination> {
         let key = key(remote);
         let found = self.found.iter().find(|(known, _)| *known == key);
@@ -173,7 +178,7 @@ impl Known {
 
     fn charge(&mut self) {
         let addresses = self.strangers.len() + self.partners.len() + self.dialled.len();
-        // Names are as long as any host has.
+        // Names are counted at the length of the longest host name.
         let bytes = addresses * ADDRESS_BYTES + self.found.len() * (ADDRESS_BYTES + 256);
         if bytes != self.charge.bytes() {
             self.charge.set(bytes);
@@ -185,7 +190,7 @@ fn key(remote: SocketAddr) -> Key {
     (remote.ip().to_canonical(), remote.port())
 }
 
-/// Entries that were used of late: when the younger half is full or old, the older one is forgotten.
+/// Recently used entries: when the younger half is full or old, the older one is dropped.
 struct Halves<T> {
     younger: HashMap<Key, T>,
     older: HashMap<Key, T>,
@@ -205,7 +210,7 @@ impl<T: Copy> Halves<T> {
         }
     }
 
-    /// As if it had been inserted now.
+    /// Returns a value, and keeps it as if it had been inserted now.
     fn renew(&mut self, key: &Key, now: Instant) -> Option<T> {
         self.turn(now);
         if let Some(value) = self.younger.get(key) {
@@ -231,7 +236,7 @@ impl<T: Copy> Halves<T> {
         self.younger.len() + self.older.len()
     }
 
-    /// Forget what is too old or too much.
+    /// Drops the older half, if the younger one is full or old.
     fn turn(&mut self, now: Instant) {
         let age = now.duration_since(*self.begun.get_or_insert(now));
         if self.younger.len() < self.most && age < self.age {
@@ -260,11 +265,11 @@ mod tests {
         (Ipv4Addr::from(0x0a00_0000 + number), 51820).into()
     }
 
-    /// Heard, answered and heard again.
+    /// An exchange: heard, answered, and heard again.
     fn exchange(known: &mut Known, remote: SocketAddr, now: Instant) {
         known.heard(remote, now);
         assert!(known.answers(remote, now));
-        // Others come between.
+        // Other addresses come between.
         known.last = None;
         known.heard(remote, now);
     }
@@ -293,7 +298,7 @@ mod tests {
         assert!(known.answers((one, 7).into(), now));
         known.heard((other, 7).into(), now);
         assert!(known.answers(mapped(other), now));
-        // Another form is another address.
+        // Another form of the address is another address.
         let compatible = Ipv6Addr::from(u128::from(one.to_bits()));
         assert!(!known.answers((compatible, 7).into(), now));
     }
@@ -340,7 +345,7 @@ mod tests {
             assert!(known.partners.len() <= MOST_PARTNERS);
             assert!(known.charge.bytes() <= 6 << 20);
         }
-        // A newcomer has its place once others are idle.
+        // A newcomer gets its place once others are idle.
         now += 2 * PARTNER_IDLE;
         exchange(&mut known, peer(5001), now);
         assert!(known.partners.contains_key(&key(peer(5001))));

@@ -1,3 +1,6 @@
+//! Several sockets on one address, one for each of several servers. Called by the application, such
+//! as `watm serve`.
+
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 
@@ -7,18 +10,18 @@ use super::bind::{advise, bind_datagrams, prepare};
 use super::options;
 use crate::Error;
 
-/// Most sockets for one address: more workers than this have no cores.
+/// The most sockets for one address: no machine has cores for more workers.
 const MOST: usize = 1024;
 
-/// Listeners on one address, one for each of `count` servers, among which the kernel divides the
-/// connections; port 0 lets the system choose one port for all, and `[::]` takes IPv4 too unless
-/// `ipv6_only`. Each has a queue of `backlog` connections that nobody has accepted yet, or what
-/// the system allows (`net.core.somaxconn`). They are for
+/// Binds listeners on one address, one for each of `count` servers, among which the kernel divides
+/// the connections. With port 0 the system chooses one port for all. `[::]` takes IPv4 too unless
+/// `ipv6_only` is set. Each listener has a backlog of `backlog` connections, or of what the system
+/// allows (`net.core.somaxconn`). Pass them to
 /// [`ServerBuilder::tcp_listener`](crate::ServerBuilder::tcp_listener).
 ///
-/// On Linux each has a queue of its own (`SO_REUSEPORT`). Elsewhere they are one socket, from
-/// which whoever comes first takes a connection. An address that somebody listens on already is an
-/// error on every system.
+/// On Linux each has a backlog of its own (`SO_REUSEPORT`). Elsewhere they are one socket, and the
+/// first server to accept takes a connection. An address that is already in use is an error on
+/// every system.
 pub fn share_address(
     address: SocketAddr,
     ipv6_only: bool,
@@ -30,10 +33,11 @@ pub fn share_address(
     listeners(address, ipv6_only, count, backlog).map_err(|error| failed("tcp", address, error))
 }
 
-/// As [`share_address`], sockets for datagrams, for
-/// [`ServerBuilder::udp_socket`](crate::ServerBuilder::udp_socket). All that come from one address
-/// and port come to the same one, for as long as all are open. More than one there are on Linux
-/// alone: what others do with datagrams for one port suits no sessions.
+/// Binds sockets for datagrams on one address, as [`share_address`] does for listeners. Pass them
+/// to [`ServerBuilder::udp_socket`](crate::ServerBuilder::udp_socket). All datagrams from one
+/// address and port arrive at the same socket, for as long as all are open. Only Linux supports
+/// more than one socket: the way in which other systems divide the datagrams of one port breaks
+/// sessions.
 pub fn share_datagram_address(
     address: SocketAddr,
     ipv6_only: bool,
@@ -74,7 +78,8 @@ fn listeners(
     count: usize,
     backlog: i32,
 ) -> io::Result<Vec<TcpListener>> {
-    // Without the option that shares it: somebody else who has the address shows here.
+    // The first socket does not have the option that shares the port, so that an address in use is
+    // an error here.
     let first = socket(Type::STREAM, address, ipv6_only)?;
     options::reuse_address(&first)?;
     first.bind(&address.into())?;
@@ -105,7 +110,7 @@ fn datagram_sockets(
     ipv6_only: bool,
     count: usize,
 ) -> io::Result<Vec<UdpSocket>> {
-    // As above.
+    // See `listeners`.
     let first = socket(Type::DGRAM, address, ipv6_only)?;
     let first = bind_datagrams(first, address)?;
     if count == 1 {
@@ -200,7 +205,7 @@ mod tests {
             heard.push(by.len());
         }
         assert_eq!(heard.iter().sum::<usize>(), senders.len());
-        // Nobody else has the address, however many sockets there are.
+        // The address is taken, however many sockets it has.
         for count in [1, count] {
             let error = share_datagram_address(address, false, count).expect_err("it is taken");
             assert!(error.to_string().contains("already in use"), "{error}");

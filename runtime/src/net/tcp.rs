@@ -1,3 +1,6 @@
+//! TCP listeners and connections of a module. The driver keeps the listeners, and
+//! `component::sockets` gives both to the module.
+
 use std::future::Future;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener as StdListener};
@@ -17,11 +20,11 @@ use crate::ErrorCode;
 use crate::counters::Counters;
 use crate::flow::FlowPermit;
 
-/// Accept errors in a row (a connection that is gone again) before giving up for now.
+/// The most accept errors in a row (a connection that is gone again) before giving up for now.
 const MAX_ACCEPT_ERRORS: usize = 16;
 
-/// How long nothing is accepted after the system was short of descriptors or memory: long enough
-/// for connections to end, and short enough that nobody notices.
+/// The pause after the system was short of descriptors or memory: long enough for connections to
+/// end, and short enough that nobody notices.
 const SHORTAGE: Duration = Duration::from_millis(200);
 
 /// A listening TCP socket. It outlives the instances of the module that use it.
@@ -33,18 +36,18 @@ pub(crate) struct TcpPort {
 }
 
 struct State {
-    /// `None`: it takes no more connections.
+    /// The listener; `None` once it accepts no more connections.
     listener: Option<TcpListener>,
-    /// It ends with those who wait already.
+    /// True if it stops once the backlog is empty.
     ending: bool,
-    /// After a shortage: until when to wait.
+    /// The end of the pause after a shortage.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Of the module's last look.
+    /// The waker of the module's last call.
     waiting: Option<Waker>,
 }
 
 impl TcpPort {
-    /// Within the context of a tokio runtime.
+    /// Registers a listener. Needs the context of a tokio runtime.
     pub(crate) fn new(
         listener: StdListener,
         local: SocketAddr,
@@ -68,7 +71,7 @@ impl TcpPort {
         self.local
     }
 
-    /// Take those who wait already, and then nobody any more: the port is free then.
+    /// Accepts the connections in the backlog, and no more after that: the port is free then.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock().expect("no panic under this lock");
         state.ending = true;
@@ -77,7 +80,7 @@ impl TcpPort {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Accept nobody for a moment, for want of descriptors; then `cx` is woken.
+    /// Accepts no connection for a moment, for want of descriptors; then `cx` is woken.
     pub(crate) fn pause(&self, cx: &mut Context<'_>) {
         let mut state = self.state.lock().expect("no panic under this lock");
         if state.pause.is_none() {
@@ -96,7 +99,7 @@ impl TcpPort {
         state.pause = Some(Box::pin(sleep(SHORTAGE)));
     }
 
-    /// A connection, or `None` if nobody waits; then `cx` is woken when somebody does.
+    /// Accepts a connection. Returns `None` if the backlog is empty; `cx` is woken when it is not.
     pub(crate) fn accept(&self, cx: &mut Context<'_>) -> Result<Option<Connection>, ErrorCode> {
         let mut state = self.state.lock().expect("no panic under this lock");
         if let Some(pause) = &mut state.pause {
@@ -120,14 +123,14 @@ impl TcpPort {
                 Poll::Ready(Ok((stream, remote))) => {
                     self.counters.connections_accepted.add(1);
                     let mut connection = Connection::with(stream, remote);
-                    // One that is not taken is reset as it is dropped.
+                    // A connection that is not taken is reset when it is dropped.
                     if self.admit(&mut connection) {
                         return Ok(Some(connection));
                     }
                 }
-                // Of the connection, not of the listener (accept(2)).
+                // The error is one of the connection, not of the listener (accept(2)).
                 Poll::Ready(Err(error)) if is_of_connection(&error) => {}
-                // Out of descriptors or memory.
+                // The system is short of descriptors or memory.
                 Poll::Ready(Err(error)) => {
                     tracing::debug!(target: "watm::server", "tcp {}: accept: {error}", self.local);
                     drop(state);
@@ -160,26 +163,26 @@ pub struct Connection {
     remote: SocketAddr,
     read_shut: bool,
     write_shut: bool,
-    /// The other end is to see a reset.
+    /// True if the other end must see a reset.
     aborted: bool,
     inlet: Inlet,
-    /// Of a descriptor, if the module has a limit of them.
+    /// The permit of a descriptor, if the module has a limit of them.
     permit: Option<FlowPermit>,
-    /// Who counts it, if it was accepted.
+    /// The counters that count it, if it was accepted.
     counters: Option<Arc<Counters>>,
-    /// Who took it, and may have it closed.
+    /// The admission that took it, and may close it.
     admitted: Option<(Arc<Accepted>, Arc<dyn Admission>)>,
 }
 
 impl Connection {
-    /// One that was made.
+    /// Takes a stream that was connected.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Connection> {
         let remote = stream.peer_addr()?;
         Ok(Connection::with(stream, remote))
     }
 
     fn with(stream: TcpStream, remote: SocketAddr) -> Connection {
-        // Latency matters more than packets; a module writes in batches.
+        // Latency matters more than the number of packets; a module writes in batches.
         let _ = stream.set_nodelay(true);
         Connection {
             stream,
@@ -194,13 +197,13 @@ impl Connection {
         }
     }
 
-    /// Holds this for as long as it is open.
+    /// Holds the permit for as long as the connection is open.
     pub(crate) fn holding(mut self, permit: FlowPermit) -> Connection {
         self.permit = Some(permit);
         self
     }
 
-    /// As `byte-stream.read`. After a short read `cx` is woken when there is more.
+    /// Reads, as `byte-stream.read`. After a short read `cx` is woken when there is more.
     pub(crate) fn read(
         &mut self,
         max: usize,
@@ -213,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// As `byte-stream.write`. After a short write `cx` is woken when there is room.
+    /// Writes, as `byte-stream.write`. After a short write `cx` is woken when there is room.
     pub(crate) fn write(&mut self, data: &[u8], cx: &mut Context<'_>) -> Result<usize, ErrorCode> {
         self.check_admitted(cx)?;
         if self.write_shut {
@@ -229,14 +232,14 @@ impl Connection {
             match self.stream.try_write(&data[written..]) {
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // What was accepted before is lost with the connection.
+                // Bytes that were accepted before are lost with the connection.
                 Err(error) => return Err((&error).into()),
             }
         }
         Ok(written)
     }
 
-    /// Fails once whoever took the connection has it closed.
+    /// Fails once the admission has closed the connection.
     fn check_admitted(&mut self, cx: &Context<'_>) -> Result<(), ErrorCode> {
         let admitted = self.admitted.as_ref();
         if !admitted.is_some_and(|(accepted, _)| accepted.is_closing(cx)) {
@@ -246,9 +249,9 @@ impl Connection {
         Err(ErrorCode::ConnectionAborted)
     }
 
-    /// As `byte-stream.shutdown`.
+    /// Shuts directions, as `byte-stream.shutdown`.
     pub(crate) fn shutdown(&mut self, read: bool, write: bool) -> Result<(), ErrorCode> {
-        // The kernel would not tell the other end that nobody reads.
+        // The read side is only noted: the kernel would not tell the other end.
         self.read_shut |= read;
         if write && !self.write_shut {
             self.write_shut = true;
@@ -262,13 +265,13 @@ impl Connection {
         Ok(())
     }
 
-    /// As `byte-stream.reset`: dropping the socket now sends RST in place of FIN.
+    /// Resets, as `byte-stream.reset`: dropping the socket then sends RST in place of FIN.
     pub(crate) fn reset(&mut self) {
         let admitted = self.admitted.as_ref();
         if admitted.is_some_and(|(accepted, _)| accepted.was_closed()) {
             return;
         }
-        // If it fails the other end gets a FIN, and a reset when it sends.
+        // If this fails, the other end gets a FIN, and a reset when it sends.
         let _ = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
         self.read_shut = true;
         self.write_shut = true;
@@ -280,7 +283,7 @@ impl Connection {
     }
 }
 
-/// What is not finished is reset. What is finished here alone lingers.
+/// A connection that is not finished is reset. One that is finished only on this side lingers.
 impl Drop for Connection {
     fn drop(&mut self) {
         match (self.write_shut, self.read_shut, self.inlet.saw_end()) {

@@ -1,3 +1,6 @@
+//! UDP sockets of the system, with trains of datagrams (GSO, GRO). `datagrams::DatagramPort` wraps
+//! them.
+
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -12,34 +15,34 @@ use super::options;
 use super::watched::Watched;
 use crate::counters::Counters;
 
-/// One receive buffer: the most that the kernel coalesces (GRO), and more than any single
+/// The size of a receive buffer: the most that the kernel coalesces (GRO), and more than any single
 /// datagram. Pages that no datagram has reached cost nothing.
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// What one send may carry in all (GSO): an IPv4 packet less its headers.
+/// The most bytes of one send (GSO): an IPv4 packet less its headers.
 const MAX_SEND_BYTES: usize = 65_507;
 
-/// The most that one receive hands over, whatever was asked for: what the kernel keeps
-/// for a socket (see `bind`). Bounds a call while a flood goes on.
+/// The most that one receive returns, whatever the caller asks for: as much as the kernel keeps for
+/// a socket (see `bind`). Bounds a call during a flood.
 const MAX_RECEIVE_BYTES: usize = 4 << 20;
 const MAX_RECEIVE_ENTRIES: usize = 4096;
 
-/// Receive errors in a row (an ICMP answer to something sent, as a rule) before the socket
-/// is left alone until the next call.
+/// The most receive errors in a row (usually an ICMP answer to something sent) before the socket is
+/// left alone until the next call.
 const MAX_RECEIVE_ERRORS: usize = 16;
 
-/// Generations that wait for room at once: more than a server has. One more, and the first asks
-/// again.
+/// The most generations that wait for room at once: more than a server has. One more wakes the
+/// first, which asks again.
 const MAX_WAITING: usize = 64;
 
-/// Machines that are told of at once of which nobody takes what was sent to them.
+/// The most unreachable hosts that are reported at once.
 const MAX_REFUSED: usize = 16;
 
-/// Answers of ICMP that are looked at in one call, at most: more than the kernel keeps. They take
-/// the room of what arrives.
+/// The most ICMP errors that one call takes: more than the kernel keeps, in the memory that it
+/// keeps for what arrives.
 const MAX_ERRORS: usize = 1 << 16;
 
-/// Link-local addresses whose interface is remembered; more than one link has.
+/// The most link-local addresses whose interface is remembered; more than one link has.
 const MAX_SCOPES: usize = 256;
 
 /// A bound UDP socket. It outlives the instances of the module that use it.
@@ -50,21 +53,22 @@ pub(crate) struct UdpPort {
     received: Mutex<Received>,
     /// Generations of the module that found no room to send.
     waiting: Arc<Waiting>,
-    /// The interfaces that link-local senders were heard on; their addresses mean nothing
-    /// without (RFC 4007 section 6).
+    /// The interfaces that link-local senders were heard on. The addresses mean nothing without
+    /// them (RFC 4007 section 6).
     scopes: Mutex<BTreeMap<Ipv6Addr, u32>>,
-    /// What does not fit is lost.
+    /// True to drop datagrams that do not fit the path.
     dont_fragment: AtomicBool,
-    /// The kernel keeps what ICMP has answered.
+    /// True if the kernel keeps ICMP errors.
     hears_errors: AtomicBool,
-    /// Who has said by that that nobody takes datagrams, and was not asked for yet.
+    /// The hosts that have reported datagrams as unreachable since the last call of `refused`.
     refused: Mutex<Vec<IpAddr>>,
-    /// An address to send from that is not this machine's any more.
+    /// A source address that is no longer this machine's.
     lost_source: Mutex<Option<IpAddr>>,
     counters: Arc<Counters>,
 }
 
-/// A socket wakes one waiter a direction, and more than one generation may want to send.
+/// The wakers of all generations that wait for room. A socket wakes one waiter a direction, and
+/// more than one generation may want to send.
 #[derive(Default)]
 pub(super) struct Waiting(Mutex<Vec<Waker>>);
 
@@ -74,7 +78,7 @@ impl Waiting {
         if waiting.iter().any(|known| known.will_wake(waker)) {
             return;
         }
-        // One that takes the socket again and again has others each time.
+        // A task that joins the socket again and again has a new waker each time.
         let first = (waiting.len() >= MAX_WAITING).then(|| waiting.remove(0));
         waiting.push(waker.clone());
         drop(waiting);
@@ -89,21 +93,22 @@ impl Wake for Waiting {
     }
 }
 
-/// A batch of the kernel's, of which a part may have been handed on.
+/// A batch from the kernel, of which a part may have been handed on.
 struct Received {
     buffers: Vec<u8>,
     metas: [RecvMeta; BATCH_SIZE],
-    /// Buffers `next..filled` hold datagrams; of the first, `offset` bytes are gone.
+    /// The buffers `next..filled` hold datagrams; `offset` bytes of the first are gone.
     next: usize,
     filled: usize,
     offset: usize,
 }
 
-/// One datagram, or a train of them from or to one address.
+/// A datagram, or a train of them from or to one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) len: usize,
-    /// If present, a train of datagrams of this size, the last of which may be shorter.
+    /// The size of a train's datagrams, the last of which may be shorter. `None` for a single
+    /// datagram.
     pub(crate) segment_size: Option<u16>,
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
@@ -111,7 +116,7 @@ pub(crate) struct Entry {
 }
 
 impl UdpPort {
-    /// Within the context of a tokio runtime.
+    /// Registers a socket. Needs the context of a tokio runtime.
     pub(crate) fn new(
         socket: UdpSocket,
         local: SocketAddr,
@@ -144,8 +149,8 @@ impl UdpPort {
         self.local
     }
 
-    /// Receive up to both limits. If that fell short of `max_entries`, `cx` is woken when
-    /// there is more.
+    /// Receives up to both limits. If that fell short of `max_entries`, `cx` is woken when there is
+    /// more.
     pub(crate) fn receive(
         &self,
         max_entries: usize,
@@ -175,7 +180,7 @@ impl UdpPort {
                     self.counters.dropped_receive_limit.add(1);
                 }
                 Taken::NoRoom => {
-                    // More can be done at once, with another call.
+                    // There may be more, which another call can receive at once.
                     cx.waker().wake_by_ref();
                     break;
                 }
@@ -187,10 +192,10 @@ impl UdpPort {
         (payload, entries)
     }
 
-    /// Send entries laid end to end in `payload`, whose lengths add up to its length. If not all
-    /// are accepted, `cx` is woken when there is room.
+    /// Sends the entries that are laid end to end in `payload`; their lengths add up to its length.
+    /// If not all are accepted, `cx` is woken when there is room.
     ///
-    /// Single datagrams that follow each other to one address leave in one system call.
+    /// Single datagrams in a row to one address leave in one system call.
     pub(crate) fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
         let mut rest = payload;
         let mut accepted = 0;
@@ -216,10 +221,10 @@ impl UdpPort {
 
     /// See [`DatagramPort::longest`](super::DatagramPort::longest).
     pub(crate) fn longest(&self, remote: SocketAddr) -> Option<usize> {
-        /// Of UDP, and of IP without options or extensions.
+        /// The header bytes of UDP and IP, without options or extensions: for IPv4 and for IPv6.
         const HEADERS: (usize, usize) = (8 + 20, 8 + 40);
         let remote = match self.outer(remote)? {
-            // With the interface that it is on.
+            // This form names the interface.
             SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_none() => v6.into(),
             _ => remote,
         };
@@ -238,7 +243,7 @@ impl UdpPort {
         }
     }
 
-    /// Throw away what has arrived, for want of a module. Bounded by one batch.
+    /// Discards what has arrived, while there is no module to receive it. Takes one batch at most.
     pub(crate) fn discard(&self) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let mut received = self.received.lock().expect("no panic under this lock");
@@ -251,7 +256,7 @@ impl UdpPort {
         }
     }
 
-    /// Read a batch from the kernel; `false` if there is nothing.
+    /// Reads a batch from the kernel. Returns false if there is nothing.
     fn fill(&self, received: &mut Received, cx: &mut Context<'_>) -> bool {
         for _ in 0..MAX_RECEIVE_ERRORS {
             let mut count = 0;
@@ -266,8 +271,8 @@ impl UdpPort {
                 count =
                     self.state()
                         .recv((&self.socket).into(), &mut slices, &mut received.metas)?;
-                // A short batch says that the next read would block, so it is not made.
-                // It cannot say so where a batch is one datagram.
+                // A short batch means that the next read would block, so it is not made. Where a
+                // batch is one datagram, it cannot be short.
                 if count < BATCH_SIZE {
                     return Err(io::ErrorKind::WouldBlock.into());
                 }
@@ -306,7 +311,7 @@ impl UdpPort {
         let size = run.segment_size.max(1);
         let mut rest = contents;
         let mut gone = Gone::Sent;
-        // The kernel makes no fragments of a train.
+        // The kernel does not fragment the datagrams of a train.
         let mut one_by_one = false;
         loop {
             let limit = match one_by_one {
@@ -332,15 +337,16 @@ impl UdpPort {
                     if rest.len() == contents.len() {
                         return Gone::Not;
                     }
-                    // The head of the train is gone; the tail is lost rather than the head
-                    // sent twice.
+                    // The head of the train is gone; the tail is dropped, or the head would be sent
+                    // twice.
                     let lost = rest.len().div_ceil(size);
                     self.counters.dropped_send_buffer.add(lost as u64);
                     return gone;
                 }
-                // Segmentation has just been found not to work; now one by one.
+                // This call has found that segmentation does not work; the loop sends them one by
+                // one.
                 Poll::Ready(Err(_)) if segments > self.max_segments() => continue,
-                // It was this machine's when it was heard to.
+                // The address was this machine's when it was heard on.
                 Poll::Ready(Err(error)) if src_ip.is_some() && options::is_lost_source(&error) => {
                     self.lose_source(entry.local);
                     src_ip = None;
@@ -364,13 +370,13 @@ impl UdpPort {
         }
     }
 
-    /// If there is no room for it, `cx` is woken when there is.
+    /// Sends. If there is no room, `cx` is woken when there is.
     fn transmit(&self, transmit: &Transmit<'_>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.socket.poll_write(cx, || {
             self.counters.send_calls.add(1);
             let sent = self.state().try_send((&self.socket).into(), transmit);
             match sent {
-                // It may be the answer of ICMP to an earlier datagram, told once.
+                // The error may be the ICMP answer to an earlier datagram, reported once.
                 Err(error)
                     if error.kind() != io::ErrorKind::WouldBlock
                         && self.hears_errors.load(Ordering::Relaxed) =>
@@ -383,7 +389,7 @@ impl UdpPort {
         })
     }
 
-    /// Send from any address in place of this one, until the network changes.
+    /// Sends from any address in place of this one, until the network changes.
     fn lose_source(&self, source: Option<IpAddr>) {
         *self.lost_source.lock().expect("no panic under this lock") = source;
         // quinn-udp takes the error for one that forbids trains.
@@ -393,8 +399,8 @@ impl UdpPort {
         }
     }
 
-    /// See [`DatagramPort::refused`](super::DatagramPort::refused). From the first time on it is
-    /// listened for.
+    /// See [`DatagramPort::refused`](super::DatagramPort::refused). The first call starts to listen
+    /// for ICMP errors.
     pub(crate) fn refused(&self) -> Vec<IpAddr> {
         if !self.hears_errors.swap(true, Ordering::Relaxed) {
             options::hear_errors(&self.state(), (&self.socket).into());
@@ -403,7 +409,7 @@ impl UdpPort {
         std::mem::take(&mut *self.refused.lock().expect("no panic under this lock"))
     }
 
-    /// Take what ICMP has answered from the kernel.
+    /// Takes the ICMP errors from the kernel.
     fn hear_errors(&self) {
         if !self.hears_errors.load(Ordering::Relaxed) {
             return;
@@ -417,7 +423,7 @@ impl UdpPort {
         }
     }
 
-    /// The machine's addresses may be others by now.
+    /// Notes that the machine's addresses may have changed.
     pub(crate) fn network_changed(&self) {
         *self.lost_source.lock().expect("no panic under this lock") = None;
     }
@@ -426,7 +432,7 @@ impl UdpPort {
         self.state.read().expect("no panic under this lock")
     }
 
-    /// Of a train.
+    /// Returns the most datagrams of a train.
     fn max_segments(&self) -> usize {
         self.state().max_gso_segments()
     }
@@ -458,7 +464,7 @@ impl UdpPort {
         }
     }
 
-    /// The address as this socket's family has it; `None` if it cannot be reached.
+    /// Returns the address in this socket's family; `None` if it cannot be reached.
     fn outer(&self, remote: SocketAddr) -> Option<SocketAddr> {
         if remote.port() == 0 {
             return None;
@@ -497,8 +503,7 @@ enum Taken {
 }
 
 impl Received {
-    /// Move the next buffer, or as many whole datagrams of it as there is room for, to
-    /// `payload`.
+    /// Moves the next buffer to `payload`, or as many of its whole datagrams as there is room for.
     fn take(&mut self, room: usize, payload: &mut Vec<u8>) -> Taken {
         let meta = self.metas[self.next];
         let left = meta.len - self.offset;
@@ -548,7 +553,7 @@ struct Run {
 }
 
 impl Run {
-    /// The longest run that begins with the first entry. A train is a run of its own; so
+    /// Returns the longest run that begins with the first entry. A train is a run of its own. So
     /// are single datagrams of one size to one address, the last of which may be shorter.
     fn gather(entries: &[Entry], max_segments: usize) -> Run {
         let first = &entries[0];

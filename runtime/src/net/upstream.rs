@@ -1,4 +1,5 @@
-//! Connections to what is behind a listener, also from their clients' addresses.
+//! Connections to the upstreams of listeners, also from their clients' addresses. Called by
+//! `watm listen --forward` and `watm serve`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,44 +11,43 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use super::options;
 use crate::{Error, Module};
 
-/// A stream to what is behind a listener, which a flow can be
-/// [joined](crate::StreamFlow::join) to.
+/// A stream to the upstream of a listener, which a flow can be [joined](crate::StreamFlow::join) to.
 pub trait UpstreamStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// Have the other end see a failure, and no end, when this is dropped.
+    /// Makes the other end see a failure, and no end, when this is dropped.
     fn reset(&self);
 }
 
 impl UpstreamStream for TcpStream {
     fn reset(&self) {
-        // If it cannot be set, the other end sees an end.
+        // If the option cannot be set, the other end sees an end.
         let _ = self.set_zero_linger();
     }
 }
 
-/// A machine's own sockets have no such thing as a reset.
+/// A machine's own sockets have no reset.
 #[cfg(unix)]
 impl UpstreamStream for tokio::net::UnixStream {
     fn reset(&self) {}
 }
 
-/// That flows of a module may go on from their clients' addresses, which are not this machine's:
-/// [`Module::bind_transparent`] gives it, if the module's seal and grant do.
+/// The permission to connect to upstreams from the addresses of a module's clients, which are not
+/// this machine's. [`Module::bind_transparent`] gives it, if the module's seal and grant do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindTransparent(TransparentOptions);
 
-/// How clients' addresses are bound to.
+/// Options for connections from clients' addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TransparentOptions {
-    /// What packets are marked with (`SO_MARK`), for rules that bring the answers back. `None`:
-    /// they are not marked.
+    /// The mark of the packets (`SO_MARK`), for rules that route the answers back. `None` sets no
+    /// mark.
     pub mark: Option<u32>,
-    /// Keep the client's port too. Otherwise the kernel chooses one for each connection.
+    /// True to keep the client's port too. Otherwise the kernel chooses one for each connection.
     pub client_port: bool,
 }
 
 impl BindTransparent {
-    /// For a program of the user's own, on behalf of no module. Fails with [`Error::Options`] as
-    /// [`Module::bind_transparent`] does.
+    /// Returns the permission for a program of the user's own, on behalf of no module. Fails with
+    /// [`Error::Options`] as [`Module::bind_transparent`] does.
     pub fn of_user(options: TransparentOptions) -> Result<BindTransparent, Error> {
         match options::CAN_BIND_TRANSPARENT {
             true => Ok(BindTransparent(options)),
@@ -59,11 +59,11 @@ impl BindTransparent {
 }
 
 impl Module {
-    /// That its flows may go on from their clients' addresses. Fails with [`Error::NotGranted`] if
-    /// its seal or the user's grant has no `bind-transparent`, and with [`Error::Options`] where
-    /// the system cannot do it, which is everywhere but on Linux.
+    /// Returns the permission to pass its flows on from their clients' addresses. Fails with
+    /// [`Error::NotGranted`] if its seal or the user's grant has no `bind-transparent`, and with
+    /// [`Error::Options`] on systems other than Linux.
     ///
-    /// What the process and the machine need for it `watm doctor` tells.
+    /// `watm doctor` reports what the process and the machine need for it.
     pub fn bind_transparent(&self, options: TransparentOptions) -> Result<BindTransparent, Error> {
         let refuse = |reason| Error::NotGranted {
             module: self.name().to_owned(),
@@ -74,11 +74,11 @@ impl Module {
     }
 }
 
-/// Connect to the first of these addresses that answers, by TCP; the error is the last one's.
-/// For `listen --forward`, `serve`, and whatever else passes a module's flows on.
+/// Connects by TCP to the first of these addresses that answers. Fails with the last one's error.
+/// Meant for `listen --forward`, `serve`, and other programs that pass on a module's flows.
 ///
-/// With `source` the connection is from that address, a client's, and only addresses of its family
-/// are tried.
+/// With `source` the connection comes from that address, a client's, and only addresses of its
+/// family are tried.
 pub async fn connect_upstream(
     addresses: &[SocketAddr],
     source: Option<(&BindTransparent, SocketAddr)>,
@@ -98,7 +98,7 @@ pub async fn connect_upstream(
         };
         match connected {
             Ok(stream) => {
-                // Latency matters more than packets.
+                // Latency matters more than the number of packets.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -108,8 +108,8 @@ pub async fn connect_upstream(
     Err(last.unwrap_or_else(|| io::ErrorKind::NotFound.into()))
 }
 
-/// As [`connect_upstream`], a socket for datagrams that sends to the first of these addresses and
-/// receives from it alone.
+/// Returns a socket for datagrams that sends to the first of these addresses and receives from it
+/// alone. Otherwise as [`connect_upstream`].
 pub async fn connect_upstream_datagrams(
     addresses: &[SocketAddr],
     source: Option<(&BindTransparent, SocketAddr)>,
@@ -130,7 +130,7 @@ pub async fn connect_upstream_datagrams(
     Ok(socket)
 }
 
-/// Those that can be reached from there.
+/// Returns the addresses that can be reached from the source.
 fn suitable(
     addresses: &[SocketAddr],
     source: Option<(&BindTransparent, SocketAddr)>,
@@ -180,8 +180,8 @@ fn bound(kind: Type, how: &BindTransparent, client: SocketAddr) -> io::Result<So
     Ok(socket)
 }
 
-/// Whether a client elsewhere can have this address. A header may claim any, and what is behind the
-/// listener may trust this machine's own.
+/// Returns true if a client elsewhere can have this address. A header may claim any, and the
+/// upstream may trust this machine's own.
 fn can_be_source(address: IpAddr) -> bool {
     let nobody = match address {
         IpAddr::V4(ip) => ip.is_broadcast() || ip.is_link_local(),
@@ -191,13 +191,14 @@ fn can_be_source(address: IpAddr) -> bool {
     elsewhere && !nobody && !is_own(address)
 }
 
-/// Whether it is one of this machine's, now: the kernel then sends to it from itself. Sends nothing.
+/// Returns true if it is one of this machine's now: the kernel then sends to it from the same
+/// address. Sends nothing.
 fn is_own(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // Without a route to it, it is nobody's here.
+    // An address without a route is not this machine's.
     let source = std::net::UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect((address, DISCARD))?;
         socket.local_addr()
@@ -205,7 +206,7 @@ fn is_own(address: IpAddr) -> bool {
     source.is_ok_and(|source| source.ip() == address)
 }
 
-/// A port that is not 0.
+/// The discard port: any port other than 0 would do.
 const DISCARD: u16 = 9;
 
 #[cfg(test)]

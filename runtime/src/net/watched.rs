@@ -1,7 +1,7 @@
-//! When a socket of datagrams has some, and when it has room for more.
+//! Readiness of a datagram socket, to read and to write. Used by `udp`.
 //!
-//! Linux says that such a socket has room each time that a datagram has left it, so whoever listens
-//! for that wakes once for each. It is listened for here only while there is none.
+//! Linux reports room on such a socket each time that a datagram has left it, so a listener for
+//! that would wake once for each. This one listens only while there is no room.
 
 pub(super) use system::Watched;
 
@@ -16,15 +16,15 @@ mod system {
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
-    /// A socket that does not block.
+    /// A non-blocking socket.
     pub(crate) struct Watched {
         reading: AsyncFd<UdpSocket>,
-        /// The same socket, while there is no room in it.
+        /// The same socket, while it has no room.
         writing: Mutex<Option<AsyncFd<UdpSocket>>>,
     }
 
     impl Watched {
-        /// Within the context of a tokio runtime.
+        /// Registers a socket. Needs the context of a tokio runtime.
         pub(crate) fn new(socket: UdpSocket) -> io::Result<Watched> {
             socket.set_nonblocking(true)?;
             Ok(Watched {
@@ -33,8 +33,8 @@ mod system {
             })
         }
 
-        /// Do what reads, once it is worth a try; if that would block, `cx` is woken when it does
-        /// not any more.
+        /// Calls `read` once the socket is readable. If it would block, `cx` is woken when it no
+        /// longer does.
         pub(crate) fn poll_read<T>(
             &self,
             cx: &mut Context<'_>,
@@ -48,7 +48,7 @@ mod system {
             }
         }
 
-        /// As [`poll_read`](Self::poll_read), what writes.
+        /// Calls `write`, as [`poll_read`](Self::poll_read) calls `read`.
         pub(crate) fn poll_write<T>(
             &self,
             cx: &mut Context<'_>,
@@ -72,8 +72,8 @@ mod system {
     }
 
     fn listen(socket: UdpSocket, interest: Interest) -> io::Result<AsyncFd<UdpSocket>> {
-        // SAFETY: a socket of the standard library's owns its descriptor, which is the same one and
-        // open until it is dropped.
+        // SAFETY: a socket of the standard library owns its descriptor, which stays the same and
+        // open until the socket is dropped.
         let listened = unsafe { AsyncFd::register_with_interest(socket, interest) };
         listened.map_err(|failed| failed.into_parts().1)
     }
@@ -148,7 +148,8 @@ mod tests {
 
     use super::Watched;
 
-    /// What `epoll` listens for, of files that are this socket (proc(5)): EPOLLIN and EPOLLOUT.
+    /// Returns the events that `epoll` listens for on this socket's files (proc(5)): EPOLLIN and
+    /// EPOLLOUT.
     fn listened_for(watched: &Watched) -> Vec<(bool, bool)> {
         let target = |number: &str| fs::read_link(format!("/proc/self/fd/{number}")).ok();
         let socket = target(&watched.as_fd().as_raw_fd().to_string()).expect("open");
@@ -166,7 +167,7 @@ mod tests {
             }
         }
         found.sort_unstable();
-        // tokio has two descriptors for what it waits on.
+        // Tokio has two descriptors for what it waits on.
         found.dedup();
         found
     }
@@ -179,7 +180,7 @@ mod tests {
         let watched = Watched::new(socket).expect("watched");
         assert_eq!(listened_for(&watched), [(true, false)]);
 
-        // Full until it is tried again.
+        // The socket is full until the second try.
         let mut tries = 0;
         let sent = poll_fn(|cx| {
             watched.poll_write(cx, || {

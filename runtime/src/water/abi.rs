@@ -1,29 +1,30 @@
-//! The versions of WATER, and what a module of each is made of.
+//! The versions of the WATER interface and the names of their functions. `module` recognizes
+//! modules by them, and `runner` calls modules by them.
 
 use crate::{ModuleKind, Role};
 
-/// A version of the interface. Both are the same in what happens, and differ in names; see
-/// the tables below.
+/// A version of the interface. Both versions behave alike and differ in names; see the tables
+/// below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     V0,
     V1,
 }
 
-/// The names of one version.
+/// The names of one version's functions.
 pub(crate) struct Abi {
     pub(crate) version: Version,
-    /// Reads the configuration; first of all.
+    /// Reads the configuration. The host calls it first.
     pub(crate) init: &'static str,
     /// Takes the descriptor of the control pipe.
     pub(crate) control: &'static str,
     /// Serves the connection until it ends.
     pub(crate) worker: &'static str,
-    /// What makes a connection ready, for each role there is.
+    /// The function that makes a connection ready, for each role of the version.
     roles: &'static [(Role, &'static str)],
 }
 
-/// As <https://github.com/refraction-networking/water> has it in `transport/v0`.
+/// The names of <https://github.com/refraction-networking/water>, `transport/v0`.
 pub(crate) static V0: Abi = Abi {
     version: Version::V0,
     init: "_water_init",
@@ -36,7 +37,7 @@ pub(crate) static V0: Abi = Abi {
     ],
 };
 
-/// As the same has it in `transport/v1`.
+/// The names of the same repository's `transport/v1`.
 pub(crate) static V1: Abi = Abi {
     version: Version::V1,
     init: "watm_init_v1",
@@ -50,9 +51,9 @@ pub(crate) static V1: Abi = Abi {
     ],
 };
 
-/// A function with no argument and a result.
+/// The type of a function with no argument and one result.
 pub(crate) const NO_ARGUMENT: &str = "()->i32";
-/// A function that takes a descriptor.
+/// The type of a function that takes a descriptor.
 pub(crate) const DESCRIPTOR: &str = "(i32)->i32";
 
 impl Abi {
@@ -64,7 +65,7 @@ impl Abi {
         }
     }
 
-    /// What a module of this version exports to have this role.
+    /// Returns the export that gives a module of this version the role, if the version has it.
     pub(crate) fn function(&self, role: Role) -> Option<&'static str> {
         let mut roles = self.roles.iter();
         roles
@@ -72,12 +73,12 @@ impl Abi {
             .map(|(_, name)| *name)
     }
 
-    /// Whether its modules find their configuration in a directory.
+    /// Returns true if this version's modules find their configuration in a directory.
     pub(crate) fn has_directory(&self) -> bool {
         self.version == Version::V1
     }
 
-    /// What every module of this version exports, with its type.
+    /// Returns the exports that every module of this version has, with their types.
     pub(crate) fn required(&self) -> [(&'static str, &'static str); 3] {
         [
             (self.init, NO_ARGUMENT),
@@ -86,13 +87,13 @@ impl Abi {
         ]
     }
 
-    /// What gives a module a role, with its type.
+    /// Returns the exports that give a module a role, with their types.
     pub(crate) fn optional(
         &self,
     ) -> impl Iterator<Item = (Role, &'static str, &'static str)> + use<> {
         let roles = self.roles;
         roles.iter().map(|(role, name)| match role {
-            // Both connections are the network's; there is no caller.
+            // A relay's connections are both on the network; there is no caller.
             Role::Relay => (*role, *name, NO_ARGUMENT),
             _ => (*role, *name, DESCRIPTOR),
         })

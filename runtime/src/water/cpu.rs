@@ -1,3 +1,6 @@
+//! The CPU meter of a guest: the overrun limit and the module's share of a core. `instance` ticks
+//! it, and the guest's calls reset it.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,14 +25,14 @@ use crate::share::Share;
 /// - **Overrun.** From that tick on, the guest's time is counted. It starts again from zero when
 ///   the guest waits or moves bytes. Past the limit, the guest is interrupted.
 ///
-/// So what a guest does for less than two ticks costs nothing, and an idle guest does not yield
-/// when it wakes.
+/// Work of less than two ticks therefore costs nothing, and an idle guest does not yield when it
+/// wakes.
 ///
-/// All its time is taken from the module's share of a core. While there is nothing of that, the
-/// guest is not resumed. A turn is two ticks at most, so that is what a share can be in arrears
-/// with, for each thread that guests of the module run on: 20 s of rest at a thousandth of a core.
+/// All of the guest's time is charged to the module's share of a core. While the share is used up,
+/// the guest is not resumed. A turn is two ticks at most, so a share can be in arrears by that much
+/// for each thread that guests of the module run on: 20 s of rest at a thousandth of a core.
 ///
-/// Clones are the same meter: the guest's task is outside of what the ticks can reach.
+/// Clones are the same meter, because the guest's task is out of reach of the ticks.
 #[derive(Clone)]
 pub(super) struct CpuMeter {
     limit: Duration,
@@ -40,9 +43,9 @@ pub(super) struct CpuMeter {
 
 #[derive(Default)]
 struct Shared {
-    /// A tick found the guest at work since it last waited.
+    /// True if a tick found the guest at work since it last waited.
     busy: AtomicBool,
-    /// A tick found the guest at work since it last waited or moved bytes.
+    /// True if a tick found the guest at work since it last waited or moved bytes.
     counting: AtomicBool,
     count: Mutex<Count>,
 }
@@ -56,7 +59,7 @@ struct Count {
 }
 
 impl Count {
-    /// Adds the time up to `now`, of this thread.
+    /// Adds the time up to `now`, on this thread's clock.
     fn add(&mut self, now: Duration) {
         if let Some(since) = self.since.take() {
             self.used += now.saturating_sub(since);
@@ -65,7 +68,7 @@ impl Count {
 }
 
 impl CpuMeter {
-    /// What guests use is counted.
+    /// Makes a meter that charges guests' time to `share` and adds it to `counters`.
     pub(super) fn new(limit: Duration, share: Share, counters: Arc<Counters>) -> CpuMeter {
         CpuMeter {
             limit,
@@ -75,13 +78,13 @@ impl CpuMeter {
         }
     }
 
-    /// The guest waits.
+    /// Notes that the guest waits.
     pub(super) fn waits(&self) {
         self.shared.busy.store(false, Ordering::Relaxed);
         self.moves();
     }
 
-    /// The guest moves bytes of a connection.
+    /// Notes that the guest moves bytes of a connection.
     pub(super) fn moves(&self) {
         if self.shared.counting.swap(false, Ordering::Relaxed) {
             let mut count = self.count();
@@ -90,7 +93,8 @@ impl CpuMeter {
         }
     }
 
-    /// A tick while the guest is at work.
+    /// Handles a tick while the guest is at work: interrupts the guest past the limit, or makes it
+    /// yield.
     pub(super) fn tick(&self) -> UpdateDeadline {
         let now = thread_time();
         let mut count = self.count();
@@ -105,16 +109,16 @@ impl CpuMeter {
         if !self.shared.busy.swap(true, Ordering::Relaxed) {
             return UpdateDeadline::Continue(1);
         }
-        // Not a mere wake-up: the runtime looks at its sockets and timers before it comes back.
+        // A mere wake-up would not do: this way the runtime looks at its sockets and timers first.
         UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
     }
 
-    /// The limit, if the guest was stopped at it.
+    /// Returns the limit, if the guest was stopped at it.
     pub(super) fn overrun(&self) -> Option<Duration> {
         self.count().overrun.then_some(self.limit)
     }
 
-    /// A call of the guest, with its time counted, and taken from its share.
+    /// Wraps a call of the guest: counts its time and charges it to the share.
     pub(super) fn metered<F: Future>(&self, call: F) -> Metered<F> {
         Metered {
             meter: self.clone(),
@@ -135,7 +139,7 @@ impl CpuMeter {
 pub(super) struct Metered<F> {
     meter: CpuMeter,
     call: Pin<Box<F>>,
-    /// Until there is something of the share.
+    /// The wait until the share has time again.
     rest: Option<Pin<Box<Sleep>>>,
 }
 
@@ -162,7 +166,7 @@ impl<F: Future> Future for Metered<F> {
         if this.meter.is_counting() {
             this.meter.count().add(thread_time());
         }
-        // 584 years.
+        // The cast overflows after 584 years.
         let spent = now.elapsed().as_nanos() as u64;
         this.meter.counters.guest_time_ns.add(spent);
         this.meter.share.spend(spent);
@@ -170,7 +174,7 @@ impl<F: Future> Future for Metered<F> {
     }
 }
 
-/// CPU time of this thread, as a number that may go to another.
+/// Returns the CPU time of this thread as a number that other threads may hold.
 fn thread_time() -> Duration {
     ThreadTime::now().as_duration()
 }

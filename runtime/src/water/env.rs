@@ -1,4 +1,4 @@
-//! What a module imports from `env`: connections. v0 and v1 have other names for the same.
+//! The imports from `env`, by which a module gets its connections. v0 and v1 name them differently.
 
 use wasmtime::{Caller, Linker};
 
@@ -11,12 +11,12 @@ use crate::Target;
 use crate::flow::FlowPermit;
 use crate::roles::Wire;
 
-/// The longest name of a network or an address that a module may give.
+/// The longest name of a network or an address that a module may give, in bytes.
 const MAX_ADDRESS: usize = 256;
 
 pub(crate) const MODULE: &str = "env";
 
-/// What `env` has, for each version: name, and whether it takes the four words of two lists.
+/// The functions of `env` in a version, each with its name and its type.
 pub(super) fn functions(version: super::Version) -> &'static [(&'static str, &'static str)] {
     match version {
         super::Version::V0 => &[
@@ -53,7 +53,7 @@ pub(super) fn add_to_linker(
     })?;
     match version {
         super::Version::V0 => {
-            // Once it closed the sockets; now they go with the instance.
+            // The function once closed the sockets; now they go with the instance.
             linker.func_wrap(MODULE, "host_defer", || {})?;
             linker.func_wrap(MODULE, "pull_config", |mut caller: Caller<'_, State>| {
                 answer(pull_config(caller.data_mut()))
@@ -72,7 +72,7 @@ pub(super) fn add_to_linker(
     Ok(())
 }
 
-/// To where the application wants to go.
+/// Connects to the application's destination.
 async fn dial_own(mut caller: Caller<'_, State>) -> i32 {
     let Some(target) = caller.data().outside.target() else {
         return Errno::NODEV.negated();
@@ -80,7 +80,7 @@ async fn dial_own(mut caller: Caller<'_, State>) -> i32 {
     dial(&mut caller, target).await
 }
 
-/// To where the module wants to go, in a role in which it goes anywhere.
+/// Connects to the destination that the module names, in a role that may connect anywhere.
 async fn dial_named(
     mut caller: Caller<'_, State>,
     (networks, network_count, addresses, address_count): (u32, u32, u32, u32),
@@ -104,8 +104,8 @@ async fn dial_named(
     })
 }
 
-/// The number of the connection, or what a module expects of a connection that cannot be had,
-/// whatever the reason; the application gets to know that.
+/// Connects, and returns the descriptor of the connection. Returns the number that a module expects
+/// for a failed connection, whatever the reason; the application gets the reason.
 async fn dial(caller: &mut Caller<'_, State>, target: Target) -> i32 {
     let outside = &caller.data().outside;
     let (permit, connecting) = (outside.descriptor(), outside.connecting());
@@ -142,7 +142,7 @@ fn accept_own(state: &mut State) -> Result<i32, Errno> {
     }
 }
 
-/// A file of its own each time, from the start.
+/// Opens the configuration: a new file each time, at its start.
 fn pull_config(state: &mut State) -> Result<i32, Errno> {
     let content = state.config.clone().ok_or(Errno::ACCES)?;
     state

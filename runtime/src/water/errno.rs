@@ -1,17 +1,17 @@
-//! The numbers of errors in WASI preview 1, which WATER returns negated.
+//! The error numbers of WASI preview 1, which the functions of WATER return negated.
 
 use std::borrow::Cow;
 use std::io;
 
 use crate::ErrorCode;
 
-/// One of them; 0 is success and no error.
+/// An error number; 0 is success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) u16);
 
 macro_rules! errnos {
     ($($name:ident = $number:literal),* $(,)?) => {
-        /// Those that the host gives.
+        /// The numbers that the host returns.
         #[allow(dead_code, reason = "the table is whole, so that names are found by number")]
         impl Errno {
             $(pub(crate) const $name: Errno = Errno($number);)*
@@ -38,18 +38,18 @@ errnos! {
 }
 
 impl Errno {
-    /// As a function of WATER returns it.
+    /// Returns the number negated, as a function of WATER returns it.
     pub(crate) fn negated(self) -> i32 {
         -i32::from(self.0)
     }
 
-    /// What a function of WATER returned, if it is an error.
+    /// Returns the error that a function of WATER returned, if it is one.
     pub(crate) fn of_result(result: i32) -> Option<Errno> {
         let number = (result < 0).then(|| result.unsigned_abs())?;
         Some(Errno(u16::try_from(number).unwrap_or(u16::MAX)))
     }
 
-    /// As C has it, such as `ENOTCONN`.
+    /// Returns the name as C has it, such as `ENOTCONN`.
     pub(crate) fn name(self) -> Cow<'static, str> {
         match NAMES.iter().find(|(number, _)| *number == self.0) {
             Some((_, "TOOBIG")) => Cow::Borrowed("E2BIG"),
@@ -78,11 +78,11 @@ impl From<&io::Error> for Errno {
     }
 }
 
-/// What an application that aborted its flow has the module see.
+/// The error that a module sees after the application aborted its flow.
 impl From<ErrorCode> for Errno {
     fn from(code: ErrorCode) -> Errno {
         match code {
-            // It reads no more, or this end writes no more.
+            // The application reads no more, or this end writes no more.
             ErrorCode::ConnectionAborted | ErrorCode::InvalidState => Errno::PIPE,
             other => Errno::from(&io::Error::from(other)),
         }

@@ -1,4 +1,4 @@
-//! The guest's file descriptors: numbers for what the host holds.
+//! The guest's file descriptors. `preview1` and `env` look up the host's resources by them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use super::end::End;
 use super::errno::Errno;
 use crate::flow::FlowPermit;
 
-/// Descriptors of one guest. It has three streams of its own, a configuration, and the
-/// connections that it makes.
+/// The number of descriptors that one guest may have: three standard streams, a configuration, and
+/// the connections that it makes.
 const MAX_DESCRIPTORS: usize = 64;
 
-/// What a descriptor stands for.
+/// The resource behind a descriptor.
 pub(super) enum Resource {
     /// Standard input: at its end.
     Input,
@@ -29,11 +29,11 @@ pub(super) enum Resource {
 pub(super) struct Descriptor {
     pub(super) resource: Resource,
     pub(super) nonblocking: bool,
-    /// Whether it is a connection that the guest got from `env`.
+    /// True for a connection that the guest got from `env`.
     pub(super) outside: bool,
-    /// Of such a one: this end's and the other's.
+    /// The addresses of such a connection: this end's and the other's.
     pub(super) addresses: (Option<SocketAddr>, Option<SocketAddr>),
-    /// As well: its place among the module's connections.
+    /// Its place among the module's connections as well.
     pub(super) _permit: Option<FlowPermit>,
 }
 
@@ -48,7 +48,7 @@ impl Descriptor {
         }
     }
 
-    /// Whether somebody outside of the guest sends and receives the bytes.
+    /// Returns true if somebody outside of the guest sends and receives the bytes.
     pub(super) fn is_connection(&self) -> bool {
         matches!(&self.resource, Resource::End(end) if end.is_connection())
     }
@@ -67,7 +67,7 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Give the lowest number that is free.
+    /// Adds a descriptor under the lowest free number. Fails with `MFILE` if there is none.
     pub(super) fn insert(&mut self, descriptor: Descriptor) -> Result<i32, Errno> {
         let free = self.slots.iter().position(Option::is_none);
         let index = free.unwrap_or(self.slots.len());
@@ -86,17 +86,17 @@ impl Descriptors {
         slot.and_then(Option::as_mut).ok_or(Errno::BADF)
     }
 
-    /// Forget a descriptor. What it stands for ends in both directions.
+    /// Closes a descriptor. Its stream ends in both directions.
     pub(super) fn close(&mut self, fd: i32) -> Result<(), Errno> {
         let mut descriptor = self.take(fd)?;
         if let Ok(end) = descriptor.end() {
-            // It is dropped next; there is nobody to tell.
+            // The error has no receiver: the descriptor is dropped next.
             let _ = end.shutdown(true, true);
         }
         Ok(())
     }
 
-    /// Make `to`, which is open, stand for what `from` does, and close `from`.
+    /// Replaces `to`, which is open, with `from`, and closes `from`.
     pub(super) fn renumber(&mut self, from: i32, to: i32) -> Result<(), Errno> {
         self.get(from)?;
         self.get(to)?;
@@ -105,14 +105,14 @@ impl Descriptors {
         }
         self.close(to)?;
         let descriptor = self.take(from)?;
-        // Both are within bounds, as was just seen.
+        // Both numbers are within bounds: `get` has found them.
         if let Some(slot) = usize::try_from(to).ok().and_then(|i| self.slots.get_mut(i)) {
             *slot = Some(descriptor);
         }
         Ok(())
     }
 
-    /// Go on with what the guest has written.
+    /// Continues to pass on what the guest has written.
     pub(super) fn poll_background(&mut self, cx: &mut Context<'_>) {
         for end in self.ends() {
             end.poll_background(cx);

@@ -1,25 +1,25 @@
-//! The guest's memory, as its calls point into it. Nothing here trusts a pointer.
+//! Access to the guest's memory for its calls. Every pointer is checked.
 
 use super::errno::Errno;
 
-/// Parts of one read or write; as `IOV_MAX` of Linux.
+/// The most parts of one read or write: `IOV_MAX` of Linux.
 const MAX_PARTS: u32 = 1024;
 
-/// The bytes at `pointer`.
+/// Returns the bytes at `pointer`.
 pub(super) fn bytes(memory: &[u8], pointer: u32, len: u32) -> Result<&[u8], Errno> {
     let start = pointer as usize;
     let end = start.checked_add(len as usize).ok_or(Errno::FAULT)?;
     memory.get(start..end).ok_or(Errno::FAULT)
 }
 
-/// The bytes at `pointer`, to be written to.
+/// Returns the bytes at `pointer` for writing.
 pub(super) fn bytes_mut(memory: &mut [u8], pointer: u32, len: u32) -> Result<&mut [u8], Errno> {
     let start = pointer as usize;
     let end = start.checked_add(len as usize).ok_or(Errno::FAULT)?;
     memory.get_mut(start..end).ok_or(Errno::FAULT)
 }
 
-/// A number at `pointer`, which WASI has little-endian and at any alignment.
+/// Reads the number at `pointer`: little-endian, at any alignment, as WASI has it.
 pub(super) fn read_u32(memory: &[u8], pointer: u32) -> Result<u32, Errno> {
     let bytes = bytes(memory, pointer, 4)?;
     Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
@@ -35,7 +35,7 @@ pub(super) fn write_u64(memory: &mut [u8], pointer: u32, value: u64) -> Result<(
     Ok(())
 }
 
-/// A list of parts, each a pointer and a length. All of it lies in the guest's memory.
+/// A list of parts, each a pointer and a length. The whole list lies in the guest's memory.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     pointer: u32,
@@ -60,10 +60,10 @@ impl Parts {
         self.count
     }
 
-    /// Where a part is. Read again each time, since what is read into one part may change
-    /// the list.
+    /// Returns the pointer and the length of a part. Reads them each time, because bytes that are
+    /// read into one part may change the list.
     pub(super) fn get(self, memory: &[u8], index: u32) -> Result<(u32, u32), Errno> {
-        // Within bounds as `new` has found, so nothing overflows.
+        // `new` has checked the bounds, so nothing overflows.
         let at = self.pointer + index * 8;
         Ok((read_u32(memory, at)?, read_u32(memory, at + 4)?))
     }
@@ -74,7 +74,7 @@ impl Parts {
         })
     }
 
-    /// All parts in one, if they are no more than `max` bytes.
+    /// Returns all parts as one, or `INVAL` if they are more than `max` bytes.
     pub(super) fn gather(self, memory: &[u8], max: usize) -> Result<Vec<u8>, Errno> {
         if self.total(memory)? > max as u64 {
             return Err(Errno::INVAL);

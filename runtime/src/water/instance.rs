@@ -1,3 +1,5 @@
+//! One guest: its instantiation and its calls. `runner` makes it, and `worker` runs it to its end.
+
 use wasmtime::{
     Instance as WasmInstance, Store, TypedFunc, WasmBacktrace, WasmParams, WasmResults,
 };
@@ -9,21 +11,21 @@ use super::preview1::Exit;
 use super::state::State;
 use crate::Error;
 
-/// One guest, for one connection.
+/// A guest, which serves one connection.
 pub(super) struct Instance {
     store: Store<State>,
     instance: WasmInstance,
     abi: &'static Abi,
 }
 
-/// Why a guest's call did not return.
+/// The reason why a guest's call did not return.
 pub(super) enum Stop {
     Exit(i32),
     Trap(String),
 }
 
 impl Instance {
-    /// Instantiate, and let the module set itself up.
+    /// Instantiates the module and runs its set-up functions.
     pub(super) async fn new(prepared: &Prepared, state: State) -> Result<Instance, Stop> {
         let cpu = state.cpu.clone();
         let mut store = Store::new(prepared.pre.module().engine(), state);
@@ -54,7 +56,7 @@ impl Instance {
         self.store.data_mut()
     }
 
-    /// Call a function of the module that answers with a number.
+    /// Calls a function of the module that returns a number.
     pub(super) async fn call<Params>(&mut self, name: &str, params: Params) -> Result<i32, Stop>
     where
         Params: WasmParams + Sync,
@@ -63,15 +65,15 @@ impl Instance {
         self.run(function, params).await
     }
 
-    /// What a function of WATER answered, if that is a failure, and what the module last said
-    /// on its standard error: it has no other way to explain itself.
+    /// Returns the reason for a failure, if `result` of a function of WATER is one. Quotes the last
+    /// line that the module printed on its standard error: it has no other way to explain itself.
     pub(super) fn failure(&mut self, name: &str, result: i32) -> Option<String> {
         let errno = Errno::of_result(result)?.name();
         let reason = format!("{name} answered {result} ({errno})");
         Some(with_last_words(self.state(), reason))
     }
 
-    /// Serve the connection; until the end.
+    /// Serves the connection until its end.
     pub(super) async fn work(&mut self) -> Result<i32, Stop> {
         self.call(self.abi.worker, ()).await
     }
@@ -83,7 +85,7 @@ impl Instance {
             }
             let function = self.function::<(), ()>(name)?;
             return match self.run(function, ()).await {
-                // How the runtimes of some languages return from `main`.
+                // The runtimes of some languages return from `main` this way.
                 Err(Stop::Exit(0)) => Ok(()),
                 result => result,
             };
@@ -121,7 +123,7 @@ impl Instance {
 }
 
 impl Stop {
-    /// In words, after the name of what was called.
+    /// Describes the stop, in words that follow the name of the called function.
     pub(super) fn reason(&self) -> String {
         match self {
             Stop::Exit(code) => format!("called proc_exit({code})"),
@@ -158,7 +160,7 @@ fn stop(store: &mut Store<State>, error: &wasmtime::Error) -> Stop {
     })
 }
 
-/// `reason`, and what the module last said on its standard error.
+/// Appends the last line that the module printed on its standard error to `reason`.
 pub(super) fn with_last_words(state: &mut State, reason: String) -> String {
     match state.output.last_error() {
         Some(said) => format!("{reason}; the module last said: {said}"),

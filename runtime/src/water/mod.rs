@@ -1,13 +1,13 @@
 //! WATER modules: core modules that serve one connection each.
 //!
-//! WATER (<https://github.com/refraction-networking/water>) has a module wait: it is given
-//! descriptors of sockets, and reads, writes and polls them with WASI preview 1 until the
-//! connection ends. Here each connection has an instance of its own, made from memory in
-//! microseconds, on a stack of its own; a call that has to wait suspends the stack, and the
-//! thread goes on with other tasks. No descriptor of a guest is one of this process: a number
-//! stands for a socket, for the application's flow, or for the control pipe.
+//! WATER (<https://github.com/refraction-networking/water>) has a module block: it gets descriptors
+//! of sockets, and reads, writes and polls them with WASI preview 1 until the connection ends. Here
+//! each connection has an instance of its own, made from memory in microseconds, on a stack of its
+//! own. A call that has to wait suspends the stack, and the thread continues with other tasks. No
+//! descriptor of a guest is one of this process: a number stands for a socket, for the application's
+//! flow, or for the control pipe.
 //!
-//! What happens, in order, for all versions and roles:
+//! The life of a connection, the same for all versions and roles:
 //!
 //! 1. Instantiate; call `_start` if there is one (languages with a runtime set it up there),
 //!    else `_initialize` if there is one.
@@ -27,10 +27,10 @@
 //!    [`Limits::close_grace`](crate::Limits::close_grace). The same waits begin when a client
 //!    resets its connection and the module goes on.
 //!
-//! A module that takes another's place is on probation: when an instance of it traps, or fails in
-//! a way that its connections do not explain, it is taken back, and new connections are the
-//! former module's. That a listener or a relay refuses what somebody sends it does not count:
-//! strangers would say which module runs.
+//! A module that replaces another is on probation: when an instance of it traps, or fails in a way
+//! that its connections do not explain, it is rolled back, and the former module makes new
+//! connections again. A listener or a relay that refuses input from a client does not count as
+//! failed: otherwise strangers would decide which module runs.
 
 mod abi;
 mod cpu;
@@ -58,7 +58,7 @@ pub(crate) use slot::Slot;
 
 use state::State;
 
-/// A module with its imports resolved; what is left for a connection takes microseconds.
+/// A module with its imports resolved. Instantiating it for a connection takes microseconds.
 pub(crate) struct Prepared {
     pre: InstancePre<State>,
     abi: &'static Abi,

@@ -1,20 +1,22 @@
+//! A guest's standard output and error, as log records. `preview1::io` writes to it.
+
 use std::sync::{Arc, Mutex};
 
 use memchr::memchr;
 
 use crate::log::{Logger, MAX_MESSAGE, printable};
 
-/// Which of a guest's outputs.
+/// The output that a guest writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stream {
     Out,
     Error,
 }
 
-/// Makes log records of what a guest prints, one a line.
+/// Turns the lines that a guest prints into log records.
 ///
-/// Of level DEBUG: what a module prints about a connection, strangers can have it print. The
-/// rate is bounded for all instances together, by the logger they share.
+/// The records have level DEBUG, because strangers can make a module print about a connection. The
+/// logger that all instances share bounds their rate.
 pub(super) struct Output {
     logger: Arc<Mutex<Logger>>,
     out: Vec<u8>,
@@ -23,7 +25,7 @@ pub(super) struct Output {
     last_error: String,
 }
 
-/// Of a line that becomes part of an error, in bytes: as much as a person reads of one.
+/// The most bytes of a line that becomes part of an error: as much as a person reads of one.
 const MAX_QUOTED: usize = 300;
 
 impl Output {
@@ -36,13 +38,13 @@ impl Output {
         }
     }
 
-    /// What was last printed on the standard error, on one line.
+    /// Returns what was last printed on the standard error, on one line.
     pub(super) fn last_error(&mut self) -> Option<&str> {
         self.emit(Stream::Error);
         (!self.last_error.is_empty()).then_some(&*self.last_error)
     }
 
-    /// Print. Lines that are longer than a record are cut into several.
+    /// Prints text. Splits a line that is longer than a record.
     pub(super) fn write(&mut self, stream: Stream, text: &[u8]) {
         let mut rest = text;
         while !rest.is_empty() {
@@ -69,7 +71,7 @@ impl Output {
     }
 
     fn emit(&mut self, stream: Stream) {
-        // An idle guest holds no memory for its next line.
+        // Takes the buffer, so that an idle guest holds no memory for its next line.
         let line = std::mem::take(self.line(stream));
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end_matches(['\n', '\r']);
@@ -88,7 +90,7 @@ impl Output {
     }
 }
 
-/// Last lines without an end.
+/// Emits the last lines, which may lack a newline.
 impl Drop for Output {
     fn drop(&mut self) {
         self.emit(Stream::Out);

@@ -1,3 +1,6 @@
+//! The network as one guest may use it: the connection that came in, and those that it makes. `env`
+//! calls it.
+
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -6,20 +9,21 @@ use crate::flow::{FlowCount, FlowPermit};
 use crate::roles::{Access, Wire};
 use crate::{Error, ErrorCode, Role, Target};
 
-/// What one instance may have of the network.
+/// The network access of one instance.
 pub(super) struct Outside {
     role: Role,
-    /// Where the application wants to go.
+    /// The application's destination.
     target: Option<Target>,
     accepted: Option<Wire>,
     access: Arc<Access>,
-    /// Connections of the module.
+    /// The count of the module's connections.
     descriptors: FlowCount,
-    /// Why the last connection could not be had.
+    /// The reason why the last connection attempt failed.
     failure: Option<Error>,
     /// Notified when the client has reset its connection.
     reset: Arc<Notify>,
-    /// In a check there is no connection; whether the module has asked for one.
+    /// Some in a check, which has no connection: true once the module has asked for one. `None`
+    /// otherwise.
     check: Option<bool>,
 }
 
@@ -43,7 +47,7 @@ impl Outside {
         }
     }
 
-    /// For a module that is to look at its configuration, and gets no connection.
+    /// Makes the access for a module that checks its configuration, and gets no connection.
     pub(super) fn for_check(role: Role, access: Arc<Access>, descriptors: FlowCount) -> Outside {
         Outside {
             check: Some(false),
@@ -51,44 +55,44 @@ impl Outside {
         }
     }
 
-    /// Notes that the module asks for the connection that came in. True: it is a check, which is
-    /// over with that.
+    /// Notes that the module asks for the connection that came in. Returns true in a check, which
+    /// ends with that.
     pub(super) fn ends_check(&mut self) -> bool {
         let asked = self.check.as_mut().map(|asked| *asked = true);
         asked.is_some()
     }
 
-    /// Whether the module has asked for a connection in a check.
+    /// Returns true if the module has asked for a connection in a check.
     pub(super) fn has_asked(&self) -> bool {
         self.check == Some(true)
     }
 
-    /// Notified when the client has reset its connection.
+    /// Returns the notification of a client that has reset its connection.
     pub(super) fn reset(&self) -> Arc<Notify> {
         self.reset.clone()
     }
 
-    /// Where the application wants to go, if this role has the module go there.
+    /// Returns the application's destination, if this role has the module connect to it.
     pub(super) fn target(&self) -> Option<Target> {
         self.target.clone()
     }
 
-    /// Whether this role has connections that go out.
+    /// Returns true if this role makes outgoing connections.
     pub(super) fn connects(&self) -> bool {
         !matches!(self.role, Role::Listener)
     }
 
-    /// Whether this role has connections that come in.
+    /// Returns true if this role has incoming connections.
     pub(super) fn accepts(&self) -> bool {
         matches!(self.role, Role::Listener | Role::Relay)
     }
 
-    /// The connection that came in; once.
+    /// Takes the connection that came in; `None` after the first call.
     pub(super) fn take_accepted(&mut self) -> Option<Wire> {
         self.accepted.take()
     }
 
-    /// For one more connection. The error names the limit.
+    /// Reserves a place for one more connection. The error names the limit.
     pub(super) fn descriptor(&self) -> Result<FlowPermit, Error> {
         self.descriptors.permit().ok_or_else(|| Error::Refused {
             module: self.access.name.clone(),
@@ -110,7 +114,7 @@ impl Outside {
         self.failure.take()
     }
 
-    /// What it takes to connect, apart from the state, which the guest's call holds.
+    /// Returns what is needed to connect without the state, which the guest's call holds.
     pub(super) fn connecting(&self) -> Connecting {
         Connecting {
             own: self.target.clone(),
@@ -120,20 +124,20 @@ impl Outside {
 }
 
 pub(super) struct Connecting {
-    /// Where the application wants to go.
+    /// The application's destination.
     own: Option<Target>,
     access: Arc<Access>,
 }
 
 impl Connecting {
-    /// Connect, if the module may.
+    /// Connects, if the module may.
     pub(super) async fn to(self, target: Target) -> Result<Wire, Error> {
         let own = self.own.as_ref() == Some(&target);
         self.access.connect(&target, own).await
     }
 }
 
-/// A target as a module names it.
+/// Parses a destination as a module names it.
 pub(super) fn parse_target(network: &[u8], address: &[u8]) -> Option<Target> {
     let network = std::str::from_utf8(network).ok()?;
     let address = std::str::from_utf8(address).ok()?;

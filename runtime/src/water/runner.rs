@@ -1,3 +1,5 @@
+//! Opens and checks the connections of one WATER module. `roles` and `driver::water` call it.
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -25,7 +27,7 @@ use crate::roles::{Access, Job, Opened, Settings};
 use crate::share::Share;
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 
-/// Runs a WATER module: an instance a connection.
+/// Runs a WATER module, with one instance for each connection.
 pub(crate) struct WaterRunner {
     module: Module,
     name: Arc<str>,
@@ -35,13 +37,13 @@ pub(crate) struct WaterRunner {
     logger: Arc<Mutex<Logger>>,
     counters: Arc<Counters>,
     flows: FlowCount,
-    /// Connections that its instances have made or accepted.
+    /// The count of connections that its instances have made or accepted.
     descriptors: FlowCount,
-    /// What all its instances have together.
+    /// The share of a core that all its instances have together.
     share: Share,
-    /// Why an instance failed that had no reason to but itself; the first one.
+    /// The first failure of an instance that its connections do not explain.
     fault: watch::Sender<Option<String>>,
-    /// Whether its connections have had their time.
+    /// True once its connections must end.
     over: watch::Sender<bool>,
     _ticking: Ticking,
 }
@@ -78,8 +80,8 @@ impl WaterRunner {
         })
     }
 
-    /// Make one connection ready. Dropping the future gives up on it; after that it lives by
-    /// itself, in a task of the runtime that this was called in.
+    /// Opens one connection. Dropping the future abandons the attempt; after that the connection
+    /// lives in a task of its own, in the runtime that this was called in.
     pub(crate) fn open(
         self: Arc<Self>,
         job: Job,
@@ -99,21 +101,22 @@ impl WaterRunner {
         }
     }
 
-    /// Why an instance has failed that had no reason to but itself, or does within this time.
+    /// Returns the first failure of an instance that its connections do not explain, if there is
+    /// one by now or within `time`.
     pub(crate) async fn fault_within(&self, time: Duration) -> Option<String> {
         let mut fault = self.fault.subscribe();
         let found = timeout(time, fault.wait_for(Option::is_some)).await;
         found.ok()?.ok()?.clone()
     }
 
-    /// Reset the connections that are open.
+    /// Resets the open connections.
     pub(crate) fn end_connections(&self) {
         self.over.send_replace(true);
     }
 
-    /// Reset the connections that are open after this time, unless there are none before.
+    /// Resets the connections that are still open after `time`. Does nothing if none are left then.
     pub(crate) fn end_connections_after(self: &Arc<Self>, time: Duration) {
-        // Its connections hold it, and nobody else does for long.
+        // The connections hold the runner, and nobody else does for long.
         let runner = Arc::downgrade(self);
         tokio::spawn(async move {
             sleep(time).await;
@@ -126,11 +129,12 @@ impl WaterRunner {
     /// Returns when its connections are to be reset.
     pub(super) async fn connections_end(&self) {
         let mut over = self.over.subscribe();
-        // An error: nobody is left to say it, and `self` would have to be gone for that.
+        // An error would mean that no sender is left, and `self` holds one.
         let _ = over.wait_for(|over| *over).await;
     }
 
-    /// What is said and answered when `failed` was taken back, and this serves again.
+    /// Logs that `failed` was rolled back and this module serves again, and returns the error for
+    /// the caller of the swap.
     pub(crate) fn serves_again(&self, failed: &Module, why: Unproven) -> Error {
         let failed = failed.name();
         let (said, error) = match why {
@@ -152,7 +156,7 @@ impl WaterRunner {
         error
     }
 
-    /// An instance has failed, and has no reason to but itself.
+    /// Notes a failure of an instance that its connections do not explain.
     pub(super) fn is_at_fault(&self, reason: &str) {
         self.fault.send_if_modified(|known| {
             let first = known.is_none();
@@ -161,15 +165,15 @@ impl WaterRunner {
         });
     }
 
-    /// A call of the handshake has not returned.
+    /// Returns the error for a call of the handshake that did not return.
     fn stopped(&self, stop: Stop) -> Error {
         self.is_at_fault(&stop.reason());
         stop.into_error(&self.name)
     }
 
-    /// Steps 1 and 2 of [`super`], for nothing but the module's opinion of its configuration.
-    /// With `listens`, also step 3 up to where the module asks for a client's connection: some have
-    /// what a listener needs checked there.
+    /// Runs steps 1 and 2 of [`super`], to learn the module's opinion of its configuration. With
+    /// `listens`, it also runs step 3 up to the request for a client's connection: some modules
+    /// check there what a listener needs.
     pub(crate) async fn check_config(&self, listens: bool) -> Result<(), Error> {
         let after = self.limits.handshake_timeout;
         let prepared = self.prepared()?;
@@ -231,7 +235,7 @@ impl WaterRunner {
         }
     }
 
-    /// Steps 1 to 5 of [`super`].
+    /// Runs steps 1 to 5 of [`super`].
     async fn open_connection(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
         let prepared = self.prepared()?;
         let role = job.role();
@@ -272,7 +276,8 @@ impl WaterRunner {
                 };
                 match instance.state().fds.get(net) {
                     Ok(descriptor) if descriptor.outside => descriptor.addresses,
-                    // The control pipe is not there yet.
+                    // The application's stream is the only one yet: the control pipe does not
+                    // exist.
                     Ok(Descriptor {
                         resource: Resource::End(_),
                         ..
@@ -300,7 +305,7 @@ impl WaterRunner {
                 let watch = caller.watch();
                 Box::pin(async move { poll_fn(|cx| watch.poll_closed(cx)).await })
             }
-            // Said, or nobody is left to say it.
+            // Returns when the stop is sent, or when nobody is left to send it.
             None => Box::pin(async move {
                 let _ = stopped.await;
             }),
@@ -329,7 +334,7 @@ impl WaterRunner {
         })
     }
 
-    /// A place for one more connection of an application.
+    /// Reserves a place for one more connection of an application.
     fn permit(&self) -> Result<FlowPermit, Error> {
         self.flows.permit().ok_or_else(|| Error::Refused {
             module: self.name.to_string(),
@@ -378,8 +383,8 @@ impl WaterRunner {
         })
     }
 
-    /// Call a function of the handshake. If it fails because a connection failed, that is the
-    /// error.
+    /// Calls a function of the handshake. If it fails because a connection failed, the connection's
+    /// error is returned.
     async fn call<Params>(
         &self,
         instance: &mut Instance,
@@ -404,7 +409,7 @@ impl WaterRunner {
         if let Some(error) = state.outside.take_failure() {
             return Err(error);
         }
-        // What somebody sends who connects to it may be refused.
+        // A module may refuse what a client sends.
         if !state.outside.accepts() && !state.has_lost() {
             self.is_at_fault(&reason);
         }
@@ -415,7 +420,7 @@ impl WaterRunner {
     }
 }
 
-/// What is known of a connection before it is made.
+/// Returns what is known of a connection before it is made.
 fn flow_info(target: Option<&Target>, accepted: Option<&crate::roles::Wire>) -> FlowInfo {
     let unknown = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
     let (local, peer) = accepted.map_or((None, None), |wire| (wire.local, wire.peer));

@@ -1,4 +1,5 @@
-//! Which module makes new connections, and the first second of one that took another's place.
+//! The module that makes new connections, and the probation of one that replaces it. Called by
+//! `driver::water` and `roles::replaceable`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,22 +10,22 @@ use tokio::task::spawn_blocking;
 use super::WaterRunner;
 use crate::{Error, Module};
 
-/// What makes new connections: a runner, or what has one. Those that are open stay with the one
-/// that made them.
+/// The maker of new connections: a runner, or a type that has one. Open connections stay with the
+/// runner that made them.
 pub(crate) struct Slot<T> {
     current: Mutex<T>,
     swapping: AtomicBool,
 }
 
-/// Why a module does not stay.
+/// The reason for a rollback.
 pub(crate) enum Unproven {
-    /// An instance failed, in these words.
+    /// An instance failed, with this reason.
     Failed(String),
-    /// It could not be remembered that it serves.
+    /// The module's acceptance could not be written to the state.
     Forgotten(Error),
 }
 
-/// A change of it. There is one at a time.
+/// A change of the slot. There is one at a time.
 pub(crate) struct Change<T> {
     slot: Arc<Slot<T>>,
 }
@@ -42,7 +43,7 @@ impl<T: Clone + AsRef<WaterRunner>> Slot<T> {
         current.clone()
     }
 
-    /// Begin to change it; `None`: somebody does already.
+    /// Begins a change. Returns `None` if another one is under way.
     pub(crate) fn begin(self: &Arc<Self>) -> Option<Change<T>> {
         if self.swapping.swap(true, Ordering::Acquire) {
             return None;
@@ -52,15 +53,15 @@ impl<T: Clone + AsRef<WaterRunner>> Slot<T> {
 }
 
 impl<T: Clone + AsRef<WaterRunner>> Change<T> {
-    /// Have `next` make the connections from now on.
+    /// Makes `next` the maker of new connections, and returns the former one.
     pub(crate) fn set(&self, next: T) -> T {
         let mut current = self.slot.current.lock().expect("no panic under this lock");
         std::mem::replace(&mut *current, next)
     }
 
-    /// The same, if no instance of it fails in this time, and if it can be remembered then that
-    /// this module serves, should it be. If not, what was there before makes them again: an error
-    /// is it, and the reason.
+    /// Does the same on probation. If no instance of `next` fails within `probation`, and
+    /// `remember` (if any) is written to the state after that, `next` stays. Otherwise rolls back
+    /// to the former maker, and returns it with the reason.
     pub(crate) async fn prove(
         self,
         next: T,
@@ -80,7 +81,7 @@ impl<T: Clone + AsRef<WaterRunner>> Change<T> {
     }
 }
 
-/// On a thread of its own, since a disk takes its time.
+/// Writes the module's acceptance to the state, on a blocking thread, since a disk takes its time.
 async fn remembered(module: Option<&Module>) -> Result<(), Error> {
     let Some(module) = module.filter(|module| !module.is_remembered()) else {
         return Ok(());

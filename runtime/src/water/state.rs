@@ -1,3 +1,5 @@
+//! The state of one guest, which `env` and `preview1` work on.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,13 +16,13 @@ use super::output::Output;
 use super::outside::Outside;
 use crate::limiter::Limiter;
 
-/// Answers in a row that gave the guest nothing, after which it is made to wait: it asks
+/// The number of empty answers in a row after which the guest is made to wait, because it asks
 /// again and again in place of polling.
 const MAX_IDLE_ANSWERS: u32 = 64;
-/// How long then, unless what it asks for comes before.
+/// The length of that wait, unless there is an answer before.
 const IDLE_PAUSE: Duration = Duration::from_millis(1);
 
-/// What one instance works on.
+/// The state of one instance.
 pub(super) struct State {
     pub(super) fds: Descriptors,
     pub(super) output: Output,
@@ -33,7 +35,7 @@ pub(super) struct State {
     pub(super) started: Instant,
     /// The last error of a connection's read or write.
     pub(super) broken: Option<std::io::Error>,
-    /// Some stream has come to its end.
+    /// True if some stream has come to its end.
     pub(super) saw_end: bool,
     memory: Option<Memory>,
     timer: Option<Pin<Box<Sleep>>>,
@@ -64,39 +66,39 @@ impl State {
         }
     }
 
-    /// The guest has moved bytes of a connection, or made one. What it prints, and what it reads
-    /// of its configuration, is no movement: it could do that for ever.
+    /// Notes that the guest has moved bytes of a connection, or made one. Printing, and reading its
+    /// configuration, do not count: a guest could do those for ever.
     pub(super) fn moved(&mut self) {
         self.idle_answers = 0;
         self.cpu.moves();
     }
 
-    /// Whether a stream of the guest's has ended or broken.
+    /// Returns true if a stream of the guest's has ended or broken.
     pub(super) fn has_lost(&self) -> bool {
         self.saw_end || self.broken.is_some()
     }
 
-    /// The guest does wait, in place of asking in a circle.
+    /// Notes that the guest waits, in place of asking in a loop.
     pub(super) fn idles_no_more(&mut self) {
         self.idle_answers = 0;
     }
 
-    /// The guest is about to wait.
+    /// Prepares for a wait of the guest: passes on what it has written.
     pub(super) fn wait(&mut self, cx: &mut Context<'_>) {
         self.cpu.waits();
         self.fds.poll_background(cx);
         self.notice_reset();
     }
 
-    /// Tells the host if a client has reset its connection, which a guest does not notice that is
-    /// at work or watches the clock alone.
+    /// Tells the host if a client has reset its connection. A guest that is at work, or only
+    /// watches the clock, does not notice that.
     pub(super) fn notice_reset(&mut self) {
         if self.outside.accepts() && self.fds.ends().any(|end| end.is_reset()) {
             self.outside.reset().notify_one();
         }
     }
 
-    /// Ready at `deadline`. The state has one timer, since a guest waits for one thing.
+    /// Returns ready at `deadline`. The state has one timer, since a guest waits for one thing.
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>, deadline: Instant) -> Poll<()> {
         let timer = self
             .timer
@@ -108,14 +110,14 @@ impl State {
     }
 }
 
-/// Has a guest that asks in a circle wait a little.
+/// Makes a guest wait a little that asks in a loop.
 #[derive(Default)]
 pub(super) struct Idle {
     until: Option<Instant>,
 }
 
 impl Idle {
-    /// Ready if the guest may be told that there is nothing.
+    /// Returns ready if the guest may be told that there is nothing.
     pub(super) fn poll(&mut self, state: &mut State, cx: &mut Context<'_>) -> Poll<()> {
         let until = match self.until {
             Some(until) => until,
@@ -132,7 +134,7 @@ impl Idle {
     }
 }
 
-/// The guest's memory and the state, side by side.
+/// Returns the guest's memory and the state, side by side.
 pub(super) fn split<'a>(
     caller: &'a mut Caller<'_, State>,
 ) -> wasmtime::Result<(&'a mut [u8], &'a mut State)> {
@@ -149,7 +151,7 @@ pub(super) fn split<'a>(
     Ok(memory.data_and_store_mut(caller.as_context_mut()))
 }
 
-/// What a function of WASI answers: 0, or the number of an error.
+/// Returns the result of a function of WASI: 0, or the number of an error.
 pub(super) fn answer(result: Result<(), Errno>) -> i32 {
     match result {
         Ok(()) => 0,

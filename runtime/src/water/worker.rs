@@ -1,4 +1,4 @@
-//! The life of a connection after its handshake.
+//! The life of a connection after its handshake. `runner` spawns it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -14,27 +14,27 @@ use super::instance::{Instance, Stop, with_last_words};
 use super::runner::WaterRunner;
 use crate::ErrorCode;
 
-/// Tells that the application wants no more.
+/// The future that returns when the application wants no more.
 pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is left to do for a connection that is ready.
+/// A connection that is ready, with all that serving it takes.
 pub(super) struct Worker {
     pub(super) instance: Instance,
     /// The application's stream; a relay has none.
     pub(super) caller: Option<Caller>,
     pub(super) control: Control,
     pub(super) closing: Closing,
-    /// The client has reset its connection.
+    /// True if the client has reset its connection.
     pub(super) reset: bool,
     pub(super) grace: Duration,
-    /// What the connection is called in logs.
+    /// The connection's name in logs.
     pub(super) name: Arc<str>,
-    /// Hears of the module's faults. With it the epoch advances.
+    /// The runner, which hears of the module's faults. Holding it keeps the epoch advancing.
     pub(super) runner: Arc<WaterRunner>,
 }
 
 impl Worker {
-    /// Until the connection has ended, one way or another.
+    /// Runs until the connection has ended, one way or another.
     pub(super) async fn run(mut self) {
         let Some(ended) = self.serve_in_time().await else {
             if let Some(caller) = &self.caller {
@@ -68,7 +68,8 @@ impl Worker {
             let said = reason.as_deref().map(|text| ErrorCode::Other(text.into()));
             caller.finish(said.or(reset));
         }
-        // The other ends are not to take what is cut short for the end, unless one has ended itself.
+        // The other ends must not take truncated data for complete data, unless one has ended
+        // itself.
         let failed = reason.is_some() && !self.control.was_told() && !self.instance.state().saw_end;
         match failed || aborted {
             true => self.instance.state().fds.ends().for_each(|end| end.abort()),
@@ -76,7 +77,8 @@ impl Worker {
         }
     }
 
-    /// What [`serve`](Self::serve) returns; `None` if the connections' time is over before.
+    /// Returns the result of [`serve`](Self::serve), or `None` if the connections' time is over
+    /// before.
     async fn serve_in_time(&mut self) -> Option<Option<Result<i32, Stop>>> {
         let runner = self.runner.clone();
         let mut over = pin!(runner.connections_end());
@@ -90,7 +92,7 @@ impl Worker {
         .await
     }
 
-    /// The worker's result; `None` if it had to be stopped.
+    /// Returns the worker's result, or `None` if the worker had to be stopped.
     async fn serve(&mut self) -> Option<Result<i32, Stop>> {
         let reset = self.instance.state().outside.reset();
         let mut reset = pin!(reset.notified());
@@ -131,7 +133,8 @@ impl Worker {
         timeout(self.grace, work).await.ok()
     }
 
-    /// What the application is to know of the worker's result; `None`: that is just the end.
+    /// Returns the error that the application sees for the worker's result, or `None` for a plain
+    /// end.
     fn conclude(&mut self, result: Result<i32, Stop>) -> Option<String> {
         let told = self.control.was_told();
         let state = self.instance.state();
@@ -140,7 +143,7 @@ impl Worker {
             Err(Stop::Exit(0)) => 0,
             Err(stop) => {
                 let reason = stop.reason();
-                // How the runtimes of some languages end when a connection has.
+                // The runtimes of some languages exit this way when a connection has ended.
                 let regular = matches!(stop, Stop::Exit(_)) && (told || state.has_lost());
                 if !regular {
                     self.runner.is_at_fault(&reason);
@@ -149,7 +152,7 @@ impl Worker {
             }
         };
         let errno = Errno::of_result(result)?;
-        // How modules say that they were told to end, or have seen the end of a stream.
+        // Modules report this way that they were told to end, or have seen the end of a stream.
         let regular = matches!(errno, Errno::CANCELED | Errno::PIPE);
         if regular && (told || state.saw_end) {
             return None;
@@ -165,11 +168,12 @@ impl Worker {
         Some(reason)
     }
 
-    /// Have the streams pass on what the guest wrote, for as long as a guest would get to end.
+    /// Makes the streams pass on what the guest wrote. Takes at most the grace that a guest would
+    /// get to end.
     async fn flush(&mut self) {
         let state = self.instance.state();
         for end in state.fds.ends() {
-            // What is broken already needs no end.
+            // A stream that is already broken needs no end.
             let _ = end.shutdown(false, true);
         }
         let flushed = poll_fn(|cx| {
@@ -181,7 +185,7 @@ impl Worker {
             }
             all
         });
-        // What is not taken by then is lost with the connection.
+        // Bytes that the streams have not taken by then are lost with the connection.
         let _ = timeout(self.grace, flushed).await;
     }
 }

@@ -1,3 +1,6 @@
+//! A guest's end of any stream that offers neither readiness nor peeking, such as TLS.
+//! `end::Wire::into_end` picks it.
+
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,26 +10,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::{End, Readiness};
 use crate::roles::Stream;
 
-/// What is read ahead, so that it is known whether there is something: a TLS record.
+/// The most bytes that are read ahead to learn if there is something to read: a TLS record.
 const READ_AHEAD: usize = 16 << 10;
-/// What a guest may write before the stream has taken it.
+/// The most bytes that a guest may write before the stream takes them.
 const WRITE_BEHIND: usize = 64 << 10;
 
-/// Any stream. It cannot be asked whether it is ready, only to read and to write, so a little
-/// of both is done here on the guest's behalf.
+/// An end over any stream. Such a stream cannot be asked for readiness, only to read and to write,
+/// so the end does a little of both on the guest's behalf.
 pub(super) struct Buffered {
     stream: Box<dyn Stream>,
     ahead: Vec<u8>,
     /// Bytes of `ahead` that are taken already.
     taken: usize,
-    /// What the stream said after `ahead`: its end, or an error.
+    /// The result that the stream gave after `ahead`: its end, or an error.
     end: Option<io::Result<()>>,
     behind: Vec<u8>,
-    /// Bytes of `behind` that the stream has.
+    /// Bytes of `behind` that the stream has taken.
     passed: usize,
     flushed: bool,
     write_shut: bool,
-    /// The stream knows that it is shut.
+    /// True if the stream has been shut down.
     closed: bool,
     failed: Option<io::ErrorKind>,
 }
@@ -47,7 +50,8 @@ impl Buffered {
         }
     }
 
-    /// Ready when all that was written is flushed, and the end after it if there is one.
+    /// Returns ready when all that was written is flushed, followed by the end if the guest shut
+    /// writing.
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.passed < self.behind.len() {
             let rest = &self.behind[self.passed..];
@@ -56,7 +60,7 @@ impl Buffered {
                 count => self.passed += count,
             }
         }
-        // An idle connection holds no memory for this.
+        // Frees the memory, so that an idle connection holds none.
         self.behind = Vec::new();
         self.passed = 0;
         if !self.flushed {
@@ -82,7 +86,7 @@ impl Buffered {
         Poll::Ready(())
     }
 
-    /// What the stream said last; its error once, then the end.
+    /// Returns the stream's last result: its error once, then the end.
     fn take_end(&mut self) -> Option<io::Result<usize>> {
         let end = self.end.take()?;
         self.end = Some(Ok(()));

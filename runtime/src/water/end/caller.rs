@@ -1,3 +1,6 @@
+//! A guest's end of the application's stream. `runner` hands it to the guest and `worker` finishes
+//! it.
+
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,8 +16,8 @@ use crate::flow::{
 use crate::ready::WakeSlot;
 use crate::{ErrorCode, FlowInfo, Limits};
 
-/// The application's stream, as the guest has it. Clones are the same end, which is gone
-/// with the last of them.
+/// The guest's end of the application's stream. Clones are the same end; dropping the last one
+/// closes it.
 #[derive(Clone)]
 pub(in crate::water) struct Caller {
     stream: Arc<GuestStream>,
@@ -22,16 +25,17 @@ pub(in crate::water) struct Caller {
     first_use: Arc<FirstUse>,
 }
 
-/// Tells that the guest uses the stream: a guest that waits for its other connection alone is still
-/// in the handshake with whoever is there.
+/// Reports the guest's first use of the stream. A guest that waits only for its other connection is
+/// still in the handshake with its client.
 struct FirstUse {
     was: AtomicBool,
-    /// Gone when the stream is finished, which tells that there was none.
+    /// The sender of the report. Dropped when the stream is finished, which tells that there was no
+    /// use.
     told: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Caller {
-    /// Both ends, and what is sent something when the guest first uses its own.
+    /// Returns both ends, and a receiver that fires when the guest first uses its own.
     pub(in crate::water) fn new(
         info: FlowInfo,
         limits: &Limits,
@@ -61,7 +65,8 @@ impl Caller {
         self.stream.is_aborted()
     }
 
-    /// The last that the application gets to read, after what the guest wrote.
+    /// Ends the stream for the application, after what the guest wrote: with the end, or with
+    /// `reason`.
     pub(in crate::water) fn finish(&self, reason: Option<ErrorCode>) {
         self.stream.finish(reason);
         drop(self.first_use.take());
@@ -73,12 +78,12 @@ impl Caller {
         }
         self.first_use.was.store(true, Ordering::Relaxed);
         if let Some(told) = self.first_use.take() {
-            // Nobody waits for it where there is no handshake with a client.
+            // The report is only awaited where there is a handshake with a client.
             let _ = told.send(());
         }
     }
 
-    /// Ask; and if it is not so yet, ask again with a waker in place.
+    /// Asks once; if there is nothing yet, registers the waker and asks again.
     fn poll<T>(
         &self,
         cx: &mut Context<'_>,
@@ -106,7 +111,7 @@ impl FirstUse {
 
 impl End for Caller {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-        // One closure that reads twice: the second time there was nothing the first time.
+        // One closure serves both reads: it runs again only if the first time there was nothing.
         let buffer = std::cell::RefCell::new(buffer);
         self.poll(cx, |stream| stream.read_into(&mut buffer.borrow_mut()))
     }

@@ -1,3 +1,6 @@
+//! The control pipe, by which the host tells a guest to end. `runner` makes it and `worker` writes
+//! to it.
+
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -6,14 +9,14 @@ use std::task::{Context, Poll, Wake};
 use super::{End, Readiness};
 use crate::ready::WakeSlot;
 
-/// The one message there is: end.
+/// The pipe's one message: end.
 const EXIT: u8 = 0;
 
-/// Nothing was said yet.
+/// Nothing has been written yet.
 const QUIET: u8 = 0;
 /// The message is there to be read.
 const SAID: u8 = 1;
-/// It was read; the end comes after it.
+/// The message was read; the end of the stream comes after it.
 const HEARD: u8 = 2;
 
 /// The host's end of a control pipe.
@@ -29,7 +32,7 @@ struct Shared {
 }
 
 impl Control {
-    /// Tell the guest to end: one byte, then the end of the stream.
+    /// Tells the guest to end: one byte, then the end of the stream.
     pub(in crate::water) fn exit(&self) {
         let state = &self.shared.state;
         if state
@@ -40,7 +43,7 @@ impl Control {
         }
     }
 
-    /// Whether the guest was told to end.
+    /// Returns true if the guest was told to end.
     pub(in crate::water) fn was_told(&self) -> bool {
         self.shared.state.load(Ordering::Acquire) != QUIET
     }
@@ -58,7 +61,7 @@ pub(in crate::water) struct ControlEnd {
 }
 
 impl ControlEnd {
-    /// The state, once it is not [`QUIET`].
+    /// Returns the state, once it is not [`QUIET`].
     fn poll_said(&self, cx: &mut Context<'_>) -> Poll<u8> {
         let state = || match self.shared.state.load(Ordering::Acquire) {
             QUIET => Poll::Pending,
@@ -83,7 +86,7 @@ impl End for ControlEnd {
         })
     }
 
-    /// The host does not listen; what is said here is forgotten.
+    /// Discards the data: the host does not read this direction.
     fn poll_write(&mut self, _: &mut Context<'_>, data: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         Poll::Ready(Ok(data.iter().map(|part| part.len()).sum()))
     }
@@ -99,7 +102,7 @@ impl End for ControlEnd {
         Poll::Ready(Readiness::of(super::USUAL_WRITE))
     }
 
-    /// Writing here never ends.
+    /// Returns false: the writes do not count as traffic, or a guest could write here for ever.
     fn is_connection(&self) -> bool {
         false
     }

@@ -1,13 +1,17 @@
+//! A guest's end of a flow of datagrams, such as one to a destination through an upstream.
+//! `end::Wire::into_end` picks it.
+
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use super::{End, Readiness, USUAL_WRITE, datagram};
 use crate::flow::DatagramFlow;
 
-/// A flow of datagrams: one a read, one a write. A longer one than the guest's buffer is cut off.
+/// A flow of datagrams: one for each read, one for each write. A datagram longer than the guest's
+/// buffer is truncated.
 pub(super) struct Datagrams {
     flow: DatagramFlow,
-    /// Received, and not yet read.
+    /// A datagram that was received and not yet read.
     next: Option<Vec<u8>>,
 }
 
@@ -16,8 +20,8 @@ impl Datagrams {
         Datagrams { flow, next: None }
     }
 
-    /// Whether there is one to be read; those that a guest could not tell from the end are
-    /// passed over.
+    /// Receives the next datagram and returns true, or false at the end of the flow. Skips empty
+    /// datagrams, which a guest could not tell from the end.
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         while self.next.is_none() {
             match ready!(self.flow.poll_receive(cx)) {
@@ -49,7 +53,7 @@ impl End for Datagrams {
     ) -> Poll<io::Result<usize>> {
         ready!(self.flow.poll_writable(cx)).map_err(io::Error::other)?;
         let datagram = datagram(data);
-        // A full queue loses it, as a network does.
+        // A full queue drops it, as a network does.
         let sent = self.flow.send(&datagram).map_err(io::Error::other);
         Poll::Ready(sent.map(|_| datagram.len()))
     }

@@ -1,10 +1,12 @@
+//! Half-close for every kind of end. `end::Wire::into_end` wraps the ends in it.
+
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
 use super::{End, Readiness};
 
-/// An end, and which of its directions the guest has shut: what is shut answers here, whatever
-/// the end is.
+/// An end, with the directions that the guest has shut. Calls in a shut direction are answered
+/// here, whatever the end is.
 pub(super) struct Halves<E> {
     end: E,
     read_shut: bool,
@@ -54,7 +56,7 @@ impl<E: End> End for Halves<E> {
         self.end.poll_writable(cx)
     }
 
-    /// Tells the end what is new.
+    /// Shuts the directions of the end that are not shut yet.
     fn shutdown(&mut self, read: bool, write: bool) -> io::Result<()> {
         let (read, write) = (read && !self.read_shut, write && !self.write_shut);
         self.read_shut |= read;

@@ -1,4 +1,5 @@
-//! What a guest's descriptors of streams stand for.
+//! The streams and datagram flows behind a guest's descriptors. `fds` holds them and `preview1`
+//! reads, writes and polls them.
 
 mod buffered;
 mod caller;
@@ -19,61 +20,63 @@ use crate::roles::{Wire, WireKind};
 
 /// One end of a stream, or of a flow of datagrams.
 ///
-/// Every `poll_` function is level-triggered: it answers for the present, and if it is
-/// pending, `cx` is woken when the answer may be another one.
+/// Every `poll_` function is level-triggered: it answers for the present. If it is pending, `cx` is
+/// woken when the answer may have changed.
 pub(super) trait End: Send {
-    /// Move what is there into `buffer`, which is not empty. 0 is the end.
+    /// Moves available bytes into `buffer`, which is not empty, and returns their number. 0 is the
+    /// end.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Take from `data`, which is not empty; how much.
+    /// Takes bytes from `data`, which is not empty, and returns their number.
     fn poll_write(&mut self, cx: &mut Context<'_>, data: &[IoSlice<'_>])
     -> Poll<io::Result<usize>>;
 
-    /// Ready if a read would be.
+    /// Returns ready if a read would be.
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness>;
 
-    /// Ready if a write would be.
+    /// Returns ready if a write would be.
     fn poll_writable(&mut self, cx: &mut Context<'_>) -> Poll<Readiness>;
 
-    /// End one direction or both, at once or after what was written.
+    /// Shuts one direction or both, at once or after what was written.
     fn shutdown(&mut self, _read: bool, _write: bool) -> io::Result<()> {
         Ok(())
     }
 
-    /// Have the other end see a reset once this one is dropped, unless the guest has shut the
+    /// Makes the other end see a reset once this one is dropped, unless the guest has shut the
     /// direction in which it writes.
     fn abort(&mut self) {}
 
-    /// Whether somebody outside of the guest sends and receives the bytes.
+    /// Returns true if somebody outside of the guest sends and receives the bytes.
     fn is_connection(&self) -> bool {
         true
     }
 
-    /// Whether the other end has reset the connection, as far as is known without asking.
+    /// Returns true if the other end is known to have reset the connection. Does not ask the
+    /// system.
     fn is_reset(&self) -> bool {
         false
     }
 
-    /// Go on with what was written. Called whenever the guest waits.
+    /// Continues to pass on what was written. Called whenever the guest waits.
     fn poll_background(&mut self, _: &mut Context<'_>) {}
 
-    /// Ready when what was written is out of this process's hands.
+    /// Returns ready when what was written has left this process.
     fn poll_flushed(&mut self, _: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
 }
 
-/// What is ready.
+/// The result of a poll for readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Readiness {
     /// Bytes that can be moved, as far as is known.
     pub(super) bytes: u64,
-    /// The other end is gone.
+    /// True if the other end is gone.
     pub(super) hangup: bool,
 }
 
 impl Readiness {
-    /// `bytes` can be moved.
+    /// Makes a readiness of `bytes` that can be moved.
     pub(super) fn of(bytes: usize) -> Readiness {
         Readiness {
             bytes: bytes as u64,
@@ -81,21 +84,21 @@ impl Readiness {
         }
     }
 
-    /// An end or an error can be had.
+    /// The readiness of an end or an error.
     pub(super) const HANGUP: Readiness = Readiness {
         bytes: 0,
         hangup: true,
     };
 }
 
-/// What a write to a socket usually takes, where nothing tells.
+/// Bytes that a write to a socket usually takes, for ends that cannot tell.
 const USUAL_WRITE: usize = 64 << 10;
 
-/// One byte more than the length of a datagram can be (RFC 768): who is to send it refuses it.
+/// One byte more than the longest datagram (RFC 768): the sender refuses it.
 const TOO_LONG: usize = 1 << 16;
 
-/// Returns the parts as one datagram. They may be as long as the guest's memory, each of them: what
-/// is beyond [`TOO_LONG`] is left out.
+/// Returns the parts as one datagram. Each part may be as long as the guest's memory: bytes beyond
+/// [`TOO_LONG`] are left out.
 fn datagram(parts: &[IoSlice<'_>]) -> Vec<u8> {
     let mut whole = Vec::new();
     for part in parts {
@@ -106,7 +109,7 @@ fn datagram(parts: &[IoSlice<'_>]) -> Vec<u8> {
 }
 
 impl Wire {
-    /// `accepted`: the other end has opened it.
+    /// Returns the guest's end of the connection. `accepted`: the other end has opened it.
     pub(super) fn into_end(self, accepted: bool) -> Box<dyn End> {
         match self.kind {
             WireKind::Tcp(stream) => Box::new(Halves::new(tcp::Tcp::new(stream, accepted))),

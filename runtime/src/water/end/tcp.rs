@@ -1,3 +1,5 @@
+//! A guest's end of a TCP connection. `end::Wire::into_end` picks it.
+
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker, ready};
@@ -8,10 +10,11 @@ use tokio::net::TcpStream;
 use super::{End, Readiness, USUAL_WRITE};
 use crate::net::{linger, readable_bytes};
 
-/// A TCP connection: between the kernel and the guest's memory, without a copy here.
+/// A TCP connection. Bytes go between the kernel and the guest's memory without a copy here.
 pub(super) struct Tcp {
     stream: TcpStream,
-    /// A client's, which may still be sending when the guest has said its last.
+    /// True for a client's connection: the client may still be sending after the guest's last
+    /// write.
     accepted: bool,
     write_shut: bool,
     saw_end: bool,
@@ -60,7 +63,7 @@ impl End for Tcp {
         if ready!(self.stream.poll_read_ready(cx)).is_err() {
             return Poll::Ready(Readiness::HANGUP);
         }
-        // What tokio knows may be out of date, and a guest that reads then would wait.
+        // Tokio's readiness may be out of date, and a guest that reads then would wait.
         let bytes = readable_bytes(&self.stream);
         if bytes > 0 {
             return Poll::Ready(Readiness::of(bytes));
@@ -82,7 +85,7 @@ impl End for Tcp {
     fn shutdown(&mut self, _: bool, write: bool) -> io::Result<()> {
         if write {
             self.write_shut = true;
-            // Never pending: the kernel sends what it has, then the end.
+            // This is never pending: the kernel sends what it has, then the end.
             let mut cx = Context::from_waker(Waker::noop());
             if let Poll::Ready(Err(error)) = Pin::new(&mut self.stream).poll_shutdown(&mut cx)
                 && error.kind() != io::ErrorKind::NotConnected
@@ -94,14 +97,14 @@ impl End for Tcp {
     }
 
     fn abort(&mut self) {
-        // What the guest has written to a server is not to be lost.
+        // A server's connection gets no reset, since that could lose what the guest has written.
         if self.accepted {
-            // If it fails the other end sees an end, and a reset when it sends.
+            // If this fails, the other end sees an end, and a reset when it sends.
             let _ = self.stream.set_zero_linger();
         }
     }
 
-    /// The error stays with the socket, for the guest to find.
+    /// Returns true if the socket has an error, and leaves the error for the guest to find.
     fn is_reset(&self) -> bool {
         let events = Interest::READABLE | Interest::WRITABLE | Interest::ERROR;
         let mut cx = Context::from_waker(Waker::noop());

@@ -1,3 +1,5 @@
+//! A guest's end of a connected UDP socket. `end::Wire::into_end` picks it.
+
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
@@ -6,12 +8,12 @@ use tokio::net::UdpSocket;
 
 use super::{End, Readiness, USUAL_WRITE, datagram};
 
-/// Datagrams in a row that are passed over because a guest could not tell them from the end,
-/// or because they only say that nobody listens there now.
+/// The number of datagrams in a row that are skipped, either because a guest could not tell them
+/// from the end, or because they only report that nobody listens there now.
 const MAX_SKIPPED: usize = 16;
 
-/// A connected UDP socket: a datagram a read, a datagram a write. A longer one than the
-/// guest's buffer is cut off.
+/// A connected UDP socket: one datagram for each read, one for each write. A datagram longer than
+/// the guest's buffer is truncated.
 pub(super) struct Udp {
     socket: UdpSocket,
 }
@@ -22,7 +24,8 @@ impl Udp {
     }
 }
 
-/// An answer to an earlier datagram, by ICMP: no more than the loss of that one.
+/// Returns true for an ICMP answer to an earlier datagram, which means no more than the loss of
+/// that one.
 fn is_loss(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -73,7 +76,7 @@ impl End for Udp {
             match ready!(self.socket.poll_peek_from(cx, &mut ReadBuf::new(&mut byte))) {
                 Ok(_) => return Poll::Ready(Readiness::of(1)),
                 Err(error) if is_loss(&error) => {}
-                // Such as that the datagram is longer than this.
+                // One such error is a datagram longer than this buffer.
                 Err(_) => return Poll::Ready(Readiness::of(1)),
             }
         }

@@ -1,4 +1,4 @@
-//! Descriptors as such, and the one directory with its one file.
+//! Functions on descriptors, and on the one directory with its one file.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::water::fds::{Descriptor, Resource};
 use crate::water::guest::{bytes, bytes_mut, write_u32, write_u64};
 use crate::water::state::{State, answer, split};
 
-/// Where a module finds its configuration, and under which name.
+/// The directory and the name of a module's configuration.
 const DIRECTORY: &str = "/conf";
 const FILE: &str = "watm.cfg";
 
@@ -24,7 +24,7 @@ const STREAM_SOCKET: u8 = 6;
 const APPEND: u32 = 1;
 const NONBLOCK: u32 = 4;
 
-/// Rights, as far as libraries look at them.
+/// Rights, those that libraries look at.
 const RIGHT_READ: u64 = 1 << 1;
 const RIGHT_SEEK: u64 = 1 << 2;
 const RIGHT_SET_FLAGS: u64 = 1 << 3;
@@ -36,10 +36,9 @@ const RIGHT_STAT: u64 = 1 << 21;
 const RIGHT_POLL: u64 = 1 << 27;
 const RIGHT_SHUTDOWN: u64 = 1 << 28;
 
-/// What `path_open` may be asked for that would change something (`oflags`): to create, to
-/// truncate.
+/// Options of `path_open` that would change something (`oflags`): create, truncate.
 const OPEN_CHANGES: u32 = 1 | 8;
-/// To open a directory.
+/// The option to open a directory.
 const OPEN_DIRECTORY: u32 = 2;
 
 type Call<'a> = (&'a mut [u8], &'a mut State);
@@ -69,7 +68,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
             with(caller, |call| fd_fdstat_set_flags(call, fd, flags))
         },
     )?;
-    // Giving up rights changes nothing: they are not looked at.
+    // Giving up rights changes nothing: the host does not look at them.
     linker.func_wrap(
         MODULE,
         "fd_fdstat_set_rights",
@@ -115,7 +114,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         |caller: Caller<'_, State>, fd: i32, out: u32| {
             with(caller, |(memory, state)| {
                 is_directory(state, fd)?;
-                // The tag of a directory, and the length of its name.
+                // A prestat is the tag of a directory and the length of its name.
                 write_u32(memory, out, 0)?;
                 write_u32(memory, out.saturating_add(4), DIRECTORY.len() as u32)
             })
@@ -180,7 +179,7 @@ fn with(
     Ok(answer(call(split(&mut caller)?)))
 }
 
-/// A call that needs no more than an open descriptor.
+/// Checks that a descriptor is open, for calls that need no more.
 fn open(caller: Caller<'_, State>, fd: i32) -> wasmtime::Result<i32> {
     with(caller, |(_, state)| state.fds.get(fd).map(drop))
 }
@@ -188,7 +187,7 @@ fn open(caller: Caller<'_, State>, fd: i32) -> wasmtime::Result<i32> {
 fn is_directory(state: &mut State, fd: i32) -> Result<(), Errno> {
     match state.fds.get(fd)?.resource {
         Resource::Directory => Ok(()),
-        // Libraries look for directories until there are no more, and take this for it.
+        // Libraries count directories up to the first error, and expect this one.
         _ => Err(Errno::BADF),
     }
 }
@@ -248,7 +247,7 @@ fn fd_seek(
     Ok(())
 }
 
-/// What a file is opened for.
+/// The options that a file is opened with.
 struct Asked {
     options: u32,
     rights: u64,
@@ -278,7 +277,7 @@ fn path_open(
     write_u32(memory, out, fd.unsigned_abs())
 }
 
-/// What a path below the directory stands for.
+/// Finds the resource at a path below the directory.
 fn find(state: &mut State, directory: i32, path: &[u8]) -> Result<Resource, Errno> {
     match state.fds.get(directory)?.resource {
         Resource::Directory => {}
@@ -305,7 +304,7 @@ fn find(state: &mut State, directory: i32, path: &[u8]) -> Result<Resource, Errn
     }
 }
 
-/// The kind of file, and its size.
+/// Returns the type of the file and its size.
 fn stat(resource: &Resource) -> (u8, u64) {
     match resource {
         Resource::Input | Resource::Output(_) => (CHARACTER_DEVICE, 0),
@@ -319,7 +318,7 @@ fn write_filestat(memory: &mut [u8], out: u32, kind: u8, size: u64) -> Result<()
     let stat = bytes_mut(memory, out, 64)?;
     stat.fill(0);
     stat[16] = kind;
-    // Links.
+    // The number of hard links.
     stat[24..32].copy_from_slice(&1_u64.to_le_bytes());
     stat[32..40].copy_from_slice(&size.to_le_bytes());
     Ok(())

@@ -1,5 +1,5 @@
-//! Reading and writing. A descriptor that blocks suspends the guest; one that does not
-//! answers EAGAIN.
+//! Reading and writing. A call on a blocking descriptor suspends the guest; on a nonblocking one it
+//! returns EAGAIN.
 
 use std::future::poll_fn;
 use std::io::IoSlice;
@@ -14,9 +14,9 @@ use crate::water::guest::{Parts, bytes, bytes_mut, write_u32};
 use crate::water::output::Stream;
 use crate::water::state::{Idle, State, answer, split};
 
-/// Parts that one write of the system gets; the rest is left to the next.
+/// The most parts of one write to the system; the rest is left to the guest's next call.
 const WRITE_PARTS: usize = 16;
-/// What a guest may print in one call; the rest is left to the next.
+/// The most bytes that a guest prints in one call; the rest is left to the next.
 const MAX_PRINT: usize = 64 << 10;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
@@ -38,11 +38,11 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-/// One direction of [`transfer`]: how many bytes were moved.
+/// One direction of [`transfer`]. Returns the number of bytes moved.
 pub(super) type PollTransfer =
     fn(&mut [u8], &mut State, i32, Parts, &mut Context<'_>) -> Poll<Result<usize, Errno>>;
 
-/// Move bytes between a descriptor and the parts, and write to `out` how many.
+/// Moves bytes between a descriptor and the parts, and writes their number to `out`.
 pub(super) async fn transfer(
     mut caller: Caller<'_, State>,
     fd: i32,
@@ -76,7 +76,7 @@ pub(super) async fn transfer(
             if moved > 0 && state.fds.get(fd).is_ok_and(|fd| fd.is_connection()) {
                 state.moved();
             }
-            // No call moves as much as 4 GiB.
+            // A call moves less than 4 GiB.
             write_u32(memory, out, moved as u32)
         }))))
     })
@@ -127,7 +127,7 @@ pub(super) fn poll_read(
                     break;
                 }
             }
-            // What was read counts; the rest comes with the next call.
+            // Bytes that were read count; the guest gets the error with its next call.
             Poll::Ready(Err(_)) | Poll::Pending if total > 0 => break,
             Poll::Ready(Err(error)) => return Poll::Ready(Err(broken(state, error))),
             Poll::Pending => return Poll::Pending,
@@ -182,10 +182,10 @@ pub(super) fn poll_write(
     }
 }
 
-/// Remember an error for the application, and answer the guest.
+/// Keeps an error for the application, and returns its number for the guest.
 fn broken(state: &mut State, error: std::io::Error) -> Errno {
     let errno = match crate::ErrorCode::from(&error) {
-        // The application's end, gone: as a pipe without a reader.
+        // The application's end is gone: the same as a pipe without a reader.
         crate::ErrorCode::ConnectionAborted => Errno::PIPE,
         _ => Errno::from(&error),
     };

@@ -1,8 +1,8 @@
-//! WASI preview 1, over descriptors of the host's own making.
+//! WASI preview 1, over descriptors of the host's own making. `water` links it into every guest.
 //!
-//! Every function is there, so that whatever a language's standard library imports is found.
-//! What has no meaning for a transport (changing files, sending signals) answers with an
-//! error number. Call by call as the specification has it:
+//! Every function of the preview is present, so that whatever a language's standard library imports
+//! is found. Functions without a meaning for a transport (changing files, sending signals) return
+//! an error number. The specification of each call:
 //! <https://github.com/WebAssembly/WASI/blob/wasi-0.1/preview1/docs.md>.
 
 mod files;
@@ -73,9 +73,9 @@ pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ("sock_shutdown", "(i32,i32)->i32"),
 ];
 
-/// What a guest may ask for and never gets, and the answer.
+/// Functions that always fail, with their error.
 const REFUSED: &[(&str, Errno)] = &[
-    // There is one directory, with one file, which is for reading.
+    // The one directory has one file, which is read-only.
     ("fd_allocate", Errno::PERM),
     ("fd_filestat_set_size", Errno::PERM),
     ("fd_filestat_set_times", Errno::PERM),
@@ -115,7 +115,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-/// Of a type in the words of [`FUNCTIONS`].
+/// Parses the parameters of a type written as in [`FUNCTIONS`].
 fn parameters(kind: &str) -> Vec<ValType> {
     let list = kind
         .strip_prefix('(')

@@ -1,4 +1,4 @@
-//! Waiting for several things at once.
+//! `poll_oneoff`: waiting for several events at once.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
@@ -14,7 +14,7 @@ use crate::water::fds::Resource;
 use crate::water::guest::{bytes, bytes_mut, write_u32};
 use crate::water::state::{Idle, State, answer, split};
 
-/// Things that one call waits for: two directions of every descriptor, and clocks.
+/// The most events that one call waits for: two directions of every descriptor, and clocks.
 const MAX_SUBSCRIPTIONS: u32 = 1024;
 
 /// Sizes of a `subscription` and an `event`.
@@ -26,9 +26,9 @@ const CLOCK: u8 = 0;
 const READ: u8 = 1;
 const WRITE: u8 = 2;
 
-/// Of a clock's subscription: its time is one on the clock, not from now on.
+/// Flag of a clock's subscription: its time is absolute, not relative to now.
 const ABSOLUTE: u16 = 1;
-/// Of an event: the other end is gone.
+/// Flag of an event: the other end is gone.
 const HANGUP: u16 = 1;
 
 struct Subscription {
@@ -40,13 +40,13 @@ struct Subscription {
 enum Wanted {
     Read(i32),
     Write(i32),
-    /// `None`: in more than 584 years.
+    /// A clock's deadline. `None`: in more than 584 years.
     Time(Option<Instant>),
-    /// Nothing that there is.
+    /// A subscription that cannot be waited for.
     Never(Errno),
 }
 
-/// What has come of a subscription.
+/// The result of a subscription.
 struct Event {
     errno: Errno,
     ready: Readiness,
@@ -63,7 +63,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-/// Level-triggered: what is ready is reported again until it is used up.
+/// Waits for events. Level-triggered: a ready event is reported again until the guest has used it
+/// up.
 async fn poll_oneoff(
     mut caller: Caller<'_, State>,
     subscriptions: u32,
@@ -108,12 +109,12 @@ async fn poll_oneoff(
             if let Some(next) = next
                 && state.poll_timer(cx, next).is_ready()
             {
-                // It is due since it was looked at.
+                // The deadline has passed since the check.
                 cx.waker().wake_by_ref();
             }
             return Poll::Pending;
         }
-        // A guest that asks again and again, and does nothing about the answer.
+        // Slows down a guest that polls again and again without using the answer.
         ready!(idle.poll(state, cx));
         Poll::Ready(Ok(answer(write_u32(memory, out, found))))
     })
@@ -134,14 +135,14 @@ fn parse(
     one.map(|bytes| parse_one(bytes, state)).collect()
 }
 
-/// `bytes` are as many as a subscription has.
+/// Parses one subscription. `bytes` has the length of a subscription.
 fn parse_one(bytes: &[u8], state: &State) -> Result<Subscription, Errno> {
     let word = |at: usize| {
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[at..at + 8]);
         word
     };
-    // The lower half of a word of eight bytes.
+    // Returns the lower half of a word of eight bytes.
     let half = |at| u64::from_le_bytes(word(at)) as u32;
     let kind = bytes[8];
     let wanted = match kind {

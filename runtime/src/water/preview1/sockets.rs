@@ -1,4 +1,4 @@
-//! What can be done to a socket only.
+//! Functions on sockets only.
 
 use wasmtime::{Caller, Linker};
 
@@ -8,7 +8,7 @@ use crate::water::errno::Errno;
 use crate::water::guest::bytes_mut;
 use crate::water::state::{State, answer, split};
 
-/// Of `sock_shutdown`.
+/// Flags of `sock_shutdown`.
 const SHUT_READ: u32 = 1;
 const SHUT_WRITE: u32 = 2;
 
@@ -38,7 +38,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-/// As `fd_read`. Looking without taking, and waiting for all, are not offered.
+/// Receives, as `fd_read`. Peeking and waiting for all bytes are not supported.
 async fn sock_recv(
     mut caller: Caller<'_, State>,
     fd: i32,
@@ -59,7 +59,7 @@ async fn sock_recv(
     transfer(caller, fd, parts, count, out, poll_read).await
 }
 
-/// As `fd_write`.
+/// Sends, as `fd_write`.
 async fn sock_send(
     mut caller: Caller<'_, State>,
     fd: i32,
@@ -70,7 +70,7 @@ async fn sock_send(
     let (_, state) = split(&mut caller)?;
     let checked = is_socket(state, fd).and(match flags {
         0 => Ok(()),
-        // None is defined.
+        // The specification defines no flag.
         _ => Err(Errno::INVAL),
     });
     if checked.is_err() {

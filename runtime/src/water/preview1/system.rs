@@ -13,10 +13,10 @@ use crate::water::errno::Errno;
 use crate::water::guest::{bytes_mut, write_u32, write_u64};
 use crate::water::state::{Idle, State, answer, split};
 
-/// Random bytes that are made without letting others have the thread: under a millisecond.
+/// The most random bytes that are made before other tasks get the thread: under a millisecond.
 const RANDOM_PIECE: usize = 256 << 10;
 
-/// What ends a guest that calls `proc_exit`.
+/// The error that ends a guest which calls `proc_exit`.
 #[derive(Debug)]
 pub(in crate::water) struct Exit(pub(in crate::water) i32);
 
@@ -33,7 +33,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         linker.func_wrap(MODULE, name, none_of_them)?;
     }
     for name in ["args_get", "environ_get"] {
-        // Nothing to write.
+        // Both lists are empty, so that nothing is written.
         linker.func_wrap(MODULE, name, |_: Caller<'_, State>, _: u32, _: u32| 0_i32)?;
     }
     linker.func_wrap(MODULE, "clock_res_get", clock_res_get)?;
@@ -62,7 +62,7 @@ fn none_of_them(mut caller: Caller<'_, State>, count: u32, size: u32) -> wasmtim
     Ok(answer(written))
 }
 
-/// The clocks there are.
+/// The clocks that a guest may read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clock {
     Real,
@@ -74,7 +74,7 @@ impl Clock {
         match number {
             0 => Ok(Clock::Real),
             1 => Ok(Clock::Monotonic),
-            // CPU time is not a guest's to know.
+            // A guest may not read CPU time.
             _ => Err(Errno::INVAL),
         }
     }
@@ -109,7 +109,7 @@ fn clock_time_get(
     Ok(answer(result))
 }
 
-/// Lets others have the thread. A guest that does nothing else waits a little.
+/// Lets other tasks run. A guest that does nothing else waits a little.
 async fn sched_yield(mut caller: Caller<'_, State>) -> i32 {
     let mut idle = Idle::default();
     let mut yielded = false;
