@@ -96,3 +96,34 @@ def test_the_page_has_the_published_figures() -> None:
     page = (BOOK / "benchmarks.md").read_text()
     for table in figures("[plots.table(study) for study in json.loads(plots.RESULTS.read_text()).values()]"):
         assert table in page, f"docs/src/benchmarks.md lacks this table of benchmarks.json:\n{table}"
+
+
+# Messages of errors, which readers search for.
+
+
+def messages() -> list[str]:
+    """The messages in the tables of the page for troubleshooting."""
+    page = (BOOK / "troubleshooting.md").read_text()
+    tables = re.findall(r"^\| (?:message|symptom) .*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    cells = [row.split("|")[1] for table in tables for row in table.splitlines()]
+    found = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+    return [message for message in found if " " in message.strip()]
+
+
+def sources() -> str:
+    """All code of the product, with strings that go over several lines in one."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "runtime", "host-python/python", "watm"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    code = [ROOT / name for name in names if name.endswith((".rs", ".py")) and "/tests/" not in name]
+    text = "\n".join(file.read_text() for file in code if file.exists())
+    return re.sub(r'\\\n\s*|"\n\s*f?"', "", text).replace('\\"', '"')
+
+
+def test_messages_are_those_of_the_code() -> None:
+    code = sources()
+    assert len(messages()) > 20
+    for message in messages():
+        # An ellipsis stands for a name or an address, and so may a number.
+        parts = [part.strip(" :.'\"()") for part in message.split("…")]
+        missing_parts = [part for part in parts if len(part) > 5 and part not in code]
+        assert not missing_parts, f"no code says {missing_parts}, which docs/src/troubleshooting.md has"
