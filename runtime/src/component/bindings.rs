@@ -1,12 +1,12 @@
-//! What the WIT says, in Rust. Generated; the only place that is. It re-exports the types
-//! it is given, which must be `pub` for that; this module and theirs are private.
+//! The types and traits of the WIT, generated; nothing else here is. They re-export the host's
+//! types that they are given, which must be `pub` for that; this module and theirs are private.
 #![allow(missing_docs, clippy::all)]
 
 wasmtime::component::bindgen!({
     path: "../wit",
     world: "module",
     imports: { default: trappable },
-    // For recordings.
+    // Recordings encode and decode the types.
     additional_derives: [serde_derive::Serialize, serde_derive::Deserialize],
     trappable_error_type: {
         "watm:transport/types.error-code" => crate::component::Failure,

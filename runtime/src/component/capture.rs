@@ -1,8 +1,10 @@
+//! The import `capture`: copies of packets and secrets for the user.
+
 use super::State;
 use super::bindings::watm::transport::capture;
 
-/// Not on the tape: what is wanted changes nothing else of what a module does, and a replay is not
-/// where it was wanted.
+/// Calls that the tape does not record: a capture changes nothing else of what a module does, and a
+/// replay has no capture.
 impl capture::Host for State {
     fn wanted(&mut self) -> wasmtime::Result<capture::Wishes> {
         let wanted = self.capture.as_ref().map(crate::Capture::wishes);

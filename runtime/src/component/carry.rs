@@ -1,4 +1,5 @@
-//! A stream of the application's making, between its own runtime and the module's thread.
+//! Carries a connector's stream between the application's runtime and the module's thread. Called
+//! by `connect`.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -11,14 +12,14 @@ use crate::ErrorCode;
 use crate::flow::StreamFlow;
 use crate::roles::Stream;
 
-/// Bytes that are moved at once: a TLS record. Also what an idle stream holds.
+/// The most bytes that are moved at once: a TLS record. An idle stream holds as much.
 const PIECE: usize = 16 << 10;
 
-/// What [`carry`] takes of memory, in bytes: a piece for each direction, and the task.
+/// The memory of a call to [`carry`], in bytes: a piece for each direction, and the task.
 pub(super) const CARRY_BYTES: usize = 2 * PIECE + 4096;
 
-/// Move bytes both ways, each until its end, or until one way fails: then the module's calls
-/// fail with the cause. So they do if this is dropped, with the runtime that it is in.
+/// Moves bytes both ways, each until its end, or until one way fails: then the module's calls fail
+/// with the cause. They also fail if the future is dropped, with the runtime that it is in.
 pub(super) async fn carry(stream: Box<dyn Stream>, flow: StreamFlow) {
     let mut carried = Carried { flow, whole: false };
     let flow = &carried.flow;
@@ -49,7 +50,8 @@ pub(super) async fn carry(stream: Box<dyn Stream>, flow: StreamFlow) {
     carried.whole = true;
 }
 
-/// What is cut short does not look whole.
+/// A flow that is reset when it is dropped, unless all of it was carried: truncated data must not
+/// look complete.
 struct Carried {
     flow: StreamFlow,
     whole: bool,
@@ -74,7 +76,8 @@ async fn inward(mut reader: impl AsyncRead + Unpin, flow: &StreamFlow) -> io::Re
                 error => error,
             },
         };
-        // An error: the module reads no more, and says itself what that means for the rest.
+        // An error means that the module reads no more, and decides itself what happens to the
+        // rest.
         if count == 0 || taken.is_err() {
             return Ok(());
         }
@@ -88,7 +91,7 @@ async fn outward(flow: &StreamFlow, mut writer: impl AsyncWrite + Unpin) -> io::
             return writer.shutdown().await;
         }
         writer.write_all(&data).await?;
-        // It may keep what it has until then.
+        // The writer may buffer until it is flushed.
         writer.flush().await?;
     }
 }

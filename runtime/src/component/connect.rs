@@ -1,4 +1,4 @@
-//! Connections that a module asks for.
+//! Connections that a module asks for. `sockets` makes them.
 
 use std::future::Future;
 use std::io;
@@ -19,28 +19,28 @@ use crate::ready::{Token, WakeBatch};
 use crate::roles::{Access, Wire, WireKind, datagrams};
 use crate::{Destination, Error, ErrorCode, FlowInfo, Limits, Target};
 
-/// A connection that a module asks for.
+/// A request of a module for a connection.
 pub(super) struct Request {
     pub(super) access: Arc<Access>,
     pub(super) target: Target,
-    /// It is where the application wants to go.
+    /// True if it goes to the application's destination.
     pub(super) own: bool,
-    /// Where connectors run, and the streams that they make.
+    /// The runtime of the connectors, and of the streams that they make.
     pub(super) runtime: Handle,
     pub(super) token: Arc<Token>,
     pub(super) limits: Limits,
 }
 
-/// What a connection is made of.
+/// The transport of a connection.
 enum Link {
     Tcp(TcpStream),
-    /// Carried by a task of the connector's runtime.
+    /// A stream that a task of the connector's runtime carries.
     Carried(GuestStream),
 }
 
 type Made = Result<(Link, Addresses), Error>;
 
-/// Polled within the context of the server's runtime.
+/// A connection attempt. Polled within the context of the server's runtime.
 type Connecting = Pin<Box<dyn Future<Output = Made> + Send>>;
 
 impl Request {
@@ -49,14 +49,14 @@ impl Request {
             return Box::pin(self.make());
         }
         let (access, target) = (self.access.clone(), self.target.clone());
-        // In a task: code of the application's neither stalls the server's thread nor ends it
+        // A task keeps the application's code from blocking the server's thread, and from ending it
         // by a panic.
         let mut task = Task(self.runtime.clone().spawn(self.make()));
         Box::pin(async move {
             let failed = |source| access.failed(&target, source);
             match (&mut task.0).await {
                 Ok(Ok((Link::Tcp(stream), addresses))) => {
-                    // The server's thread serves it from now on.
+                    // The server's thread polls it from now on.
                     let stream = stream.into_std().and_then(TcpStream::from_std);
                     Ok((Link::Tcp(stream.map_err(failed)?), addresses))
                 }
@@ -98,11 +98,11 @@ impl Request {
     }
 }
 
-/// An address that nobody knows.
+/// The unspecified address, for ends whose address is unknown.
 pub(super) const UNKNOWN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
-/// Ends when it is dropped.
+/// A task that is aborted when this is dropped.
 struct Task(JoinHandle<Made>);
 
 impl Drop for Task {
@@ -111,12 +111,12 @@ impl Drop for Task {
     }
 }
 
-/// A stream that was asked for.
+/// A stream that a module asked for.
 pub struct Dialled {
     state: State,
-    /// Where it goes, once it is known.
+    /// The address of the other end, once it is known.
     peer: Option<SocketAddr>,
-    /// Directions that were shut before it was connected.
+    /// The directions (read, write) that were shut before it was connected.
     shut: (bool, bool),
     _permit: FlowPermit,
 }
@@ -129,7 +129,7 @@ enum State {
 }
 
 impl Dialled {
-    /// `news` is told what becomes of it. The permit is of a descriptor.
+    /// Begins to connect. `news` gets the outcome. `permit` is that of a descriptor.
     pub(super) fn new(request: Request, news: News, permit: FlowPermit) -> Dialled {
         Dialled {
             state: State::Connecting(request.begin(), news),
@@ -139,7 +139,7 @@ impl Dialled {
         }
     }
 
-    /// Go on with connecting; `cx` is woken when it is done.
+    /// Continues to connect; `cx` is woken when that is done.
     fn poll_connected(&mut self, cx: &mut Context<'_>, wakers: &mut WakeBatch) {
         let State::Connecting(connecting, news) = &mut self.state else {
             return;
@@ -175,7 +175,7 @@ impl Dialled {
         };
     }
 
-    /// As `byte-stream.read`.
+    /// Reads, as `byte-stream.read`.
     pub(super) fn read(
         &mut self,
         max: usize,
@@ -191,7 +191,7 @@ impl Dialled {
         }
     }
 
-    /// As `byte-stream.write`.
+    /// Writes, as `byte-stream.write`.
     pub(super) fn write(
         &mut self,
         data: Vec<u8>,
@@ -207,7 +207,7 @@ impl Dialled {
         }
     }
 
-    /// As `byte-stream.shutdown`.
+    /// Shuts directions, as `byte-stream.shutdown`.
     pub(super) fn shutdown(
         &mut self,
         read: bool,
@@ -229,24 +229,25 @@ impl Dialled {
         }
     }
 
-    /// As `byte-stream.reset`.
+    /// Resets, as `byte-stream.reset`.
     pub(super) fn reset(&mut self, reason: ErrorCode, wakers: &mut WakeBatch) {
         match &mut self.state {
             State::Tcp(connection) => connection.reset(),
             State::Carried(stream) => stream.reset(&reason, wakers),
-            // Gives up.
+            // Dropping the attempt abandons it.
             State::Connecting(..) => self.state = State::Failed(reason),
             State::Failed(_) => {}
         }
     }
 
-    /// As `byte-stream.remote-address`: unknown before it is connected.
+    /// Returns the address of the other end, as `byte-stream.remote-address`: `None` before it is
+    /// connected.
     pub(super) fn remote_addr(&self) -> Option<SocketAddr> {
         self.peer
     }
 }
 
-/// What the module is told of a connection that cannot be had.
+/// Returns the code that the module gets for a connection that failed.
 pub(super) fn code(error: &Error) -> ErrorCode {
     match error {
         Error::Denied { .. } => ErrorCode::AccessDenied,

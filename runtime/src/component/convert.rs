@@ -1,4 +1,4 @@
-//! Between the WIT's types and this crate's.
+//! Conversions between the WIT's types and this crate's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -46,7 +46,8 @@ impl From<types::ErrorCode> for ErrorCode {
             types::ErrorCode::DatagramTooLarge => ErrorCode::DatagramTooLarge,
             types::ErrorCode::NameUnresolvable => ErrorCode::NameUnresolvable,
             types::ErrorCode::Other(text) => ErrorCode::Other(match text {
-                // A flow keeps it for as long as the application has its end.
+                // The length is bounded, because a flow keeps the text for as long as the
+                // application has its end.
                 Some(text) => cut(&text, LONGEST_TEXT).into(),
                 None => "unspecified error".into(),
             }),
@@ -156,7 +157,7 @@ impl From<endpoint::ClientConfig> for ClientConfig {
     }
 }
 
-/// In the guest's words, on one line, as much as a record of the log has.
+/// Returns the error in the guest's words, on one line, cut to the length of a log record.
 pub(super) fn config_error(error: endpoint::ConfigError) -> String {
     let text = match error {
         endpoint::ConfigError::Syntax(text) => text,
@@ -169,7 +170,8 @@ pub(super) fn config_error(error: endpoint::ConfigError) -> String {
     }
 }
 
-/// What a module may call a party, or say of an error, in bytes. The rest is cut off.
+/// The longest name of a peer, or text of an error, that a module may give, in bytes. Longer ones
+/// are cut.
 const LONGEST_TEXT: usize = 256;
 
 pub(super) fn shortened(text: String) -> String {
@@ -182,8 +184,8 @@ pub(super) fn shortened(text: String) -> String {
 /// The longest name of a host, in bytes (RFC 1035, section 2.3.4, as text with a dot at its end).
 const LONGEST_HOST: usize = 255;
 
-/// Refuse a destination whose name is longer than those of hosts: it would be kept for as long as
-/// what goes there.
+/// Refuses a destination whose name is longer than any host name, since the name is kept for as
+/// long as the flow.
 pub(super) fn check_destination(destination: &Destination) -> Result<(), ErrorCode> {
     match destination {
         Destination::Name(name, _) if name.len() > LONGEST_HOST => Err(ErrorCode::InvalidArgument),

@@ -1,16 +1,18 @@
+//! The CPU time limit of one call into a component. `instance` begins and ticks it.
+
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
 use wasmtime::UpdateDeadline;
 
-/// Bounds the CPU time of one call.
+/// Bounds the CPU time of one call into the module.
 ///
-/// CPU time and not wall time, so that a busy machine is not mistaken for a module that
-/// spins. The clock is first read at the first tick within a call (10 ms), which the
-/// calls that matter for speed never reach.
+/// It bounds CPU time and not wall time, so that a busy machine is not mistaken for a module that
+/// spins. The clock is first read at the first tick within a call (10 ms), which the calls that
+/// matter for speed never reach.
 pub(super) struct CpuMeter {
     limit: Duration,
-    /// CPU time of the thread that makes the call.
+    /// The CPU time of the calling thread at the call's first tick.
     since: Option<Duration>,
     overrun: bool,
 }
@@ -24,12 +26,12 @@ impl CpuMeter {
         }
     }
 
-    /// A call begins.
+    /// Begins a call.
     pub(super) fn begin(&mut self) {
         self.since = None;
     }
 
-    /// A tick within the call.
+    /// Handles a tick within the call: interrupts a call that is over the limit.
     pub(super) fn tick(&mut self) -> UpdateDeadline {
         match &self.since {
             None => self.since = Some(thread_time()),
@@ -42,13 +44,14 @@ impl CpuMeter {
         UpdateDeadline::Continue(1)
     }
 
-    /// Whether a call was stopped for taking too long.
+    /// Returns the limit, if a call was stopped at it.
     pub(super) fn overrun(&self) -> Option<Duration> {
         self.overrun.then_some(self.limit)
     }
 }
 
-/// A number, since a value of `ThreadTime` does not go from thread to thread as instances do.
+/// Returns the CPU time of this thread as a number, since a `ThreadTime` cannot move between
+/// threads as instances do.
 fn thread_time() -> Duration {
     ThreadTime::now().as_duration()
 }

@@ -1,3 +1,5 @@
+//! The import `crypto`: authenticated encryption by the host.
+
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use wasmtime::component::Resource;
 
@@ -6,7 +8,7 @@ use super::{Failure, Kept, State};
 use crate::ErrorCode;
 use crate::recording::{Digest, Function};
 
-/// A key that a module has handed to the host.
+/// A key that a module has given to the host.
 pub struct AeadKey {
     key: LessSafeKey,
 }
@@ -24,15 +26,16 @@ impl AeadKey {
         })
     }
 
-    /// The ciphertext and its tag, in place of the plaintext.
+    /// Replaces the plaintext with the ciphertext and its tag.
     fn seal(&self, nonce: &[u8], associated: &[u8], text: &mut Vec<u8>) -> Result<(), ErrorCode> {
-        // Fails for a text of more than 64 GiB, which no memory of a module holds.
+        // This fails for a text of more than 64 GiB, which no module's memory holds.
         self.key
             .seal_in_place_append_tag(nonce_of(nonce)?, Aad::from(associated), text)
             .map_err(|_| ErrorCode::InvalidArgument)
     }
 
-    /// The plaintext in place of a ciphertext and its tag; `false`: not authentic.
+    /// Replaces a ciphertext and its tag with the plaintext. Returns false if they are not
+    /// authentic.
     fn open(&self, nonce: &[u8], associated: &[u8], text: &mut Vec<u8>) -> Result<bool, ErrorCode> {
         if text.len() < aead::MAX_TAG_LEN {
             return Err(ErrorCode::InvalidArgument);
@@ -150,7 +153,7 @@ mod tests {
         }
     }
 
-    /// Checks one vector, and returns whether it is one of those to be accepted here.
+    /// Checks one vector. Returns true if it is one that must be accepted here.
     fn check(key: &AeadKey, test: &Test) -> bool {
         let mut text = [&test.ct[..], &test.tag[..]].concat();
         let opened = key.open(&test.nonce, &test.aad, &mut text);

@@ -1,4 +1,5 @@
-//! A dial, and what becomes of the connections that the module makes for it.
+//! A dial of the application, and the outcome of the connections that the module makes for it.
+//! `instance` begins it, and `driver` waits for it.
 
 use std::net::SocketAddr;
 
@@ -7,55 +8,56 @@ use tokio::sync::mpsc;
 
 use crate::{Destination, Error, ErrorCode, Network, Target};
 
-/// Connections of one dial that are heard of: as many as the host tries addresses of a name.
+/// The most connections of one dial whose outcome is reported: as many as the host tries addresses
+/// of a name.
 const MAX_ATTEMPTS: usize = 16;
 
-/// Of a connection: this end's address, and the other's.
+/// The addresses of a connection: this end's, and the other's.
 pub(crate) type Addresses = (Option<SocketAddr>, Option<SocketAddr>);
 
 type Attempt = Result<Addresses, Error>;
 
-/// What is told of a dial.
+/// A report on a dial.
 enum Told {
-    /// What became of a connection that it takes.
+    /// The outcome of a connection that it needs.
     Attempt(Attempt),
-    /// Somebody has to answer beyond those.
+    /// The module also waits for an answer of the other side.
     Awaited,
-    /// Somebody has, or nobody will.
+    /// The answer has come, or will not.
     Answered(Result<(), Error>),
 }
 
-/// What the application asks for.
+/// A request of the application to dial.
 pub(crate) struct Dial {
-    /// By what the application wants to get there.
+    /// The protocol that the application uses.
     pub(crate) network: Network,
-    /// `None`: where the module's configuration says.
+    /// The destination; `None` for the one in the module's configuration.
     pub(crate) destination: Option<Destination>,
-    /// Where the application's own code runs.
+    /// The runtime of the application's own code.
     pub(crate) runtime: Option<Handle>,
 }
 
 impl Dial {
-    /// Whether it is to go there.
+    /// Returns true if the dial goes to this target.
     pub(super) fn is_to(&self, target: &Target) -> bool {
         self.network == target.network && self.destination.as_ref() == Some(&target.destination)
     }
 }
 
-/// A dial that the module has taken on.
+/// A dial that the module has accepted.
 pub(crate) struct Begun<F> {
     pub(crate) flow: F,
     pub(crate) attempts: Attempts,
 }
 
-/// The connections that the module asked for when it was told to dial, and the answer that it
-/// waits for.
+/// The reports on the connections that the module asked for during a dial, and on the answer that
+/// it waits for.
 pub(crate) struct Attempts(mpsc::Receiver<Told>);
 
 impl Attempts {
-    /// Wait for the answer, if the module waits for one, or else for the first connection that is
-    /// made; an error if there is none. Without either, no addresses are known, and the stream
-    /// itself tells what fails later.
+    /// Waits for the answer, if the module waits for one, or else for the first connection that is
+    /// made. Fails if there is none. Without either it returns no addresses, and the stream itself
+    /// reports later failures.
     pub(crate) async fn first(mut self) -> Result<Addresses, Error> {
         let (mut last, mut awaited) = (Ok((None, None)), false);
         while let Some(told) = self.0.recv().await {
@@ -68,33 +70,33 @@ impl Attempts {
                 }
                 Told::Awaited => awaited = true,
                 Told::Answered(Ok(())) => return Ok(last.unwrap_or((None, None))),
-                // A connection that failed says more.
+                // The error of a failed connection says more.
                 Told::Answered(Err(error)) => return last.and(Err(error)),
             }
         }
         last
     }
 
-    /// None, or none that the dial did not wait for already.
+    /// Returns the attempts of a dial that need not be waited for.
     pub(crate) fn none() -> Attempts {
         Attempts(mpsc::channel(1).1)
     }
 }
 
-/// A call of `endpoint.dial` under way.
+/// A call of `endpoint.dial` in progress.
 pub(super) struct Dialling {
     pub(super) dial: Dial,
     news: mpsc::Sender<Told>,
-    /// What the module was told last when it asked for a connection.
+    /// The last refusal of a connection that the module asked for.
     refusal: Option<Error>,
-    /// The handle of the application's stream, if it is one.
+    /// The handle of the application's stream, if the dial is one of a stream.
     pub(super) stream: Option<u32>,
 }
 
 impl Dialling {
-    /// Of the stream with this handle, or of datagrams.
+    /// Begins a dial of the stream with this handle, or of datagrams.
     pub(super) fn new(dial: Dial, handle: u32) -> (Dialling, Attempts) {
-        // That an answer is awaited, and what it is, come beside them.
+        // Two more places hold the reports that an answer is awaited, and that it has come.
         let (news, attempts) = mpsc::channel(MAX_ATTEMPTS + 2);
         let dialling = Dialling {
             stream: (dial.network == Network::Tcp).then_some(handle),
@@ -105,25 +107,25 @@ impl Dialling {
         (dialling, Attempts(attempts))
     }
 
-    /// The module is not given the connection that it asked for.
+    /// Notes that the module was refused a connection.
     pub(super) fn refuse(&mut self, refusal: Error) {
         self.refusal = Some(refusal);
     }
 
-    /// The module is given one, which tells whether it is made.
+    /// Notes that the module gets a connection, and returns where to report its outcome.
     pub(super) fn admit(&mut self, module: &str) -> News {
         self.refusal = None;
         News(Some((self.news.clone(), module.to_owned())))
     }
 
-    /// Somebody has to answer first.
+    /// Notes that the module waits for an answer, and returns where to report it.
     pub(super) fn await_answer(&mut self, module: &str) -> Answer {
         // There is room; see `new`.
         let _ = self.news.try_send(Told::Awaited);
         Answer(Some((self.news.clone(), module.to_owned())))
     }
 
-    /// Why the module did not take the dial on, if it answered `code`.
+    /// Returns the reason why the module did not accept the dial, if it returned `code`.
     pub(super) fn failure(self, module: &str, code: ErrorCode) -> Error {
         self.refusal.unwrap_or_else(|| Error::Refused {
             module: module.to_owned(),
@@ -132,34 +134,34 @@ impl Dialling {
     }
 }
 
-/// Where a connection tells what became of it, if somebody has asked for it.
+/// The place where a connection reports its outcome, if a dial has asked for it.
 #[derive(Default)]
 pub(super) struct News(Option<(mpsc::Sender<Told>, String)>);
 
 impl News {
     pub(super) fn tell(&mut self, attempt: Attempt) {
         if let Some((news, _)) = self.0.take() {
-            // Nobody waits any more, or there were too many.
+            // Nobody waits any more, or there were too many reports.
             let _ = news.try_send(Told::Attempt(attempt));
         }
     }
 }
 
-/// The module failed, or wants the connection no more.
+/// Reports a failure: the module trapped, or dropped the connection.
 impl Drop for News {
     fn drop(&mut self) {
         if let Some((news, module)) = self.0.take() {
-            // As above.
+            // The error is ignored for the same reasons.
             let _ = news.try_send(Told::Attempt(Err(given_up(module))));
         }
     }
 }
 
-/// Where the module tells that somebody has answered a stream.
+/// The place where the module reports the answer to a stream.
 pub(super) struct Answer(Option<(mpsc::Sender<Told>, String)>);
 
 impl Answer {
-    /// Somebody has; or nobody will, for this reason.
+    /// Reports that the answer has come, or the reason why it will not.
     pub(super) fn tell(mut self, answer: Result<(), ErrorCode>) {
         if let Some((news, module)) = self.0.take() {
             let answer = answer.map_err(|code| Error::Refused { module, code });
@@ -169,11 +171,11 @@ impl Answer {
     }
 }
 
-/// The module failed, or let go of the stream.
+/// Reports a failure: the module trapped, or dropped the stream.
 impl Drop for Answer {
     fn drop(&mut self) {
         if let Some((news, module)) = self.0.take() {
-            // As above.
+            // The error is ignored for the same reason.
             let _ = news.try_send(Told::Answered(Err(given_up(module))));
         }
     }

@@ -1,3 +1,5 @@
+//! The import `flows`: flows that a module offers to the application, and its datagrams.
+
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::{flows, types};
@@ -10,19 +12,19 @@ use crate::flow::{
 use crate::recording::{Digest, Function};
 use crate::{ErrorCode, FlowInfo, Network};
 
-/// Names that come with a flow (the peer, attributes) in bytes, all together. They are kept
-/// for as long as the flow; a TLS server name has 255 at most.
+/// The most bytes of the names that come with a flow (the peer, attributes), all together. They are
+/// kept for as long as the flow; a TLS server name has 255 at most.
 const MAX_INFO_BYTES: usize = 16 << 10;
 
 impl Kept for GuestDatagrams {
-    /// The flow is charged by itself.
+    /// Returns 0: the flow is charged separately.
     fn bytes(&self) -> usize {
         0
     }
 }
 
 impl State {
-    /// Whether one more flow may be offered.
+    /// Reserves a place for one more flow, or returns why it may not be offered.
     fn admit(&self, network: Network, info: &FlowInfo) -> Result<FlowPermit, ErrorCode> {
         check_destination(&info.destination)?;
         if !self.hub.accepts(network, &info.destination) {

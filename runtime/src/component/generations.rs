@@ -1,3 +1,5 @@
+//! The import `generations`: messages between the generations of a module during a swap.
+
 use std::task::{Context, Waker};
 
 use wasmtime::component::Resource;
@@ -8,13 +10,13 @@ use crate::ErrorCode;
 use crate::post::Letter;
 use crate::recording::{Digest, Function};
 
-/// A generation's end of the connections to the others.
+/// A generation's mailbox for the others.
 pub struct Mailbox {
     waker: Waker,
 }
 
 impl Kept for Mailbox {
-    /// What waits in it is bounded by itself.
+    /// Returns 0: the mailboxes bound their contents themselves.
     fn bytes(&self) -> usize {
         0
     }
@@ -61,7 +63,7 @@ impl generations::HostMailbox for State {
             for letter in letters {
                 messages.messages.push(generations::MessageInfo {
                     generation: letter.generation,
-                    // What a module sent, whose memory is smaller than 4 GiB.
+                    // A module sent it, and a module's memory is smaller than 4 GiB.
                     len: letter.content.len() as u32,
                 });
                 messages.payload.extend_from_slice(&letter.content);

@@ -1,3 +1,6 @@
+//! A running component: its instantiation and its exports. The driver's generations and replays
+//! call it.
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,30 +40,30 @@ use crate::roles::Access;
 use crate::share::Share;
 use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
 
-/// Parties that a status tells of: as many as a configuration of WireGuard's may have.
+/// The most peers in a status: as many as a configuration of WireGuard may have.
 const MOST_PEERS: usize = 32_768;
 
-/// Handles that are lent for one call: an import takes one.
+/// The most handles that are lent for one call: an import takes one.
 const BORROWED: usize = 64;
 
-/// Counters that a status has.
+/// The most counters in a status.
 const MOST_COUNTERS: usize = 1024;
 
-/// What an instance is given.
+/// The resources of an instance.
 #[derive(Clone)]
 pub(crate) struct Grants {
     pub(crate) hub: Arc<Hub>,
     pub(crate) ports: Arc<Vec<(String, Port)>>,
     pub(crate) post: Arc<Post>,
-    /// Where the module may go; `None`: nowhere.
+    /// The policy of the module's connections; `None` allows none.
     pub(crate) access: Option<Arc<Access>>,
-    /// Where connectors run, unless a dial says otherwise. By default with the module.
+    /// The runtime of connectors, unless a dial names another. By default that of the module.
     pub(crate) home: Option<Handle>,
     pub(crate) host_crypto: bool,
     pub(crate) keys: Keys,
     pub(crate) capture: Option<Capture>,
     pub(crate) log_level: tracing::Level,
-    /// Of a core.
+    /// The module's share of a core.
     pub(crate) share: Share,
     pub(crate) tape: Option<Tape>,
 }
@@ -74,22 +77,22 @@ pub(crate) struct Instance {
     epoch: Clock,
 }
 
-/// Why an instance is lost.
+/// The reason why an instance is lost.
 #[derive(Debug)]
 pub(crate) struct Trap {
-    /// On one line.
+    /// The reason, on one line.
     pub(crate) reason: String,
-    /// Where, if it was in the module.
+    /// The stack, if it trapped in the module.
     pub(crate) backtrace: Option<String>,
 }
 
-/// Why `start` or `reconfigure` did not work.
+/// The reason why `start` or `reconfigure` failed.
 pub(crate) enum StartError {
     Refused(String),
     Trap(Trap),
 }
 
-/// When the module wants to be called next.
+/// The time of the module's next call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wakeup {
     Again,
@@ -99,7 +102,7 @@ pub(crate) enum Wakeup {
     Finished,
 }
 
-/// What the module says of itself.
+/// The module's report on its state.
 pub(crate) struct ModuleStatus {
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) flows: u32,
@@ -107,7 +110,7 @@ pub(crate) struct ModuleStatus {
 }
 
 impl Instance {
-    /// Instantiate as this generation, and run the component's initializers.
+    /// Instantiates the module as this generation, and runs the component's initializers.
     pub(crate) fn new(module: &Module, grants: &Grants, generation: u32) -> Result<Instance, Trap> {
         let Some(prepared) = module.component() else {
             return Err(Trap {
@@ -163,7 +166,7 @@ impl Instance {
             Ok(state.cpu.tick())
         });
         store.set_hostcall_fuel(CALL_BYTES);
-        // Its own table of them, which has what it borrows for a call too.
+        // The store counts handles itself, including those that a call borrows.
         store.set_max_component_handles(hub.limits.handles.saturating_add(BORROWED));
         store.set_epoch_deadline(1);
         store.data().record(|| Event::Instance);
@@ -178,28 +181,29 @@ impl Instance {
         }
     }
 
-    /// The module's tokens.
+    /// Returns the ready list of the module's tokens.
     pub(crate) fn ready(&self) -> &Arc<ReadyList> {
         &self.store.data().ready
     }
 
-    /// Whether it has read or written anything since the last time that this was asked.
+    /// Returns true if it has read or written anything since the last call.
     pub(crate) fn has_moved(&mut self) -> bool {
         std::mem::take(&mut self.store.data_mut().moved)
     }
 
-    /// How far calls are to be apart that have little to do; zero: it does not matter.
+    /// Returns the interval between calls that have little to do; zero does not delay them.
     pub(crate) fn coalescing(&self) -> Duration {
         self.store.data().coalescing
     }
 
-    /// Until when it has to rest, because it has used more than its share of a core.
+    /// Returns the time until which it must rest because it has used up its share of a core, if it
+    /// has.
     pub(crate) fn rests_until(&self, now: Clock) -> Option<Clock> {
         self.store.data().share.rests_until(now)
     }
 
-    /// Have it accept the configuration, and the `snapshot` of the generation that serves, if
-    /// there is one.
+    /// Makes it accept the configuration, and the `snapshot` of the serving generation, if there is
+    /// one.
     pub(crate) fn start(
         &mut self,
         config: &[u8],
@@ -212,8 +216,8 @@ impl Instance {
             generation,
             predecessor: predecessor.map(<[u8]>::to_vec),
         };
-        // A worker's first instance starts after that of another worker, and sees the same
-        // configuration: one warning of it is enough.
+        // The first instance of a worker starts after that of another worker, and sees the same
+        // configuration: one warning about it is enough.
         self.store.data_mut().logger.warned = generation == 0 && predecessor.is_some();
         let answer = self.call(
             |now| Call::Start {
@@ -257,14 +261,14 @@ impl Instance {
             endpoint::Wakeup::At(instant) => {
                 match self.epoch.checked_add(Duration::from_nanos(instant)) {
                     Some(instant) => Wakeup::At(instant),
-                    // Past the end of the clock.
+                    // The time is past the end of the clock.
                     None => Wakeup::OnReady,
                 }
             }
         })
     }
 
-    /// What its successor needs.
+    /// Returns the state that its successor needs.
     pub(crate) fn snapshot(&mut self) -> Result<Vec<u8>, Trap> {
         self.call(
             |now| Call::Snapshot { now },
@@ -272,7 +276,7 @@ impl Instance {
         )
     }
 
-    /// Tell it that this generation serves, of which the sockets know already.
+    /// Tells it that this generation serves. The sockets know already.
     pub(crate) fn serving(&mut self, generation: u32) -> Result<(), Trap> {
         self.call(
             |now| Call::Serving { now, generation },
@@ -280,13 +284,13 @@ impl Instance {
         )?;
         let state = self.store.data();
         if state.generation == generation {
-            // What arrives is its own from now on.
+            // Datagrams and connections that arrive from now on are its own.
             state.taken.values().for_each(Token::notify);
         }
         Ok(())
     }
 
-    /// Tell it that the machine's addresses or routes have changed.
+    /// Tells it that the machine's addresses or routes have changed.
     pub(crate) fn network_changed(&mut self) -> Result<(), Trap> {
         self.call(
             |now| Call::NetworkChanged { now },
@@ -294,8 +298,8 @@ impl Instance {
         )
     }
 
-    /// Have a stream carried to `destination`, or to where the configuration says. The
-    /// application's end of it; what fails later resets that.
+    /// Has a stream carried to `destination`, or to the one of the configuration. Returns the
+    /// application's end of it, which later failures reset.
     pub(crate) fn dial(&mut self, dial: Dial) -> Result<Result<Begun<StreamFlow>, Error>, Trap> {
         self.begin(
             dial,
@@ -309,12 +313,12 @@ impl Instance {
         )
     }
 
-    /// As [`dial`](Instance::dial), of datagrams.
+    /// Dials, as [`dial`](Instance::dial), for datagrams.
     pub(crate) fn dial_datagrams(
         &mut self,
         dial: Dial,
     ) -> Result<Result<Begun<DatagramFlow>, Error>, Trap> {
-        // It may send there itself.
+        // The module may send to this address on its own sockets.
         if let Some(Destination::Address(to)) = &dial.destination {
             for (_, port) in self.store.data().ports.iter() {
                 if let Port::Udp(port) = port {
@@ -342,7 +346,7 @@ impl Instance {
         )
     }
 
-    /// Begin a dial with what `open` makes: a handle for the module, and the application's end.
+    /// Begins a dial with the result of `open`: a handle for the module, and the application's end.
     fn begin<F>(
         &mut self,
         dial: Dial,
@@ -383,7 +387,7 @@ impl Instance {
         Ok(match answer? {
             Ok(name) => {
                 token.name(name);
-                // What was listed before had no name.
+                // The token had no name when it was listed before.
                 token.notify();
                 Ok(Begun { flow, attempts })
             }
@@ -397,7 +401,7 @@ impl Instance {
         })
     }
 
-    /// `endpoint.dial` with a stream that the table, or the recording, has under `handle`.
+    /// Calls `endpoint.dial` with the stream that the table, or the recording, has under `handle`.
     pub(crate) fn call_dial(
         &mut self,
         destination: Option<types::Destination>,
@@ -415,7 +419,7 @@ impl Instance {
         )
     }
 
-    /// `endpoint.dial-datagrams`, as [`call_dial`](Instance::call_dial).
+    /// Calls `endpoint.dial-datagrams`, as [`call_dial`](Instance::call_dial).
     pub(crate) fn call_dial_datagrams(
         &mut self,
         destination: Option<types::Destination>,
@@ -472,7 +476,7 @@ impl Instance {
             .map_err(ErrorCode::from))
     }
 
-    /// Call the module, then wake the application for what it did. `describe` is the call
+    /// Calls the module, then wakes the application for what it did. `describe` returns the call
     /// for a recording.
     fn call<'a, T: Serialize>(
         &mut self,
@@ -480,7 +484,7 @@ impl Instance {
         call: impl FnOnce(&Guest, &mut Store<State>, u64) -> wasmtime::Result<T>,
     ) -> Result<T, Trap> {
         let begin = Clock::now();
-        // 584 years.
+        // The cast overflows after 584 years.
         let now = begin.duration_since(self.epoch).as_nanos() as u64;
         let now = self.store.data().replayed_now().unwrap_or(now);
         self.store.data().record(|| Event::Call(describe(now)));
@@ -509,7 +513,7 @@ impl Instance {
     }
 }
 
-/// An instance goes only when it failed or its server closes; both reset its flows.
+/// Marks the flows for a reset: an instance is dropped only when it failed or its server closes.
 impl Drop for Instance {
     fn drop(&mut self) {
         self.store.data().failed.store(true, Ordering::Relaxed);
@@ -529,7 +533,7 @@ fn trap(store: &Store<State>, error: &wasmtime::Error) -> Trap {
     } else {
         error.root_cause().to_string()
     };
-    // For the time it took, or to close.
+    // The call was interrupted for its CPU time, or to close.
     let interrupted = matches!(error.downcast_ref(), Some(wasmtime::Trap::Interrupt));
     state.record(|| Event::Trapped {
         interrupted,

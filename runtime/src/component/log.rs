@@ -1,9 +1,11 @@
+//! The import `log`.
+
 use super::bindings::watm::transport::log;
 use super::{Failure, State};
 use crate::log::{MAX_TARGET, cut};
 use crate::recording::Function;
 
-/// What a recording keeps of a message. Records are not limited in rate there.
+/// The most bytes of a message in a recording. The rate of records is not limited there.
 const MAX_RECORDED: usize = 512;
 
 impl log::Host for State {

@@ -1,4 +1,5 @@
-//! Components for `wit/world.wit`: an instance, and what it imports, a file an interface.
+//! The component host of `wit/world.wit`: an instance, and its imports, with one file for each
+//! interface. `driver` and `replay` run instances.
 
 mod bindings;
 mod capture;
@@ -55,10 +56,10 @@ pub(crate) mod wit {
     };
 }
 
-/// A module with its imports resolved; what is left for a start takes microseconds.
+/// A module with its imports resolved. Instantiating it takes microseconds.
 pub(crate) struct Prepared {
     pre: bindings::ModulePre<State>,
-    /// What it can listen on, by what it imports.
+    /// The protocols that it can listen on, judged by its imports.
     pub(crate) sockets: Vec<Network>,
 }
 
@@ -106,52 +107,53 @@ fn sockets(engine: &wasmtime::Engine, component: &Component) -> Vec<Network> {
     .collect()
 }
 
-/// What one instance works on.
+/// The state of one instance.
 pub(crate) struct State {
     table: ResourceTable,
-    /// What the host keeps of what is in it.
+    /// The memory that the host charges for the objects in the table.
     objects: Charge,
     hub: Arc<Hub>,
     ports: Arc<Vec<(String, Port)>>,
-    /// Its number among those behind the same sockets.
+    /// The instance's number among those behind the same sockets.
     generation: u32,
     post: Arc<Post>,
-    /// The sockets that it has taken, by what they are for and label.
+    /// The sockets that it has taken, by protocol and label.
     taken: BTreeMap<(Protocol, String), Arc<Token>>,
     ready: Arc<ReadyList>,
     wakers: WakeBatch,
-    /// Whether anything was read or written, since that was asked last.
+    /// True if anything was read or written since the last check.
     moved: bool,
-    /// How far calls are to be apart that have little to do; zero: it does not matter.
+    /// The interval between calls that have little to do; zero does not delay them.
     coalescing: Duration,
-    /// Set before an instance that failed is dropped: its flows are reset, not ended.
+    /// Set before a failed instance is dropped: its flows are reset, not ended.
     failed: Arc<AtomicBool>,
     cpu: CpuMeter,
     limiter: Limiter,
-    /// Of a core.
+    /// The module's share of a core.
     share: Share,
-    /// Open at once, those of the generations before it too.
+    /// The most flows open at once, those of earlier generations included.
     flows: usize,
     logger: Logger,
-    /// Where the module may go, if anywhere.
+    /// The policy of the module's connections, if it may make any.
     access: Option<Arc<Access>>,
-    /// Where connectors run, unless a dial says otherwise.
+    /// The runtime of connectors, unless a dial names another.
     home: Option<Handle>,
-    /// The `dial` under way.
+    /// The `dial` in progress.
     dialling: Option<Dialling>,
-    /// Streams that were dialled and that somebody has yet to answer, by their handles.
+    /// The dialled streams that still wait for an answer, by their handles.
     awaited: BTreeMap<u32, Answer>,
     host_crypto: bool,
     keys: usize,
     private_keys: Keys,
-    /// For who wants copies.
+    /// The capture, if the user wants copies.
     capture: Option<Capture>,
-    /// A recording that is made or replayed.
+    /// The tape, while the instance is recorded or replayed.
     tape: Option<Tape>,
 }
 
 impl State {
-    /// For one more flow; `None`: the server's limit is reached, or that of the module.
+    /// Reserves a place for one more flow. `None` if the limit of the server or that of the module
+    /// is reached.
     fn flow_permit(&self) -> Option<FlowPermit> {
         let flows = &self.hub.flows;
         (flows.open() < self.flows)
@@ -159,11 +161,11 @@ impl State {
             .flatten()
     }
 
-    /// A token for one more handle. Those whose handles are gone are kept until the call ends, and
-    /// a call that makes more of them than there are handles fails with
+    /// Returns a token for one more handle. Tokens of dropped handles are kept until the call ends.
+    /// A call that makes more of them than there are handles fails with
     /// [`ErrorCode::LimitReached`].
     fn token(&self, value: u64) -> Result<Arc<Token>, ErrorCode> {
-        /// For a module that may have few handles, and has others one after another.
+        /// Spare tokens, for a module that may have few handles and uses them one after another.
         const MORE: usize = 1024;
         if self.ready.len() >= self.hub.limits.handles.saturating_add(MORE) {
             return Err(ErrorCode::LimitReached);
@@ -171,7 +173,7 @@ impl State {
         Ok(Token::new(value, &self.ready))
     }
 
-    /// Give the guest a handle of this; fails with [`ErrorCode::LimitReached`].
+    /// Gives the guest a handle of `value`. Fails with [`ErrorCode::LimitReached`].
     fn keep<T: Kept>(&mut self, value: T) -> Result<Resource<T>, Failure> {
         let bytes = HANDLE_BYTES + value.bytes();
         self.objects.add(bytes)?;
@@ -179,7 +181,7 @@ impl State {
         Ok(handle.inspect_err(|_| self.objects.sub(bytes))?)
     }
 
-    /// The guest has let go of a handle.
+    /// Removes a handle that the guest has dropped.
     fn let_go<T: Kept>(&mut self, handle: Resource<T>) -> Result<T, Failure> {
         let value = self.table.delete(handle)?;
         self.objects.sub(HANDLE_BYTES + value.bytes());
@@ -187,24 +189,23 @@ impl State {
     }
 }
 
-/// What a guest may have handles of.
+/// An object that a guest may have handles of.
 trait Kept: Send + 'static {
-    /// What the host keeps of it, in bytes. The same for as long as it lives.
+    /// Returns the memory that the host keeps for it, in bytes. The same for as long as it lives.
     fn bytes(&self) -> usize;
 }
 
-/// An entry of the table, and a token.
+/// The memory of an entry in the table, and of a token, in bytes.
 const HANDLE_BYTES: usize = 192;
 
-/// Why an import did not do what it was asked to: an answer for the guest, or a reason
-/// to stop it.
+/// The failure of an import: an error code for the guest, or a reason to stop it.
 pub enum Failure {
     Code(types::ErrorCode),
     Trap(wasmtime::Error),
 }
 
 impl Failure {
-    /// For imports that have no answer for a failure.
+    /// Returns the trap for imports that have no error code for a failure.
     fn into_trap(self) -> wasmtime::Error {
         match self {
             Failure::Code(code) => wasmtime::Error::msg(crate::ErrorCode::from(code).to_string()),
@@ -219,8 +220,8 @@ impl From<crate::ErrorCode> for Failure {
     }
 }
 
-/// A handle that the table does not know cannot come from the guest: the runtime checks
-/// those. So it is the host's mistake, and costs the instance.
+/// A handle that the table does not know cannot come from the guest, because wasmtime checks those.
+/// It is a mistake of the host, and costs the instance.
 impl From<wasmtime::component::ResourceTableError> for Failure {
     fn from(error: wasmtime::component::ResourceTableError) -> Failure {
         match error {

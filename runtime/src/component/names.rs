@@ -1,4 +1,4 @@
-//! Names that a module has looked up.
+//! The import `names`: host names that a module looks up.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::{Destination, ErrorCode, Family, Network, Target};
 
 type Found = Result<Vec<SocketAddr>, ErrorCode>;
 
-/// A name that is looked up.
+/// A lookup of a name.
 pub struct Lookup {
     answer: Answer,
     waker: Waker,
@@ -32,7 +32,7 @@ enum Answer {
 }
 
 impl Kept for Lookup {
-    /// What is found, and how it is told.
+    /// Returns an estimate for the result, and for the channel that delivers it.
     fn bytes(&self) -> usize {
         1024
     }
@@ -47,7 +47,7 @@ impl names::HostLookup for State {
                 let waker = state.token(token)?.into();
                 let answer = Answer::Expected(state.look_up(name, port)?);
                 let mut lookup = Lookup { answer, waker };
-                // Wakes the token from now on.
+                // This registers the waker of the token.
                 lookup.poll();
                 Ok(state.keep(lookup)?.rep())
             })
@@ -80,7 +80,7 @@ impl names::HostLookup for State {
 }
 
 impl State {
-    /// Begin, if the module may send datagrams there.
+    /// Begins the lookup, if the module may send datagrams there.
     fn look_up(&self, name: String, port: u16) -> Result<oneshot::Receiver<Found>, Failure> {
         let access = self.access.clone().ok_or(ErrorCode::AccessDenied)?;
         let target = Target {
@@ -103,7 +103,7 @@ impl State {
                 Ok(found) => drop(answer.send(found)),
                 Err(_) => {
                     let _ = answer.send(Err(ErrorCode::Timeout));
-                    // The thread is not free before.
+                    // The thread is busy until the system returns.
                     let _ = looking.await;
                 }
             }
@@ -113,7 +113,7 @@ impl State {
     }
 }
 
-/// The addresses of a target, where the module's sockets may then send to.
+/// Returns the addresses of a target, and lets the module's sockets send to them.
 async fn resolve(access: &Access, target: &Target, ports: &[(String, Port)]) -> Found {
     let found = access.resolve(target).await.map_err(|error| code(&error))?;
     for (_, port) in ports {
@@ -128,7 +128,7 @@ async fn resolve(access: &Access, target: &Target, ports: &[(String, Port)]) -> 
 }
 
 impl Lookup {
-    /// What was found, once; the token is woken when there is something.
+    /// Returns the result, once there is one; the token is woken for that.
     fn poll(&mut self) -> Option<&Found> {
         if let Answer::Expected(expected) = &mut self.answer {
             let mut cx = Context::from_waker(&self.waker);

@@ -1,4 +1,4 @@
-//! Private keys that a module signs with.
+//! The import `signing`: private keys of the user that a module signs with.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::recording::{Digest, Function};
 pub struct PrivateKey(Arc<dyn Signer>);
 
 impl Kept for PrivateKey {
-    /// The key itself is the user's.
+    /// Returns 0: the key itself is the user's.
     fn bytes(&self) -> usize {
         0
     }

@@ -1,3 +1,5 @@
+//! The import `sockets`: granted sockets, and connections in both directions.
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Waker};
@@ -19,7 +21,7 @@ use crate::recording::{Digest, Function};
 use crate::roles::Access;
 use crate::{Destination, ErrorCode, Target, log_refusal};
 
-/// What a module may have everything wait for.
+/// The longest interval between calls that a module may ask for.
 const LONGEST_COALESCING: Duration = Duration::from_millis(1);
 
 /// A granted datagram socket, taken by an instance.
@@ -29,11 +31,11 @@ pub struct DatagramSocket {
     waker: Waker,
     /// The loss that the next whole `send` reports to the module.
     lost: Lost,
-    /// Where the latest datagrams were let go to, and when.
+    /// The address of the latest datagrams that were admitted, and when that was checked.
     admitted: Option<(SocketAddr, Instant)>,
 }
 
-/// Why datagrams were lost that the host took.
+/// The reasons for which datagrams were dropped that the host had accepted.
 #[derive(Default)]
 struct Lost {
     too_long: bool,
@@ -47,7 +49,7 @@ pub struct Listener {
     waker: Waker,
 }
 
-/// A stream: towards the application, or a connection of either make.
+/// A byte stream: a flow to the application, an accepted connection, or a dialled one.
 pub enum ByteStream {
     Flow(GuestStream),
     Connection(Connection, Waker),
@@ -68,12 +70,13 @@ impl Kept for Listener {
 
 impl Kept for ByteStream {
     fn bytes(&self) -> usize {
-        /// A socket, as the executor knows it.
+        /// The memory of a socket in the executor, in bytes.
         const CONNECTION: usize = 1024;
-        /// And how it is made: a future with the names of where it goes.
+        /// The memory of the attempt to make one, in bytes: a future, and the names of the
+        /// destination.
         const DIALLED: usize = 4096;
         match self {
-            // Charged by itself.
+            // A flow is charged separately.
             ByteStream::Flow(_) => 0,
             ByteStream::Connection(..) => CONNECTION,
             ByteStream::Dialled(..) => DIALLED,
@@ -82,13 +85,13 @@ impl Kept for ByteStream {
 }
 
 impl State {
-    /// Whether what arrives on the sockets is for this generation.
+    /// Returns true if what arrives on the sockets is for this generation.
     fn serves(&self) -> bool {
         self.post.serving() == self.generation
     }
 
-    /// Note that the instance has the socket, once. What wakes it is armed for reading: what
-    /// waits already is announced.
+    /// Notes that the instance has taken the socket, which it may do once. Returns a waker that is
+    /// armed for reading: data that has already arrived is announced.
     fn take(&mut self, protocol: Protocol, label: &str, token: u64) -> Result<Waker, Failure> {
         let key = (protocol, label.to_owned());
         if self.taken.contains_key(&key) {
@@ -255,7 +258,7 @@ impl State {
         let port = port.clone();
         let waker = self.take(Protocol::Udp, label, token)?;
         let label = label.to_owned();
-        // Whatever another instance wanted.
+        // The socket may have the setting of another instance.
         port.set_dont_fragment(false);
         let socket = DatagramSocket {
             label,
@@ -293,7 +296,7 @@ impl State {
         self.hub.counters.dropped_send_denied.add(accepted.denied);
         self.moved |= accepted.entries > 0;
         if accepted.entries == entries.len() {
-            // One reason a call.
+            // One call reports one reason.
             if std::mem::take(&mut socket.lost.too_long) {
                 return Err(ErrorCode::DatagramTooLarge.into());
             }
@@ -313,7 +316,7 @@ struct Accepted {
 }
 
 impl DatagramSocket {
-    /// Send what may go where it is to go, up to where there is no room; the rest is lost.
+    /// Sends the datagrams that are admitted, until there is no room. Drops those that are not.
     fn send(&mut self, payload: &[u8], entries: &[Entry], access: Option<&Access>) -> Accepted {
         let now = Instant::now();
         let mut accepted = Accepted {
@@ -371,14 +374,14 @@ impl DatagramSocket {
     }
 }
 
-/// With an address of IPv4 in its own form.
+/// Returns the address with an IPv4-mapped one as IPv4.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn info_of(entry: Entry) -> sockets::DatagramInfo {
     sockets::DatagramInfo {
-        // A buffer of the kernel's has at most 64 KiB.
+        // A buffer of the kernel has at most 64 KiB.
         len: entry.len as u32,
         segment_size: entry.segment_size,
         remote_address: address_to_guest(entry.remote),
@@ -491,7 +494,7 @@ impl sockets::HostByteStream for State {
     fn connecting(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
         self.turn(Function::ByteStreamConnecting, || (stream.rep(),))
             .take(self, |state| {
-                // Of other streams than the one that is dialled it says nothing.
+                // The call has no effect on streams other than the one that is dialled.
                 state.table.get(&stream)?;
                 if let Some(dialling) = &mut state.dialling
                     && dialling.stream == Some(stream.rep())

@@ -1,3 +1,6 @@
+//! Record and replay at the boundary of the imports: each import takes one [`Turn`]. `recording`
+//! keeps the tape, and `replay` plays it.
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde::Serialize;
@@ -6,50 +9,50 @@ use serde::de::DeserializeOwned;
 use super::{Failure, State};
 use crate::recording::{Event, Function, Outcome, Recorder, encode};
 
-/// What stands between an instance and the host while its life is recorded or replayed.
+/// The tape between an instance and the host while its life is recorded or replayed.
 #[derive(Clone)]
 pub(crate) enum Tape {
     Record(Arc<Recorder>),
     Replay(Arc<Mutex<dyn Player>>),
 }
 
-/// Takes the host's place.
+/// A replay in the place of the host.
 pub(crate) trait Player: Send {
-    /// The module's clock, in the call that begins.
+    /// Returns the module's clock, in the call that begins.
     fn now(&self) -> u64;
 
-    /// An import with these arguments, encoded; its [`Outcome`], encoded.
+    /// Handles an import with these encoded arguments. Returns its encoded [`Outcome`].
     fn import(&mut self, function: Function, arguments: &[u8]) -> Result<Vec<u8>, Stop>;
 
-    /// The call returned this answer, encoded.
+    /// Takes the encoded answer that the call returned.
     fn returned(&mut self, answer: Vec<u8>);
 
-    /// Whether to stop the running call now. Asked every 10 ms.
+    /// Returns true to stop the running call now. Asked every 10 ms.
     fn interrupts(&self) -> bool;
 }
 
-/// The replay cannot go on with this instance; the player knows why.
+/// The error of a replay that cannot continue with this instance; the player knows the reason.
 pub(crate) struct Stop;
 
 /// An import that has begun.
 pub(super) enum Turn<T> {
-    /// Answered by the host.
+    /// The host answers.
     Live,
-    /// So too, and recorded.
+    /// The host answers, and the answer is recorded.
     Recorded(Arc<Recorder>),
-    /// Answered as in the recording.
+    /// The recording answers.
     Replayed(Result<T, Failure>),
 }
 
 impl State {
-    /// Record what is not an import.
+    /// Records an event that is not an import.
     pub(super) fn record<'a>(&self, event: impl FnOnce() -> Event<'a>) {
         if let Some(Tape::Record(recorder)) = &self.tape {
             recorder.event(&event());
         }
     }
 
-    /// Record or compare the answer of a call.
+    /// Records the answer of a call, or compares it.
     pub(super) fn returned<T: Serialize>(&self, answer: &T) {
         match &self.tape {
             None => {}
@@ -62,7 +65,7 @@ impl State {
         }
     }
 
-    /// The module's clock, if it is a recorded one.
+    /// Returns the module's clock, if it is a recorded one.
     pub(super) fn replayed_now(&self) -> Option<u64> {
         match &self.tape {
             Some(Tape::Replay(player)) => Some(lock(player).now()),
@@ -70,12 +73,12 @@ impl State {
         }
     }
 
-    /// Whether a replay wants the running call stopped.
+    /// Returns true if a replay wants the running call stopped.
     pub(super) fn replay_interrupts(&self) -> bool {
         matches!(&self.tape, Some(Tape::Replay(player)) if lock(player).interrupts())
     }
 
-    /// Begin an import. The arguments are only asked for if there is a tape.
+    /// Begins an import. `arguments` is only called if there is a tape.
     pub(super) fn turn<T: DeserializeOwned, A: Serialize>(
         &self,
         function: Function,
@@ -112,7 +115,7 @@ fn replayed<T: DeserializeOwned>(outcome: Result<Vec<u8>, Stop>) -> Result<T, Fa
 }
 
 impl<T: Serialize> Turn<T> {
-    /// The answer: the host's, unless it is replayed.
+    /// Returns the answer: the host's, unless it is replayed.
     pub(super) fn take(
         self,
         state: &mut State,
@@ -131,7 +134,8 @@ impl<T: Serialize> Turn<T> {
 }
 
 impl Turn<()> {
-    /// As [`take`](Turn::take), where the host can do it in a replay too, unless it refused.
+    /// Returns the answer, as [`take`](Turn::take). In a replay the host acts too, unless it
+    /// refused in the recording.
     pub(super) fn repeat<T>(
         self,
         state: &mut State,

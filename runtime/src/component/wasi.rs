@@ -1,7 +1,7 @@
-//! The two interfaces of WASI that a module may import.
+//! The two interfaces of WASI that a module may import: clocks and randomness.
 //!
-//! Two functions each, so they are written here: the crate that has all of WASI brings
-//! file systems, sockets and an executor, which no module of ours may have.
+//! They have two functions each, so they are written here: the crate with all of WASI brings file
+//! systems, sockets and an executor, none of which a module may have.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,7 +12,7 @@ use wasmtime::component::{ComponentType, Lift, Linker, Lower};
 use super::{Failure, State};
 use crate::recording::Function;
 
-/// The most random bytes a call gives. A key takes 32; a megabyte takes milliseconds.
+/// The most random bytes of one call. A key takes 32; a megabyte takes milliseconds.
 const MAX_RANDOM_BYTES: u64 = 1 << 20;
 
 #[derive(ComponentType, Lift, Lower)]
@@ -32,7 +32,7 @@ impl From<Duration> for Datetime {
 }
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    // The linker gives these to every version 0.2.x.
+    // The linker offers this version for every version 0.2.x.
     let mut random = linker.instance("wasi:random/random@0.2.0")?;
     random.func_wrap(
         "get-random-bytes",
@@ -79,7 +79,7 @@ fn random_bytes(len: u64) -> Result<Vec<u8>, Failure> {
             "asked for {len} random bytes at once; {MAX_RANDOM_BYTES} at most"
         )));
     }
-    // At most the limit.
+    // The length is at most the limit.
     let mut bytes = vec![0; len as usize];
     fill(&mut bytes)?;
     Ok(bytes)

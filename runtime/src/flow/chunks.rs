@@ -1,24 +1,26 @@
+//! The byte queue of a stream flow.
+
 use std::collections::VecDeque;
 
 use super::KEPT_CAPACITY;
 
-/// A queue of bytes whose memory is what it holds: chunks come and go, and an empty
-/// queue holds none.
+/// A queue of bytes that uses only the memory of its contents: it keeps them in chunks, and an
+/// empty queue holds none.
 #[derive(Default)]
 pub(crate) struct Chunks {
     chunks: VecDeque<Vec<u8>>,
-    /// Bytes of the first chunk that are taken already.
+    /// Bytes of the first chunk that are already taken.
     taken: usize,
     len: usize,
-    /// What the chunks have room for.
+    /// The capacity of the chunks, in bytes.
     room: usize,
 }
 
-/// What was taken from a queue.
+/// Bytes that were taken from a queue.
 #[derive(Default)]
 pub(crate) struct Piece {
     chunks: Vec<Vec<u8>>,
-    /// Bytes of the first chunk that do not belong to it.
+    /// Bytes of the first chunk that are not part of it.
     skip: usize,
     len: usize,
 }
@@ -28,7 +30,7 @@ impl Piece {
         self.len
     }
 
-    /// A single whole chunk is handed over without copying.
+    /// Returns the bytes as one vector. A single whole chunk is not copied.
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
         if self.skip == 0 && self.chunks.len() <= 1 {
             return self.chunks.pop().unwrap_or_default();
@@ -43,11 +45,11 @@ impl Piece {
     }
 }
 
-/// Small writes are gathered in chunks of up to this size, so that a byte at a time does
-/// not cost an allocation each.
+/// Small writes are gathered in chunks of up to this size, in bytes, so that writing a byte at a
+/// time does not cost an allocation each.
 const GATHER: usize = 16 << 10;
 
-/// What a chunk grows to with the second write in it: most flows have no more waiting.
+/// The capacity that a chunk grows to with the second write in it: most flows never hold more.
 const FEW: usize = 4096;
 
 impl Chunks {
@@ -59,7 +61,7 @@ impl Chunks {
         self.len == 0
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns the memory that it uses, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.room + self.chunks.capacity() * size_of::<Vec<u8>>()
     }
@@ -76,7 +78,7 @@ impl Chunks {
         }
     }
 
-    /// Take up to `max` bytes. Cheap, for use under a lock; [`Piece::into_vec`] is not.
+    /// Takes up to `max` bytes. Cheap, so that it can run under a lock, unlike [`Piece::into_vec`].
     pub(crate) fn take(&mut self, max: usize) -> Piece {
         let mut piece = Piece {
             skip: self.taken,
@@ -108,7 +110,7 @@ impl Chunks {
         piece
     }
 
-    /// Move as much as fits into `buffer`; how much.
+    /// Moves as many bytes as fit into `buffer`, and returns their number.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> usize {
         let mut count = 0;
         while count < buffer.len() && !self.is_empty() {
@@ -121,13 +123,13 @@ impl Chunks {
         count
     }
 
-    /// Those that come first and lie together; none if the queue is empty.
+    /// Returns the first bytes that are contiguous; empty if the queue is.
     pub(crate) fn front(&self) -> &[u8] {
         let first = self.chunks.front();
         first.map_or(&[], |first| &first[self.taken..])
     }
 
-    /// Take away so many of [`front`](Chunks::front).
+    /// Removes `count` bytes of [`front`](Chunks::front).
     pub(crate) fn consume(&mut self, count: usize) {
         self.taken += count;
         self.len -= count;

@@ -1,3 +1,6 @@
+//! Datagram flows: queues of whole datagrams between a module and the application. `component` holds
+//! the module's end.
+
 mod joined;
 
 use std::any::Any;
@@ -18,8 +21,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{ErrorCode, FlowInfo, Limits};
 
-/// The longest datagram: what fits an IPv6 packet without extension (RFC 8200 section 3)
-/// and a UDP length field (RFC 768).
+/// The longest datagram, in bytes: the most that fits an IPv6 packet without extension (RFC 8200
+/// section 3) and a UDP length field (RFC 768).
 const MAX_DATAGRAM: usize = 65_527;
 
 /// The application's end of a datagram flow. Dropping it closes it.
@@ -28,14 +31,14 @@ const MAX_DATAGRAM: usize = 65_527;
 /// receiving and one for sending: the last poll's.
 pub struct DatagramFlow {
     shared: Arc<Shared>,
-    /// What the flow cannot live without.
+    /// A resource that must live as long as the flow.
     held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The module's end.
 pub struct GuestDatagrams {
     shared: Arc<Shared>,
-    /// Whether the instance failed, so that dropping this is no regular end.
+    /// True once the instance has failed, so that dropping this is no regular end.
     failed: Arc<AtomicBool>,
 }
 
@@ -49,10 +52,10 @@ struct Shared {
     _permit: FlowPermit,
 }
 
-/// What both ends of a flow take, beside what waits in it and its names, in bytes.
+/// The memory of both ends of a flow, in bytes, without its contents and its names.
 const FLOW_BYTES: usize = 1024;
 
-/// Charge the account of a module for a flow, and for what the application keeps for it; fails with
+/// Charges the account of a module for a flow, and for what the application keeps for it. Fails with
 /// [`ErrorCode::LimitReached`].
 pub(crate) fn charge(
     info: &FlowInfo,
@@ -63,7 +66,7 @@ pub(crate) fn charge(
 }
 
 struct State {
-    /// What the host keeps of it: what waits, and `base`.
+    /// The memory charged: the queues' contents, and `base`.
     charge: Charge,
     base: usize,
     /// From the module to the application.
@@ -72,16 +75,16 @@ struct State {
     outbound: Queue,
     guest_ended: bool,
     app_closed: bool,
-    /// What the application's calls fail with.
+    /// The error of the application's calls.
     error: Option<ErrorCode>,
-    /// The module's last receive or send fell short.
+    /// True if the module's last receive fell short; `write_armed` for its last send.
     read_armed: bool,
     write_armed: bool,
-    /// How long the application's may be.
+    /// The longest datagram that the application should send, in bytes, if known.
     longest: Option<usize>,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// What the application is, if it is a socket.
+    /// The application's socket, if it is one.
     joined: Option<Box<Joined>>,
 }
 
@@ -91,8 +94,8 @@ struct Queue {
     bytes: usize,
 }
 
-/// Make both ends of a flow. `charge` is what [`charge()`] gives. `failed` is set before an instance
-/// that failed is dropped.
+/// Makes both ends of a flow. `charge` is the result of [`charge()`]. `failed` is set before a
+/// failed instance is dropped.
 pub(crate) fn pair(
     info: FlowInfo,
     token: Arc<Token>,
@@ -133,13 +136,13 @@ pub(crate) fn pair(
 }
 
 impl DatagramFlow {
-    /// What is known of the flow.
+    /// Returns what is known of the flow.
     pub fn info(&self) -> &FlowInfo {
         &self.shared.info
     }
 
-    /// Take one datagram, whole; it may be empty. `None`: the flow has ended. Changes
-    /// with what the module sends, and when it ends the flow.
+    /// Takes one datagram, whole; it may be empty. Returns `None` once the flow has ended. Wakes
+    /// when the module sends, and when it ends the flow.
     pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Vec<u8>>, ErrorCode>> {
         let mut state = self.shared.lock();
         if let Some(datagram) = state.inbound.pop() {
@@ -164,7 +167,7 @@ impl DatagramFlow {
         Poll::Pending
     }
 
-    /// Queue one datagram for the module. `false`: the queue is full, the datagram is
+    /// Queues one datagram for the module. Returns false if the queue is full: the datagram is
     /// dropped and counted as `host.dropped.flow_to_module`.
     ///
     /// Fails with [`ErrorCode::DatagramTooLarge`] above 65527 bytes, with
@@ -193,17 +196,16 @@ impl DatagramFlow {
         Ok(true)
     }
 
-    /// Ready when the queue towards the module has room for a datagram of any size that
-    /// a network carries unfragmented; an error if the flow is dead. Changes with what
-    /// the module receives.
+    /// Returns ready when the queue to the module has room for a datagram of any size that a network
+    /// carries unfragmented. Fails if the flow is dead. Wakes when the module receives.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
-        /// Jumbo frames included.
+        /// The longest unfragmented datagram that is common, in bytes: jumbo frames included.
         const USUAL: usize = 9000;
         let mut state = self.shared.lock();
         if let Err(error) = state.check_send() {
             return Poll::Ready(Err(error));
         }
-        // Nothing else would say when there is room.
+        // An empty queue always has room, because nothing would report room later.
         if state.outbound.datagrams.is_empty()
             || self.shared.has_room(&state, &state.outbound, USUAL)
         {
@@ -213,29 +215,29 @@ impl DatagramFlow {
         Poll::Pending
     }
 
-    /// How many bytes a datagram may have to be carried whole, as the module has said last; `None`:
-    /// it has not. What is longer is carried in fragments, or lost.
+    /// Returns the longest datagram that is carried whole, in bytes, as the module last reported it;
+    /// `None` if it has not. Longer ones are carried in fragments, or dropped.
     pub fn longest(&self) -> Option<usize> {
         self.shared.lock().longest
     }
 
-    /// As [`poll_receive`](DatagramFlow::poll_receive). Dropping the future loses nothing.
+    /// Receives, as [`poll_receive`](DatagramFlow::poll_receive). Dropping the future loses nothing.
     pub async fn receive(&self) -> Result<Option<Vec<u8>>, ErrorCode> {
         poll_fn(|cx| self.poll_receive(cx)).await
     }
 
-    /// As [`poll_writable`](DatagramFlow::poll_writable).
+    /// Waits for room, as [`poll_writable`](DatagramFlow::poll_writable).
     pub async fn writable(&self) -> Result<(), ErrorCode> {
         poll_fn(|cx| self.poll_writable(cx)).await
     }
 
-    /// Keep `needed` for as long as the flow is.
+    /// Keeps `needed` for as long as the flow exists.
     pub(crate) fn holding(mut self, needed: Arc<dyn Any + Send + Sync>) -> DatagramFlow {
         self.held = Some(needed);
         self
     }
 
-    /// End the flow: what is queued is still delivered to the module, what arrives is
+    /// Ends the flow: queued datagrams are still delivered to the module, those that arrive are
     /// discarded, and a pending receive gets `None`. Idempotent.
     pub fn close(&self) {
         let mut state = self.shared.lock();
@@ -266,7 +268,7 @@ impl fmt::Debug for DatagramFlow {
 }
 
 impl GuestDatagrams {
-    /// As `datagram-flow.receive`: the payload and the lengths.
+    /// Receives, as `datagram-flow.receive`. Returns the payload and the lengths.
     pub(crate) fn receive(
         &self,
         max_datagrams: usize,
@@ -285,7 +287,7 @@ impl GuestDatagrams {
         }
         while let Some(next) = state.outbound.datagrams.front() {
             if next.len() > max_bytes {
-                // It would never fit; holding it back would hold back the rest.
+                // The datagram can never fit; holding it back would block those behind it.
                 self.shared.counters.dropped_to_module.add(1);
             } else if !taken.take(next) {
                 break;
@@ -304,7 +306,7 @@ impl GuestDatagrams {
         Some((taken.payload, taken.lengths))
     }
 
-    /// As `datagram-flow.send`.
+    /// Sends, as `datagram-flow.send`.
     pub(crate) fn send(
         &self,
         payload: &[u8],
@@ -330,7 +332,7 @@ impl GuestDatagrams {
                 if self.shared.has_room(&state, &state.inbound, datagram.len()) {
                     state.inbound.push(datagram.to_vec());
                 } else if state.inbound.datagrams.is_empty() {
-                    // The host has no room left at all, and nothing would say when there is.
+                    // The host has no room at all, and nothing would report room later.
                     self.shared.counters.dropped_to_application.add(1);
                 } else {
                     break;
@@ -346,13 +348,13 @@ impl GuestDatagrams {
         Ok(count)
     }
 
-    /// As `datagram-flow.set-longest`.
+    /// Sets the longest datagram, as `datagram-flow.set-longest`.
     pub(crate) fn set_longest(&self, bytes: usize) {
         self.shared.lock().longest = Some(bytes);
     }
 }
 
-/// What the module is handed at once.
+/// The datagrams that the module gets at once.
 struct Taken {
     max_datagrams: usize,
     max_bytes: usize,
@@ -365,7 +367,7 @@ impl Taken {
         self.lengths.len() >= self.max_datagrams
     }
 
-    /// `false`: there is no room.
+    /// Takes a datagram. Returns false if there is no room.
     fn take(&mut self, datagram: &[u8]) -> bool {
         let room = self.max_bytes - self.payload.len();
         if self.is_full() || datagram.len() > room {
@@ -378,7 +380,7 @@ impl Taken {
     }
 }
 
-/// The flow has ended; or was reset, if the instance failed.
+/// Ends the flow, or resets it if the instance failed.
 impl Drop for GuestDatagrams {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
@@ -399,7 +401,8 @@ impl Shared {
         Locked(self.state.lock().expect("no panic under this lock"))
     }
 
-    /// An empty queue takes a datagram of any size, unless too little is left for the module.
+    /// Returns true if there is room. An empty queue takes a datagram of any size, unless too little
+    /// memory is left for the module.
     fn has_room(&self, state: &State, queue: &Queue, bytes: usize) -> bool {
         let most = match queue.datagrams.is_empty() {
             true => MAX_DATAGRAM,
@@ -410,7 +413,7 @@ impl Shared {
     }
 }
 
-/// The state, while the lock is held; what waits in it then is charged.
+/// The state, while the lock is held. Charges its contents when the lock is released.
 struct Locked<'a>(MutexGuard<'a, State>);
 
 impl Deref for Locked<'_> {
@@ -470,9 +473,9 @@ impl Queue {
         *self = Queue::default();
     }
 
-    /// What it takes in memory, in bytes.
+    /// Returns the memory that it uses, in bytes.
     fn memory(&self) -> usize {
-        /// What the allocator puts beside each.
+        /// The bytes that the allocator adds to each datagram.
         const BESIDE: usize = 16;
         let entries = self.datagrams.capacity() * size_of::<Vec<u8>>();
         self.bytes + self.datagrams.len() * BESIDE + entries

@@ -1,14 +1,16 @@
+//! Resources that a stream flow keeps alive. `roles::component` attaches them.
+
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-/// What a flow cannot live without, kept for as long as the flow is.
+/// A resource that a flow needs, kept for as long as the flow exists.
 pub(crate) struct Held {
     pub(crate) _needed: Arc<dyn Any + Send + Sync>,
-    /// Where to wait when the application has closed the flow.
+    /// The runtime of the task that waits after the application has closed the flow.
     pub(crate) runtime: Handle,
-    /// How long the module then has to pass on what was written, and as long again to let go.
+    /// The time that the module then has to pass on what was written, and again to drop its end.
     pub(crate) grace: Duration,
 }

@@ -1,30 +1,30 @@
-//! Flows whose application is a socket of the host's.
+//! Types for flows whose application is a socket of the host's.
 
 use std::fmt;
 
-/// Is told what a joined flow moves, when it has: on the thread of the module or of the caller,
-/// which it must not hold up.
+/// Counts the bytes that a joined flow has moved. Called on the thread of the module or of the
+/// caller, and must not block it.
 pub trait Meter: Send + Sync + 'static {
-    /// So many bytes came from the module.
+    /// Counts bytes that came from the module.
     fn receive(&self, bytes: usize);
 
-    /// So many went to it.
+    /// Counts bytes that went to the module.
     fn send(&self, bytes: usize);
 }
 
-/// Nobody is told.
+/// A meter that does not count.
 impl Meter for () {
     fn receive(&self, _: usize) {}
 
     fn send(&self, _: usize) {}
 }
 
-/// Which side of a joined flow failed.
+/// The side of a joined flow that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JoinError {
-    /// The module's.
+    /// The module's side.
     Flow,
-    /// The socket's.
+    /// The socket's side.
     Upstream,
 }
 

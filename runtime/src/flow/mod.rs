@@ -1,6 +1,7 @@
-//! Flows: queues between a module and the application.
+//! Flows: queues between a module and the application. `component` and `water` hold the modules'
+//! ends.
 //!
-//! Each flow is one value behind a mutex, held only to move bytes or to leave a waker.
+//! Each flow is one value behind a mutex, which is held only to move bytes or to register a waker.
 //! Wakers are called after it is released.
 
 mod chunks;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use crate::FlowInfo;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
-/// One flow of the inner side.
+/// A flow of the inner side, between a module and the application.
 #[derive(Debug)]
 pub enum Flow {
     /// A stream of bytes.
@@ -34,7 +35,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// What is known of it.
+    /// Returns what is known of the flow.
     pub fn info(&self) -> &FlowInfo {
         match self {
             Flow::Stream(flow) => flow.info(),
@@ -43,7 +44,7 @@ impl Flow {
     }
 }
 
-/// Entries that the table of an empty queue may keep room for: less than a kilobyte.
+/// The most entries that the table of an empty queue may keep capacity for: less than a kilobyte.
 const KEPT_CAPACITY: usize = 32;
 
 /// Counts the flows that hold memory, or the connections that hold a descriptor, up to a limit.
@@ -61,7 +62,7 @@ impl FlowCount {
         }
     }
 
-    /// The same count, with a limit that is no higher than this.
+    /// Returns the same count, with a limit of `limit` at most.
     pub(crate) fn limited(&self, limit: usize) -> FlowCount {
         FlowCount {
             open: self.open.clone(),
@@ -77,7 +78,7 @@ impl FlowCount {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// `None`: the limit is reached.
+    /// Reserves a place; `None` if the limit is reached.
     pub(crate) fn permit(&self) -> Option<FlowPermit> {
         let permit = FlowPermit {
             open: self.open.clone(),
@@ -87,7 +88,8 @@ impl FlowCount {
     }
 }
 
-/// Held by a flow for as long as either end of it lives, or by a connection.
+/// A place in a [`FlowCount`], held by a flow for as long as either end of it lives, or by a
+/// connection.
 pub(crate) struct FlowPermit {
     open: Arc<AtomicUsize>,
 }

@@ -1,3 +1,6 @@
+//! Stream flows: two byte queues between a module and the application. `component` and `water` hold
+//! the module's end.
+
 mod direct;
 mod joined;
 
@@ -29,7 +32,7 @@ use crate::{ErrorCode, FlowInfo, Limits};
 /// reading and one for writing: the last poll's.
 pub struct StreamFlow {
     shared: Arc<Shared>,
-    /// Until the application lets go of the flow.
+    /// Resources that are kept until the application drops the flow.
     held: Mutex<Option<Held>>,
 }
 
@@ -40,7 +43,7 @@ pub struct GuestStream {
 
 struct Shared {
     info: FlowInfo,
-    /// Of the module: a token of its instance, or whoever waits in it.
+    /// The module's waker: a token of its instance, or the task that waits in it.
     token: Waker,
     capacity: usize,
     high_water: usize,
@@ -49,10 +52,10 @@ struct Shared {
     _permit: Option<FlowPermit>,
 }
 
-/// What both ends of a flow take, beside what waits in it and its names, in bytes.
+/// The memory of both ends of a flow, in bytes, without its contents and its names.
 const FLOW_BYTES: usize = 1536;
 
-/// Charge the account of a module for a flow, and for what the application keeps for it; fails with
+/// Charges the account of a module for a flow, and for what the application keeps for it. Fails with
 /// [`ErrorCode::LimitReached`].
 pub(crate) fn charge(
     info: &FlowInfo,
@@ -62,59 +65,59 @@ pub(crate) fn charge(
     account.charge(FLOW_BYTES + limits.flow_bytes + info.kept_bytes())
 }
 
-/// Charge for a flow that is bounded in another way.
+/// Charges for a flow that another limit bounds; never fails.
 pub(crate) fn charge_anyway(info: &FlowInfo, account: &Arc<Account>) -> Charge {
     account.charge_anyway(FLOW_BYTES + info.kept_bytes())
 }
 
 struct State {
-    /// What the host keeps of it: what waits, and `base`.
+    /// The memory charged: the queues' contents, and `base`.
     charge: Charge,
     base: usize,
     /// From the module to the application.
     inbound: Chunks,
     /// From the application to the module.
     outbound: Chunks,
-    /// The module has written all it will.
+    /// True if the module writes no more.
     guest_finished: bool,
-    /// The module reads no more.
+    /// True if the module reads no more.
     guest_deaf: bool,
-    /// The module has let go of its end.
+    /// True if the module has dropped its end.
     guest_gone: bool,
-    /// The module has read the end.
+    /// True if the module has read the end.
     guest_saw_end: bool,
-    /// When the module stopped reading it had all that the application wrote, and it has not
+    /// True if the module had all that the application wrote when it stopped reading, and has not
     /// failed since.
     guest_content: bool,
-    /// What the application's reads and writes fail with.
+    /// The errors of the application's reads and writes.
     read_error: Option<ErrorCode>,
     write_error: Option<ErrorCode>,
-    /// The application has written all it will.
+    /// True if the application writes no more.
     app_finished: bool,
-    /// The application reads no more.
+    /// True if the application reads no more.
     app_deaf: bool,
-    /// The application aborted: what the module's calls fail with.
+    /// The error of the module's calls, after the application aborted.
     abort: Option<ErrorCode>,
-    /// The module's last read or write fell short.
+    /// True if the module's last read fell short; `write_armed` for its last write.
     read_armed: bool,
     write_armed: bool,
-    /// The application's writes went above the high-water mark, and are not yet at or
+    /// True from when the application's writes went above the high-water mark until they are at or
     /// below the low one.
     paused: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// What the application reads after all that the module wrote, in place of the end.
+    /// The error that the application reads after all that the module wrote, in place of the end.
     end: Option<ErrorCode>,
-    /// Who waits for the application to let go of the flow.
+    /// The waker of the task that waits for the application to drop the flow.
     closer: Option<Waker>,
-    /// Who waits for the module to.
+    /// The waker of the task that waits for the module to drop it.
     survivor: Option<Waker>,
-    /// What the application is, if it is a socket.
+    /// The application's socket, if it is one.
     joined: Option<Box<Joined>>,
 }
 
-/// Make both ends of a flow, which is counted if there is a permit. `charge` is what [`charge()`]
-/// gives.
+/// Makes both ends of a flow, which is counted if there is a permit. `charge` is the result of
+/// [`charge()`].
 pub(crate) fn pair(
     info: FlowInfo,
     token: impl Into<Waker>,
@@ -139,14 +142,13 @@ pub(crate) fn pair(
 }
 
 impl StreamFlow {
-    /// What is known of the flow.
+    /// Returns what is known of the flow.
     pub fn info(&self) -> &FlowInfo {
         &self.shared.info
     }
 
-    /// Take what has arrived, up to `max` bytes. Empty: the end of the stream, again and
-    /// again; also after [`close`](StreamFlow::close). Changes with what the module
-    /// writes, finishes or resets.
+    /// Takes what has arrived, up to `max` bytes. Empty at the end of the stream, each time, and
+    /// after [`close`](StreamFlow::close). Wakes when the module writes, finishes or resets.
     pub fn poll_read_some(
         &self,
         cx: &mut Context<'_>,
@@ -161,7 +163,7 @@ impl StreamFlow {
         }
         if !state.inbound.is_empty() {
             let data = state.inbound.take(max);
-            // Half of the queue is free: enough for the module to be worth a call.
+            // Half of the queue is free: enough to be worth a call of the module.
             let notify = state.write_armed && state.inbound.len() <= self.shared.capacity / 2;
             if notify {
                 state.write_armed = false;
@@ -179,8 +181,8 @@ impl StreamFlow {
         Poll::Pending
     }
 
-    /// Queue all of `data` for the module, beyond the high-water mark too: a caller with
-    /// more waits for [`poll_drained`](StreamFlow::poll_drained) first.
+    /// Queues all of `data` for the module, even above the high-water mark: a caller with more to
+    /// write waits for [`poll_drained`](StreamFlow::poll_drained) first.
     ///
     /// Fails with [`ErrorCode::InvalidState`] after `shutdown_write` or `close`, with
     /// [`ErrorCode::ConnectionReset`] or the like once the flow is dead.
@@ -191,9 +193,9 @@ impl StreamFlow {
         Ok(())
     }
 
-    /// Ready unless writes went above the high-water mark and the module has not yet
-    /// brought them down to the low one; an error if the flow is dead. Changes with what
-    /// the module reads or resets.
+    /// Returns ready, unless writes went above the high-water mark and the module has not yet
+    /// brought them down to the low one. Fails if the flow is dead. Wakes when the module reads or
+    /// resets.
     pub fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
         let mut state = self.shared.lock();
         if let Some(error) = &state.write_error {
@@ -206,11 +208,10 @@ impl StreamFlow {
         Poll::Pending
     }
 
-    /// Ready once the module has taken all that was queued before
-    /// [`shutdown_write`](StreamFlow::shutdown_write) or [`close`](StreamFlow::close); an
-    /// error if the flow died before. Has its waker in common with
-    /// [`poll_drained`](StreamFlow::poll_drained). Changes with what the module reads or
-    /// resets.
+    /// Returns ready once the module has taken all that was queued before
+    /// [`shutdown_write`](StreamFlow::shutdown_write) or [`close`](StreamFlow::close). Fails if the
+    /// flow died before. Shares its waker with [`poll_drained`](StreamFlow::poll_drained). Wakes
+    /// when the module reads or resets.
     pub fn poll_flushed(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
         let mut state = self.shared.lock();
         match &state.write_error {
@@ -224,7 +225,7 @@ impl StreamFlow {
         Poll::Pending
     }
 
-    /// Write no more: the module sees the end after what is queued. Idempotent. Fails if the
+    /// Ends the writing half: the module sees the end after what is queued. Idempotent. Fails if the
     /// flow is dead, unless the module just reads no more and has all that was written.
     pub fn shutdown_write(&self) -> Result<(), ErrorCode> {
         let mut state = self.shared.lock();
@@ -241,8 +242,8 @@ impl StreamFlow {
         Ok(())
     }
 
-    /// End gracefully: what is queued is still delivered, then the end; what arrives is
-    /// discarded, and a pending read gets the end. Idempotent.
+    /// Closes the flow gracefully: queued bytes are still delivered, then the end. Bytes that arrive
+    /// are discarded, and a pending read gets the end. Idempotent.
     pub fn close(&self) {
         let mut state = self.shared.lock();
         if state.app_finished && state.app_deaf {
@@ -260,14 +261,14 @@ impl StreamFlow {
         self.release();
     }
 
-    /// Why the module broke the flow off, if it did: [`ErrorCode::ConnectionReset`] if its own other
-    /// end did so.
+    /// Returns the reason why the module broke the flow off, if it did:
+    /// [`ErrorCode::ConnectionReset`] if its own other end did so.
     pub fn broken_off(&self) -> Option<ErrorCode> {
         self.shared.lock().end.clone()
     }
 
-    /// End at once: the module's calls fail with `reason`, the application's too.
-    /// Nothing happens to a flow that is closed or dead.
+    /// Ends the flow at once: the module's calls and the application's fail with `reason`. Does
+    /// nothing to a flow that is closed or dead.
     pub fn abort(&self, reason: ErrorCode) {
         let mut state = self.shared.lock();
         if state.abort.is_some() || state.write_error.is_some() {
@@ -284,13 +285,13 @@ impl StreamFlow {
         self.release();
     }
 
-    /// Keep this until the flow is gone: until the application and the module have let go of
-    /// it, or the module had its time to do so.
+    /// Keeps `held` until the flow is gone: until the application and the module have dropped it, or
+    /// the module's time to do so is over.
     pub(crate) fn hold(&self, held: Held) {
         *self.held() = Some(held);
     }
 
-    /// Close, and wait until what is kept is given up.
+    /// Closes the flow, and waits until the held resources are released.
     pub(crate) async fn let_go(self) {
         let held = self.held().take();
         self.close();
@@ -299,12 +300,13 @@ impl StreamFlow {
         }
     }
 
-    /// How long the module has to pass on what was written, if something is kept for that.
+    /// Returns the time that the module has to pass on what was written, if a resource is held for
+    /// that.
     pub(crate) fn grace(&self) -> Option<Duration> {
         self.held().as_ref().map(|held| held.grace)
     }
 
-    /// Give up what is kept, when it is time.
+    /// Releases the held resources, when it is time.
     fn release(&self) {
         let held = self.held().take();
         if let Some(held) = held {
@@ -318,7 +320,7 @@ impl StreamFlow {
         self.held.lock().expect("no panic under this lock")
     }
 
-    /// Bytes written and not yet taken by the module.
+    /// Returns the number of bytes written and not yet taken by the module.
     pub fn buffered_write(&self) -> usize {
         self.shared.lock().outbound.len()
     }
@@ -357,7 +359,7 @@ impl AsyncWrite for StreamFlow {
     ) -> Poll<io::Result<usize>> {
         let mut state = self.shared.lock();
         state.check_write()?;
-        // No more than the mark, so that the module can take all of it at once.
+        // Writes stop at the mark, so that the module can take all of it at once.
         let room = state.room(&state.outbound, self.shared.high_water.max(1));
         state.paused |= room == 0;
         if state.paused && !state.guest_deaf {
@@ -379,7 +381,7 @@ impl AsyncWrite for StreamFlow {
 }
 
 impl GuestStream {
-    /// As `byte-stream.read`.
+    /// Reads, as `byte-stream.read`.
     pub(crate) fn read(
         &self,
         max: usize,
@@ -411,7 +413,7 @@ impl GuestStream {
             state.paused = false;
             wakers.add(state.writer.take());
         }
-        // The end is there to be read already.
+        // The end can be read already.
         let notify = short && state.app_finished;
         drop(state);
         if notify {
@@ -420,7 +422,7 @@ impl GuestStream {
         Ok(Some(data.into_vec()))
     }
 
-    /// As `byte-stream.write`.
+    /// Writes, as `byte-stream.write`.
     pub(crate) fn write(&self, data: Vec<u8>, wakers: &mut WakeBatch) -> Result<usize, ErrorCode> {
         let mut state = self.shared.lock();
         if let Some(reason) = &state.abort {
@@ -441,7 +443,7 @@ impl GuestStream {
         if queued > 0 {
             match queued == data.len() {
                 true => state.inbound.push_vec(data),
-                // A part of it does not keep the memory of the whole.
+                // A copy of the rest does not keep the memory of the whole.
                 false => state.inbound.push(&data[written..written + queued]),
             }
             state.count_received(queued);
@@ -450,7 +452,7 @@ impl GuestStream {
         Ok(written + queued)
     }
 
-    /// As `byte-stream.shutdown`.
+    /// Shuts directions, as `byte-stream.shutdown`.
     pub(crate) fn shutdown(&self, read: bool, write: bool, wakers: &mut WakeBatch) {
         let mut state = self.shared.lock();
         if write && !state.guest_finished {
@@ -468,7 +470,7 @@ impl GuestStream {
         }
     }
 
-    /// As `byte-stream.reset`. The application reads what was written to it before, and then the
+    /// Resets, as `byte-stream.reset`. The application reads what was written before, and then the
     /// reason; its writes fail at once.
     pub(crate) fn reset(&self, reason: &ErrorCode, wakers: &mut WakeBatch) {
         let mut state = self.shared.lock();
@@ -482,13 +484,13 @@ impl GuestStream {
         wakers.add(writer);
     }
 
-    /// Where the flow comes from.
+    /// Returns the address that the flow comes from.
     pub(crate) fn source(&self) -> std::net::SocketAddr {
         self.shared.info.source
     }
 }
 
-/// What is not finished is reset.
+/// Resets a flow that is not finished.
 impl Drop for GuestStream {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
@@ -515,15 +517,15 @@ impl Shared {
         Locked(self.state.lock().expect("no panic under this lock"))
     }
 
-    /// Keep `held` until the module has let go, or had its time to; what has not left by then
-    /// is lost with what is held.
+    /// Keeps `held` until the module has dropped its end, or its time to do so is over. Bytes that
+    /// have not left by then are lost.
     async fn outlast(&self, held: Held) {
         let gone = poll_fn(|cx| self.poll_guest_gone(cx));
         let _ = timeout(held.grace * 2, gone).await;
         drop(held);
     }
 
-    /// Ready once the module has let go. For one waiter.
+    /// Returns ready once the module has dropped its end. Has one waiter.
     fn poll_guest_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.guest_gone {
@@ -533,7 +535,7 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Queue what the application writes, and tell the module.
+    /// Queues what the application writes, and wakes the module.
     fn queue(&self, mut state: Locked<'_>, data: &[u8]) {
         if data.is_empty() {
             return;
@@ -548,7 +550,7 @@ impl Shared {
     }
 }
 
-/// The state, while the lock is held; what waits in it then is charged.
+/// The state, while the lock is held. Charges its contents when the lock is released.
 struct Locked<'a>(MutexGuard<'a, State>);
 
 impl Deref for Locked<'_> {
@@ -603,7 +605,7 @@ impl State {
         }
     }
 
-    /// How much one of the queues takes, which is to have `most` bytes at most.
+    /// Returns the bytes that one of the queues takes, which holds `most` bytes at most.
     fn room(&self, queue: &Chunks, most: usize) -> usize {
         let share = self.charge.share(most);
         match queue.is_empty() {
@@ -622,21 +624,21 @@ impl State {
         }
     }
 
-    /// The module reads no more.
+    /// Notes that the module reads no more.
     fn hear_no_more(&mut self) {
         self.guest_deaf = true;
         self.guest_content = self.outbound.is_empty() && self.write_error.is_none();
         self.outbound.clear();
     }
 
-    /// Fail the application's writes from now on, and its reads after what is queued for it.
+    /// Makes the application's writes fail from now on, and its reads after what is queued for it.
     fn break_off(&mut self, reason: &ErrorCode) {
         self.end.get_or_insert_with(|| reason.clone());
         self.write_error.get_or_insert_with(|| reason.clone());
         self.outbound.clear();
     }
 
-    /// Fail the application's calls from now on and forget what is queued.
+    /// Makes the application's calls fail from now on, and drops what is queued.
     fn fail(&mut self, reason: &ErrorCode) {
         self.read_error.get_or_insert_with(|| reason.clone());
         self.write_error.get_or_insert_with(|| reason.clone());

@@ -1,3 +1,6 @@
+//! The policy of a module's connections, and the way they are made. `component` and `water` connect
+//! and resolve by it.
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,26 +18,26 @@ use crate::log::printable;
 use crate::net::outgoing;
 use crate::{Destination, Error, Network, log_refusal};
 
-/// Names that are looked up at once for a module, whatever became of who asked: each holds one of the
-/// process's threads until the system's resolver answers.
+/// The most lookups of names at once for a module, even if nobody waits for them any more: each holds
+/// one of the process's threads until the system's resolver answers.
 pub(crate) const MAX_LOOKUPS: usize = 8;
 
-/// Where a module may go, and how it gets there.
+/// The policy of a module's connections, and the way they are made.
 pub(crate) struct Access {
     /// The module's name, for errors.
     pub(crate) name: String,
     pub(crate) reach: Reach,
     pub(crate) connector: Option<Arc<dyn Connect>>,
-    /// How long to try.
+    /// The time limit of an attempt.
     pub(crate) connect_timeout: Duration,
-    /// Where it went is noted.
+    /// The counters that note the destinations.
     pub(crate) counters: Arc<Counters>,
-    /// [`MAX_LOOKUPS`] of them; others wait.
+    /// The permits of lookups: [`MAX_LOOKUPS`] of them; others wait.
     pub(crate) lookups: Arc<Semaphore>,
 }
 
 impl Access {
-    /// With a reach that ends where the module's bounds do.
+    /// Returns the same access, with a reach within the module's seal and grant.
     pub(crate) fn cut(&self, granted: &Granted) -> Arc<Access> {
         Arc::new(Access {
             name: self.name.clone(),
@@ -46,8 +49,8 @@ impl Access {
         })
     }
 
-    /// Whether the module may go there, as far as it is known before a name is resolved.
-    /// `own`: it is where the application wants to go; nobody needs to be asked about that.
+    /// Checks if the module may connect to the target, as far as that is known before a name is
+    /// resolved. `own` is true for the application's destination, which is always allowed.
     pub(crate) fn check(&self, target: &Target, own: bool) -> Result<(), Error> {
         match self.verdict(target, own) {
             Verdict::Denied => {
@@ -58,12 +61,13 @@ impl Access {
         }
     }
 
-    /// The same of datagrams to an address, which was looked up by `name` if at all.
+    /// Checks the same for datagrams to an address. `name` is the name that it was looked up by, if
+    /// any.
     pub(crate) fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
         self.reach.admits_datagrams(remote, name)
     }
 
-    /// Datagrams to this address are lost, which is noted and logged.
+    /// Notes and logs that datagrams to this address are dropped.
     pub(crate) fn refuse_datagrams(&self, remote: SocketAddr) {
         let target = Target {
             network: Network::Udp,
@@ -78,7 +82,7 @@ impl Access {
         self.counters.usage.destinations.note(&shown, connected);
     }
 
-    /// Connect, if the module may. `own` as in [`check`](Access::check).
+    /// Connects, if the module may. `own` as in [`check`](Access::check).
     pub(crate) async fn connect(&self, target: &Target, own: bool) -> Result<Wire, Error> {
         let failed = |source| self.failed(target, source);
         let connecting = async {
@@ -112,7 +116,7 @@ impl Access {
         result.map_err(|error| self.refused(target, error))
     }
 
-    /// The addresses of a target, as [`Reach::resolve`] has them.
+    /// Returns the addresses of a target, as [`Reach::resolve`] does.
     pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
         let found = self.reach.choose(target, self.addresses(target)).await;
         found.map_err(|error| match error {
@@ -121,7 +125,7 @@ impl Access {
         })
     }
 
-    /// The same error, which is logged if the configuration is its cause.
+    /// Logs the error if the policy is its cause, and returns it.
     fn refused(&self, target: &Target, error: Error) -> Error {
         if matches!(error, Error::Denied { .. }) {
             log_refusal(&self.name, &shown(target), &error.to_string());
@@ -129,14 +133,14 @@ impl Access {
         error
     }
 
-    /// All of a target's addresses.
+    /// Returns all addresses of a target.
     async fn addresses(&self, target: &Target) -> io::Result<Vec<SocketAddr>> {
         if matches!(target.destination, Destination::Address(_)) {
             return outgoing::resolve(target).await;
         }
         let place = self.lookups.clone().acquire_owned().await;
         let (connector, target) = (self.connector.clone(), target.clone());
-        // The thread is not free before there is an answer, though nobody may wait for it any more.
+        // The thread is busy until there is an answer, though nobody may wait for it any more.
         let looking = tokio::spawn(async move {
             let found = match connector {
                 Some(connector) => {
@@ -151,7 +155,7 @@ impl Access {
         looking.await.map_err(io::Error::other)?
     }
 
-    /// The error of a connection that cannot be had.
+    /// Returns the error of a connection that failed.
     pub(crate) fn failed(&self, target: &Target, source: io::Error) -> Error {
         Error::Connect {
             module: self.name.clone(),
@@ -182,9 +186,9 @@ impl Access {
     }
 }
 
-/// As a module may have named it, for an error.
+/// Formats a target for an error; a module may have chosen its name.
 fn shown(target: &Target) -> String {
-    /// A name with all its parts, and a port.
+    /// The most characters: a name with all its parts, and a port.
     const LONGEST: usize = 300;
     printable(&target.to_string(), LONGEST).into_owned()
 }

@@ -1,3 +1,5 @@
+//! The builder of dialers, listeners and relays.
+
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -16,9 +18,9 @@ use crate::hub::Accepting;
 use crate::log::subscribed_level;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind};
 
-/// What a module is used with: as a [`Dialer`](crate::Dialer), a
-/// [`FixedDialer`](crate::FixedDialer), a [`Listener`](crate::Listener) or a
-/// [`Relay`](crate::Relay). By value, chained; each has a last call of its own.
+/// Options for using a module as a [`Dialer`](crate::Dialer), a [`FixedDialer`](crate::FixedDialer), a
+/// [`Listener`](crate::Listener) or a [`Relay`](crate::Relay). Methods chain by value; each role has a last
+/// call of its own.
 #[must_use = "nothing happens before the last call"]
 pub struct RoleBuilder<R> {
     pub(super) module: Module,
@@ -57,80 +59,79 @@ impl<R> RoleBuilder<R> {
         }
     }
 
-    /// The configuration, in the module's own format: `/conf/watm.cfg` for a WATER module of
-    /// v1, `pull_config` for one of v0. Default: none, which is not the same as an empty one.
+    /// Sets the configuration, in the module's own format: `/conf/watm.cfg` for a WATER module of v1,
+    /// `pull_config` for one of v0. Default: none, which is not the same as an empty one.
     pub fn config(mut self, config: impl Into<Vec<u8>>) -> Self {
         self.config = Some(config.into());
         self
     }
 
-    /// Grant a component a socket of datagrams bound to `address`, as
-    /// [`ServerBuilder::udp`](crate::ServerBuilder::udp) does, by which it may send to where its
-    /// [`reach`](Self::reach) says.
-    /// Modules call it `listen`, also those that only dial. An instance for one connection has a
-    /// socket of its own, so that a port other than 0 serves one at a time. Default: none.
+    /// Grants a component a datagram socket bound to `address`, as
+    /// [`ServerBuilder::udp`](crate::ServerBuilder::udp) does. It may send to the addresses of its
+    /// [`reach`](Self::reach). Modules use the label `listen`, also those that only dial. An instance for
+    /// one connection has a socket of its own, so that a port other than 0 serves one at a time. Default:
+    /// none.
     pub fn udp(mut self, label: &str, address: SocketAddr) -> Self {
         self.sockets
             .push((label.to_owned(), OuterSocket::Bound(address)));
         self
     }
 
-    /// Grant a component a socket of datagrams that the [`connector`](Self::connector) carries: what
-    /// is sent to an address, and what comes from there, is a flow of its
-    /// ([`Wire::datagrams`](crate::Wire::datagrams)), opened by the first datagram. Nobody else can
-    /// send to it. So a tunnel goes through another one. Default: none.
+    /// Grants a component a datagram socket that the [`connector`](Self::connector) carries. The datagrams
+    /// to and from one address are one flow of the connector ([`Wire::datagrams`](crate::Wire::datagrams)),
+    /// opened by the first datagram. Nobody else can send to it. This runs a tunnel through another one.
+    /// Default: none.
     pub fn datagrams(mut self, label: &str) -> Self {
         self.sockets.push((label.to_owned(), OuterSocket::Carried));
         self
     }
 
-    /// How long connections may last that are open when another module takes this one's place; then
-    /// they are reset, as [`SwapOptions::drain`](crate::SwapOptions::drain) has it. Default: as long
-    /// as they do.
+    /// Sets how long open connections may last after another module replaces this one; then they are reset,
+    /// as [`SwapOptions::drain`](crate::SwapOptions::drain) describes. Default: no limit.
     pub fn drain(mut self, longest: Duration) -> Self {
         self.drain = Some(longest);
         self
     }
 
-    /// Where the module may go, beyond the address that it is given. Default: nowhere.
+    /// Sets the destinations that the module may reach, beyond the address that it is given. Default: none.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }
 
-    /// Bound what the module may use, each instance by itself. Default:
-    /// [`Limits::for_connections_of`] the module.
+    /// Bounds what each instance of the module may use. Default: [`Limits::for_connections_of`] the module.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What errors and log records call it. Default: the module's name.
+    /// Sets the name in errors and log records. Default: the module's name.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The least level of the module's own records; what a WATER module prints has DEBUG.
-    /// Default: what the `tracing` subscriber lets through now.
+    /// Sets the least level of the module's own records; what a WATER module prints has DEBUG. Default: the
+    /// level that the `tracing` subscriber lets through now.
     pub fn log_level(mut self, level: tracing::Level) -> Self {
         self.log_level = Some(level);
         self
     }
 
-    /// Make the module's connections by this, in the place of the host's own TCP and UDP.
+    /// Makes the module's connections with `connector`, in place of the host's own TCP and UDP.
     pub fn connector(mut self, connector: impl Connect) -> Self {
         self.connector = Some(Arc::new(connector));
         self
     }
 
-    /// Private keys that a component may sign with, as [`ServerBuilder::keys`](crate::ServerBuilder::keys).
+    /// Sets the private keys that a component may sign with, as
+    /// [`ServerBuilder::keys`](crate::ServerBuilder::keys).
     pub fn keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Write copies of the packets and the keys of a component's tunnels to files, as
+    /// Writes copies of the packets and the keys of a component's tunnels to files, as
     /// [`ServerBuilder::capture`](crate::ServerBuilder::capture).
     pub fn capture(mut self, capture: Option<Capture>) -> Self {
         self.capture = capture;
@@ -142,7 +143,7 @@ impl<R> RoleBuilder<R> {
         runner(&module, role, settings)
     }
 
-    /// A component, with the socket that it listens on.
+    /// Starts a component with the socket that it listens on.
     pub(super) fn listening(self, listener: StdListener) -> Result<Arc<ComponentRunner>, Error> {
         let (module, settings) = self.settled();
         module.check_granted(&settings.name, [])?;
@@ -150,7 +151,7 @@ impl<R> RoleBuilder<R> {
         ComponentRunner::listening(&module, settings, listener).map(Arc::new)
     }
 
-    /// How the host itself connects, in a component's place.
+    /// Returns the access for the host's own connections, in a component's place.
     pub(super) fn access(&self) -> Access {
         Access {
             name: self.shown_name(),
@@ -162,7 +163,7 @@ impl<R> RoleBuilder<R> {
         }
     }
 
-    /// Connections come in here, which is noted of the module.
+    /// Notes the address that connections come in at, for the module's record.
     pub(super) fn listening_on(mut self, listener: &StdListener) -> Self {
         self.listens = listener.local_addr().ok();
         self
@@ -182,7 +183,8 @@ impl<R> RoleBuilder<R> {
             .module
             .granted()
             .limits(&self.module, self.limits.clone());
-        // Of a component: those with a configuration of their own, beside the one for all others.
+        // A component's places are for instances with a configuration of their own; one more instance has
+        // the configuration of all others.
         let places = match self.is_component() {
             true => limits
                 .flows

@@ -1,3 +1,5 @@
+//! A component behind a dialer, a listener or a relay.
+
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::Pin;
@@ -17,35 +19,35 @@ use crate::{
     Destination, Error, ErrorCode, Module, Server, ServerBuilder, Status, StreamFlow, SwapOptions,
 };
 
-/// What a component of a stream transport calls its listener.
+/// The label of the listener of a stream transport's component.
 const LISTEN: &str = "listen";
 
 /// See [`ComponentRunner::gone`].
 pub(super) type Gone = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
-/// Dials or listens through a component: one instance, on a thread of its own, for all
-/// connections but those with a configuration of their own. These have one each.
+/// Dials or listens through a component. One instance, on a thread of its own, has all connections
+/// except those with a configuration of their own, which have one instance each.
 pub(super) struct ComponentRunner {
     server: Server,
-    /// For instances of one connection.
+    /// The module for instances of one connection.
     module: Mutex<Module>,
     settings: Settings,
-    /// Of an instance for one connection: its place among them.
+    /// The place of an instance for one connection, among all of them.
     _place: Option<FlowPermit>,
 }
 
 impl ComponentRunner {
-    /// Start the component, to dial. Errors are those of a server's start.
+    /// Starts the component, to dial. Errors are those of a server's start.
     pub(super) fn dialling(module: &Module, settings: Settings) -> Result<ComponentRunner, Error> {
         let accepting = settings.accepting.clone();
         ComponentRunner::start(module, settings, |server| match accepting {
             Some(accepting) => server.accepting(move |network, to| accepting(network, to)),
-            // Nobody would hear of them.
+            // Nobody would accept them.
             None => server.accepting(|_, _| false),
         })
     }
 
-    /// Start the component, to listen. Errors are those of a server's start.
+    /// Starts the component, to listen. Errors are those of a server's start.
     pub(super) fn listening(
         module: &Module,
         settings: Settings,
@@ -83,17 +85,17 @@ impl ComponentRunner {
         })
     }
 
-    /// Where a component that listens does.
+    /// Returns the address that a listening component is bound to.
     pub(super) fn local_addr(&self) -> Option<SocketAddr> {
         self.server.local_addr(LISTEN)
     }
 
-    /// Wait until nobody has the runner any more, and its port is free.
+    /// Waits until nobody holds the runner any more, and its port is free.
     pub(super) fn gone(&self) -> Gone {
         Box::pin(self.server.closed())
     }
 
-    /// The next connection that came in, while anybody has the runner: `None` is the end.
+    /// Returns the next incoming connection, while anybody holds the runner; `None` at the end.
     pub(super) async fn accept(runner: &Weak<ComponentRunner>) -> Option<Opened> {
         loop {
             let accepted = poll_fn(|cx| match runner.upgrade() {
@@ -113,7 +115,7 @@ impl ComponentRunner {
                     };
                     return Some(runner.opened(flow, addresses));
                 }
-                // Nothing of a stream transport.
+                // A stream transport has no use for datagrams.
                 (Flow::Datagrams(flow), _) => flow.close(),
             }
         }
@@ -136,7 +138,7 @@ impl ComponentRunner {
         Ok(())
     }
 
-    /// What `dial` comes to, by the instance for this configuration, within the time for it.
+    /// Runs `dial` on the instance for this configuration, within the handshake timeout.
     async fn in_time<T, Dialling>(
         self: Arc<Self>,
         config: Option<Arc<[u8]>>,
@@ -160,7 +162,7 @@ impl ComponentRunner {
         }
     }
 
-    /// An instance for one connection.
+    /// Starts an instance for one connection.
     async fn with_config(&self, config: &[u8]) -> Result<ComponentRunner, Error> {
         let place = self.settings.flows.permit().ok_or_else(|| Error::Refused {
             module: self.settings.name.clone(),
@@ -202,7 +204,8 @@ impl ComponentRunner {
     }
 
     fn opened(self: Arc<Self>, flow: StreamFlow, (local, peer): Addresses) -> Opened {
-        // The server tells of its flows' ends by the flows themselves.
+        // A server reports the ends of its flows by the flows themselves, so these channels are
+        // unused.
         let (stop, _) = oneshot::channel();
         let (_, finished) = oneshot::channel();
         flow.hold(Held {

@@ -1,3 +1,5 @@
+//! Connectors: the application's own way to connect, and the connections that they make.
+
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -11,21 +13,20 @@ use super::target::Target;
 use crate::DatagramFlow;
 use crate::net::outgoing;
 
-/// Makes the connections that a module asks for, in the place of the host's own TCP and UDP.
+/// Makes the connections that a module asks for, in place of the host's own TCP and UDP.
 ///
-/// What a module may ask for is decided before, by the caller's address and
-/// [`Reach`](crate::Reach). A name is not resolved yet, unless only some of its addresses may
-/// be reached. Dropping the future gives up.
+/// The caller's address and the [`Reach`](crate::Reach) are checked before. A name is not resolved
+/// yet, unless only some of its addresses may be reached. Dropping the future abandons the attempt.
 ///
-/// The future runs in the tokio runtime that dials, or that made the listener or relay, and so
-/// does the stream for as long as it lives: it may spawn, sleep and connect there, and ends with
-/// that runtime. For a component it has a task of its own there, since the component's thread is
-/// another; only [`Wire::tcp`] is handed to that thread. A component has no use for
-/// [`Wire::udp`], which is an error; what it sends from a socket that
-/// [`RoleBuilder::datagrams`](crate::RoleBuilder::datagrams) grants is [`Wire::datagrams`].
+/// The future runs in the tokio runtime that dials, or that made the listener or relay, and so does
+/// the stream for as long as it lives: it may spawn, sleep and connect there, and ends with that
+/// runtime. For a component it runs in a task of its own there, since the component has another
+/// thread; only a [`Wire::tcp`] moves to that thread. A component does not support [`Wire::udp`],
+/// which is an error. A socket that [`RoleBuilder::datagrams`](crate::RoleBuilder::datagrams) grants
+/// needs [`Wire::datagrams`].
 ///
-/// A [`Dialer`](crate::Dialer) is one, so that a module can be reached through another, and so is a
-/// function or closure:
+/// A [`Dialer`](crate::Dialer) is a connector, so that a module can be reached through another, and
+/// so is a function or closure:
 ///
 /// ```
 /// use watm_runtime::{Target, Wire};
@@ -39,8 +40,8 @@ use crate::net::outgoing;
 /// # takes(through_a_pipe);
 /// ```
 pub trait Connect: Send + Sync + 'static {
-    /// The addresses of a target whose name a module has looked up, in the order in which to try.
-    /// Those of its family count. By default the machine's own resolver says.
+    /// Returns the addresses of a target whose name a module has looked up, in the order in which to
+    /// try them. Only those of its family are used. By default the machine's own resolver is asked.
     fn resolve(
         &self,
         target: Target,
@@ -48,8 +49,8 @@ pub trait Connect: Send + Sync + 'static {
         Box::pin(async move { outgoing::resolve(&target).await })
     }
 
-    /// Connect to `target`. An error is shown to the application, and reduced to one number
-    /// for the module.
+    /// Connects to `target`. The application sees the error as it is; the module gets one error
+    /// code.
     fn connect(
         &self,
         target: Target,
@@ -69,7 +70,7 @@ where
     }
 }
 
-/// The network's side of one connection.
+/// A connection to the network, below a module.
 pub struct Wire {
     pub(crate) kind: WireKind,
     pub(crate) local: Option<SocketAddr>,
@@ -83,13 +84,13 @@ pub(crate) enum WireKind {
     Other(Box<dyn Stream>),
 }
 
-/// What any stream of bytes can do.
+/// A stream of bytes of any type.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 impl Wire {
-    /// A TCP connection. Faster than [`stream`](Wire::stream) of the same: bytes go straight
+    /// Wraps a TCP connection. Faster than [`stream`](Wire::stream) of the same: bytes go straight
     /// between the kernel and the module.
     pub fn tcp(stream: TcpStream) -> Wire {
         Wire {
@@ -99,7 +100,7 @@ impl Wire {
         }
     }
 
-    /// A connected UDP socket. The module reads and writes a datagram a call.
+    /// Wraps a connected UDP socket. The module reads and writes one datagram in each call.
     pub fn udp(socket: UdpSocket) -> Wire {
         Wire {
             local: socket.local_addr().ok().map(canonical),
@@ -108,7 +109,8 @@ impl Wire {
         }
     }
 
-    /// A flow of datagrams, such as [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams) makes.
+    /// Wraps a flow of datagrams, such as one of
+    /// [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams).
     pub fn datagrams(flow: DatagramFlow) -> Wire {
         Wire {
             kind: WireKind::Datagrams(flow),
@@ -117,8 +119,8 @@ impl Wire {
         }
     }
 
-    /// Any other stream: TLS, a proxied connection, a pipe. Its addresses are unknown until
-    /// [`with_addresses`](Wire::with_addresses) tells them.
+    /// Wraps any other stream: TLS, a proxied connection, a pipe. Its addresses are unknown unless
+    /// [`with_addresses`](Wire::with_addresses) sets them.
     pub fn stream(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Wire {
         Wire {
             kind: WireKind::Other(Box::new(stream)),
@@ -127,7 +129,7 @@ impl Wire {
         }
     }
 
-    /// The addresses that [`Connection`](crate::Connection) is to have.
+    /// Sets the addresses that [`Connection`](crate::Connection) reports.
     pub fn with_addresses(mut self, local: SocketAddr, peer: SocketAddr) -> Wire {
         self.local = Some(local);
         self.peer = Some(peer);
@@ -150,7 +152,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-/// The error where a stream was needed.
+/// Returns the error for datagrams where a stream is needed.
 pub(crate) fn datagrams() -> io::Error {
     let reason = "the connector carries datagrams there; it has to be a stream";
     io::Error::new(io::ErrorKind::Unsupported, reason)

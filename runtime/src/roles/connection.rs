@@ -1,3 +1,5 @@
+//! A stream through a module, as dialers and listeners return it.
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -16,13 +18,12 @@ use crate::{Error, ErrorCode, FlowInfo, JoinError, Meter, StreamFlow, UpstreamSt
 
 /// A stream through a module.
 ///
-/// Reads and writes as a TCP stream does. Shutting down the writing half tells the module
-/// that no more will come, and what it still has to say can be read. The end of what is read
-/// is an error that names the cause if the module failed.
+/// Reads and writes behave as those of a TCP stream. Shutting down the writing half tells the
+/// module that no more will come; what it still sends can be read. If the module failed, reads end
+/// with an error that names the cause.
 ///
-/// Dropping it closes it: what was written is passed on, within
-/// [`Limits::close_grace`](crate::Limits::close_grace), by a task of the runtime that it was
-/// made in.
+/// Dropping it closes it: a task of the runtime that it was made in passes on what was written,
+/// within [`Limits::close_grace`](crate::Limits::close_grace).
 pub struct Connection {
     flow: StreamFlow,
     local: Option<SocketAddr>,
@@ -49,55 +50,56 @@ impl Connection {
         })
     }
 
-    /// This end's address on the network's side of the module. An error if the stream was
-    /// made by a [`Connect`](crate::Connect) that told no addresses.
+    /// Returns this end's address on the network's side of the module. Fails if the stream was made
+    /// by a [`Connect`](crate::Connect) that set no addresses.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.local.ok_or_else(no_address)
     }
 
-    /// The other end's address on the network's side of the module, as
+    /// Returns the other end's address on the network's side of the module, as
     /// [`local_addr`](Connection::local_addr).
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         self.peer.ok_or_else(no_address)
     }
 
-    /// Where it comes from and where it goes, as far as the application knows.
+    /// Returns the source and the destination, as far as the application knows them.
     pub fn info(&self) -> &FlowInfo {
         self.flow.info()
     }
 
-    /// From then on, reads that would wait fail with [`io::ErrorKind::TimedOut`]. `None`:
-    /// never. Within a tokio runtime.
+    /// Sets the time from which reads that would wait fail with [`io::ErrorKind::TimedOut`]; `None`
+    /// for never. Must be called within a tokio runtime.
     pub fn set_read_deadline(&mut self, deadline: Option<Instant>) {
         self.read_deadline = deadline.map(sleep_until);
     }
 
-    /// As [`set_read_deadline`](Connection::set_read_deadline), for writes.
+    /// Sets the deadline of writes, as [`set_read_deadline`](Connection::set_read_deadline).
     pub fn set_write_deadline(&mut self, deadline: Option<Instant>) {
         self.write_deadline = deadline.map(sleep_until);
     }
 
-    /// Close, and wait until it is done: until the module has passed on what was written, has
-    /// ended, and the network's side is closed. Bounded by three times
+    /// Closes the connection, and waits until the module has passed on what was written and has
+    /// ended, and the network's side is closed. Takes at most three times
     /// [`Limits::close_grace`](crate::Limits::close_grace).
     pub async fn close(self) {
         let grace = self.flow.grace();
         self.flow.close();
         if let Some(grace) = grace {
-            // What has not left by then may be lost with the connection.
+            // Bytes that have not left by then may be lost with the connection.
             let flushed = poll_fn(|cx| self.flow.poll_flushed(cx));
             let _ = timeout(grace, flushed).await;
         }
-        // Never said; gone with the last of the connection.
+        // Nothing is ever sent; the sender is dropped with the last of the connection.
         let _ = self.finished.await;
     }
 
-    /// End at once: reads and writes fail with `reason`, what is queued is dropped.
+    /// Ends the connection at once: reads and writes fail with `reason`, and queued bytes are
+    /// dropped.
     pub fn abort(&self, reason: ErrorCode) {
         self.flow.abort(reason);
     }
 
-    /// As [`StreamFlow::join`].
+    /// Joins the stream to an upstream, as [`StreamFlow::join`].
     pub async fn join(
         &self,
         upstream: Box<dyn UpstreamStream>,
@@ -106,7 +108,8 @@ impl Connection {
         self.flow.join(upstream, meter).await
     }
 
-    /// The same stream as one of a [`Server`](crate::Server)'s flows, for what handles both.
+    /// Returns the same stream as a flow of a [`Server`](crate::Server), for code that handles
+    /// both.
     pub fn into_flow(self) -> StreamFlow {
         self.flow
     }
@@ -116,7 +119,7 @@ fn sleep_until(deadline: Instant) -> Pin<Box<Sleep>> {
     Box::pin(tokio::time::sleep_until(deadline.into()))
 }
 
-/// An error once the deadline has passed.
+/// Returns an error once the deadline has passed.
 fn poll_deadline(deadline: &mut Option<Pin<Box<Sleep>>>, cx: &mut Context<'_>) -> Poll<io::Error> {
     match deadline {
         Some(deadline) => deadline

@@ -1,3 +1,5 @@
+//! Dialers for addresses that the application names.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,35 +32,35 @@ pub struct Dialer {
     runner: Arc<dyn Runner>,
 }
 
-/// What one dial has of its own.
+/// Options of one dial.
 #[derive(Clone, Default)]
 pub struct DialOptions {
     config: Option<Arc<[u8]>>,
 }
 
 impl Dialer {
-    /// Begin to describe a dialer for this module.
+    /// Starts to build a dialer for this module.
     pub fn builder(module: &Module) -> RoleBuilder<Dialer> {
         RoleBuilder::new(module)
     }
 
-    /// Connect to `host:port` (an IPv6 address in brackets), and have the module do its
-    /// handshake. Within a tokio runtime, which then runs the connection.
+    /// Connects to `host:port` (an IPv6 address in brackets), and runs the module's handshake. Must be
+    /// called within a tokio runtime, which then runs the connection.
     ///
-    /// Dropping the future gives up; once it is ready the connection lives by itself. Bounded
-    /// by [`Limits::handshake_timeout`](crate::Limits::handshake_timeout). Errors name the
+    /// Dropping the future abandons the attempt; once it is ready the connection lives on its own.
+    /// Bounded by [`Limits::handshake_timeout`](crate::Limits::handshake_timeout). Errors name the
     /// cause: [`Error::Connect`], [`Error::Denied`], [`Error::Handshake`], [`Error::Trap`],
     /// [`Error::Timeout`].
     ///
-    /// A component's connection is ready when it is made, or, where the module can tell, when the
-    /// other end has answered: one that refuses is [`Error::Refused`]. What a handshake comes to
-    /// later is told by the first read.
+    /// A component's connection is ready when it is made, or, if the module can tell, when the other
+    /// end has answered; a refusal is [`Error::Refused`]. The first read reports a handshake that
+    /// fails later.
     pub async fn dial(&self, address: &str) -> Result<Connection, Error> {
         self.dial_with(address, DialOptions::new()).await
     }
 
-    /// As [`dial`](Dialer::dial), with options for this connection alone. What a component
-    /// says of a configuration that it refuses is [`Error::Config`].
+    /// Dials as [`dial`](Dialer::dial), with options for this connection alone. A component that
+    /// refuses its configuration fails with [`Error::Config`].
     pub async fn dial_with(
         &self,
         address: &str,
@@ -72,10 +74,10 @@ impl Dialer {
         Connection::of(self.runner.clone().open(job).await?)
     }
 
-    /// Have the module carry datagrams to `host:port`, each whole, and the answers back, as
-    /// [`Server::dial_datagrams`](crate::Server::dial_datagrams) says. Within a tokio runtime. The
-    /// flow is ready when the module has taken it on; whether anybody answers it does not tell.
-    /// WATER modules carry none: [`Error::NoDatagrams`].
+    /// Has the module carry datagrams to `host:port`, each whole, and the answers back, as described
+    /// at [`Server::dial_datagrams`](crate::Server::dial_datagrams). Must be called within a tokio
+    /// runtime. The flow is ready when the module has accepted it, which does not mean that anybody
+    /// answers. WATER modules carry none: [`Error::NoDatagrams`].
     pub async fn dial_datagrams(&self, address: &str) -> Result<DatagramFlow, Error> {
         let target = Target {
             network: Network::Udp,
@@ -89,22 +91,22 @@ impl Dialer {
         self.runner.clone().open_datagrams(job).await
     }
 
-    /// The next flow that somebody at the other end has opened, which
-    /// [`accepting`](RoleBuilder::accepting) admits, as that of a [`Server`](crate::Server). `None`
-    /// once there will be none, which is at once for a WATER module. For one caller at a time; the
-    /// module runs for as long as somebody waits here.
+    /// Returns the next flow that the other end has opened and that
+    /// [`accepting`](RoleBuilder::accepting) admits, as a flow of a [`Server`](crate::Server). Returns
+    /// `None` once there will be none, which is at once for a WATER module. Has one caller at a time;
+    /// the module runs for as long as the call waits.
     pub async fn accept(&self) -> Option<Flow> {
         self.runner.clone().accept().await
     }
 
-    /// Have `module` make the connections from now on. Open ones stay as they are. On every error
-    /// nothing changes: a module of another kind, without this role, or that refuses the
-    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    /// Has `module` make the connections from now on. Open ones continue unchanged. An error changes
+    /// nothing: a module of another kind, without this role, one that refuses the configuration or
+    /// fails at once, as described at [`Server::swap`](crate::Server::swap).
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         self.runner.clone().swap(module.clone()).await
     }
 
-    /// How the module is doing, as [`Server::status_async`](crate::Server::status_async) says. A WATER
+    /// Returns the module's state, as [`Server::status_async`](crate::Server::status_async). A WATER
     /// module has no generations and no peers.
     pub async fn status(&self) -> Result<Status, Error> {
         self.runner.clone().status().await
@@ -112,9 +114,9 @@ impl Dialer {
 }
 
 impl RoleBuilder<Dialer> {
-    /// Let the other end of a component open flows, those for which this says yes, as
-    /// [`ServerBuilder::accepting`](crate::ServerBuilder::accepting) has it; they come out of
-    /// [`Dialer::accept`]. Default: none, the module refuses all.
+    /// Lets the other end of a component open the flows for which `accepts` returns true, as
+    /// [`ServerBuilder::accepting`](crate::ServerBuilder::accepting) describes; [`Dialer::accept`]
+    /// returns them. Default: none, the module refuses all.
     pub fn accepting(
         mut self,
         accepts: impl Fn(Network, &Destination) -> bool + Send + Sync + 'static,
@@ -123,7 +125,7 @@ impl RoleBuilder<Dialer> {
         self
     }
 
-    /// Fails if the module has not this role, or if a limit is out of range.
+    /// Starts the dialer. Fails if the module does not have this role, or if a limit is out of range.
     pub fn build(self) -> Result<Dialer, Error> {
         Ok(Dialer {
             runner: self.runner(Role::Dialer)?,
@@ -132,13 +134,13 @@ impl RoleBuilder<Dialer> {
 }
 
 impl DialOptions {
-    /// None.
+    /// Returns the default options.
     pub fn new() -> DialOptions {
         DialOptions::default()
     }
 
-    /// The configuration for this connection, in the place of the dialer's. A component then
-    /// has an instance and a thread for this connection alone, which end with it;
+    /// Sets the configuration for this connection, in place of the dialer's. A component then has an
+    /// instance and a thread for this connection alone, which end with it;
     /// [`Limits::flows`](crate::Limits::flows) bounds how many there are at once.
     pub fn config(mut self, config: impl Into<Vec<u8>>) -> DialOptions {
         self.config = Some(config.into().into());
@@ -150,7 +152,7 @@ impl DialOptions {
     }
 }
 
-/// Without the configuration, which may hold secrets.
+/// Formats the options without the configuration, which may hold secrets.
 impl fmt::Debug for DialOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DialOptions").finish_non_exhaustive()

@@ -1,3 +1,5 @@
+//! Dialers for addresses that the module chooses.
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -8,28 +10,28 @@ use super::role::Role;
 use super::runner::{Job, Runner};
 use crate::{DatagramFlow, Error, Module, Status};
 
-/// Dials through a module, to an address that the module chooses, and that its
-/// [`Reach`](crate::Reach) must admit. Clones share everything.
+/// Dials through a module, to an address that the module chooses and that its [`Reach`](crate::Reach)
+/// must admit. Clones share everything.
 #[derive(Clone)]
 pub struct FixedDialer {
     runner: Arc<dyn Runner>,
 }
 
 impl FixedDialer {
-    /// Begin to describe a dialer for this module.
+    /// Starts to build a dialer for this module.
     pub fn builder(module: &Module) -> RoleBuilder<FixedDialer> {
         RoleBuilder::new(module)
     }
 
-    /// Connect to where the module wants to go; otherwise as [`Dialer::dial`]. An address
-    /// that the module may not reach is [`Error::Denied`].
+    /// Connects to the module's destination; otherwise as [`Dialer::dial`]. A destination that the
+    /// module may not reach is [`Error::Denied`].
     ///
     /// [`Dialer::dial`]: crate::Dialer::dial
     pub async fn dial(&self) -> Result<Connection, Error> {
         self.dial_with(DialOptions::new()).await
     }
 
-    /// As [`dial`](FixedDialer::dial), with options for this connection alone.
+    /// Dials as [`dial`](FixedDialer::dial), with options for this connection alone.
     pub async fn dial_with(&self, options: DialOptions) -> Result<Connection, Error> {
         let job = Job {
             target: None,
@@ -39,8 +41,8 @@ impl FixedDialer {
         Connection::of(self.runner.clone().open(job).await?)
     }
 
-    /// As [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams), to where the module wants
-    /// to go.
+    /// Has the module carry datagrams, as [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams),
+    /// to the module's destination.
     pub async fn dial_datagrams(&self) -> Result<DatagramFlow, Error> {
         let job = Job {
             target: None,
@@ -50,14 +52,14 @@ impl FixedDialer {
         self.runner.clone().open_datagrams(job).await
     }
 
-    /// Have `module` make the connections from now on. Open ones stay as they are. On every error
-    /// nothing changes: a module of another kind, without this role, or that refuses the
-    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    /// Has `module` make the connections from now on. Open ones continue unchanged. An error changes
+    /// nothing: a module of another kind, without this role, one that refuses the configuration or
+    /// fails at once, as described at [`Server::swap`](crate::Server::swap).
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         self.runner.clone().swap(module.clone()).await
     }
 
-    /// How the module is doing, as [`Server::status_async`](crate::Server::status_async) says. A WATER
+    /// Returns the module's state, as [`Server::status_async`](crate::Server::status_async). A WATER
     /// module has no generations and no peers.
     pub async fn status(&self) -> Result<Status, Error> {
         self.runner.clone().status().await
@@ -65,7 +67,7 @@ impl FixedDialer {
 }
 
 impl RoleBuilder<FixedDialer> {
-    /// Fails if the module has not this role, or if a limit is out of range.
+    /// Starts the dialer. Fails if the module does not have this role, or if a limit is out of range.
     pub fn build(self) -> Result<FixedDialer, Error> {
         Ok(FixedDialer {
             runner: self.runner(Role::FixedDialer)?,

@@ -1,4 +1,5 @@
-//! Connections that come in, each with its handshake, side by side.
+//! Incoming connections, which are served concurrently, each with its handshake. Called by
+//! `listener` and `relay`.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -17,11 +18,11 @@ use super::connect::Wire;
 use crate::Error;
 use crate::net::{BoundSocket, Grant, Protocol};
 
-/// How long to wait after the system had no descriptor or memory for a connection: long
-/// enough for others to end.
+/// The pause after the system had no descriptor or memory for a connection: long enough for others
+/// to end.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner is dropped.
 pub(super) struct Task(JoinHandle<()>);
 
 impl Task {
@@ -36,7 +37,7 @@ impl Drop for Task {
     }
 }
 
-/// A bound socket, to be served within a tokio runtime.
+/// Binds a listening socket at `address`.
 pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
     let grant = Grant {
         label: "listen".to_owned(),
@@ -52,7 +53,7 @@ pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
     }
 }
 
-/// Whether tasks can be started.
+/// Fails if there is no tokio runtime to start tasks in.
 pub(super) fn check_runtime() -> Result<(), Error> {
     match Handle::try_current() {
         Ok(_) => Ok(()),
@@ -62,7 +63,7 @@ pub(super) fn check_runtime() -> Result<(), Error> {
     }
 }
 
-/// The same with the runtime's driver, and its address.
+/// Registers a listener with the runtime, and returns it with its address.
 pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr), Error> {
     check_runtime()?;
     let registered = || -> io::Result<(TcpListener, SocketAddr)> {
@@ -73,9 +74,9 @@ pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr
     registered().map_err(|error| Error::System(format!("the listening socket: {error}")))
 }
 
-/// Accept until `ending` is ready, then those who wait already, and serve each connection with
-/// `serve`, up to `at_once` together. Ready when they are served; what is served ends when this is
-/// dropped.
+/// Accepts until `ending` is ready, then the rest of the backlog, and serves each connection with
+/// `serve`, up to `at_once` together. Returns when all are served. Dropping the future ends the
+/// connections that are being served.
 pub(crate) async fn serve_all<Serving>(
     listener: TcpListener,
     at_once: usize,
@@ -89,7 +90,7 @@ pub(crate) async fn serve_all<Serving>(
     let mut ended = false;
     let mut serving = JoinSet::new();
     loop {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(permit) = room.clone().acquire_owned().await else {
             break;
         };
@@ -109,7 +110,7 @@ pub(crate) async fn serve_all<Serving>(
             }
             None => break,
         };
-        // Latency matters more than packets.
+        // Latency matters more than the number of packets.
         let _ = stream.set_nodelay(true);
         while serving.try_join_next().is_some() {}
         let served = serve(Wire::tcp(stream));

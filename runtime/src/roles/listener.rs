@@ -1,3 +1,5 @@
+//! Listeners: connections that come in through a module.
+
 use std::fmt;
 use std::future::{Future, pending, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -17,30 +19,30 @@ use crate::{Error, ErrorCode, Module};
 
 /// Accepts connections through a module.
 ///
-/// Handshakes run side by side, [`Limits::handshakes`](crate::Limits::handshakes) at once, so
-/// that no client has to wait for another. One that fails is logged at DEBUG and forgotten.
-/// Dropping the listener frees its port; accepted connections live on.
+/// Handshakes run concurrently, [`Limits::handshakes`](crate::Limits::handshakes) at once, so that no client
+/// has to wait for another. One that fails is logged at DEBUG and dropped. Dropping the listener frees its
+/// port; accepted connections live on.
 ///
-/// A component serves all connections in one instance, which has the port for as long as any
-/// of them lives. After the listener is dropped it resets new ones.
+/// A component serves all connections in one instance, which keeps the port for as long as any of them lives.
+/// After the listener is dropped it resets new ones.
 pub struct Listener {
     ready: Mutex<mpsc::Receiver<Connection>>,
     local: SocketAddr,
     runner: Arc<dyn Runner>,
-    /// Accepts in a component's place; ends with the listener, or before.
+    /// The task that accepts in a component's place; it ends with the listener, or before.
     task: Mutex<Option<incoming::Task>>,
     name: Arc<str>,
-    /// Whether the application wants no more connections.
+    /// True once the application wants no more connections.
     stopped: watch::Sender<bool>,
 }
 
 impl Listener {
-    /// Begin to describe a listener for this module.
+    /// Starts to build a listener for this module.
     pub fn builder(module: &Module) -> RoleBuilder<Listener> {
         RoleBuilder::new(module)
     }
 
-    /// The next connection that is ready. For one caller at a time.
+    /// Returns the next connection that is ready. Has one caller at a time.
     ///
     /// After [`stop_accepting`](Listener::stop_accepting) it returns the connections that were
     /// ready before, then fails with [`Error::Closed`]. It fails with [`Error::System`] when the
@@ -54,7 +56,7 @@ impl Listener {
                 ready.poll_recv(cx)
             };
             match polled {
-                // An error: nobody is left to say it, and `self` would have to be gone for that.
+                // An error would mean that no sender is left, and `self` holds one.
                 Poll::Pending => stopping.as_mut().poll(cx).map(|_| None),
                 next => next,
             }
@@ -70,46 +72,46 @@ impl Listener {
         })
     }
 
-    /// Have `module` take the connections that come in from now on. Open ones stay as they are. On every error
-    /// nothing changes: a module of another kind, without this role, or that refuses the
-    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    /// Has `module` take the connections that come in from now on. Open ones continue unchanged. An error
+    /// changes nothing: a module of another kind, without this role, one that refuses the configuration or
+    /// fails at once, as described at [`Server::swap`](crate::Server::swap).
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         self.runner.clone().swap(module.clone()).await
     }
 
-    /// Have the module look at its configuration, as one that listens. A component has done so as it
-    /// started; a WATER module does so for each connection, and for none before.
+    /// Has the module check its configuration for listening. A component did so when it started; a WATER
+    /// module does so for each connection, and not before the first one.
     pub async fn check_config(&self) -> Result<(), Error> {
         self.runner.clone().check_config().await
     }
 
-    /// Accept no more connections, and free the port. Those that are in a handshake may not become
-    /// ready; what was accepted lives on.
+    /// Stops accepting connections, and frees the port. Connections in a handshake may not become ready;
+    /// accepted ones live on.
     pub async fn stop_accepting(&self) -> Result<(), Error> {
-        // First, so that a caller of `accept` knows why there are no more.
+        // The flag is set first, so that a caller of `accept` knows why there are no more.
         self.stopped.send_replace(true);
         drop(self.task.lock().expect("no panic under this lock").take());
         self.runner.clone().stop_accepting().await
     }
 
-    /// Where clients connect to.
+    /// Returns the address that clients connect to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 }
 
 impl RoleBuilder<Listener> {
-    /// Listen on `address`; port 0 lets the system choose, and `[::]` takes IPv4 too. Within
-    /// a tokio runtime, which then runs the listener and its connections.
+    /// Listens on `address`; with port 0 the system chooses one, and `[::]` takes IPv4 too. Must be called
+    /// within a tokio runtime, which then runs the listener and its connections.
     ///
-    /// Fails if the module has not this role, if the address cannot be had, or if a limit is
-    /// out of range.
+    /// Fails if the module does not have this role, if the address cannot be bound, or if a limit is out of
+    /// range.
     pub fn bind(self, address: SocketAddr) -> Result<Listener, Error> {
         let listener = incoming::bind(address)?;
         self.listen(listener)
     }
 
-    /// As [`bind`](RoleBuilder::bind), on a socket that listens already.
+    /// Listens as [`bind`](RoleBuilder::bind), on a socket that listens already.
     pub fn listen(self, listener: StdListener) -> Result<Listener, Error> {
         if self.is_component() {
             return self.listen_by_component(listener);
@@ -130,7 +132,7 @@ impl RoleBuilder<Listener> {
                     config: None,
                 };
                 let opened = runner.open(job).await;
-                // An instance has it, which makes room for another's.
+                // The connection has its instance now, which makes room for another handshake.
                 tokio::spawn(async move {
                     let ready = async {
                         let mut opened = opened?;
@@ -144,7 +146,7 @@ impl RoleBuilder<Listener> {
                         ready => ready.map(Some),
                     });
                     match ready.await {
-                        // Nobody accepts any more; then the connection is closed.
+                        // If nobody accepts any more, the connection is closed.
                         Some(Ok(connection)) => drop(sender.send(connection).await),
                         Some(Err(error)) => {
                             tracing::debug!(target: "watm::server", server = &*name, "{error}");
@@ -180,7 +182,7 @@ impl RoleBuilder<Listener> {
                         flow.abort(ErrorCode::ConnectionRefused);
                     }
                 } else if let Ok(connection) = Connection::of(opened) {
-                    // Nobody accepts any more; then the connection is closed.
+                    // If nobody accepts any more, the connection is closed.
                     let _ = sender.send(connection).await;
                 }
             }

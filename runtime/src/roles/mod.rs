@@ -1,7 +1,7 @@
-//! Connections through modules, as the types of the standard library and tokio have them:
-//! [`Dialer`], [`FixedDialer`], [`Listener`], [`Relay`].
+//! Connections through modules, in the style of the standard library and tokio: [`Dialer`],
+//! [`FixedDialer`], [`Listener`], [`Relay`].
 //!
-//! Behind them is one trait, [`runner::Runner`], with which all kinds of modules look alike.
+//! They use one trait, [`runner::Runner`], which hides the kind of module.
 
 mod access;
 mod builder;

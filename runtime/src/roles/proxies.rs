@@ -1,4 +1,4 @@
-//! Dialers behind the local proxies of `watm-socks`.
+//! Dialers as backends of the local proxies of `watm-socks`.
 
 use std::io;
 use std::sync::Arc;
@@ -23,14 +23,15 @@ impl Dial for Dialer {
     }
 }
 
-/// A dialer all of whose connections have these options: [`Dialer::with_options`].
+/// A dialer that dials with the same options each time. Made by [`Dialer::with_options`].
 pub struct DialerWithOptions {
     dialer: Dialer,
     options: DialOptions,
 }
 
 impl Dialer {
-    /// This dialer with options for all connections that it makes for a proxy of `watm-socks`.
+    /// Returns this dialer with options for every connection that it makes for a proxy of
+    /// `watm-socks`.
     pub fn with_options(&self, options: DialOptions) -> DialerWithOptions {
         DialerWithOptions {
             dialer: self.clone(),
@@ -49,7 +50,7 @@ impl Dial for DialerWithOptions {
         dialled.map_err(refusal)
     }
 
-    /// Options are for streams alone.
+    /// Fails: options are for streams alone.
     async fn datagrams(&self, _to: &Destination) -> Result<DatagramFlow, Refusal> {
         Err(Refusal::NotSupported)
     }
@@ -94,7 +95,7 @@ fn broken(side: JoinError) -> Broken {
 impl Datagrams for DatagramFlow {
     fn send(&self, datagram: &[u8]) -> io::Result<bool> {
         match DatagramFlow::send(self, datagram) {
-            // Nobody carries one that long.
+            // No module carries a datagram of this length, so it is dropped.
             Err(ErrorCode::DatagramTooLarge) => Ok(false),
             sent => sent.map_err(io::Error::other),
         }
@@ -105,14 +106,14 @@ impl Datagrams for DatagramFlow {
     }
 }
 
-/// What a client is told.
+/// Returns the answer that a client of the proxy gets.
 fn refusal(error: Error) -> Refusal {
     match &error {
         Error::Denied { .. } => Refusal::NotAllowed,
         Error::NoDatagrams { .. } => Refusal::NotSupported,
         Error::Timeout { .. } => Refusal::TimedOut,
         Error::Connect { source, .. } => match Refusal::from(source) {
-            // With the module's name.
+            // This error includes the module's name.
             Refusal::Failed(_) => Refusal::Failed(error.to_string()),
             refusal => refusal,
         },

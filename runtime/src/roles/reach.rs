@@ -1,3 +1,5 @@
+//! The destinations that a module may reach.
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use watm_seal::{ConnectPattern, Network};
@@ -5,51 +7,52 @@ use watm_seal::{ConnectPattern, Network};
 use super::target::Target;
 use crate::{Destination, Error};
 
-/// Where a module may go, beyond the address that the application names. By default nowhere.
+/// The destinations that a module may reach, beyond the address that the application names. By default
+/// none.
 ///
-/// It is a list of patterns, as [`ConnectPattern`] has them: `example.com:443`, `*.example.com`,
-/// `10.0.0.0/8:1-1024`, `udp://[2001:db8::1]:53`, `*`. A pattern is for TCP and UDP unless it begins
-/// with one of them.
+/// It is a list of patterns, as [`ConnectPattern`] describes them: `example.com:443`, `*.example.com`,
+/// `10.0.0.0/8:1-1024`, `udp://[2001:db8::1]:53`, `*`. A pattern is for TCP and UDP unless it begins with
+/// one of them.
 ///
-/// A name is compared before it is resolved: one that a pattern names may have any address,
-/// and one that no pattern names is resolved and admitted for those of its addresses that a
-/// pattern has. Case and a dot at the end do not matter.
+/// A name is compared before it is resolved. One that a pattern names may have any address. One that no
+/// pattern names is resolved, and may have the addresses that a pattern admits. Case and a dot at the end
+/// do not matter.
 ///
-/// What has a seal goes nowhere beyond what its seal allows, whatever it is given here.
-///
-/// Datagrams of a granted socket go to whoever the module has heard from by it, to addresses that the
-/// application dials, and as far as the seal and the grant name. Those of a module without a seal go to
-/// where these patterns admit them, and so do others after [`with_datagrams`](Reach::with_datagrams).
-/// Multicast, broadcast and the unspecified address have to be named by an address or a network: `*` does
+/// A module with a seal reaches nothing beyond its seal, whatever patterns are given here.
+/// Datagrams of a granted socket may go to addresses that the module has heard from on it, to addresses
+/// that the application dials, and to those that the seal and the grant name. For a module without a seal
+/// these patterns take the place of the seal; after [`with_datagrams`](Reach::with_datagrams) they
+/// restrict the datagrams of other modules too. Multicast, broadcast and the unspecified address need a
+/// pattern with an address or a network: `*` does not admit them.
 /// not admit them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     allowed: Patterns,
-    /// They are for datagrams of what has a seal, too.
+    /// True if the patterns also restrict the datagrams of a module with a seal.
     with_datagrams: bool,
-    /// Each has to admit it too.
+    /// Further lists, each of which has to admit the target too.
     within: Vec<Patterns>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Patterns(Vec<ConnectPattern>);
 
-/// What a [`Reach`] says of a target.
+/// The decision of a [`Reach`] about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
     Denied,
-    /// Those of its addresses that the reach admits.
+    /// Depends on the addresses: those that the reach admits are allowed.
     Resolved,
     Allowed,
 }
 
 impl Reach {
-    /// Nowhere.
+    /// Returns a reach of no destinations.
     pub fn none() -> Reach {
         Reach::default()
     }
 
-    /// And what this pattern admits. Fails if it is none.
+    /// Adds the destinations that this pattern admits. Fails if it is not a pattern.
     pub fn allow(mut self, pattern: &str) -> Result<Reach, Error> {
         let patterns = ConnectPattern::parse(pattern)
             .map_err(|reason| Error::Options(format!("reach {pattern:?}: {reason}")))?;
@@ -57,13 +60,13 @@ impl Reach {
         Ok(self)
     }
 
-    /// Hold datagrams of a granted socket to these patterns though the module has a seal.
+    /// Restricts the datagrams of a granted socket to these patterns even if the module has a seal.
     pub fn with_datagrams(mut self) -> Reach {
         self.with_datagrams = true;
         self
     }
 
-    /// Nowhere but where one of these goes too.
+    /// Restricts the reach to the destinations that one of these patterns admits too.
     pub(crate) fn within(mut self, ceiling: impl IntoIterator<Item = ConnectPattern>) -> Reach {
         self.within.push(Patterns(ceiling.into_iter().collect()));
         self
@@ -74,15 +77,15 @@ impl Reach {
         verdicts.min().unwrap_or(Verdict::Denied)
     }
 
-    /// Of a target that is [`Verdict::Resolved`]: whether it may have this address.
+    /// Returns true if a target that is [`Verdict::Resolved`] may have this address.
     pub(crate) fn admits(&self, target: &Target, address: &SocketAddr) -> bool {
         self.lists().all(|patterns| {
             patterns.judge(target) == Verdict::Allowed || patterns.admits(target.network, address)
         })
     }
 
-    /// Whether datagrams of a granted socket may go to this address, which the module has not heard
-    /// from; `name`: what it was looked up by.
+    /// Returns true if datagrams of a granted socket may go to this address, which the module has not
+    /// heard from. `name` is the name that it was looked up by.
     pub(crate) fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
         let named = self.within.is_empty() || self.with_datagrams;
         let mut lists = self.within.iter().chain(named.then_some(&self.allowed));
@@ -134,7 +137,8 @@ impl Patterns {
     }
 }
 
-/// Whether it is no address of one machine. Linux takes the unspecified one for its own.
+/// Returns true if the address is not one of a single machine. Linux takes the unspecified one for its
+/// own.
 fn is_for_many(ip: IpAddr) -> bool {
     ip.is_multicast() || ip.is_unspecified() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
 }
@@ -206,7 +210,7 @@ mod tests {
     fn datagrams_go_where_the_bounds_say_and_without_any_the_patterns() {
         let found = parse_destination("vpn.example.org:51820").expect("a destination");
         for (patterns, bounds, to, expected) in [
-            // What has no seal, and is allowed nothing.
+            // Without a seal, and with nothing allowed.
             (&[][..], &[][..], "192.0.2.1:53", false),
             (&["tcp://*"], &[], "192.0.2.1:53", false),
             (&["udp://*"], &[], "192.0.2.1:53", true),
@@ -214,7 +218,7 @@ mod tests {
             (&["192.0.2.0/24:53"], &[], "192.0.2.1:54", false),
             (&["192.0.2.0/24:53"], &[], "[::ffff:192.0.2.1]:53", true),
             (&["192.0.2.0/24:53"], &[], "[::192.0.2.1]:53", false),
-            // What has one.
+            // With a seal.
             (&[], &["udp://*:*"], "192.0.2.1:53", true),
             (&["tcp://*"], &["udp://*:*"], "192.0.2.1:53", true),
             (&["udp://192.0.2.2"], &["udp://*:*"], "192.0.2.1:53", true),
@@ -225,7 +229,7 @@ mod tests {
             (&["udp://vpn.example.org"], &[], "192.0.2.1:51820", true),
             (&["udp://example.org"], &[], "192.0.2.1:51820", false),
             (&[], &["udp://*.example.org:51820"], "192.0.2.1:51820", true),
-            // What is no machine.
+            // Addresses of no single machine.
             (&["*"], &["udp://*:*"], "239.1.2.3:53", false),
             (&["*"], &["udp://*:*"], "[ff02::1]:53", false),
             (&["*"], &["udp://*:*"], "[::ffff:239.1.2.3]:53", false),

@@ -1,3 +1,5 @@
+//! Relays: connections that come in through a module and are passed on to one address.
+
 use std::fmt;
 use std::future::{Future, pending, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -20,42 +22,41 @@ use super::runner::{Job, Opened, Runner};
 use super::target::{Target, parse_destination};
 use crate::{Error, ErrorCode, Module, StreamFlow};
 
-/// Accepts connections through a module and passes each on, through the same, to one address.
+/// Accepts connections through a module and passes each on, through the same module, to one address.
 ///
-/// As in a [`Listener`](crate::Listener), handshakes run side by side. A connection that
-/// fails, or whose address cannot be reached, costs itself alone; the relay goes on. Dropping
-/// the relay frees its port and closes its connections.
+/// Handshakes run concurrently, as in a [`Listener`](crate::Listener). A connection that fails, or whose
+/// destination cannot be reached, ends alone; the relay continues. Dropping the relay frees its port and
+/// closes its connections.
 ///
-/// A component decodes what comes in, and the host passes that on by TCP, or by what the
-/// connector makes.
+/// A component decodes incoming connections, and the host passes the result on by TCP, or by the connector.
 pub struct Relay {
     local: SocketAddr,
     task: incoming::Task,
-    /// Closed when the relay is to end; what runs for it has the other half.
+    /// Dropped to end the relay; its tasks have the other half.
     closing: watch::Sender<()>,
-    /// Ended when all that runs for it has.
+    /// Closed when all tasks of the relay have ended.
     ended: mpsc::Receiver<()>,
-    /// Of a component: ready when it has freed the port.
+    /// For a component: returns when it has freed the port.
     gone: Option<Gone>,
     open: Arc<AtomicUsize>,
-    /// Not held: a component's port goes with the task.
+    /// A weak reference: a component's port is freed with the task.
     runner: Weak<dyn Runner>,
 }
 
 impl Relay {
-    /// Begin to describe a relay for this module.
+    /// Starts to build a relay for this module.
     pub fn builder(module: &Module) -> RoleBuilder<Relay> {
         RoleBuilder::new(module)
     }
 
-    /// Where clients connect to.
+    /// Returns the address that clients connect to.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
     }
 
-    /// Have `module` take the connections that come in from now on. Open ones stay as they are. On every error
-    /// nothing changes: a module of another kind, without this role, or that refuses the
-    /// configuration or fails at once, as [`Server::swap`](crate::Server::swap) says.
+    /// Has `module` take the connections that come in from now on. Open ones continue unchanged. An error
+    /// changes nothing: a module of another kind, without this role, one that refuses the configuration or
+    /// fails at once, as described at [`Server::swap`](crate::Server::swap).
     pub async fn swap(&self, module: &Module) -> Result<(), Error> {
         let runner = self.runner.upgrade().ok_or_else(|| Error::Closed {
             module: module.name().to_owned(),
@@ -63,13 +64,13 @@ impl Relay {
         runner.swap(module.clone()).await
     }
 
-    /// Connections that are open now.
+    /// Returns the number of connections that are open now.
     pub fn connections(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Accept no more, close every connection, and wait until that is done. Bounded by three
-    /// times [`Limits::close_grace`](crate::Limits::close_grace).
+    /// Stops accepting, closes every connection, and waits until that is done. Takes at most three times
+    /// [`Limits::close_grace`](crate::Limits::close_grace).
     pub async fn close(self) {
         let Relay {
             task,
@@ -80,7 +81,7 @@ impl Relay {
         } = self;
         drop(task);
         drop(closing);
-        // Nothing is ever sent; what runs holds the other half.
+        // Nothing is ever sent; the tasks hold the other half.
         let _ = ended.recv().await;
         if let Some(gone) = gone {
             gone.await;
@@ -89,14 +90,14 @@ impl Relay {
 }
 
 impl RoleBuilder<Relay> {
-    /// Listen on `address`, as [`Listener`](crate::Listener) does, and pass connections on to
-    /// `target`, which is `host:port`. A name is resolved for each connection anew.
+    /// Listens on `address`, as [`Listener`](crate::Listener) does, and passes connections on to `target`,
+    /// which is `host:port`. A name is resolved again for each connection.
     pub fn bind(self, address: SocketAddr, target: &str) -> Result<Relay, Error> {
         let listener = incoming::bind(address)?;
         self.listen(listener, target)
     }
 
-    /// As [`bind`](RoleBuilder::bind), on a socket that listens already.
+    /// Listens as [`bind`](RoleBuilder::bind), on a socket that listens already.
     pub fn listen(self, listener: StdListener, target: &str) -> Result<Relay, Error> {
         let target = Target::tcp(parse_destination(target)?);
         if self.is_component() {
@@ -128,7 +129,7 @@ impl RoleBuilder<Relay> {
                         return;
                     }
                 };
-                // Its handshake is over, so it makes room for another's.
+                // Its handshake is over, which makes room for another one.
                 tokio::spawn(async move {
                     hold(opened, close).await;
                     drop((open, running));
@@ -160,7 +161,7 @@ impl RoleBuilder<Relay> {
         let open = Arc::new(AtomicUsize::new(0));
         let counted = open.clone();
         let serve = async move {
-            // Held here, so that the port goes with the task.
+            // The task holds the runner, so that the port is freed with it.
             let server = Arc::downgrade(&runner);
             while let Some(opened) = ComponentRunner::accept(&server).await {
                 let (target, running) = (target.clone(), running.clone());
@@ -173,7 +174,7 @@ impl RoleBuilder<Relay> {
                     };
                     let passed = {
                         let mut passing = pin!(pass_on(&mut flow, &target, &access));
-                        // An error, since nothing is ever sent: the relay ends.
+                        // Nothing is ever sent, so this is an error: the relay ends.
                         let mut closing = pin!(close.changed());
                         poll_fn(|cx| match passing.as_mut().poll(cx) {
                             Poll::Pending => closing.as_mut().poll(cx).map(|_| Ok(())),
@@ -203,8 +204,7 @@ impl RoleBuilder<Relay> {
     }
 }
 
-/// Join what a component decodes to a connection of the host's, until both directions have
-/// ended.
+/// Joins the decoded stream of a component to a connection of the host's, until both directions have ended.
 async fn pass_on(flow: &mut StreamFlow, target: &Target, access: &Access) -> Result<(), Error> {
     let failed = |source| access.failed(target, source);
     let connected = access.connect(target, true).await;
@@ -215,7 +215,7 @@ async fn pass_on(flow: &mut StreamFlow, target: &Target, access: &Access) -> Res
         WireKind::Tcp(mut upstream) => {
             let copied = copy_bidirectional(flow, &mut upstream).await;
             if copied.is_err() {
-                // What is cut short is not to look whole.
+                // Truncated data must not look complete.
                 let _ = upstream.set_zero_linger();
             }
             copied
@@ -224,7 +224,7 @@ async fn pass_on(flow: &mut StreamFlow, target: &Target, access: &Access) -> Res
         WireKind::Udp(_) | WireKind::Datagrams(_) => Err(datagrams()),
     };
     if copied.is_err() {
-        // As above.
+        // The same holds for this end.
         flow.abort(ErrorCode::ConnectionReset);
     }
     let flushed = poll_fn(|cx| flow.poll_flushed(cx));
@@ -232,13 +232,13 @@ async fn pass_on(flow: &mut StreamFlow, target: &Target, access: &Access) -> Res
     copied.map(drop).map_err(failed)
 }
 
-/// Until the connection has ended, by itself or with the relay.
+/// Waits until the connection has ended, by itself or with the relay.
 async fn hold(opened: Opened, mut close: watch::Receiver<()>) {
     let Opened {
         mut finished, stop, ..
     } = opened;
     {
-        // An error, since nothing is ever sent: the relay ends.
+        // Nothing is ever sent, so this is an error: the relay ends.
         let mut closing = pin!(close.changed());
         poll_fn(|cx| {
             if Pin::new(&mut finished).poll(cx).is_ready() {
@@ -254,7 +254,7 @@ async fn hold(opened: Opened, mut close: watch::Receiver<()>) {
     }
 }
 
-/// Counts itself.
+/// Counts one while it exists.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

@@ -1,3 +1,5 @@
+//! A WATER module behind a dialer, a listener or a relay, and its replacement.
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -8,22 +10,22 @@ use crate::usage::{Kept, Subject};
 use crate::water::{Slot, WaterRunner};
 use crate::{Error, Module, ModuleKind, Network, Phase, Status, SwapOptions};
 
-/// What a module's listening socket is called.
+/// The label of a module's listening socket.
 const LISTEN: &str = "listen";
 
-/// A WATER module in one role, until another takes its place. Each connection stays with the
+/// A WATER module in one role, which another module can replace. Each connection stays with the
 /// module that it began with, since it has an instance of its own.
 pub(super) struct Replaceable {
     role: Role,
     settings: Settings,
     slot: Arc<Slot<Arc<WaterRunner>>>,
-    /// How many there were before it, and the module that serves.
+    /// The number of modules before the one that serves, and that module.
     serving: Mutex<(u32, Module)>,
     kept: Kept,
 }
 
 impl Replaceable {
-    /// Fails if the module has not this role.
+    /// Makes a slot for the module. Fails if it does not have this role.
     pub(super) fn new(
         module: &Module,
         role: Role,
@@ -61,7 +63,7 @@ impl Replaceable {
         next.check_config(self.role == Role::Listener)
             .await
             .map_err(|error| match error {
-                // Of the new one, whatever the role is called by.
+                // The error names the new module, whatever the role's own name is.
                 Error::Config { reason, .. } => Error::Config {
                     module: module.name().to_owned(),
                     reason,
@@ -106,7 +108,7 @@ impl Replaceable {
     }
 }
 
-/// With what this module may have of the settings.
+/// Makes a runner, with the settings limited by the module's grant.
 fn make(module: &Module, role: Role, settings: &Settings) -> Result<WaterRunner, Error> {
     check_role(module, role)?;
     let limits = module.granted().limits(module, settings.limits.clone());
@@ -130,7 +132,7 @@ impl Runner for Replaceable {
 
     fn swap(self: Arc<Self>, module: Module) -> Done {
         let name = self.settings.name.clone();
-        // It is taken back in time whether or not somebody waits.
+        // A task completes the rollback even if nobody waits for the result.
         let replacing = tokio::spawn(async move { self.replace(module).await });
         Box::pin(async move {
             replacing

@@ -1,3 +1,5 @@
+//! Resolving names within a reach.
+
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -8,15 +10,17 @@ use crate::Error;
 use crate::net::outgoing;
 
 impl Reach {
-    /// The addresses of `target` that this admits, in the system's order and never none of them; a
-    /// name is resolved. For an application that goes where a flow says, and nowhere else.
+    /// Returns the addresses of `target` that this reach admits, in the system's order; never
+    /// empty. Resolves a name. Meant for an application that connects to a flow's destination
+    /// itself.
     ///
-    /// [`Error::Denied`]: it may not be reached. [`Error::Connect`]: the name has no address.
+    /// Fails with [`Error::Denied`] if the target may not be reached, and with [`Error::Connect`]
+    /// if the name has no address.
     pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
         self.choose(target, outgoing::resolve(target)).await
     }
 
-    /// As [`resolve`](Reach::resolve), of the addresses that `finding` finds.
+    /// Returns the addresses, as [`resolve`](Reach::resolve), out of those that `finding` finds.
     pub(super) async fn choose(
         &self,
         target: &Target,

@@ -1,20 +1,22 @@
+//! The roles of a module.
+
 use std::fmt;
 
-/// What a module can do with a connection.
+/// A role of a module for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Dials an address that the application names: [`Dialer`](crate::Dialer).
     Dialer,
     /// Dials an address of its own choice: [`FixedDialer`](crate::FixedDialer).
     FixedDialer,
-    /// Takes connections in, for the application: [`Listener`](crate::Listener).
+    /// Accepts connections for the application: [`Listener`](crate::Listener).
     Listener,
-    /// Takes connections in and passes each on to one address: [`Relay`](crate::Relay).
+    /// Accepts connections and passes each on to one address: [`Relay`](crate::Relay).
     Relay,
 }
 
 impl Role {
-    /// All of them, in the order in which they are listed.
+    /// All roles, in the order in which they are listed.
     pub const ALL: [Role; 4] = [Role::Dialer, Role::FixedDialer, Role::Listener, Role::Relay];
 }
 

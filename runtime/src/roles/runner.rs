@@ -1,3 +1,5 @@
+//! The common interface of modules of all kinds behind a dialer, a listener or a relay.
+
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -18,90 +20,90 @@ use crate::flow::{DatagramFlow, Flow, FlowCount, StreamFlow};
 use crate::hub::Accepting;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind, Status};
 
-/// What a module is behind a dialer, a listener or a relay, whichever kind of module it is.
+/// A module behind a dialer, a listener or a relay, of whichever kind it is.
 pub(crate) trait Runner: Send + Sync {
-    /// Make one connection ready. Dropping the future gives up on it; after that it lives by
-    /// itself, in a task of the runtime that this was called in.
+    /// Opens one connection. Dropping the future abandons the attempt; after that the connection lives
+    /// in a task of its own, in the runtime that this was called in.
     fn open(self: Arc<Self>, job: Job) -> Opening<Opened>;
 
-    /// Have datagrams carried to a target.
+    /// Has datagrams carried to a target.
     fn open_datagrams(self: Arc<Self>, job: Job) -> Opening<DatagramFlow>;
 
-    /// The next flow that the other end has opened; `None`: there will be none.
+    /// Returns the next flow that the other end has opened; `None` if there will be none.
     fn accept(self: Arc<Self>) -> Pin<Box<dyn Future<Output = Option<Flow>> + Send>> {
         Box::pin(async { None })
     }
 
-    /// Have another module make the connections that are opened from now on; the others stay
-    /// as they are. On an error nothing changes.
+    /// Has another module make the connections that are opened from now on; the others continue
+    /// unchanged. An error changes nothing.
     fn swap(self: Arc<Self>, module: Module) -> Done;
 
-    /// Have the module look at its configuration, unless it has as it started.
+    /// Has the module check its configuration, unless it did so when it started.
     fn check_config(self: Arc<Self>) -> Done {
         Box::pin(async { Ok(()) })
     }
 
-    /// Take no more of what the module accepts itself.
+    /// Stops accepting what the module accepts itself.
     fn stop_accepting(self: Arc<Self>) -> Done {
         Box::pin(async { Ok(()) })
     }
 
-    /// How the module is doing.
+    /// Returns the module's state.
     fn status(self: Arc<Self>) -> Opening<Status>;
 }
 
-/// Ready when something is open.
+/// A future that returns what was opened.
 pub(crate) type Opening<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Ready when something has been done.
+/// A future that returns when something has been done.
 pub(crate) type Done = Opening<()>;
 
-/// What all connections of a dialer, listener or relay have in common.
+/// The settings that all connections of a dialer, listener or relay share.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// In errors and logs.
+    /// The name in errors and logs.
     pub(crate) name: String,
     pub(crate) limits: Limits,
     pub(crate) config: Option<Vec<u8>>,
-    /// Of datagrams, for a component: each with its label.
+    /// The datagram sockets of a component, each with its label.
     pub(crate) sockets: Vec<(String, OuterSocket)>,
-    /// Of a WATER module that takes connections: where, for what is noted of it.
+    /// The address that a WATER module takes connections at, for the module's record.
     pub(crate) listens: Option<SocketAddr>,
-    /// How long what is open may last behind another module; `None`: as long as it does.
+    /// The time that open connections may last after a swap; `None` for no limit.
     pub(crate) drain: Option<Duration>,
     pub(crate) reach: Reach,
     pub(crate) connector: Option<Arc<dyn Connect>>,
-    /// Of a component.
+    /// The private keys of a component.
     pub(crate) keys: Keys,
-    /// As well.
+    /// The capture of a component.
     pub(crate) capture: Option<Capture>,
-    /// Of a component's flows, those that the other end may open. `None`: all.
+    /// Decides which flows the other end of a component may open. `None`: all.
     pub(crate) accepting: Option<Accepting>,
     pub(crate) log_level: tracing::Level,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
-    /// Of a WATER module: its connections.
+    /// The count of a WATER module's connections.
     pub(crate) descriptors: FlowCount,
-    /// As in [`Access`](super::Access).
+    /// The permits of lookups, as in [`Access`](super::Access).
     pub(crate) lookups: Arc<Semaphore>,
 }
 
-/// A socket of datagrams that a module is granted.
+/// A datagram socket that a module is granted.
 #[derive(Clone, Copy)]
 pub(crate) enum OuterSocket {
-    /// The system's, bound to this address.
+    /// A socket of the system, bound to this address.
     Bound(SocketAddr),
-    /// The connector's.
+    /// A socket that the connector carries.
     Carried,
 }
 
-/// One connection to be made.
+/// A connection to be made.
 pub(crate) struct Job {
-    /// Of a dialer and a relay: whereto.
+    /// The destination, for a dialer and a relay.
     pub(crate) target: Option<Target>,
-    /// Of a listener and a relay: what came in.
+    /// The incoming connection, for a listener and a relay.
     pub(crate) accepted: Option<Wire>,
-    /// In the place of the settings'.
+    /// The configuration, in place of that of the settings.
     pub(crate) config: Option<Arc<[u8]>>,
 }
 
@@ -120,27 +122,27 @@ impl Job {
 pub(crate) struct Opened {
     /// The application's end; a relay has none.
     pub(crate) flow: Option<StreamFlow>,
-    /// Of the network's side.
+    /// The addresses on the network's side.
     pub(crate) local: Option<SocketAddr>,
     pub(crate) peer: Option<SocketAddr>,
-    /// Of a client's connection: sent to when the module first uses the flow.
+    /// For a client's connection: receives when the module first uses the flow.
     pub(crate) used: Option<oneshot::Receiver<()>>,
-    /// Dropped, it closes a relay's connection. Others are closed by their flow.
+    /// Dropping it closes a relay's connection. Others are closed by their flow.
     pub(crate) stop: oneshot::Sender<()>,
-    /// An error, once the connection is gone.
+    /// Fails once the connection is gone.
     pub(crate) finished: oneshot::Receiver<()>,
 }
 
-/// How long a module may wait for a client alone. Modules that have a handshake bound it themselves, and
-/// vary the time, since strangers can measure it.
+/// The longest time that a module may wait only for a client. Modules with a handshake bound it
+/// themselves, and vary the time, since strangers can measure it.
 const LONGEST_HANDSHAKE: Duration = Duration::from_secs(300);
 
 impl Opened {
     /// Waits until the handshake with a client is over, which it is when the module uses the flow or
-    /// ends without an error: while it waits for the client alone, nobody else needs to know of the
-    /// connection.
+    /// ends without an error. While the module waits only for the client, nobody else needs to know of
+    /// the connection.
     ///
-    /// Fails with why the module refused the client, or if it takes too long.
+    /// Fails with the reason why the module refused the client, or if it takes too long.
     pub(crate) async fn established(&mut self, name: &str) -> Result<(), Error> {
         let (Some(used), Some(flow)) = (&mut self.used, &self.flow) else {
             return Ok(());
@@ -163,7 +165,7 @@ impl Opened {
     }
 }
 
-/// What runs a module in this role. A component listens by [`ComponentRunner::listening`].
+/// Makes the runner of a module in this role. A component listens by [`ComponentRunner::listening`].
 pub(crate) fn runner(
     module: &Module,
     role: Role,
@@ -185,12 +187,12 @@ pub(crate) fn runner(
         )));
     }
     let runner = Replaceable::new(module, role, settings)?;
-    // It is compiled and linked, and has the role; its instances come with the connections.
+    // The module is compiled and linked, and has the role; its instances come with the connections.
     module.accept()?;
     Ok(Arc::new(runner))
 }
 
-/// Whether a WATER module has this role.
+/// Fails if a WATER module does not have this role.
 pub(super) fn check_role(module: &Module, role: Role) -> Result<(), Error> {
     let info = module.info();
     if info.roles.contains(&role) {

@@ -1,3 +1,5 @@
+//! Targets of connections, and the parsers of their addresses.
+
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -5,31 +7,31 @@ pub use watm_seal::Network;
 
 use crate::{Destination, Error};
 
-/// Addresses of which kind will do.
+/// The address family that is acceptable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Family {
-    /// Both.
+    /// Both families.
     #[default]
     Any,
-    /// IPv4 alone.
+    /// Only IPv4.
     V4,
-    /// IPv6 alone.
+    /// Only IPv6.
     V6,
 }
 
-/// Where a connection is to go.
+/// A target of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// By what.
+    /// The protocol.
     pub network: Network,
-    /// Which addresses of a name will do.
+    /// The acceptable family of a name's addresses.
     pub family: Family,
-    /// Whereto. A name is not resolved yet.
+    /// The destination. A name is not resolved yet.
     pub destination: Destination,
 }
 
 impl Target {
-    /// By TCP.
+    /// Returns a target for TCP.
     pub fn tcp(destination: Destination) -> Target {
         Target {
             network: Network::Tcp,
@@ -38,7 +40,7 @@ impl Target {
         }
     }
 
-    /// A network as Go names it (`tcp`, `tcp4`, `tcp6`, `udp`, `udp4`, `udp6`), and
+    /// Parses a network as Go names it (`tcp`, `tcp4`, `tcp6`, `udp`, `udp4`, `udp6`), and
     /// `host:port`.
     pub(crate) fn parse(network: &str, address: &str) -> Result<Target, Error> {
         let (network, family) = match network {
@@ -72,7 +74,7 @@ impl Family {
     }
 }
 
-/// `host:port`, with an IPv6 address in brackets.
+/// Parses `host:port`, with an IPv6 address in brackets.
 pub(crate) fn parse_destination(address: &str) -> Result<Destination, Error> {
     let refuse = |why: &str| {
         let shown: String = address.escape_debug().take(100).collect();

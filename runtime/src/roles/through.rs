@@ -1,3 +1,5 @@
+//! Dialers as connectors, so that a module can be reached through another one.
+
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -7,7 +9,7 @@ use super::dialer::Dialer;
 use super::target::{Network, Target};
 use crate::{Error, ErrorCode};
 
-/// Through its module. A name is the module's to look up.
+/// Connects through its module, which looks up names itself.
 impl Connect for Dialer {
     fn connect(
         &self,
@@ -24,7 +26,7 @@ impl Connect for Dialer {
     }
 }
 
-/// With the kind that it would have from the system, as far as there is one.
+/// Returns the error with the kind that the system would use, if there is one.
 fn failed(error: Error) -> io::Error {
     let kind = match &error {
         Error::Denied { .. } => io::ErrorKind::PermissionDenied,

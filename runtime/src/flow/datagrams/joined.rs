@@ -1,4 +1,5 @@
-//! The application's end of a flow of datagrams when it is a socket, as that of a stream.
+//! Datagram flows whose application is a socket: the module's thread uses it directly, as
+//! `stream::joined` does.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,25 +12,26 @@ use crate::flow::join::{JoinError, Meter};
 use crate::net::poll_receive;
 use crate::ready::register;
 
-/// Errors in a row before others have their turn.
+/// The most errors in a row before other tasks run.
 const MOST_ERRORS: usize = 16;
 
 pub(super) struct Joined {
     upstream: UdpSocket,
     meter: Arc<dyn Meter>,
-    /// A datagram as it is sent, of which the first part is always the same.
+    /// The datagram to send, which begins with the same bytes each time.
     whole: Vec<u8>,
     before: usize,
 }
 
 impl DatagramFlow {
-    /// Have `upstream` be the application, until the flow ends. Each datagram to it has `before` in
-    /// front. One that cannot be delivered is lost, as on any network. Fails if the module fails.
-    /// Dropping the future leaves the flow open. Meanwhile the flow's other calls are not for use.
+    /// Makes `upstream` the application, until the flow ends. Each datagram to it is preceded by
+    /// `before`. One that cannot be delivered is dropped, as on any network. Fails if the module
+    /// fails. Dropping the future leaves the flow open. The flow's other calls must not be used
+    /// meanwhile.
     ///
-    /// The module's thread sends and receives. What the upstream has no room for waits as far as
-    /// [`Limits::datagram_queue`](crate::Limits) and
-    /// [`Limits::datagram_queue_bytes`](crate::Limits) go.
+    /// The module's thread sends and receives. Datagrams that the upstream has no room for wait,
+    /// within [`Limits::datagram_queue`](crate::Limits) and
+    /// [`Limits::datagram_queue_bytes`](crate::Limits).
     pub async fn join(
         &self,
         upstream: UdpSocket,
@@ -43,21 +45,21 @@ impl DatagramFlow {
             whole: before,
         };
         self.shared.lock().joined = Some(Box::new(joined));
-        // It is asked for what the upstream has.
+        // Makes the module ask for what the upstream has received.
         self.shared.token.notify();
         let _joint = Joint(&self.shared);
         poll_fn(|cx| self.shared.poll_joined(cx)).await
     }
 }
 
-/// Takes the upstream away again.
+/// Detaches the upstream when it is dropped.
 struct Joint<'a>(&'a Shared);
 
 impl Drop for Joint<'_> {
     fn drop(&mut self) {
         let joined = self.0.lock().joined.take();
         drop(joined);
-        // What it receives comes out of the queue again.
+        // The module receives from the queue again.
         self.0.token.notify();
     }
 }
@@ -84,8 +86,8 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Hand the module what the upstream has, if there is one. What goes beyond `taken` waits in the
-    /// queue.
+    /// Gives the module the datagrams that the upstream has received, if there is one. Those that do
+    /// not fit `taken` wait in the queue.
     pub(super) fn receive_upstream(&self, state: &mut State, taken: &mut Taken) {
         let State {
             joined, outbound, ..
@@ -102,7 +104,7 @@ impl Shared {
         while outbound.datagrams.is_empty() && !taken.is_full() {
             let received = poll_receive(upstream, &mut cx, |datagram| {
                 meter.send(datagram.len());
-                // What comes after one that waits waits too.
+                // Datagrams behind a waiting one wait too.
                 if !outbound.datagrams.is_empty() || !taken.take(datagram) {
                     outbound.push(datagram.to_vec());
                 }
@@ -110,7 +112,7 @@ impl Shared {
             match received {
                 Poll::Pending => return,
                 Poll::Ready(Ok(())) => {}
-                // Of a datagram that was sent, which nobody took.
+                // The error is one of a datagram sent earlier, which was not delivered.
                 Poll::Ready(Err(_)) if errors < MOST_ERRORS => errors += 1,
                 Poll::Ready(Err(_)) => {
                     self.token.notify();
@@ -122,7 +124,7 @@ impl Shared {
 }
 
 impl State {
-    /// Have the upstream take what waits for it.
+    /// Sends the waiting datagrams to the upstream.
     fn poll_pass_on(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(joined) = &mut self.joined
             && let Some(datagram) = self.inbound.datagrams.front()
@@ -135,12 +137,13 @@ impl State {
         Poll::Ready(())
     }
 
-    /// Send one datagram that the module has, if there is an upstream that has room for it.
+    /// Sends one datagram of the module's to the upstream. Returns false if there is none, or it has
+    /// no room.
     pub(super) fn send_upstream(&mut self, datagram: &[u8]) -> bool {
         let Some(joined) = &mut self.joined else {
             return false;
         };
-        // What waits already goes first, and is the task's, which is woken when there is room.
+        // Waiting datagrams go first; the task sends them, and is woken when there is room.
         let mut cx = Context::from_waker(Waker::noop());
         self.inbound.datagrams.is_empty() && joined.poll_send(&mut cx, datagram).is_ready()
     }
@@ -158,8 +161,8 @@ impl Joined {
         };
         let mut sent = self.upstream.poll_send(cx, datagram);
         if let Poll::Ready(Err(_)) = sent {
-            // The first error may be of an earlier datagram, and this one not sent; another: nobody
-            // listens there now.
+            // The first error may belong to an earlier datagram, with this one not sent. A second
+            // error means that nobody listens there now.
             sent = self.upstream.poll_send(cx, datagram);
         }
         sent.map(|_| self.meter.receive(datagram.len() - self.before))

@@ -1,5 +1,5 @@
-//! The module's end for a guest that waits: it asks again when it is woken, and moves bytes
-//! between the queues and its own memory.
+//! The module's end for a blocking guest, which asks again when it is woken, and whose bytes move
+//! between the queues and its own memory. `water` uses it.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::{GuestStream, Locked, Shared, State, StreamFlow, wake};
 use crate::ErrorCode;
 use crate::ready::register;
 
-/// What is read of an upstream when a guest asks whether there is anything.
+/// The bytes that are read from an upstream when a guest asks for readiness.
 const AHEAD: usize = 64 << 10;
 
 impl StreamFlow {
-    /// As [`poll_read_some`](StreamFlow::poll_read_some), into the caller's memory.
+    /// Reads into the caller's memory, as [`poll_read_some`](StreamFlow::poll_read_some).
     pub(super) fn poll_read_into(
         &self,
         cx: &mut Context<'_>,
@@ -50,8 +50,8 @@ impl StreamFlow {
 }
 
 impl GuestStream {
-    /// Move what the application wrote into `buffer`. 0: the end. `None`: nothing is there,
-    /// and the flow's waker is called when something is.
+    /// Moves what the application wrote into `buffer`, and returns the number of bytes. 0 is the
+    /// end. `None`: there is nothing, and the flow's waker is called when there is.
     pub(crate) fn read_into(&self, buffer: &mut [u8]) -> Result<Option<usize>, ErrorCode> {
         let mut state = self.shared.lock();
         if let Some(reason) = &state.abort {
@@ -83,8 +83,8 @@ impl GuestStream {
         Ok(Some(count))
     }
 
-    /// Give as much of `data` to the application as its queue has room for; how much. 0: the
-    /// queue is full, and the flow's waker is called when there is room.
+    /// Gives as much of `data` to the application as its queue has room for, and returns the number
+    /// of bytes. 0: the queue is full, and the flow's waker is called when there is room.
     pub(crate) fn write_from(&self, data: &[IoSlice<'_>]) -> Result<usize, ErrorCode> {
         let mut state = self.shared.lock();
         state.check_guest_write()?;
@@ -112,8 +112,9 @@ impl GuestStream {
         Ok(count)
     }
 
-    /// Bytes that [`read_into`](GuestStream::read_into) would move now, and whether they are
-    /// the last. `None`: it would move none, and the flow's waker is called when that changes.
+    /// Returns the number of bytes that [`read_into`](GuestStream::read_into) would move now, and
+    /// true if they are the last. `None`: it would move none, and the flow's waker is called when
+    /// that changes.
     pub(crate) fn readable(&self) -> Result<Option<(usize, bool)>, ErrorCode> {
         let mut state = self.shared.lock();
         if let Some(reason) = &state.abort {
@@ -130,8 +131,8 @@ impl GuestStream {
         Ok(Some((state.outbound.len(), last)))
     }
 
-    /// Bytes that [`write_from`](GuestStream::write_from) would take now. 0: none, and the
-    /// flow's waker is called when that changes.
+    /// Returns the number of bytes that [`write_from`](GuestStream::write_from) would take now. 0:
+    /// none, and the flow's waker is called when that changes.
     pub(crate) fn writable(&self) -> Result<usize, ErrorCode> {
         let mut state = self.shared.lock();
         state.check_guest_write()?;
@@ -140,15 +141,15 @@ impl GuestStream {
         Ok(room)
     }
 
-    /// As `byte-stream.shutdown`, at once.
+    /// Shuts directions, as `byte-stream.shutdown`, and wakes the application at once.
     pub(crate) fn shutdown_now(&self, read: bool, write: bool) {
         let mut wakers = crate::ready::WakeBatch::default();
         self.shutdown(read, write, &mut wakers);
         wakers.fire();
     }
 
-    /// Write no more and read no more, for this reason: the application reads it after all
-    /// that was written to it, in place of the end. `None` is the end.
+    /// Ends both directions. The application reads `reason` after all that was written to it, in
+    /// place of the end; `None` is the end.
     pub(crate) fn finish(&self, reason: Option<ErrorCode>) {
         let mut state = self.shared.lock();
         if !state.guest_finished {
@@ -168,12 +169,12 @@ impl GuestStream {
         wake(wakers);
     }
 
-    /// Whether the application has broken the flow off.
+    /// Returns true if the application has aborted the flow.
     pub(crate) fn is_aborted(&self) -> bool {
         self.shared.lock().abort.is_some()
     }
 
-    /// Tells when the application lets go of the flow.
+    /// Returns a watch that reports when the application drops the flow.
     pub(crate) fn watch(&self) -> CloseWatch {
         CloseWatch {
             shared: self.shared.clone(),
@@ -181,7 +182,7 @@ impl GuestStream {
     }
 }
 
-/// Tell whoever waits that an upstream has failed.
+/// Wakes the waiting tasks after the failure of an upstream.
 fn told(mut state: Locked<'_>, reason: ErrorCode) -> ErrorCode {
     let wakers = state.take_wakers();
     drop(state);
@@ -189,13 +190,13 @@ fn told(mut state: Locked<'_>, reason: ErrorCode) -> ErrorCode {
     reason
 }
 
-/// Whether the application still has its end, apart from the guest's calls.
+/// A watch on the application's end, apart from the guest's calls.
 pub(crate) struct CloseWatch {
     shared: Arc<Shared>,
 }
 
 impl CloseWatch {
-    /// Ready once the application has closed, dropped or aborted the flow. For one waiter.
+    /// Returns ready once the application has closed, dropped or aborted the flow. Has one waiter.
     pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.shared.lock();
         if state.is_abandoned() {
@@ -205,15 +206,15 @@ impl CloseWatch {
         Poll::Pending
     }
 
-    /// Ready once the guest has read all that the application wrote, or never will. After
-    /// [`poll_closed`](CloseWatch::poll_closed), for one waiter.
+    /// Returns ready once the guest has read all that the application wrote, or never will. Called
+    /// after [`poll_closed`](CloseWatch::poll_closed), by one waiter.
     pub(crate) fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.shared.lock();
         let dead = state.abort.is_some() || state.guest_deaf;
         if dead || state.guest_saw_end || state.outbound.is_empty() {
             return Poll::Ready(());
         }
-        // The application has let go, so nobody else waits here.
+        // The application has dropped the flow, so nobody else waits here.
         register(&mut state.writer, cx);
         Poll::Pending
     }
@@ -224,7 +225,7 @@ impl State {
         self.abort.is_some() || (self.app_finished && self.app_deaf)
     }
 
-    /// Have up to `max` bytes of an upstream's in the queue, if that is empty, or know its end.
+    /// Queues up to `max` bytes of an upstream, if the queue is empty, or learns of its end.
     fn read_ahead(&mut self, max: usize, token: &Waker) -> Result<(), ErrorCode> {
         if !self.guest_deaf && self.reads_upstream() {
             let data = self.read_upstream(max, token)?;

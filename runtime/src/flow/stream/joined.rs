@@ -1,5 +1,5 @@
-//! The application's end of a stream when it is a socket: what the module writes goes into that at
-//! once, and what the module reads comes out of it, so that no byte waits for a task to be called.
+//! Stream flows whose application is a socket: the module's writes go into it at once, and its
+//! reads come out of it, so that no byte waits for a task to run.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,26 +16,26 @@ use crate::flow::join::{JoinError, Meter};
 use crate::net::{Inlet, UpstreamStream};
 use crate::ready::register;
 
-/// How long an upstream may take to take what a client had sent before it was gone.
+/// The time that an upstream has to take what a client sent before it was gone.
 const PASSING_ON: Duration = Duration::from_secs(2);
 
 pub(super) struct Joined {
     upstream: Box<dyn UpstreamStream>,
     meter: Arc<dyn Meter>,
     inlet: Inlet,
-    /// The upstream was told the end.
+    /// True if the end was passed on to the upstream.
     finished: bool,
     failed: bool,
 }
 
 impl StreamFlow {
-    /// Have `upstream` be the application, until both directions have ended, each of which is
-    /// passed on; or until one side fails, which resets the upstream. So does dropping the future,
-    /// which leaves the flow open. Meanwhile the flow's other calls are not for use, but
-    /// [`abort`](StreamFlow::abort) after that.
+    /// Makes `upstream` the application, until both directions have ended, each of which is passed
+    /// on, or until one side fails, which resets the upstream. Dropping the future resets it too,
+    /// and leaves the flow open. The flow's other calls must not be used meanwhile;
+    /// [`abort`](StreamFlow::abort) may be used after that.
     ///
-    /// The module's thread reads and writes the upstream. What it has no room for waits as far as
-    /// [`Limits::stream_buffer_bytes`](crate::Limits) goes; then the module has to.
+    /// The module's thread reads and writes the upstream. Bytes that it has no room for wait,
+    /// within [`Limits::stream_buffer_bytes`](crate::Limits); beyond it the module waits.
     pub async fn join(
         &self,
         upstream: Box<dyn UpstreamStream>,
@@ -49,7 +49,7 @@ impl StreamFlow {
         let result = poll_fn(|cx| self.shared.poll_joined(cx)).await;
         if result == Err(JoinError::Flow) {
             let passed_on = poll_fn(|cx| self.shared.poll_passed_on(cx));
-            // It is there already, and nobody waits for more.
+            // The bytes are here already, and nobody waits for more.
             let _ = timeout(PASSING_ON, passed_on).await;
         }
         joint.whole = result.is_ok();
@@ -57,7 +57,7 @@ impl StreamFlow {
     }
 }
 
-/// Takes the upstream away again.
+/// Detaches the upstream when it is dropped.
 struct Joint<'a> {
     shared: &'a Shared,
     whole: bool,
@@ -69,10 +69,10 @@ impl Drop for Joint<'_> {
         if let Some(joined) = joined
             && !self.whole
         {
-            // Whatever ends this before its time is not to look like an end.
+            // A join that is cut short must not look like an end.
             joined.upstream.reset();
         }
-        // What it reads comes out of the queue again.
+        // The module reads from the queue again.
         self.shared.token.wake_by_ref();
     }
 }
@@ -98,7 +98,7 @@ impl Shared {
     fn poll_joined(&self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
         let ended = self.poll_ended(cx);
         if let Poll::Ready(Err(JoinError::Upstream)) = ended {
-            // The module may not know.
+            // The module may not know yet.
             self.token.wake_by_ref();
         }
         ended
@@ -114,7 +114,7 @@ impl Shared {
         if sent.is_ready() && state.guest_finished && ended.is_ready() {
             return Poll::Ready(Ok(()));
         }
-        // Whatever the module does about an end calls one of them.
+        // Every reaction of the module to an end calls one of these wakers.
         register(&mut state.reader, cx);
         register(&mut state.writer, cx);
         let notify = state.write_armed && state.inbound.len() <= self.capacity / 2;
@@ -128,14 +128,14 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Ready when nothing waits for the upstream, or nothing more can be done about it.
+    /// Returns ready when nothing waits for the upstream, or it has failed.
     fn poll_passed_on(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.lock().poll_pass_on(cx).map(|_| ())
     }
 }
 
 impl State {
-    /// Have the upstream take what waits for it, and the end.
+    /// Writes the waiting bytes to the upstream, and the end.
     fn poll_pass_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
         let Some(joined) = &mut self.joined else {
             return Poll::Ready(Err(JoinError::Upstream));
@@ -164,7 +164,7 @@ impl State {
         }
     }
 
-    /// Ready when the module knows that the upstream has ended, or does not want to.
+    /// Returns ready when the module knows that the upstream has ended, or does not want to know.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
         if !self.guest_deaf {
             return match self.guest_saw_end {
@@ -172,7 +172,7 @@ impl State {
                 false => Poll::Pending,
             };
         }
-        // Nobody reads any more, so it is looked at here.
+        // The module reads no more, so the end is detected here.
         if let Some(joined) = &mut self.joined
             && !self.app_finished
         {
@@ -184,7 +184,7 @@ impl State {
                     self.fail_upstream();
                     return Poll::Ready(Err(JoinError::Upstream));
                 }
-                // The module reads no more, and there would be.
+                // The upstream has more data, but the module reads no more.
                 Poll::Ready(Ok(())) if !byte.filled().is_empty() => {
                     return Poll::Ready(Err(JoinError::Flow));
                 }
@@ -197,12 +197,12 @@ impl State {
         })
     }
 
-    /// Whether what the module reads next has to come out of an upstream.
+    /// Returns true if the module's next read must come out of an upstream.
     pub(super) fn reads_upstream(&self) -> bool {
         self.joined.is_some() && self.outbound.is_empty() && !self.app_finished
     }
 
-    /// As `byte-stream.read`, out of the upstream. `token` is woken when there is more.
+    /// Reads from the upstream, as `byte-stream.read`. `token` is woken when there is more.
     pub(super) fn read_upstream(
         &mut self,
         max: usize,
@@ -227,13 +227,13 @@ impl State {
         }
     }
 
-    /// Give the upstream as much of `data` as it takes at once; how much.
+    /// Writes as much of `data` as the upstream takes at once, and returns the number of bytes.
     pub(super) fn write_upstream(&mut self, data: &[u8]) -> Result<usize, ErrorCode> {
         let mut written = 0;
         let Some(joined) = &mut self.joined else {
             return Ok(0);
         };
-        // What waits already is the task's, which is woken when there is room.
+        // Waiting bytes are the task's, which is woken when there is room.
         let mut cx = Context::from_waker(Waker::noop());
         while written < data.len() && self.inbound.is_empty() {
             match Pin::new(&mut joined.upstream).poll_write(&mut cx, &data[written..]) {
@@ -246,7 +246,7 @@ impl State {
         Ok(written)
     }
 
-    /// So many bytes are the upstream's, or wait for it.
+    /// Counts bytes that the upstream has, or that wait for it.
     pub(super) fn count_received(&self, bytes: usize) {
         if let Some(joined) = &self.joined
             && bytes > 0
@@ -255,7 +255,7 @@ impl State {
         }
     }
 
-    /// The application's side is broken: what the module's calls fail with.
+    /// Marks the application's side as failed, and returns the error of the module's calls.
     fn fail_upstream(&mut self) -> ErrorCode {
         let reason = ErrorCode::ConnectionReset;
         if let Some(joined) = &mut self.joined {
