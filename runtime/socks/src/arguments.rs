@@ -1,5 +1,5 @@
-//! SOCKS5 of a program that says arguments in the place of a user and a password, as Tor does to
-//! pluggable transports (pt-spec, section 3.5).
+//! SOCKS5 whose user and password carry arguments, as Tor passes them to pluggable transports
+//! (pt-spec, section 3.5). `watm`'s pluggable transports use it.
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -8,10 +8,10 @@ use crate::join::join;
 use crate::socks5::{self, Authentication, Request};
 use crate::{Dial, Error, Limits, Refusal, head};
 
-/// Serve a client, until its connection has ended: CONNECT alone, to where `dialer` says for the
-/// arguments that the client gives. They are the user and the password in a row, but for a
-/// password of a single zero byte, which is none; a client that gives neither has none. An error of
-/// `dialer` refuses them. Dropping the future ends the connection.
+/// Serves a client until its connection has ended: CONNECT only, with the dialer that `dialer`
+/// returns for the client's arguments. The arguments are the user followed by the password. A
+/// password of a single zero byte counts as empty, and a client without either has no arguments. An
+/// error of `dialer` refuses the client. Dropping the future ends the connection.
 pub async fn serve<D: Dial>(
     mut client: TcpStream,
     dialer: impl Fn(&str) -> Result<D, String> + Send,
@@ -45,7 +45,7 @@ where
     socks5::request(client, arguments).await
 }
 
-/// Whom they are said to, and what that made of them.
+/// The maker of dialers, and the dialer it made from the arguments.
 struct Arguments<D, F> {
     dialer: F,
     made: Option<D>,

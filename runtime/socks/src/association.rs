@@ -1,4 +1,5 @@
-//! UDP ASSOCIATE (RFC 1928 section 7): a socket for one client, for as long as its connection.
+//! UDP ASSOCIATE (RFC 1928 section 7): a socket for one client, which lives as long as its
+//! connection. `Proxy` serves it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -10,12 +11,12 @@ use crate::socks5::{Unfit, answer, unwrap, wrap};
 use crate::table::Table;
 use crate::{Counters, Destination, Dial, Error, Limits, Refusal};
 
-/// The longest datagram that UDP has.
+/// The longest UDP datagram, in bytes.
 const LONGEST: usize = 65_535;
 
-/// Serve the client's datagrams until it closes its connection. `from` is where it says that it
-/// will send from; of that the port counts, if it is not 0. Otherwise the first port that it sends
-/// from is the one.
+/// Serves the client's datagrams until it closes its connection. `from` is the address that the
+/// client announces as its source. Only its port counts, if it is not 0. Otherwise the first port
+/// that the client sends from is used.
 pub(crate) async fn serve<D: Dial>(
     mut client: TcpStream,
     from: &Destination,
@@ -26,7 +27,7 @@ pub(crate) async fn serve<D: Dial>(
     let addresses = async {
         let socket = UdpSocket::bind((client.local_addr()?.ip(), 0)).await?;
         let bound = socket.local_addr()?;
-        // Nothing can be sent before this is known.
+        // Sending may fail before the socket is ready.
         socket.writable().await?;
         std::io::Result::Ok((
             Arc::new(socket),
@@ -54,7 +55,7 @@ pub(crate) async fn serve<D: Dial>(
     loop {
         tokio::select! {
             received = socket.recv_from(&mut buffer) => {
-                // What a client's system answered to one of ours, for instance.
+                // An ICMP error for an earlier answer, for instance.
                 let Ok((len, address)) = received else { continue };
                 if !sender.is(address) {
                     counters.dropped_strangers.add();
@@ -70,12 +71,12 @@ pub(crate) async fn serve<D: Dial>(
                 }
             }
             ended = table.ended() => match ended {
-                // No other destination will do better.
+                // Other destinations would fail as well.
                 Err((to, why @ Refusal::NotSupported)) => return Err(Error::Dial { to, why }),
                 Err((to, why)) => tracing::debug!(target: "watm::socks", "{to}: {why}"),
                 Ok(()) => {}
             },
-            // It has nothing more to say there.
+            // Bytes on the connection have no meaning.
             said = client.read(&mut nothing) => match said.map_err(Error::client)? {
                 0 => return Ok(()),
                 _ => continue,
@@ -84,16 +85,16 @@ pub(crate) async fn serve<D: Dial>(
     }
 }
 
-/// Hands datagrams that come from `to` to the client.
+/// Returns a function that passes datagrams from `to` on to the client.
 fn back(socket: &Arc<UdpSocket>, client: SocketAddr, to: &Destination) -> impl Fn(&[u8]) + use<> {
     let (socket, head) = (socket.clone(), wrap(to));
     move |datagram| {
-        // What the socket does not take now is lost, as with any datagram.
+        // Datagrams that the socket does not take now are lost, as any datagram may be.
         let _ = socket.try_send_to(&[&head, datagram].concat(), client);
     }
 }
 
-/// Who may send.
+/// The address that may send, whose port is known after the first datagram.
 struct Sender {
     ip: IpAddr,
     port: Option<u16>,

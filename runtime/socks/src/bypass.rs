@@ -1,3 +1,6 @@
+//! Bypass: destinations that the host connects to directly, beside a dialer. The command `watm`
+//! uses it for `--bypass`.
+
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,25 +11,26 @@ use watm_seal::{ConnectPattern, Network};
 
 use crate::{Carried, Datagrams, Destination, Dial, Direct, Error, Refusal};
 
-/// Destinations that the host connects to by itself. By default none.
+/// Destinations that the host connects to directly. None by default.
 ///
-/// A name is compared as a name, and never looked up for it: that would tell the network here where a
-/// client goes through the dialer. So a pattern with a network or an address is for clients that ask
-/// by address, also as text; whoever asks by a name goes past the dialer only if a name, `*.name` or
-/// `*` says so, whatever its addresses are. What goes past is looked up by the host.
+/// Names are compared as names and never resolved: a lookup would tell the local network where a
+/// client goes through the dialer. A pattern with a network or an address therefore applies to
+/// clients that name an address, also as text. A destination given as a name bypasses the dialer
+/// only by a pattern for names: the name itself, `*.name` or `*`. The host resolves the names that
+/// bypass the dialer.
 #[derive(Debug, Clone, Default)]
 pub struct Bypass(Vec<ConnectPattern>);
 
 impl Bypass {
-    /// And what this pattern admits: `example.com`, `*.example.com`, `10.0.0.0/8`,
-    /// `[fd00::/8]:443`, with `tcp://` or `udp://` in front if it is for one alone.
+    /// Adds the destinations of a pattern: `example.com`, `*.example.com`, `10.0.0.0/8`,
+    /// `[fd00::/8]:443`, with `tcp://` or `udp://` in front for one of them alone.
     pub fn add(&mut self, pattern: &str) -> Result<(), String> {
         self.0.extend(ConnectPattern::parse(pattern)?);
         Ok(())
     }
 
-    /// And the patterns in a file, one a line; blank lines and those that begin with `#` say
-    /// nothing. The error names the line.
+    /// Adds the patterns in a file, one a line. Skips blank lines and lines that begin with `#`.
+    /// The error names the line.
     pub fn add_lines(&mut self, text: &str) -> Result<(), String> {
         for (line, number) in text.lines().zip(1..) {
             let line = line.trim();
@@ -38,7 +42,7 @@ impl Bypass {
         Ok(())
     }
 
-    /// Whether it is one of them.
+    /// Returns true if a pattern matches the destination.
     pub fn has(&self, network: Network, to: &Destination) -> bool {
         self.0.iter().any(|pattern| match to {
             Destination::Address(address) => pattern.admits_address(network, address),
@@ -47,24 +51,24 @@ impl Bypass {
     }
 }
 
-/// A dialer, but for what goes past it.
+/// A dialer with a bypass.
 pub struct Bypassing<D> {
     dial: D,
     bypass: Bypass,
 }
 
 impl<D> Bypassing<D> {
-    /// Connect by `dial` to all that `bypass` has not.
+    /// Connects through `dial` to all destinations that do not match `bypass`.
     pub fn new(dial: D, bypass: Bypass) -> Bypassing<D> {
         Bypassing { dial, bypass }
     }
 }
 
-/// One of two kinds.
+/// A connection of one of two kinds.
 pub enum Either<A, B> {
-    /// By the dialer.
+    /// A connection through the dialer.
     Through(A),
-    /// By the host.
+    /// A connection by the host.
     Past(B),
 }
 
@@ -177,7 +181,7 @@ mod tests {
             ("[fd00::1]:1", true, true),
             ("[::ffff:10.1.2.3]:1", true, true),
             ("WWW.Example.COM.:443", true, true),
-            // Its address is in no network that is listed, as far as anybody here knows.
+            // Its address is in no listed network, without a lookup.
             ("localhost:1", false, false),
             ("10.1.2.3.example.org:1", false, false),
         ] {

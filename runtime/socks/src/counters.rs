@@ -1,15 +1,17 @@
+//! Counters of clients and datagrams, which commands show and metrics export.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $field:ident),* $(,)?) => {
-        /// What happened so far. Statistics only: nothing is ordered by them.
+        /// Counts of events so far. They are statistics only: no ordering relies on them.
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $field: Counter,)*
         }
 
         impl Counters {
-            /// All of them, by name.
+            /// Returns all counters by name.
             pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field.get()),)*].into_iter()
             }
@@ -20,27 +22,27 @@ macro_rules! counters {
 counters! {
     /// Clients that were accepted.
     clients,
-    /// Clients whose destination was connected to.
+    /// Clients whose destination was reached.
     connected,
-    /// Clients that were not understood, too slow, or nobody that is known.
+    /// Clients that broke the protocol, were too slow, or failed to authenticate.
     refused,
-    /// Destinations that could not be had.
+    /// Destinations that could not be reached.
     failed,
-    /// Datagrams of clients that were passed on.
+    /// Datagrams of clients that were forwarded.
     datagrams_out,
-    /// Answers that were passed back.
+    /// Datagrams that were returned to clients.
     datagrams_in,
-    /// Datagrams that were parts of one (RFC 1928 section 7), which are not put together.
+    /// Fragments of datagrams (RFC 1928 section 7), which are not reassembled.
     dropped_fragments,
-    /// Datagrams that are none of SOCKS5, or go nowhere.
+    /// Datagrams that are not SOCKS5, or have no valid destination.
     dropped_malformed,
-    /// Datagrams from somebody else than the client.
+    /// Datagrams from addresses other than the client's.
     dropped_strangers,
-    /// Datagrams that found a queue full, or a flow that could not be had.
+    /// Datagrams lost to a full queue, or to a flow that could not be opened.
     dropped_full,
 }
 
-/// One number.
+/// A counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -49,7 +51,7 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The number now.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,17 +1,19 @@
+//! Destinations that clients name. All protocols of this crate parse them here.
+
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Where a client wants to go.
+/// The destination of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Destination {
     /// An address.
     Address(SocketAddr),
-    /// A name, not yet resolved, and a port.
+    /// An unresolved name and a port.
     Name(String, u16),
 }
 
 impl Destination {
-    /// By what a client said: an address if it is one, also as text.
+    /// Creates a destination from a client's host: an address if the text is one, or else a name.
     pub(crate) fn of(host: &str, port: u16) -> Option<Destination> {
         let bare = host
             .strip_prefix('[')
@@ -27,7 +29,7 @@ impl Destination {
         sound.then(|| Destination::Name(host.to_owned(), port))
     }
 
-    /// `host:port`, with the port that is meant if there is none.
+    /// Parses `host:port`. A text without a port gets `default_port`.
     pub(crate) fn parse(text: &str, default_port: Option<u16>) -> Option<Destination> {
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port))
@@ -40,7 +42,7 @@ impl Destination {
         Destination::of(host, port)
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         match self {
             Destination::Address(address) => address.port(),

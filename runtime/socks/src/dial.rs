@@ -1,3 +1,5 @@
+//! The traits of dialers and their connections, which modules, the host and tests implement.
+
 use std::future::Future;
 use std::io;
 
@@ -8,34 +10,35 @@ use tokio::net::TcpStream;
 use crate::join::pump_both;
 use crate::{Destination, Error};
 
-/// Makes connections for clients: a module, the host itself, a test.
+/// A dialer, which makes connections for clients: a module, the host itself, a test.
 pub trait Dial: Send + Sync + 'static {
-    /// A connection.
+    /// A stream connection.
     type Stream: Carried;
     /// A flow of datagrams.
     type Datagrams: Datagrams;
 
-    /// Connect, within a time of the dialer's own. Dropping the future gives up.
+    /// Connects, within the dialer's own time limit. Dropping the future gives up.
     fn stream(
         &self,
         to: &Destination,
     ) -> impl Future<Output = Result<Self::Stream, Refusal>> + Send;
 
-    /// Have datagrams carried to one destination, and the answers back.
+    /// Opens a flow of datagrams to one destination.
     fn datagrams(
         &self,
         to: &Destination,
     ) -> impl Future<Output = Result<Self::Datagrams, Refusal>> + Send;
 }
 
-/// A stream that can be cut.
+/// A stream that can be reset.
 pub trait Carried: AsyncRead + AsyncWrite + Send + Unpin + 'static {
-    /// Have the other end see a failure. Nothing is read or written after it.
+    /// Resets the stream, so that the other end sees a failure. Nothing is read or written
+    /// afterwards.
     fn reset(&mut self);
 
-    /// Move bytes between this and a client until both directions have ended, each of which is passed
-    /// on, or until one fails, which the other sees. Dropping the future ends both. By default the
-    /// task that waits for it moves them.
+    /// Moves bytes between this stream and a client until both directions have ended. Passes on the
+    /// end of each direction, and a failure of either side to the other. Dropping the future ends
+    /// both. By default the awaiting task moves the bytes.
     fn carry(self, client: TcpStream) -> impl Future<Output = Result<(), Error>> + Send
     where
         Self: Sized,
@@ -44,38 +47,39 @@ pub trait Carried: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     }
 }
 
-/// Datagrams to one destination and back. Dropping them ends the flow.
+/// A flow of datagrams with one destination. Dropping it ends the flow.
 pub trait Datagrams: Send + Sync + 'static {
-    /// Send one, whole. `false`: it was dropped because a queue is full. An error: the flow has
-    /// ended.
+    /// Sends a whole datagram. Returns false if it was dropped because a queue is full. An error
+    /// means that the flow has ended.
     fn send(&self, datagram: &[u8]) -> io::Result<bool>;
 
-    /// Receive one, whole. `None`: the flow has ended. Dropping the future loses nothing.
+    /// Receives a whole datagram. Returns `None` if the flow has ended. Dropping the future loses
+    /// nothing.
     fn receive(&self) -> impl Future<Output = io::Result<Option<Vec<u8>>>> + Send;
 }
 
-/// Why a destination was not connected to. Each is an answer of its own to the client.
+/// The reason why a destination was not connected to. Each has its own answer to the client.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// Nobody may go there.
+    /// The destination is not allowed.
     #[error("not allowed")]
     NotAllowed,
-    /// There is no way to its network.
+    /// No route leads to its network.
     #[error("network unreachable")]
     NetworkUnreachable,
-    /// It does not answer, or its name has no address.
+    /// The host does not answer, or its name has no address.
     #[error("host unreachable")]
     HostUnreachable,
-    /// It refused.
+    /// The host refused the connection.
     #[error("connection refused")]
     Refused,
-    /// It did not answer in time.
+    /// The host did not answer in time.
     #[error("timed out")]
     TimedOut,
-    /// The dialer cannot do this at all.
+    /// The dialer does not support such connections.
     #[error("not supported")]
     NotSupported,
-    /// Anything else, in words for a log.
+    /// Another reason, in words for a log.
     #[error("{0}")]
     Failed(String),
 }

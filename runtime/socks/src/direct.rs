@@ -1,3 +1,5 @@
+//! The dialer that uses the host's own sockets, for bypasses, forwards and tests.
+
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::{Carried, Datagrams, Destination, Dial, Refusal};
 
-/// How long to try: a little more than four unanswered SYNs.
+/// The time limit for connecting: a little more than four unanswered SYNs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The host's own TCP and UDP.
@@ -26,7 +28,7 @@ impl Dial for Direct {
             }
         });
         let stream = stream.await?;
-        // Latency matters more than packets.
+        // Latency matters more than the number of packets.
         let _ = stream.set_nodelay(true);
         Ok(stream)
     }
@@ -46,7 +48,7 @@ impl Dial for Direct {
             };
             let socket = UdpSocket::bind(any).await?;
             socket.connect(address).await?;
-            // Nothing can be sent before this is known.
+            // Sending may fail before the socket is ready.
             socket.writable().await?;
             Ok(socket)
         })
@@ -58,7 +60,7 @@ async fn in_time<T>(connecting: impl Future<Output = io::Result<T>>) -> Result<T
     match timeout(PATIENCE, connecting).await {
         Ok(made) => made.map_err(|error| match error.raw_os_error() {
             Some(_) => Refusal::from(&error),
-            // The resolver's own errors have no number.
+            // Errors of the resolver have no number.
             None => Refusal::HostUnreachable,
         }),
         Err(_) => Err(Refusal::TimedOut),
@@ -67,14 +69,14 @@ async fn in_time<T>(connecting: impl Future<Output = io::Result<T>>) -> Result<T
 
 impl Carried for TcpStream {
     fn reset(&mut self) {
-        // If it cannot be set, the other end sees an end.
+        // If this fails, the other end sees an orderly end.
         let _ = self.set_zero_linger();
     }
 }
 
 impl Datagrams for UdpSocket {
     fn send(&self, datagram: &[u8]) -> io::Result<bool> {
-        // What the other end's system answered to one before says nothing of this one.
+        // An error here may be the answer to an earlier datagram.
         Ok(self.try_send(datagram).is_ok())
     }
 

@@ -1,33 +1,36 @@
+//! Errors of clients, for the logs of the programs that serve them.
+
 use std::io;
 
 use thiserror::Error;
 
 use crate::{Destination, Refusal};
 
-/// What a client was not served for. For a log: it was told already, as far as its protocol can.
+/// The reason why a client was not served, for a log. The client has been told already, as far as
+/// its protocol allows.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// The client did not keep to the protocol.
+    /// The client broke the protocol.
     #[error("a client said {0}")]
     Client(&'static str),
-    /// The client was too slow to say what it wants.
+    /// The client did not send its request in time.
     #[error("a client did not say in time what it wants")]
     Slow,
-    /// The client is nobody that is known.
+    /// The client did not authenticate.
     #[error("a client gave no user and password that are known")]
     Unknown,
-    /// What the client wants is not to be had from a proxy like this one.
+    /// The client requested something that this proxy does not support.
     #[error("a client wants {0}")]
     Unsupported(&'static str),
-    /// The destination cannot be had.
+    /// The destination could not be reached.
     #[error("{to}: {why}")]
     Dial {
-        /// Where to.
+        /// The destination.
         to: Destination,
-        /// Why not.
+        /// The reason.
         why: Refusal,
     },
-    /// The connection failed later, or the client went away.
+    /// The connection failed later, or the client disconnected.
     #[error("{0}: {1}")]
     Broken(&'static str, io::Error),
 }

@@ -1,4 +1,5 @@
-//! Ports here for one destination there.
+//! Port forwards: local ports that lead to one destination through a dialer. `watm dial` and
+//! tunnels serve them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use crate::join::join;
 use crate::table::Table;
 use crate::{Counters, Destination, Dial, Error, Limits};
 
-/// Carry a client to the destination, until both directions have ended.
+/// Forwards a client to the destination until both directions have ended.
 pub async fn stream<D: Dial>(
     client: TcpStream,
     to: &Destination,
@@ -24,7 +25,7 @@ pub async fn stream<D: Dial>(
         }
         Err(why) => {
             counters.failed.add();
-            // If it cannot be set, the client sees an end.
+            // If this fails, the client sees an orderly end.
             let _ = client.set_zero_linger();
             Err(Error::Dial {
                 to: to.clone(),
@@ -34,8 +35,8 @@ pub async fn stream<D: Dial>(
     }
 }
 
-/// Carry what comes to the socket to the destination, with a flow for each address that it comes
-/// from, and the answers back. For ever; an error is of one flow, which `failed` is told of.
+/// Forwards the socket's datagrams to the destination, with a flow for each source address, and the
+/// answers back. Runs until it is dropped. An error concerns one flow and goes to `failed`.
 pub async fn datagrams<D: Dial>(
     socket: UdpSocket,
     to: &Destination,
@@ -44,9 +45,9 @@ pub async fn datagrams<D: Dial>(
     counters: Arc<Counters>,
     failed: impl Fn(Error),
 ) {
-    /// The longest datagram that UDP has.
+    /// The longest UDP datagram, in bytes.
     const LONGEST: usize = 65_535;
-    // Nothing can be sent before this is known. An error is one of the socket's, which comes again.
+    // Sending may fail before the socket is ready. An error of the socket comes again later.
     let _ = socket.writable().await;
     let socket = Arc::new(socket);
     let mut table: Table<Client, D> = Table::new(dial, limits, counters);
@@ -54,11 +55,11 @@ pub async fn datagrams<D: Dial>(
     loop {
         tokio::select! {
             received = socket.recv_from(&mut buffer) => {
-                // What a client's system answered to one of ours, for instance.
+                // An ICMP error for an earlier answer, for instance.
                 let Ok((len, client)) = received else { continue };
                 let socket = socket.clone();
                 table.pass(&Client(client), to, &buffer[..len], move |datagram| {
-                    // What the socket does not take now is lost, as with any datagram.
+                    // Datagrams that the socket does not take now are lost, as any datagram may be.
                     let _ = socket.try_send_to(datagram, client);
                 });
             }

@@ -1,15 +1,15 @@
-//! Reading what a client says first, not one byte further than it has to be.
+//! Reads the heads of SOCKS requests, and not one byte beyond them.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::Error;
 
-/// The next byte.
+/// Reads the next byte.
 pub(crate) async fn byte(client: &mut (impl AsyncRead + Unpin)) -> Result<u8, Error> {
     client.read_u8().await.map_err(Error::client)
 }
 
-/// So many bytes.
+/// Reads `count` bytes.
 pub(crate) async fn bytes(
     client: &mut (impl AsyncRead + Unpin),
     count: usize,
@@ -19,7 +19,7 @@ pub(crate) async fn bytes(
     Ok(bytes)
 }
 
-/// Bytes up to a zero, which is not among them.
+/// Reads up to a zero byte, which is not returned. Fails beyond `most` bytes.
 pub(crate) async fn until_zero(
     client: &mut (impl AsyncRead + Unpin),
     most: usize,

@@ -1,4 +1,4 @@
-//! HTTP CONNECT (RFC 9110 section 9.3.6), and plain requests in absolute form.
+//! HTTP CONNECT (RFC 9110 section 9.3.6), and plain requests in absolute form, for `Proxy::http`.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,21 +6,21 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{Destination, Error, Refusal, Users};
 
-/// The longest head: what servers usually take.
+/// The longest head, in bytes, as servers usually limit it.
 const LONGEST: usize = 16 << 10;
 const FIELDS: usize = 100;
 
-/// What a client wants.
+/// A client's request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) to: Destination,
-    /// Whether an answer is due when it is connected. Otherwise the server answers.
+    /// True if the client expects an answer after connecting. Otherwise the server answers.
     pub(crate) tunnel: bool,
-    /// What is for the server, before all that is read from the client.
+    /// Bytes for the server that precede everything read from the client afterwards.
     pub(crate) first: Vec<u8>,
 }
 
-/// What the client wants. An answer is due, unless this is an error.
+/// Reads and parses the client's request. The caller must answer, unless this fails.
 pub(crate) async fn request(
     client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     users: &Users,
@@ -41,7 +41,7 @@ pub(crate) async fn request(
     request
 }
 
-/// Tell the client what became of it.
+/// Answers the client with the outcome.
 pub(crate) async fn answer(
     client: &mut (impl AsyncWrite + Unpin),
     outcome: Result<(), &Refusal>,
@@ -72,7 +72,7 @@ async fn say(client: &mut (impl AsyncWrite + Unpin), status: &str) -> Result<(),
         .map_err(Error::client)
 }
 
-/// The head, and what came with it.
+/// Reads the head. Returns it with the bytes that came after it.
 async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>), Error> {
     const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
@@ -100,8 +100,8 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>
 fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS];
     let mut request = httparse::Request::new(&mut fields);
-    // Lines that end without a carriage return may end the head too early, and what follows is said
-    // to nobody.
+    // A line that ends without a carriage return may end the head too early. The bytes after it
+    // must go nowhere.
     let complete = request.parse(head) == Ok(httparse::Status::Complete(head.len()));
     let (true, Some(method), Some(target)) = (complete, request.method, request.path) else {
         return Err(Error::Client("what is no request of HTTP"));
@@ -133,7 +133,7 @@ fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut first = format!("{method} {slash}{path} HTTP/1.1\r\n").into_bytes();
     for field in request.headers.iter() {
-        // Those between the client and the proxy. The connection is for this request alone.
+        // Fields between the client and the proxy. The connection serves this request alone.
         let ours = [
             "proxy-authorization",
             "proxy-connection",
@@ -223,7 +223,7 @@ mod tests {
                 let (mut client, mut proxy) = tokio::io::duplex(piece);
                 let saying = client.write_all(request.as_bytes());
                 let reading = async move { read(&mut proxy).await.is_ok() };
-                // An error of the client: the proxy has heard enough.
+                // An error of the client means that the proxy has read enough.
                 let (_, read) = tokio::join!(saying, reading);
                 assert_eq!(read, expected, "{length} bytes in pieces of {piece}");
             }

@@ -1,3 +1,5 @@
+//! Joins a client and a connection, and moves bytes between them until both have ended.
+
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -5,18 +7,19 @@ use tokio::net::TcpStream;
 
 use crate::{Carried, Error};
 
-/// Bytes that are moved at once: what a fast path brings between two turns of a thread.
+/// The size of the copy buffer, in bytes: the amount that a fast path brings between two turns of a
+/// thread.
 const PIECE: usize = 64 << 10;
 
-/// Move bytes between a client and a connection, `first` before all others, until both directions
-/// have ended or one fails.
+/// Moves bytes between a client and a connection until both directions have ended or one fails.
+/// Writes `first` before all other bytes.
 pub(crate) async fn join(
     client: TcpStream,
     mut connection: impl Carried,
     first: &[u8],
 ) -> Result<(), Error> {
     if let Err(error) = connection.write_all(first).await {
-        // If it cannot be set, the client sees an end.
+        // If this fails, the client sees an orderly end.
         let _ = client.set_zero_linger();
         connection.reset();
         return Err(Error::Broken("connection", error));
@@ -24,7 +27,7 @@ pub(crate) async fn join(
     connection.carry(client).await
 }
 
-/// See [`Carried::carry`].
+/// Implements [`Carried::carry`].
 pub(crate) async fn pump_both(
     mut client: TcpStream,
     mut connection: impl Carried,
@@ -43,14 +46,14 @@ pub(crate) async fn pump_both(
         tokio::try_join!(outgoing, incoming).map(drop)
     };
     if result.is_err() {
-        // If it cannot be set, the client sees an end.
+        // If this fails, the client sees an orderly end.
         let _ = client.set_zero_linger();
         connection.reset();
     }
     result
 }
 
-/// Move bytes until the end, and pass that on.
+/// Moves bytes until the end, and passes that end on.
 async fn pump(
     (from, reader): (&'static str, &mut (impl AsyncRead + Unpin)),
     (to, writer): (&'static str, &mut (impl AsyncWrite + Unpin)),

@@ -1,25 +1,26 @@
-//! Local proxies in front of anything that can dial.
+//! Local proxies in front of anything that can dial. The command `watm` and the Python package use
+//! them.
 //!
-//! Programs that know nothing of transports know proxies. [`Proxy`] speaks SOCKS5 (RFC 1928,
-//! CONNECT and UDP ASSOCIATE, with RFC 1929 for users), SOCKS4a, and HTTP CONNECT with a client
-//! that somebody else accepted, and has a [`Dial`] make the connections; [`forward`] has one
-//! destination in the place of the client's, [`arguments`] a dialer for each client, and [`reverse`]
-//! a destination here for what the other end opens. [`Bypass`] lists what the host connects to by
-//! itself, and [`Resolver`] says who knows the addresses of names.
+//! Programs that do not support a transport usually support proxies. [`Proxy`] serves SOCKS5
+//! (RFC 1928, CONNECT and UDP ASSOCIATE, with RFC 1929 for users), SOCKS4a, and HTTP CONNECT to
+//! clients that the program has accepted. A [`Dial`] makes the connections. [`forward`] leads to
+//! one fixed destination, [`arguments`] uses a dialer for each client, and [`reverse`] connects
+//! flows from the other end to a local destination. [`Bypass`] lists destinations that the host
+//! connects to directly, and [`Resolver`] resolves names.
 //!
-//! # One client
+//! # The path of a client
 //!
-//! 1. It says what it wants, within [`Limits::handshake`] and the sizes that the protocols have.
-//! 2. The [`Dial`] connects. Why it did not is said in the protocol's own words: not allowed,
-//!    refused, unreachable and timed out are four different answers.
-//! 3. Bytes pass both ways until both have ended. A failure at one side resets the other, so that
-//!    what is cut short does not look whole.
+//! 1. The client sends a request, within [`Limits::handshake`] and the sizes of its protocol.
+//! 2. The [`Dial`] connects. The protocol reports why it could not: not allowed, refused,
+//!    unreachable and timed out are four different answers.
+//! 3. Bytes pass both ways until both directions have ended. A failure at one side resets the
+//!    other, so that truncated data does not look complete.
 //!
-//! Datagrams of a client have a flow for each destination, of which there are
-//! [`Limits::flows`] at most; the one that was used last is kept.
+//! Datagrams of a client have a flow for each destination, of which there are [`Limits::flows`] at
+//! most. A further flow replaces the least recently used.
 //!
-//! The protocols are read by this crate itself, but for HTTP's head (`httparse`): they are a few
-//! bytes, and the crates that have them connect and bind by themselves, without bounds.
+//! The crate parses the protocols itself, except for the head of HTTP (`httparse`): they are a few
+//! bytes long, and crates that implement them also connect and bind, without bounds.
 
 pub mod arguments;
 mod association;

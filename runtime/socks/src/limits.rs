@@ -1,18 +1,20 @@
+//! Limits for one client of a proxy.
+
 use std::time::Duration;
 
-/// What one client may take.
+/// Resources that one client may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// How long it may take to say what it wants. Default 10 s: a person's program says it at
-    /// once, on a machine that is busy within a few seconds.
+    /// The time limit for the request. Default 10 s: programs send it at once, or on a busy machine
+    /// within a few seconds.
     pub handshake: Duration,
-    /// Destinations of one client's datagrams at once; the one that was not used for longest gives
-    /// way. Default 256: a browser with QUIC has some dozens.
+    /// Destinations of one client's datagrams at once. A further one replaces the least recently
+    /// used. Default 256: a browser with QUIC has some dozens.
     pub flows: usize,
-    /// A flow without a datagram in either direction for this long ends. Default 60 s, as the
-    /// modules of the project have it.
+    /// The time without a datagram in either direction after which a flow ends. Default 60 s, as in
+    /// the project's modules.
     pub idle: Duration,
-    /// Datagrams that wait for a flow that is being dialled. Default 64.
+    /// Datagrams that wait while their flow is being dialled. Default 64.
     pub queue: usize,
 }
 

@@ -1,3 +1,5 @@
+//! The proxy: serves SOCKS and HTTP clients that a program has accepted.
+
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
@@ -9,7 +11,7 @@ use crate::{
     Counters, Destination, Dial, Error, Limits, Users, association, head, http, socks4, socks5,
 };
 
-/// A proxy for clients that are accepted elsewhere. Clones share everything.
+/// A proxy for clients that the program accepts. Clones share everything.
 pub struct Proxy<D> {
     dial: Arc<D>,
     users: Users,
@@ -29,7 +31,7 @@ impl<D> Clone for Proxy<D> {
 }
 
 impl<D: Dial> Proxy<D> {
-    /// A proxy for these users, whose connections `dial` makes.
+    /// Creates a proxy for these users, with connections by `dial`.
     pub fn new(dial: Arc<D>, users: Users, limits: Limits) -> Proxy<D> {
         Proxy {
             dial,
@@ -39,12 +41,12 @@ impl<D: Dial> Proxy<D> {
         }
     }
 
-    /// What happened so far.
+    /// Returns the counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Serve a client of SOCKS5 or SOCKS4a, until its connection has ended. Dropping the future
+    /// Serves a client of SOCKS5 or SOCKS4a until its connection has ended. Dropping the future
     /// ends it.
     pub async fn socks(&self, mut client: TcpStream) -> Result<(), Error> {
         self.counters.clients.add();
@@ -77,7 +79,7 @@ impl<D: Dial> Proxy<D> {
         join(client, connection, &[]).await
     }
 
-    /// Serve a client of HTTP, until its connection has ended. Dropping the future ends it.
+    /// Serves a client of HTTP until its connection has ended. Dropping the future ends it.
     pub async fn http(&self, mut client: TcpStream) -> Result<(), Error> {
         self.counters.clients.add();
         let request = self

@@ -1,3 +1,6 @@
+//! Resolvers of names: the dialer, DNS servers asked through it, or the host. `watm` and the Python
+//! package let users choose one.
+
 mod cache;
 mod servers;
 
@@ -13,41 +16,41 @@ use tokio::time::timeout;
 pub use self::servers::Servers;
 use crate::{Datagrams, Destination, Dial, Refusal};
 
-/// How long a server may take. A stub resolver's 5 s are for servers that ask others first; those
-/// have answered by then if they ever do.
+/// The time limit of one server. A stub resolver allows 5 s for servers that ask others first.
+/// Those have answered by then if they ever do.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Questions are asked again after this: a datagram may be lost.
+/// The interval at which a question is repeated, as datagrams may be lost.
 const REPEAT: Duration = Duration::from_millis(800);
-/// Addresses of one name that are tried.
+/// The most addresses of one name that are tried.
 const ADDRESSES: usize = 16;
-/// The longest answer: what a length of two bytes can say.
+/// The longest answer, in bytes: the limit of its two-byte length.
 const LONGEST: usize = 65_535;
 
-/// Who knows the addresses of names.
+/// A resolver of names.
 #[derive(Debug, Clone)]
 pub enum Resolver {
-    /// The dialer: names are passed on as they are.
+    /// The dialer, which gets names unresolved.
     Dialer,
-    /// These servers of DNS, which are asked through the dialer.
+    /// These DNS servers, asked through the dialer.
     Servers(Servers),
-    /// The host itself.
+    /// The host.
     Host,
 }
 
-/// A dialer that is told addresses in the place of names.
+/// A dialer that gets addresses in place of names.
 pub struct Resolving<D> {
     dial: D,
     resolver: Resolver,
 }
 
 impl<D: Dial> Resolving<D> {
-    /// Have `resolver` look up what `dial` is asked for.
+    /// Resolves the destinations for `dial` with `resolver`.
     pub fn new(dial: D, resolver: Resolver) -> Resolving<D> {
         Resolving { dial, resolver }
     }
 
-    /// The addresses of `to`, in the order in which to try. What would be told names has none of
-    /// its own to tell: then the host looks it up.
+    /// Returns the addresses of `to`, in the order in which to try them. If the dialer resolves
+    /// names itself, the host looks them up.
     pub async fn addresses(&self, to: &Destination) -> Result<Vec<SocketAddr>, Refusal> {
         let resolver = match &self.resolver {
             Resolver::Dialer => &Resolver::Host,
@@ -63,8 +66,8 @@ impl<D: Dial> Resolving<D> {
 }
 
 impl Resolver {
-    /// What to dial in order to get to `to`, in the order in which to try: never empty. Servers are
-    /// asked through `dial`.
+    /// Returns the destinations to dial for `to`, in order: never empty. Servers are asked through
+    /// `dial`.
     pub async fn places(
         &self,
         dial: &impl Dial,
@@ -124,8 +127,8 @@ impl<D: Dial> Dial for Resolving<D> {
     }
 }
 
-/// The addresses of the first name that has any, of those that this one may stand for. None: there
-/// are none.
+/// Looks up a name and its variants in search domains. Returns the addresses of the first that has
+/// any, or an empty list.
 async fn look_up(dial: &impl Dial, servers: &Servers, name: &str) -> Result<Vec<IpAddr>, Refusal> {
     for name in servers.candidates(name) {
         let now = Instant::now();
@@ -146,7 +149,7 @@ async fn look_up(dial: &impl Dial, servers: &Servers, name: &str) -> Result<Vec<
     Ok(Vec::new())
 }
 
-/// What the first server says that answers at all.
+/// Returns the answer of the first server that gives one.
 async fn ask_all(dial: &impl Dial, servers: &[SocketAddr], name: &str) -> Result<Found, Refusal> {
     let mut last = Refusal::TimedOut;
     for server in servers {
@@ -192,7 +195,7 @@ async fn ask(dial: &impl Dial, server: &Destination, name: &str) -> Result<Found
             }
             Ok(())
         };
-        // Otherwise they are asked again; the caller knows for how long.
+        // The questions are repeated otherwise. The caller limits the time.
         if let Ok(result) = timeout(REPEAT, all).await {
             result?;
         }
@@ -217,7 +220,7 @@ async fn ask(dial: &impl Dial, server: &Destination, name: &str) -> Result<Found
     Ok(all)
 }
 
-/// RFC 7766: each message has its length before it.
+/// Asks over a stream, where each message is preceded by its length (RFC 7766).
 async fn ask_by_stream(
     dial: &impl Dial,
     server: &Destination,
@@ -238,7 +241,7 @@ async fn ask_by_stream(
     Ok(query.answer(&message).unwrap_or(Answer::Failed))
 }
 
-/// One question.
+/// A question.
 struct Query {
     id: u16,
     name: String,
@@ -246,10 +249,11 @@ struct Query {
     message: Vec<u8>,
 }
 
-/// Addresses, IPv4 before IPv6: not every tunnel has the latter. None: there are none.
+/// The addresses in an answer, IPv4 before IPv6, as not every tunnel carries the latter. May be
+/// empty.
 struct Found {
     addresses: Vec<IpAddr>,
-    /// What all records have at least.
+    /// The shortest time to live of all records.
     good_for: Duration,
 }
 
@@ -264,7 +268,7 @@ impl Found {
 
 enum Answer {
     Found(Found),
-    /// All of it is to be had by a stream.
+    /// The answer was truncated, and a stream gives all of it.
     CutShort,
     Failed,
 }
@@ -290,7 +294,7 @@ impl Query {
         })
     }
 
-    /// What a message says to it, if it is an answer to it.
+    /// Parses a message. Returns `None` if it is not an answer to this question.
     fn answer(&self, message: &[u8]) -> Option<Answer> {
         let packet = Packet::parse(message).ok()?;
         let [question] = &packet.questions[..] else {
@@ -317,7 +321,7 @@ impl Query {
                 RData::AAAA(a) if self.kind == TYPE::AAAA => Some(Ipv6Addr::from(a.address).into()),
                 _ => None,
             });
-        // Of aliases too, on the way to an address.
+        // Includes the records of aliases on the way to an address.
         let times = packet.answers.iter().map(|record| record.ttl);
         Some(Answer::Found(Found {
             addresses: addresses.take(ADDRESSES).collect(),

@@ -1,4 +1,5 @@
-//! What somebody has opened from the other end, for one destination of this machine's.
+//! Reverse port forwards: connections from the other end of a tunnel to one local destination.
+//! `watm tunnel` serves them.
 
 use std::time::Duration;
 
@@ -7,8 +8,8 @@ use tokio::time::sleep;
 use crate::join::join;
 use crate::{Carried, Counters, Datagrams, Destination, Dial, Direct, Error};
 
-/// Carry a connection to the destination, until both directions have ended. If that cannot be
-/// connected to, it is reset.
+/// Carries a connection to the destination until both directions have ended. Resets it if the
+/// destination cannot be reached.
 pub async fn stream(
     mut connection: impl Carried,
     to: &Destination,
@@ -29,8 +30,8 @@ pub async fn stream(
     }
 }
 
-/// Carry datagrams to the destination and its answers back, until the flow has ended or nothing
-/// has come for as long as `idle`.
+/// Carries datagrams to the destination and its answers back, until the flow has ended or nothing
+/// has arrived for `idle`.
 pub async fn datagrams(
     flow: impl Datagrams,
     to: &Destination,
@@ -45,7 +46,7 @@ pub async fn datagrams(
     })?;
     counters.connected.add();
     loop {
-        // `None`, and an error, say that one of the two has ended.
+        // `None` or an error means that one of the two has ended.
         let (carried, count) = tokio::select! {
             came = flow.receive() => match came {
                 Ok(Some(datagram)) => (Datagrams::send(&service, &datagram), &counters.datagrams_out),

@@ -1,4 +1,4 @@
-//! SOCKS4 and 4a, after the version byte.
+//! SOCKS4 and SOCKS4a, after the version byte, for `Proxy::socks`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -6,17 +6,17 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::{Destination, Error, Refusal, Users, head};
 
-/// The longest name of a user or a host.
+/// The longest name of a user or a host, in bytes.
 const LONGEST: usize = 255;
 const CONNECT: u8 = 1;
 
-/// What the client wants. An answer is due, unless this is an error.
+/// Reads the client's request. The caller must answer, unless this fails.
 pub(crate) async fn request(
     client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     users: &Users,
 ) -> Result<Destination, Error> {
     let said = read(client).await;
-    // It has no way to say a password.
+    // The protocol has no passwords.
     let said = match said {
         Ok(_) if !users.is_everybody() => Err(Error::Unknown),
         other => other,
@@ -34,7 +34,7 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<Destination, Erro
     let address = Ipv4Addr::new(place[2], place[3], place[4], place[5]);
     head::until_zero(client, LONGEST).await?;
     let destination = match address.octets() {
-        // 4a: a name follows.
+        // In SOCKS4a a name follows.
         [0, 0, 0, 1..=255] => {
             let name = head::until_zero(client, LONGEST).await?;
             let name = String::from_utf8(name).ok();
@@ -49,7 +49,7 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<Destination, Erro
     }
 }
 
-/// Tell the client what became of it.
+/// Answers the client with the outcome.
 pub(crate) async fn answer(
     client: &mut (impl AsyncWrite + Unpin),
     outcome: Result<(), &Refusal>,

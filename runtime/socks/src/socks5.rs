@@ -1,4 +1,5 @@
-//! SOCKS5 (RFC 1928, RFC 1929), after the version byte.
+//! SOCKS5 (RFC 1928, RFC 1929), after the version byte. `Proxy::socks`, `association` and
+//! `arguments` use it.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -14,20 +15,20 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// What a client wants.
+/// A client's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Connect(Destination),
-    /// Where the client will send from, as far as it says.
+    /// The address that the client announces as its source.
     Associate(Destination),
 }
 
-/// Who is served.
+/// The authentication of clients.
 pub(crate) trait Authentication {
-    /// One of the methods that a client offers; `None` if none will do.
+    /// Chooses one of the methods that a client offers. Returns `None` if none is acceptable.
     fn choose(&mut self, offered: &[u8]) -> Option<u8>;
 
-    /// Whether a client with this name and password is served.
+    /// Returns true if a client with this name and password is served.
     fn knows(&mut self, name: &[u8], password: &[u8]) -> bool;
 }
 
@@ -45,7 +46,7 @@ impl Authentication for &Users {
     }
 }
 
-/// What the client wants. An answer is due, unless this is an error.
+/// Reads the client's request after authenticating it. The caller must answer, unless this fails.
 pub(crate) async fn request(
     client: &mut (impl AsyncRead + AsyncWrite + Unpin),
     who: &mut impl Authentication,
@@ -102,7 +103,7 @@ async fn authenticate(
     if method == NO_AUTHENTICATION {
         return Ok(());
     }
-    /// Of the subnegotiation of RFC 1929.
+    /// The version of RFC 1929's subnegotiation.
     const VERSION_OF_USERS: u8 = 1;
     if head::byte(client).await? != VERSION_OF_USERS {
         return Err(Error::Client("another version of users and passwords"));
@@ -119,7 +120,7 @@ async fn authenticate(
     }
 }
 
-/// Tell the client what became of it, and at which address of ours.
+/// Answers the client with the outcome, and on success with the bound address.
 pub(crate) async fn answer(
     client: &mut (impl AsyncWrite + Unpin),
     outcome: Result<Option<SocketAddr>, &Refusal>,
@@ -131,7 +132,8 @@ pub(crate) async fn answer(
     reply(client, code, bound).await
 }
 
-/// Section 6. A time that is over has no code of its own; "TTL expired" is the nearest.
+/// Returns the reply code (RFC 1928 section 6). Timeouts have no code of their own; "TTL expired"
+/// is the nearest.
 fn code(refusal: &Refusal) -> u8 {
     match refusal {
         Refusal::Failed(_) => 1,
@@ -168,7 +170,7 @@ fn destination(kind: u8, host: &[u8], port: u16) -> Option<Destination> {
     }
 }
 
-/// Append an address as section 5 has it. A name has 255 bytes at most.
+/// Appends an address in the form of section 5. A name has 255 bytes at most.
 fn append(out: &mut Vec<u8>, destination: &Destination) {
     match destination {
         Destination::Address(address) => match address.ip().to_canonical() {
@@ -189,14 +191,14 @@ fn append(out: &mut Vec<u8>, destination: &Destination) {
     out.extend(destination.port().to_be_bytes());
 }
 
-/// Why a datagram of a client's is not passed on.
+/// The reason why a client's datagram is not forwarded.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
     Fragment,
     Malformed,
 }
 
-/// Section 7: where a datagram is to go, and what it says.
+/// Splits a datagram into its destination and its payload (section 7).
 pub(crate) fn unwrap(datagram: &[u8]) -> Result<(Destination, &[u8]), Unfit> {
     let (head, rest) = datagram.split_at_checked(4).ok_or(Unfit::Malformed)?;
     let (fragment, kind) = (head[2], head[3]);
@@ -224,7 +226,7 @@ pub(crate) fn unwrap(datagram: &[u8]) -> Result<(Destination, &[u8]), Unfit> {
     }
 }
 
-/// The head of datagrams that come from there.
+/// Returns the header of datagrams from this address.
 pub(crate) fn wrap(from: &Destination) -> Vec<u8> {
     let mut head = vec![0, 0, 0];
     append(&mut head, from);

@@ -1,4 +1,5 @@
-//! Flows of datagrams, one for each place: dialled with the first datagram, ended when idle.
+//! Flows of datagrams, one for each key: dialled with the first datagram, ended when idle.
+//! `association` and `forward` use it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,7 +18,7 @@ pub(crate) struct Table<K, D> {
     counters: Arc<Counters>,
     flows: HashMap<K, Flow>,
     tasks: JoinSet<(K, u64, Result<(), Refusal>)>,
-    /// Tells a flow from those that were there before it.
+    /// The number of the latest flow, which tells flows of one key apart.
     last: u64,
 }
 
@@ -40,7 +41,8 @@ impl<K: Hash + Eq + Clone + Send + 'static, D: Dial> Table<K, D> {
         }
     }
 
-    /// Pass a datagram on by the flow of `key`, or by a new one to `to`, whose answers go to `back`.
+    /// Forwards a datagram in the flow of `key`, or in a new one to `to`, whose answers go to
+    /// `back`.
     pub(crate) fn pass(
         &mut self,
         key: &K,
@@ -61,14 +63,15 @@ impl<K: Hash + Eq + Clone + Send + 'static, D: Dial> Table<K, D> {
         }
     }
 
-    /// Wait for a flow to end, and forget it: why it could not be had. For ever if there is none.
+    /// Waits for a flow to end, and removes it. Fails with the reason if it could not be opened.
+    /// Waits forever if there is no flow.
     pub(crate) async fn ended(&mut self) -> Result<(), (Destination, Refusal)>
     where
         K: Into<Destination>,
     {
         match self.tasks.join_next().await {
             None => std::future::pending().await,
-            // It gave way to another.
+            // It was replaced by another.
             Some(Err(_)) => Ok(()),
             Some(Ok((key, number, result))) => {
                 if self
@@ -119,7 +122,7 @@ impl<K: Hash + Eq + Clone + Send + 'static, D: Dial> Table<K, D> {
     }
 }
 
-/// Until the flow ends, or is idle for too long.
+/// Carries datagrams until the flow ends, or is idle for too long.
 async fn carry(
     flow: impl Datagrams,
     mut waiting: mpsc::Receiver<Vec<u8>>,

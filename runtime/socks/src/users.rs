@@ -1,17 +1,19 @@
+//! The users of a proxy and their passwords.
+
 use std::fmt;
 
-/// Who may use a proxy. Without any, everybody who reaches it.
+/// The users who may use a proxy. Without any, everybody who reaches it may.
 #[derive(Clone, Default)]
 pub struct Users(Vec<(String, String)>);
 
 impl Users {
-    /// Everybody.
+    /// Admits everybody.
     pub fn everybody() -> Users {
         Users::default()
     }
 
-    /// And this one. Fails if the name or the password is empty, longer than the 255 bytes that
-    /// RFC 1929 has for each, or if the name has a colon, which HTTP cannot say.
+    /// Adds a user. Fails if the name or the password is empty or longer than the 255 bytes of RFC
+    /// 1929, or if the name has a colon, which HTTP cannot express.
     pub fn with(mut self, name: &str, password: &str) -> Result<Users, String> {
         let sized = |text: &str| (1..=255).contains(&text.len());
         if !sized(name) || name.contains(':') {
@@ -24,12 +26,13 @@ impl Users {
         Ok(self)
     }
 
-    /// Whether nobody has to say who they are.
+    /// Returns true if clients need no authentication.
     pub fn is_everybody(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this is one of them. Takes as long for one answer as for the other.
+    /// Returns true if the user exists and the password matches. The time taken does not depend on
+    /// the result.
     pub(crate) fn has(&self, name: &[u8], password: &[u8]) -> bool {
         let mut known = false;
         for (one, secret) in &self.0 {
@@ -47,7 +50,7 @@ fn same(known: &[u8], said: &[u8]) -> bool {
     std::hint::black_box(differences) == 0
 }
 
-/// Without passwords.
+/// Writes the names without the passwords.
 impl fmt::Debug for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = self.0.iter().map(|(name, _)| name);

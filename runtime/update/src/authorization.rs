@@ -1,4 +1,5 @@
-//! What a registry is told that wants to know who asks.
+//! Authentication to registries: answers challenges with a password or a token. Downloads
+//! (`fetch::oci`) and `publish` use it.
 
 use http_auth::ChallengeRef;
 use reqwest::header::{AUTHORIZATION, WWW_AUTHENTICATE};
@@ -8,24 +9,24 @@ use serde_derive::Deserialize;
 use crate::error::{FetchError, one_line};
 use crate::network::{Credentials, NetworkOptions, read_small, refused, send};
 
-/// The largest tokens that registries give are some KiB.
+/// The largest token that is accepted, in bytes. Those of registries have some KiB.
 const MAX_TOKEN_BYTES: usize = 64 << 10;
 
 /// Answers the challenges of one registry.
 ///
-/// A password goes to the host of the registry and to [`NetworkOptions::credential_hosts`]. A server
-/// to which the registry redirects gets nothing, whatever it asks for.
+/// A password goes to the host of the registry and to [`NetworkOptions::credential_hosts`]. A
+/// server to which the registry redirects gets nothing, whatever it requests.
 pub(crate) struct Authorizer<'a> {
     pub(crate) client: &'a Client,
     pub(crate) options: &'a NetworkOptions,
     /// An address of the registry.
     pub(crate) registry: &'a Url,
-    /// The access that a token is to give, as `repository:NAME:pull`.
+    /// The access that a token must grant, as `repository:NAME:pull`.
     pub(crate) scope: String,
 }
 
 impl Authorizer<'_> {
-    /// Returns what satisfies the challenge in an answer with status 401.
+    /// Returns the credentials that satisfy the challenge in an answer with status 401.
     pub(crate) async fn satisfy(&self, response: &Response) -> Result<Credentials, FetchError> {
         let (asking, registry) = (response.url(), self.registry);
         if asking.origin() != registry.origin() {
@@ -53,13 +54,13 @@ impl Authorizer<'_> {
         Err(refuse("the registry wants neither a password nor a token"))
     }
 
-    /// The user's own.
+    /// Returns the user's credentials.
     fn own(&self) -> Result<Credentials, FetchError> {
         let own = self.options.credentials.clone();
         own.ok_or_else(|| refuse("the registry wants credentials"))
     }
 
-    /// Gets a token from the service that the registry names.
+    /// Fetches a token from the service that the registry names.
     async fn token(&self, challenge: &ChallengeRef<'_>) -> Result<Credentials, FetchError> {
         let parameter = |name: &str| {
             let mut all = challenge.params.iter();
@@ -93,7 +94,7 @@ impl Authorizer<'_> {
         Ok(Credentials::Bearer(token))
     }
 
-    /// Checks that a password may go there.
+    /// Checks that a password may be sent to this token service.
     fn check_host(&self, realm: &Url) -> Result<(), FetchError> {
         let named = realm.host_str().unwrap_or_default();
         let mut hosts = self.options.credential_hosts.iter();
@@ -108,7 +109,7 @@ impl Authorizer<'_> {
     }
 }
 
-/// Under one of two names, for old services and OAuth 2.
+/// A token under one of two names, for old services and for OAuth 2.
 #[derive(Deserialize)]
 struct Token {
     token: Option<String>,

@@ -1,69 +1,72 @@
+//! Errors of sources, and the cleaning of texts that servers send.
+
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
 use watm_seal::Digest;
 
-/// Why a source gave no file: a [code](FetchError::code) for programs, and a line for people.
+/// The reason why a source gave no file: a [code](FetchError::code) for programs and a line for
+/// people.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// A file or folder of this machine.
+    /// A local file or folder cannot be read.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// A folder with nothing in it that could be meant.
+    /// A folder contains no suitable module.
     #[error("{0}")]
     NoCandidate(String),
-    /// The certificates that were given are none, or the system's cannot be read.
+    /// The given certificates are invalid, or the system's cannot be read.
     #[error("certificates: {0}")]
     Certificates(String),
-    /// No connection, no TLS, or one that broke.
+    /// No connection or no TLS, or the connection broke.
     #[error("{0}")]
     Connection(String),
-    /// Nothing came for too long, or all of it took too long.
+    /// The server was silent for too long, or the whole transfer took too long.
     #[error("took too long: {0}")]
     TimedOut(String),
-    /// Something else than the file.
+    /// The server answered with an unexpected status.
     #[error("answered with status {status}; must be 200")]
     Status {
-        /// Of HTTP.
+        /// The HTTP status.
         status: u16,
-        /// How long the server asks to be left alone.
+        /// The time in `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// A redirection that is not followed.
+    /// A redirection is refused.
     #[error("redirection: {0}")]
     Redirect(String),
-    /// More than is looked at.
+    /// The file exceeds the limit on size.
     #[error("sends more than {limit} bytes; must be {limit} at most")]
     TooLarge {
-        /// The most there may be.
+        /// The limit, in bytes.
         limit: u64,
     },
-    /// It would have to be unpacked first, into who knows how much.
+    /// The body is compressed. Unpacking could produce any amount of data.
     #[error("sends the content encoding {0:?}; must be sent as it is")]
     Encoded(String),
-    /// A part that does not continue what is here.
+    /// A partial answer does not continue the bytes received so far.
     #[error("sends another part than asked for: {0}")]
     WrongRange(String),
-    /// Other content than its own address promises.
+    /// The content does not match its digest.
     #[error("sends content with the digest sha256:{found}; must be {expected}")]
     WrongDigest {
-        /// In the reference or in the manifest.
+        /// The digest in the reference or in the manifest.
         expected: String,
-        /// Of what was sent.
+        /// The digest of the received bytes.
         found: Digest,
     },
-    /// Something in the registry that is no WebAssembly module.
+    /// The registry's artifact is not a WebAssembly module.
     #[error("no WebAssembly artifact: {0}")]
     Artifact(String),
-    /// The registry wants to know who this is, and was not satisfied.
+    /// The registry requires authentication and did not accept the credentials.
     #[error("not authorized: {0}")]
     Unauthorized(String),
 }
 
 impl FetchError {
-    /// The same for ever, for programs.
+    /// Returns a stable code, for programs.
     pub fn code(&self) -> &'static str {
         match self {
             FetchError::File(_) => "file",
@@ -82,7 +85,7 @@ impl FetchError {
         }
     }
 
-    /// How long the server asks to be left alone.
+    /// Returns the time in the server's `Retry-After`.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             FetchError::Status { retry_after, .. } => *retry_after,
@@ -90,12 +93,12 @@ impl FetchError {
         }
     }
 
-    /// Whether the same request may well succeed in a moment.
+    /// Returns true if the same request may succeed in a moment.
     pub(crate) fn is_broken_connection(&self) -> bool {
         matches!(self, FetchError::Connection(_))
     }
 
-    /// Whether what has come so far is the beginning of a good file, for all that is known.
+    /// Returns true if the bytes received so far may be the beginning of a good file.
     pub(crate) fn leaves_a_part(&self) -> bool {
         matches!(self, FetchError::Connection(_) | FetchError::TimedOut(_))
     }
@@ -105,9 +108,10 @@ impl From<reqwest::Error> for FetchError {
     fn from(error: reqwest::Error) -> FetchError {
         let redirect = error.is_redirect();
         let timed_out = error.is_timeout();
-        // The address is the source's, which is said anyway, and may have a password in it.
+        // Drops the address: reports name the source anyway, and the address may contain a
+        // password.
         let error = error.without_url();
-        // The deepest cause says what happened; those above it repeat that something did.
+        // The deepest cause says what happened. Those above it repeat that something did.
         let mut cause: &dyn Error = &error;
         while let Some(deeper) = cause.source() {
             cause = deeper;
@@ -121,7 +125,7 @@ impl From<reqwest::Error> for FetchError {
     }
 }
 
-/// What a stranger has written, for one line of a report.
+/// Makes text from a server safe for one line of a report: printable ASCII, at most 300 characters.
 pub(crate) fn one_line(text: &str) -> String {
     const LONGEST: usize = 300;
     let printable = |character: char| match character {

@@ -1,11 +1,12 @@
-//! Brings sealed modules from anywhere to where a host loads them.
+//! Brings sealed modules from any source to the file from which a host loads them. The runtime and
+//! the command `watm` use it.
 //!
 //! A [`Source`] is a file, a watched folder, a web server or a registry; a [`Place`] is a file of
-//! this machine. An [`Updater`] takes the module from the one to the other, once or, in a [`Watch`],
-//! again and again. Who runs the source is not trusted with anything: what it sends is bounded,
-//! verified by [`watm_seal::verify`] as the host itself does it, and put in place as a whole or not
-//! at all. The worst that a source can do is to send nothing new, which a freshness note and the
-//! module's expiry bring to light.
+//! this machine. An [`Updater`] takes the module from the one to the other, once or, in a
+//! [`Watch`], repeatedly. Sources are not trusted: their answers are bounded, verified by
+//! [`watm_seal::verify`] as the host itself does it, and put in place as a whole or not at all. The
+//! worst that a source can do is to withhold new releases, which a freshness note and the module's
+//! expiry reveal.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -44,7 +45,7 @@
 //!
 //! # Bounds
 //!
-//! | what | at most |
+//! | object | at most |
 //! |---|---|
 //! | a module | [`watm_seal::MAX_FILE_BYTES`], whatever a server says of its length |
 //! | a manifest in a registry, a token | 256 KiB, 64 KiB |
@@ -54,7 +55,7 @@
 //! | modules in a watched folder | 256 |
 //! | obedience to `Retry-After` | a day |
 //!
-//! Packed bodies (`Content-Encoding`) are not asked for and refused.
+//! Compressed bodies (`Content-Encoding`) are neither requested nor accepted.
 
 mod authorization;
 mod error;

@@ -1,3 +1,5 @@
+//! The HTTP client for sources and registries: TLS roots, credentials, redirections, time limits.
+
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -15,33 +17,34 @@ use tokio::time::Instant;
 
 use crate::error::{FetchError, one_line};
 
-/// More than any server needs, which is two: to its other name and to where the files are.
+/// The most redirections: more than the two that servers need, to their other name and to the
+/// files' server.
 const MOST_REDIRECTS: usize = 5;
-/// Longer than anybody means by `Retry-After`.
+/// The longest delay from `Retry-After` that is obeyed.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How servers are talked to.
+/// Options for connections to servers.
 #[derive(Debug, Clone)]
 pub struct NetworkOptions {
     /// Certificates in PEM that are trusted as roots beside the system's.
     pub authorities: Vec<u8>,
     /// Talk to registries over HTTP without TLS, and follow redirections from HTTPS to HTTP.
     pub plain_http: bool,
-    /// For those who ask for them, over HTTPS or where plain HTTP was asked for. They go to the host
-    /// of the source.
+    /// Credentials for servers that ask for them, over HTTPS or where plain HTTP was requested.
+    /// They go to the host of the source.
     pub credentials: Option<Credentials>,
-    /// Other hosts that get a password where a registry names them as its token service. By default
-    /// none.
+    /// Other hosts that get a password if a registry names them as its token service. None by
+    /// default.
     pub credential_hosts: Vec<String>,
-    /// The longest until a connection is there. By default 10 s.
+    /// The time limit for connecting. 10 s by default.
     pub connect_timeout: Duration,
-    /// The longest in which nothing comes. By default 30 s.
+    /// The longest silence of a server. 30 s by default.
     pub idle_timeout: Duration,
-    /// The fewest bytes that have to come in each [`idle_timeout`](Self::idle_timeout), until the last
-    /// one has. By default 4 KiB: with 30 s, 137 bytes a second.
+    /// The fewest bytes that must arrive in each [`idle_timeout`](Self::idle_timeout) until the
+    /// last one has. 4 KiB by default: with 30 s, 137 bytes a second.
     pub least_progress: usize,
-    /// The longest that one file may take. What has come by then is kept, and the next attempt goes
-    /// on from there. By default 15 min, in which 64 MiB come at 600 kbit/s.
+    /// The time limit for one file. Bytes received by then are kept, and the next attempt continues
+    /// from there. 15 min by default, in which 64 MiB arrive at 600 kbit/s.
     pub total_timeout: Duration,
 }
 
@@ -60,17 +63,17 @@ impl Default for NetworkOptions {
     }
 }
 
-/// By which a server knows who asks.
+/// Credentials for a server.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// A user's name and password.
     Basic(String, String),
-    /// A token that is sent as it is.
+    /// A bearer token, sent unchanged.
     Bearer(String),
 }
 
 impl Credentials {
-    /// `user:password`, or `Bearer TOKEN`; `None` if it is neither.
+    /// Parses `user:password` or `Bearer TOKEN`. Returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Credentials> {
         let text = text.trim_end_matches(['\r', '\n']);
         if let Some(token) = text.strip_prefix("Bearer ") {
@@ -80,8 +83,8 @@ impl Credentials {
         Some(Credentials::Basic(user.to_owned(), password.to_owned()))
     }
 
-    /// The header `Authorization`, which no log shows. Fails if the token has a character that no
-    /// header can have.
+    /// Returns the header `Authorization`, marked so that no log shows it. Fails if the token has a
+    /// character that headers cannot contain.
     pub(crate) fn header(&self) -> Result<HeaderValue, FetchError> {
         let text = match self {
             Credentials::Basic(user, password) => {
@@ -97,7 +100,7 @@ impl Credentials {
     }
 }
 
-/// Without the secret.
+/// Writes everything but the secret.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -107,8 +110,8 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What updates talk to servers with. Clones share it, and with it the system's certificates, which
-/// are read when they are needed first.
+/// The connection options and the client of updates. Clones share the client, and with it the
+/// system's certificates, which are read on first use.
 #[derive(Debug, Clone, Default)]
 pub struct Network {
     pub(crate) options: NetworkOptions,
@@ -128,7 +131,7 @@ impl Network {
     pub(crate) fn client(&self) -> Result<Client, FetchError> {
         match self.client.get() {
             Some(client) => Ok(client.clone()),
-            // Several may do so at once, of which one is kept.
+            // Several callers may do so at once. One client is kept.
             None => {
                 let client = self.options.client()?;
                 Ok(self.client.get_or_init(|| client).clone())
@@ -138,7 +141,7 @@ impl Network {
 }
 
 impl NetworkOptions {
-    /// A client that trusts the system's roots and those that are given.
+    /// Builds a client that trusts the system's roots and the given ones.
     fn client(&self) -> Result<Client, FetchError> {
         let refuse = |reason: &dyn fmt::Display| FetchError::Certificates(reason.to_string());
         let provider = Arc::new(ring::default_provider());
@@ -164,7 +167,7 @@ impl NetworkOptions {
             .referer(false)
             .connect_timeout(self.connect_timeout)
             .read_timeout(self.idle_timeout)
-            // A check is minutes or hours after the one before.
+            // Checks are minutes or hours apart.
             .pool_max_idle_per_host(0)
             .build()?;
         Ok(client)
@@ -187,8 +190,8 @@ fn follow(attempt: Attempt<'_>, plain_http: bool) -> reqwest::redirect::Action {
     }
 }
 
-/// Sends a request, and waits for the head of the answer, each one after a redirection no longer than
-/// [`NetworkOptions::idle_timeout`]. Refuses what is packed.
+/// Sends a request and waits for the head of the answer. Each redirection may take
+/// [`NetworkOptions::idle_timeout`]. Refuses compressed bodies.
 pub(crate) async fn send(request: RequestBuilder) -> Result<Response, FetchError> {
     let response = request.send().await?;
     match response.headers().get(CONTENT_ENCODING) {
@@ -200,7 +203,7 @@ pub(crate) async fn send(request: RequestBuilder) -> Result<Response, FetchError
     }
 }
 
-/// All of an answer that is not a module, up to this many bytes.
+/// Reads an answer that is not a module, up to `limit` bytes.
 pub(crate) async fn read_small(
     mut response: Response,
     limit: usize,
@@ -220,9 +223,9 @@ pub(crate) async fn read_small(
     Ok(bytes)
 }
 
-/// How fast a body comes. Silence is the client's own to notice.
+/// The pace of a body. The client itself detects silence.
 pub(crate) struct Pace {
-    /// At least so many bytes in each such time.
+    /// The fewest bytes in each period of `time`.
     least: usize,
     time: Duration,
     since: Instant,
@@ -230,7 +233,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// From now on.
+    /// Starts measuring now.
     pub(crate) fn new(options: &NetworkOptions) -> Pace {
         Pace {
             least: options.least_progress,
@@ -240,7 +243,7 @@ impl Pace {
         }
     }
 
-    /// So many bytes more have come. Fails if the server is too slow.
+    /// Counts received bytes. Fails if the server is too slow.
     pub(crate) fn check(&mut self, bytes: usize) -> Result<(), FetchError> {
         self.came = self.came.saturating_add(bytes);
         if self.came >= self.least {
@@ -259,7 +262,7 @@ impl Pace {
     }
 }
 
-/// The answer was no.
+/// Returns the error for an answer with an unexpected status.
 pub(crate) fn refused(response: &Response) -> FetchError {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FetchError::Unauthorized(format!(
@@ -273,7 +276,7 @@ pub(crate) fn refused(response: &Response) -> FetchError {
     }
 }
 
-/// In seconds or as a date.
+/// Parses `Retry-After`, in seconds or as a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
     let asked = match text.parse() {

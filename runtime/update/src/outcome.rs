@@ -1,3 +1,5 @@
+//! Reports of checks, for the runtime, the command `watm update` and the Python package.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -6,52 +8,53 @@ use watm_seal::{Digest, Manifest, Refused, Release, Warning};
 use crate::error::FetchError;
 use crate::updater::Fault;
 
-/// What came of one check of a source.
+/// The result of one check of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// As it was given, without a password.
+    /// The source as it was given, without a password.
     pub source: String,
-    /// What was done.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What somebody should look at all the same.
+    /// Warnings that apply nevertheless.
     pub warnings: Vec<Notice>,
-    /// Files of a folder that were passed over.
+    /// Files of a folder that were skipped.
     pub skipped: Vec<Skipped>,
-    /// Whether the source itself was to blame, and how long it asks to be left alone.
+    /// Set if the source itself failed, with the time in its `Retry-After`.
     pub(crate) source_failed: Option<Option<Duration>>,
 }
 
-/// What was done. Whatever it is, the place has the old module, or a new one that was verified.
+/// The outcome of a check. In each case the place has the old module, or a new one that was
+/// verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The source has nothing newer than what is in place.
+    /// The source has nothing newer than the module in place.
     Unchanged {
-        /// What is; `None` if it is not sealed.
+        /// The module in place; `None` if it is not sealed.
         module: Option<Module>,
     },
     /// A new module is in place.
     Updated {
-        /// Which; `None` if it is not sealed, which a policy may allow.
+        /// The new module; `None` if it is not sealed, which a policy may allow.
         module: Option<Module>,
-        /// What was there before, if that was a sealed module of the same name.
+        /// The release in place before, if that was a sealed module of the same name.
         previous: Option<Release>,
     },
-    /// A good module asks for more than the user has approved. It is kept aside; the old one
+    /// A valid module requests more than the user has approved. It is kept aside, and the old one
     /// stays. Once the user has approved, the next check puts it in place.
     Pending {
-        /// Which.
+        /// The module that waits.
         module: Module,
-        /// What it asks for in addition, each for people.
+        /// The capabilities that it requests in addition, readable for people.
         more: Vec<String>,
-        /// Where it is kept.
+        /// The path where it is kept.
         file: PathBuf,
     },
-    /// Nothing that could be used.
+    /// There was nothing usable.
     Refused {
-        /// The same for ever, for programs: [`Refused::code`], [`FetchError::code`], or `state` or
-        /// `place` if it is this machine that is at fault.
+        /// A stable code, for programs: [`Refused::code`], [`FetchError::code`], or `state` or
+        /// `place` if this machine is at fault.
         code: &'static str,
-        /// For people.
+        /// The reason, for people.
         reason: String,
     },
 }
@@ -59,30 +62,30 @@ pub enum Outcome {
 /// A sealed module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Module {
-    /// What its signers say about it.
+    /// The statements of its signers.
     pub manifest: Manifest,
-    /// Of the whole file.
+    /// The SHA-256 of the whole file.
     pub sha256: Digest,
 }
 
-/// Something to look at.
+/// A warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
-    /// The same for ever, for programs: [`Warning::code`], or `note` for a freshness note that
-    /// could not be used.
+    /// A stable code, for programs: [`Warning::code`], or `note` for a freshness note that could
+    /// not be used.
     pub code: &'static str,
-    /// For people.
+    /// The text, for people.
     pub text: String,
 }
 
-/// A file of a folder that is none of those looked for.
+/// A file of a folder that is not a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
-    /// Which.
+    /// The path.
     pub file: PathBuf,
-    /// As that of [`Outcome::Refused`].
+    /// A code as in [`Outcome::Refused`].
     pub code: &'static str,
-    /// For people.
+    /// The reason, for people.
     pub reason: String,
 }
 

@@ -1,3 +1,6 @@
+//! Places: the file from which a host loads its module, and the files that belong to it. The
+//! updater writes them.
+
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,48 +12,49 @@ use watm_seal::{MAX_FILE_BYTES, private};
 
 use crate::record::Record;
 
-/// How long an update waits for another of the same place, which ends by its own time limit.
+/// The longest wait for another update of the same place, whose own time limit is shorter.
 const LONGEST_WAIT: Duration = Duration::from_secs(20 * 60);
-/// Nobody notices this much.
+/// The interval between attempts to lock, too short to notice.
 const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
-/// Where a module is kept for its host: a file, and what belongs to it in the same folder.
+/// The place where a module is kept for its host: a file, and its companions in the same folder.
 ///
 /// | file | is |
 /// |---|---|
 /// | `NAME` | the module in use |
-/// | `NAME.pending` | one that asks for more than is approved, kept aside |
-/// | `NAME.part` | what has come so far of one |
-/// | `NAME.update` | by which a server is asked only for what is new |
+/// | `NAME.pending` | a module that requests more than is approved, kept aside |
+/// | `NAME.part` | a partial download |
+/// | `NAME.update` | validators, for asking a server only for what is new |
 /// | `NAME.lock` | held while one update works |
 ///
 /// Each is replaced as a whole: a power cut at any moment leaves the old one or the new one. The
-/// module keeps its mode and, where the system allows that, its owner and group; a new one can be
+/// module keeps its mode and, where the system allows that, its owner and group. A new one can be
 /// read by everybody whom the umask does not exclude. The others can be read by their owner alone.
 ///
-/// Where `NAME` is a symbolic link, the file that it leads to is replaced, and locked beside itself.
+/// If `NAME` is a symbolic link, the file that it leads to is replaced, and the lock lies beside
+/// that file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     path: PathBuf,
 }
 
 impl Place {
-    /// This file, which need not be there; its folder must.
+    /// Creates a place from the path of a file. The file need not exist; its folder must.
     pub fn new(path: impl Into<PathBuf>) -> Place {
         Place { path: path.into() }
     }
 
-    /// Of the module in use.
+    /// Returns the path of the module in use.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Of the module that waits for an approval.
+    /// Returns the path of the module that waits for approval.
     pub fn pending(&self) -> PathBuf {
         beside(&self.path, ".pending")
     }
 
-    /// Wait until no other update is at work here.
+    /// Waits until no other update works here, and locks the place.
     pub(crate) async fn lock(&self) -> io::Result<File> {
         // Links that lead to one file share its lock.
         let file = private::open_file(&beside(&follow_links(&self.path)?, ".lock"))?;
@@ -72,33 +76,34 @@ impl Place {
         }
     }
 
-    /// The module in use.
+    /// Reads the module in use.
     pub(crate) fn read(&self) -> io::Result<Option<Vec<u8>>> {
         System.read(&self.path, MAX_FILE_BYTES)
     }
 
-    /// The module that waits for an approval.
+    /// Reads the module that waits for approval.
     pub(crate) fn read_pending(&self) -> io::Result<Option<Vec<u8>>> {
         System.read(&self.pending(), MAX_FILE_BYTES)
     }
 
-    /// Put a module into use. What waited is of no use any more.
+    /// Puts a module into use, and removes the one that waited.
     pub(crate) fn put(&self, module: &[u8]) -> io::Result<()> {
         replace_shared(&self.path, module)?;
         System.remove(&self.pending())
     }
 
-    /// Keep a module aside.
+    /// Keeps a module aside.
     pub(crate) fn put_aside(&self, module: &[u8]) -> io::Result<()> {
         replace(&System, &self.pending(), module)
     }
 
-    /// Of what has come so far.
+    /// Returns the path of the partial download.
     pub(crate) fn part(&self) -> PathBuf {
         beside(&self.path, ".part")
     }
 
-    /// What is remembered; nothing if it cannot be read, since it saves work and decides nothing.
+    /// Reads the record. Returns an empty one if it cannot be read, since it saves work and decides
+    /// nothing.
     pub(crate) fn record(&self) -> Record {
         let bytes = System.read(&self.record_path(), Record::MAX_BYTES);
         bytes

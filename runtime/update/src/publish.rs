@@ -1,3 +1,5 @@
+//! Publishing of sealed modules to registries, for `watm publish`.
+
 use std::collections::BTreeMap;
 
 use oci_client::client::{
@@ -18,26 +20,26 @@ use crate::fetch::{CONFIG_MEDIA_TYPE, LAYER_MEDIA_TYPE, address};
 use crate::network::{Credentials, Network, NetworkOptions, send};
 use crate::source::{Kind, Source};
 
-/// Why a module was not published.
+/// The reason why a module was not published.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PublishError {
-    /// Something else than a sealed module.
+    /// The file is not a sealed module.
     #[error("{0}")]
     Module(#[from] Refused),
-    /// Nowhere that this publishes to.
+    /// The destination is not a registry with a tag.
     #[error("{0}: must be oci://REGISTRY/REPOSITORY:TAG")]
     Destination(String),
-    /// The registry said no, or nothing.
+    /// The registry refused, or did not answer.
     #[error("{0}")]
     Registry(String),
 }
 
-/// Put a sealed module into a registry, as an artifact that [`Updater`](crate::Updater) and every
-/// other client of registries can take from there, under the tag of `to`, which moves if it is
-/// there already. The answer is `sha256:…`, the digest of its manifest, which names it for ever.
+/// Uploads a sealed module to a registry as an artifact that [`Updater`](crate::Updater) and other
+/// registry clients can download, under the tag of `to`. An existing tag moves. Returns `sha256:…`,
+/// the digest of its manifest, which identifies it permanently.
 ///
-/// The registry is one's own: it is trusted not to answer without end.
+/// The registry is trusted to end its answers: use your own.
 pub async fn publish(
     file: &[u8],
     to: &Source,
@@ -88,7 +90,7 @@ pub async fn publish(
     }
 }
 
-/// What the CNCF's layout wants to be said of a module.
+/// Returns the configuration that the CNCF's layout requires for a module.
 fn configuration(sealed: &Sealed<'_>, file: &[u8]) -> Vec<u8> {
     let system = match sealed.manifest().world {
         World::Component { .. } => "wasip2",
@@ -100,7 +102,7 @@ fn configuration(sealed: &Sealed<'_>, file: &[u8]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// For people who look at the registry; what counts is in the seal.
+/// Returns annotations for people who look at the registry. Only the seal counts for hosts.
 fn annotations(sealed: &Sealed<'_>) -> BTreeMap<String, String> {
     let manifest = sealed.manifest();
     let entry = |key: &str, value: String| (format!("org.opencontainers.image.{key}"), value);
@@ -112,7 +114,8 @@ fn annotations(sealed: &Sealed<'_>) -> BTreeMap<String, String> {
 }
 
 fn client(network: &NetworkOptions) -> Result<Client, PublishError> {
-    // The library asks for the process's. An error: there is one already.
+    // The library uses the process's default provider. An error means that one is installed
+    // already.
     let _ = CryptoProvider::install_default(ring::default_provider());
     let authorities = (!network.authorities.is_empty()).then(|| Certificate {
         encoding: CertificateEncoding::Pem,
@@ -132,8 +135,8 @@ fn client(network: &NetworkOptions) -> Result<Client, PublishError> {
     Ok(Client::try_from(config)?)
 }
 
-/// What the registry wants to be sent. Tokens are got here, since the library would send the password
-/// to whatever token service the registry names.
+/// Returns the authentication that the registry requires. Tokens are fetched here, since the
+/// library would send the password to whatever token service the registry names.
 async fn authorize(
     reference: &Reference,
     options: &NetworkOptions,

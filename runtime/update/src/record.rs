@@ -1,34 +1,37 @@
+//! The record beside a place, for asking a server only for new files.
+
 use serde_derive::{Deserialize, Serialize};
 
 use crate::source::Source;
 
-/// What is remembered beside a place, to ask a server for what is new only.
+/// Validators of the last file, stored beside a place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct Record {
-    /// [`Source::fingerprint`] of the source that all of this is about.
+    /// The [`Source::fingerprint`] of the source that the record is about.
     pub(crate) source: String,
-    /// Of the file that was taken last: in use, or kept aside.
+    /// The SHA-256 of the file taken last: in use, or kept aside.
     pub(crate) file_sha256: String,
-    /// What the server said of it.
+    /// The server's validators of that file.
     pub(crate) file: Validators,
 }
 
-/// By what a server tells one version of a file from another.
+/// Validators by which a server tells versions of a file apart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct Validators {
-    /// An ETag as it was sent, or the digest of what a registry has.
+    /// An ETag as it was sent, or the digest of a registry's manifest.
     pub(crate) tag: Option<String>,
     /// `Last-Modified` as it was sent.
     pub(crate) modified: Option<String>,
 }
 
 impl Record {
-    /// Two headers, none of which is longer than [`Validators::MAX_BYTES`], as JSON.
+    /// The largest record, in bytes: two headers of at most [`Validators::MAX_BYTES`] each, as
+    /// JSON.
     pub(crate) const MAX_BYTES: usize = 4 << 10;
 
-    /// For a source of which nothing is known yet.
+    /// Creates the record of a source about which nothing is known.
     pub(crate) fn of(source: &Source) -> Record {
         Record {
             source: source.fingerprint(),
@@ -36,7 +39,7 @@ impl Record {
         }
     }
 
-    /// This if it is about that source, or one that knows nothing.
+    /// Returns this record if it is about that source, or else an empty one.
     pub(crate) fn about(self, source: &Source) -> Record {
         let empty = Record::of(source);
         match self.source == empty.source {
@@ -47,11 +50,11 @@ impl Record {
 }
 
 impl Validators {
-    /// The longest that is remembered.
+    /// The longest validator that is recorded, in bytes.
     pub(crate) const MAX_BYTES: usize = 512;
 
-    /// What `If-Range` may carry: a server that has another version now sends it from its
-    /// beginning. A weak tag may stand for several versions (RFC 9110, section 13.1.5).
+    /// Returns a validator for `If-Range`: a server that has another version by now sends it from
+    /// its beginning. A weak tag may stand for several versions (RFC 9110, section 13.1.5).
     pub(crate) fn range_condition(&self) -> Option<&str> {
         let strong = self.tag.as_deref().filter(|tag| !tag.starts_with("W/"));
         strong.or(self.modified.as_deref())

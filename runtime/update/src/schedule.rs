@@ -1,17 +1,18 @@
+//! The timing of checks, with jitter and backoff, for `Watch`.
+
 use std::time::Duration;
 
-/// A source that failed is asked again after this, then after twice as long each time, up to the
-/// interval.
+/// The delay after a first failure. It doubles with each further failure, up to the interval.
 const FIRST_RETRY: Duration = Duration::from_secs(10);
-/// So far from what was planned, either way, is each check, so that hosts that were started together
-/// do not all ask at once.
+/// The random deviation of each delay, as a fraction in either direction, so that hosts started
+/// together do not all ask at once.
 const JITTER: f64 = 0.1;
 
-/// When to look again.
+/// The schedule of checks.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     every: Duration,
-    /// In a row.
+    /// Failures in a row.
     failures: u32,
 }
 
@@ -20,19 +21,19 @@ impl Schedule {
         Schedule { every, failures: 0 }
     }
 
-    /// How long to wait after a check in which the source gave what it has.
+    /// Returns the delay after a successful check of the source.
     pub(crate) fn after_success(&mut self) -> Duration {
         self.failures = 0;
         jittered(self.every)
     }
 
-    /// How long to wait after one in which it did not, and asked to be left alone so long.
+    /// Returns the delay after a failure, at least `retry_after`.
     pub(crate) fn after_failure(&mut self, retry_after: Option<Duration>) -> Duration {
         let factor = 1u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.failures = self.failures.saturating_add(1);
         let backoff = FIRST_RETRY.saturating_mul(factor).min(self.every);
         let asked = retry_after.unwrap_or_default();
-        // Never before the server wants it.
+        // The delay never undercuts the server's request.
         jittered(backoff).max(asked + asked.mul_f64(JITTER * chance().abs()))
     }
 }
@@ -41,7 +42,8 @@ fn jittered(time: Duration) -> Duration {
     time.mul_f64(1.0 + JITTER * chance())
 }
 
-/// From -1 to 1. Without the system's chance it is 0, and hosts meet.
+/// Returns a random number from -1 to 1. Without the system's randomness it is 0, and hosts ask at
+/// the same time.
 fn chance() -> f64 {
     match getrandom::u32() {
         Ok(number) => f64::from(number) / f64::from(u32::MAX) * 2.0 - 1.0,

@@ -1,3 +1,5 @@
+//! Sources of modules, and the parser of their notation.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -6,12 +8,12 @@ use oci_client::Reference;
 use reqwest::Url;
 use watm_seal::Digest;
 
-/// Where modules come from.
+/// A source of modules.
 ///
 /// | written as | is |
 /// |---|---|
 /// | `folder/name.wasm`, `file:…` | a file, or if it is a folder, the newest acceptable module in it |
-/// | `https://…`, `http://…` | what a web server has there |
+/// | `https://…`, `http://…` | a file on a web server |
 /// | `oci://registry/repository:tag`, `oci://registry/repository@sha256:…` | a WebAssembly artifact in a registry |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source(pub(crate) Kind);
@@ -23,7 +25,7 @@ pub(crate) enum Kind {
     Oci(Reference),
 }
 
-/// What is wrong with the text of a source, and what would be right.
+/// An invalid source, with the fault and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("source {text:?}: {reason}")]
 pub struct SourceError {
@@ -32,22 +34,23 @@ pub struct SourceError {
 }
 
 impl Source {
-    /// A file or folder of this machine.
+    /// Creates the source of a local file or folder.
     pub fn path(path: impl Into<PathBuf>) -> Source {
         Source(Kind::Path(path.into()))
     }
 
-    /// As [`FromStr`] has it.
+    /// Parses a source, as [`FromStr`] does.
     pub fn parse(text: &str) -> Result<Source, SourceError> {
         text.parse()
     }
 
-    /// Whether it is on this machine, and can be looked at every few seconds.
+    /// Returns true if it is on this machine, so that checks every few seconds are cheap.
     pub fn is_local(&self) -> bool {
         matches!(self.0, Kind::Path(_))
     }
 
-    /// By which it is known again. It may have a password in it, which is not written down.
+    /// Returns a digest that identifies the source. The text itself may contain a password, which
+    /// is never written to disk.
     pub(crate) fn fingerprint(&self) -> String {
         let text = match &self.0 {
             Kind::Http(url) => url.to_string(),
@@ -95,7 +98,8 @@ impl FromStr for Source {
     }
 }
 
-/// A reference that names its registry: one without means a certain company's elsewhere.
+/// Parses a reference that names its registry. Other clients take a reference without one for one
+/// of a particular company.
 fn parse_reference(text: &str) -> Result<Reference, String> {
     let first = text.split('/').next().unwrap_or_default();
     let is_host = first.contains(['.', ':']) || first == "localhost";
@@ -111,14 +115,14 @@ fn parse_reference(text: &str) -> Result<Reference, String> {
     }
 }
 
-/// Without the password that it may have.
+/// Writes the source without the password that it may contain.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Path(path) => path.display().fmt(f),
             Kind::Http(url) => {
                 let mut url = url.clone();
-                // An error: it has no host, and then no password either.
+                // An error means that it has no host, and therefore no password either.
                 if url.password().is_some() && url.set_password(Some("…")).is_err() {
                     return f.write_str("http:");
                 }

@@ -1,3 +1,5 @@
+//! The terms by which updates are verified, the same by which the host loads modules.
+
 use std::time::SystemTime;
 
 use watm_seal::state::StateFile;
@@ -9,38 +11,38 @@ use watm_seal::{
 use crate::outcome::Module;
 use crate::updater::Fault;
 
-/// By what a module is judged, which is the same as when its host loads it.
+/// The terms by which a module is verified, the same as when its host loads it.
 #[derive(Debug, Clone)]
 pub struct Terms {
-    /// Who is trusted. What the state has of a newer version is used in its place.
+    /// The trusted root. A newer version in the state takes its place.
     pub root: Root,
-    /// What the host remembers. An update takes over a newer root and what a freshness note says.
-    /// That a module has been accepted is for the host to say, once it runs.
+    /// The state of the host. An update records a newer root and the content of a freshness note.
+    /// The host itself records acceptance, once the module runs.
     pub state: StateFile,
-    /// What is wanted.
+    /// The requirements of the host.
     pub policy: Policy,
 }
 
-/// What is to be done with a file.
+/// A judged file.
 pub(crate) struct Judged {
     pub(crate) verdict: Verdict,
-    /// `None`: not sealed, as the policy allows.
+    /// The module; `None` if it is not sealed, as the policy allows.
     pub(crate) module: Option<Module>,
     pub(crate) warnings: Vec<Warning>,
 }
 
 pub(crate) enum Verdict {
-    /// It is there already.
+    /// The file is in place already.
     InPlace,
-    /// It may take the place of this release of it, or of nothing.
+    /// The file may replace this release, or be the first.
     Good(Option<Release>),
-    /// It asks for this in addition.
+    /// The file requests these capabilities in addition.
     NeedsApproval(Vec<String>),
 }
 
 impl Terms {
-    /// Whether this file may take the place of `current`, which was verified when it was put there.
-    /// A newer root that a good file brings is trusted from now on.
+    /// Judges whether this file may replace `current`, which was verified when it was put there. A
+    /// newer root that a valid file brings is trusted from now on.
     pub(crate) fn judge(&self, file: &[u8], current: Option<&[u8]>) -> Result<Judged, Fault> {
         let state = self.state.load()?;
         let now = now();
@@ -64,7 +66,7 @@ impl Terms {
             self.state.update(|state| state.adopt(&proof.root))?;
         }
         if current == Some(file) {
-            // In other words, as it runs.
+            // The module runs already.
             warnings = check_running(&proof.manifest, &state, &self.policy, now);
         }
         Ok(Judged {
@@ -74,7 +76,7 @@ impl Terms {
         })
     }
 
-    /// A file that would be good if more was approved.
+    /// Judges a file that would be valid with more capabilities approved.
     fn judge_pending(
         &self,
         file: &[u8],
@@ -96,8 +98,8 @@ impl Terms {
         })
     }
 
-    /// Remember that the user has approved what this file asks for, if it is that release and good
-    /// otherwise.
+    /// Records the user's approval of this file's capabilities, if it has that release and is
+    /// otherwise valid.
     pub(crate) fn approve(&self, file: &[u8], release: Release) -> Result<(), Fault> {
         let state = self.state.load()?;
         let judged = self.judge_pending(file, None, &state, Vec::new())?;
@@ -116,8 +118,8 @@ impl Terms {
         Ok(())
     }
 
-    /// The release in place, which is a floor as well: the host may not have loaded it yet, and so
-    /// its state does not know of it. Its name is the one that is wanted, unless the policy has one.
+    /// Returns the release in place, which is a floor as well: the host may not have loaded it yet,
+    /// so its state does not know it. Without a name in the policy, the name in place is required.
     fn previous(
         &self,
         manifest: &Manifest,
@@ -155,8 +157,8 @@ impl Terms {
         Ok(Some(current.release))
     }
 
-    /// What the file in place says of itself, if it is whole and of this root. It may have expired,
-    /// or its signers may have been revoked: it is a floor all the same.
+    /// Returns the manifest of the file in place, if it is undamaged and of this root. It is a
+    /// floor even if it has expired or its signers have been revoked.
     pub(crate) fn in_place(&self, current: &[u8]) -> Option<Manifest> {
         let sealed = Sealed::parse(current).ok()?;
         let manifest = sealed.manifest();
@@ -183,7 +185,7 @@ fn module(file: &[u8], manifest: &Manifest) -> Module {
     }
 }
 
-/// The clock, in seconds since 1970.
+/// Returns the clock's time, in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,3 +1,6 @@
+//! The updater: one check takes a module from a source to a place. `Watch` and `watm update` drive
+//! it.
+
 use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -16,9 +19,9 @@ use crate::source::{Kind, Source};
 use crate::task::blocking;
 use crate::terms::{Judged, Terms, Verdict, now};
 
-/// A note is some 200 bytes; none that would be read is larger.
+/// The largest freshness note, in bytes. A note has some 200.
 const MAX_NOTE_BYTES: u64 = 4 << 10;
-/// As many of a folder's files are reported.
+/// The most skipped files of a folder in a report.
 const MOST_SKIPPED: usize = 32;
 
 /// Takes a module from a source to a place.
@@ -26,11 +29,11 @@ const MOST_SKIPPED: usize = 32;
 /// Each [`check`](Updater::check)
 ///
 /// 1. waits until no other update of the place is at work;
-/// 2. takes in the freshness note, if there is a source of one;
-/// 3. asks the source for a file, unless it has the same as last time, going on where the last
-///    attempt broke off;
-/// 4. verifies it as the host will;
-/// 5. puts it in place, or aside if it asks for more than is approved.
+/// 2. takes in the freshness note, if it has a source;
+/// 3. asks the source for a file, unless it has the same as last time, continuing where the last
+///   attempt broke off;
+/// 4. verifies it as the host does;
+/// 5. puts it in place, or aside if it requests more than is approved.
 ///
 /// Whatever happens in between, the place has the old file or the new one.
 #[derive(Debug)]
@@ -44,7 +47,7 @@ pub struct Updater {
 }
 
 impl Updater {
-    /// Nothing is looked at yet.
+    /// Creates an updater. It accesses nothing yet.
     pub fn new(source: Source, place: Place, terms: Terms) -> Updater {
         Updater {
             source,
@@ -56,32 +59,32 @@ impl Updater {
         }
     }
 
-    /// How servers are talked to.
+    /// Sets the options for connections to servers.
     #[must_use]
     pub fn network(self, network: impl Into<Network>) -> Updater {
         let network = network.into();
         Updater { network, ..self }
     }
 
-    /// Where freshness notes about the module come from. One that cannot be used causes a warning.
+    /// Sets the source of freshness notes about the module. An unusable note causes a warning.
     #[must_use]
     pub fn note(self, note: Source) -> Updater {
         let note = Some(note);
         Updater { note, ..self }
     }
 
-    /// Where modules come from.
+    /// Returns the source of modules.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Where they go.
+    /// Returns the place of the module.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Look once. If the future is dropped the place is as it was or has the new file, and what has
-    /// come so far is kept.
+    /// Checks once. If the future is dropped, the place is as it was or has the new file, and bytes
+    /// received so far are kept.
     pub async fn check(&mut self) -> Report {
         let mut notices = Vec::new();
         let mut report = match self.try_check(&mut notices).await {
@@ -95,15 +98,15 @@ impl Updater {
         }
     }
 
-    /// Put the module in place that was kept aside, if its user has approved it meanwhile. `None`:
-    /// there is none, or it still waits.
+    /// Puts the module in place that was kept aside, if its user has approved it meanwhile. Returns
+    /// `None` if there is none, or it still waits.
     pub async fn check_pending(&mut self) -> Option<Report> {
         let settled = self.settle_pending(|_, _| Ok(())).await.transpose()?;
         Some(self.report(settled))
     }
 
-    /// Remember that the user has approved what the module asks for that was kept aside, and put it
-    /// in place. The user says which release that is, since another may have come meanwhile.
+    /// Records the user's approval of the module that was kept aside, and puts it in place. The
+    /// user names the release, since another may have arrived meanwhile.
     pub async fn approve(&mut self, release: Release) -> Report {
         let settled = self.settle_pending(move |terms, pending| terms.approve(pending, release));
         let settled = settled.await.and_then(|settled| {
@@ -174,7 +177,7 @@ impl Updater {
         let fetched = fetch(&self.source, &self.network, found.known(), &mut part).await?;
         let (place, terms) = (self.place.clone(), self.terms.clone());
         let settled = blocking(move || found.settle(&place, &terms, fetched)).await;
-        // Whatever it was, it was looked at.
+        // The file was judged, whatever the verdict.
         part.discard().await.map_err(at(&path))?;
         let (outcome, warnings) = settled?;
         Ok(Report {
@@ -218,12 +221,12 @@ impl Updater {
     }
 }
 
-/// What is there before a source is asked.
+/// The files in place before a source is asked.
 struct Found {
     current: Option<Vec<u8>>,
     pending: Option<Vec<u8>>,
     record: Record,
-    /// Which of the two the record is about.
+    /// The file that the record is about.
     last: Last,
 }
 
@@ -256,7 +259,7 @@ impl Found {
         })
     }
 
-    /// What the source said of the file that is still here.
+    /// Returns the validators of the file that is still here.
     fn known(&self) -> &Validators {
         const NOTHING: &Validators = &Validators {
             tag: None,
@@ -297,10 +300,10 @@ impl Found {
     }
 }
 
-/// What was done with a file, and what to say about it.
+/// The outcome for a file, and its warnings.
 type Settled = (Outcome, Vec<Notice>);
 
-/// Put a file where it belongs.
+/// Puts a file in place or aside, by its verdict.
 fn settle(place: &Place, file: &[u8], judged: Judged) -> Result<Settled, Fault> {
     let warnings = judged.warnings.iter().map(Notice::from).collect();
     let outcome = match (judged.verdict, judged.module) {
@@ -314,7 +317,7 @@ fn settle(place: &Place, file: &[u8], judged: Judged) -> Result<Settled, Fault> 
             let file = place.pending();
             Outcome::Pending { module, more, file }
         }
-        // Who has no seal asks for nothing.
+        // A module without a seal requests nothing.
         (Verdict::NeedsApproval(_), None) => return Err(Refused::Unsealed.into()),
     };
     Ok((outcome, warnings))
@@ -349,7 +352,7 @@ fn check_folder(
                 return Ok((outcome, warnings, skipped));
             }
             Err(Fault::Refused(refused)) => skipped.push(Skipped::new(candidate, &refused)),
-            // Gone since it was listed.
+            // The file is gone since it was listed.
             Err(Fault::Fetch(_)) => {}
             Err(fault) => return Err(fault),
         }
@@ -373,16 +376,16 @@ fn check_folder(
     }
 }
 
-/// Why a check came to nothing, by whose fault it is.
+/// The reason why a check failed, by its origin.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// The source's.
+    /// The source failed.
     #[error("{0}")]
     Fetch(#[from] FetchError),
-    /// The file's.
+    /// The file was refused.
     #[error("{0}")]
     Refused(#[from] Refused),
-    /// This machine's.
+    /// The state of this machine cannot be used.
     #[error("{0}")]
     State(#[from] StateError),
     #[error("{path}: {source}", path = path.display())]
@@ -407,7 +410,7 @@ impl Fault {
     }
 }
 
-/// With the file that it happened to.
+/// Adds the path of the file to an error.
 fn at(path: &Path) -> impl Fn(io::Error) -> Fault {
     let path = path.to_owned();
     move |source| Fault::Place {

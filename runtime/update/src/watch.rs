@@ -1,3 +1,5 @@
+//! Repeated checks of a source, for hosts that keep running.
+
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
@@ -7,10 +9,11 @@ use crate::outcome::{Outcome, Report};
 use crate::schedule::Schedule;
 use crate::updater::Updater;
 
-/// How often a module that waits for an approval is looked at: the user has just given it.
+/// The interval at which a module that waits for approval is checked: the user may have just given
+/// it.
 const PENDING: Duration = Duration::from_secs(5);
 
-/// Checks a source again and again, for a host that runs.
+/// Checks a source repeatedly, for a running host.
 ///
 /// ```no_run
 /// # async fn run(updater: watm_update::Updater) {
@@ -31,14 +34,14 @@ pub struct Watch {
     updater: Updater,
     schedule: Schedule,
     due: Instant,
-    /// A module waits for an approval.
+    /// True if a module waits for approval.
     pending: bool,
 }
 
 impl Watch {
-    /// The first check is at once, and each other this long after the one before, give or take a
-    /// tenth. A source that fails is asked sooner, then less and less often; one that says when to
-    /// come back is obeyed, for a day at most.
+    /// Creates a watch. The first check is immediate, and each other follows the one before after
+    /// `every`, plus or minus a tenth. A source that fails is asked sooner, then less and less
+    /// often. A `Retry-After` of a server is obeyed, up to a day.
     pub fn new(updater: Updater, every: Duration) -> Watch {
         Watch {
             updater,
@@ -48,8 +51,8 @@ impl Watch {
         }
     }
 
-    /// What the next check says, when it is time for it, or that a module which was kept aside is in
-    /// place now that its user has approved it. May be dropped while it waits.
+    /// Waits for the next check and returns its report. Also returns when a module that was kept
+    /// aside is in place because its user has approved it. May be dropped while it waits.
     pub async fn next(&mut self) -> Report {
         loop {
             let soon = Instant::now() + PENDING;
@@ -67,12 +70,12 @@ impl Watch {
         }
     }
 
-    /// Have the next check within this time, if it was not to be before.
+    /// Schedules the next check within this time, unless it is due sooner.
     pub fn check_within(&mut self, time: Duration) {
         self.due = self.due.min(Instant::now() + time);
     }
 
-    /// As [`Updater::approve`].
+    /// Approves the module that waits, as [`Updater::approve`] does.
     pub async fn approve(&mut self, release: Release) -> Report {
         let report = self.updater.approve(release).await;
         if let Outcome::Updated { .. } = report.outcome {
@@ -81,12 +84,12 @@ impl Watch {
         report
     }
 
-    /// What is checked.
+    /// Returns the updater.
     pub fn updater(&self) -> &Updater {
         &self.updater
     }
 
-    /// When the next check is due, unless a module that waits is approved before.
+    /// Returns the time of the next check, unless the approval of a waiting module comes first.
     pub fn due(&self) -> Instant {
         self.due
     }

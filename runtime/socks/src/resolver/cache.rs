@@ -1,18 +1,20 @@
-//! What servers of DNS have said, for as long as they said.
+//! The cache of DNS answers, kept for their time to live.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Names that are remembered: more than a browser visits in an hour. Each has 16 addresses at most,
-/// which makes half a megabyte.
+/// The most names: more than a browser visits in an hour. Each has 16 addresses at most, which
+/// makes half a megabyte.
 const MOST: usize = 1024;
 
-/// How long at most: names of services that move have minutes, and what is older is asked again.
+/// The longest time that an answer is kept. Names of services that move have a time to live of
+/// minutes.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 
-/// How long that a name has no address; RFC 2308 would have it in the answer, with hours.
+/// The time for which a name without addresses is kept. RFC 2308 takes it from the answer, which
+/// may say hours.
 const NOTHING: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
@@ -24,7 +26,8 @@ struct Entry {
 }
 
 impl Cache {
-    /// What was said of a name, if it still holds at this time. Empty: it has no address.
+    /// Returns the addresses of a name, if they are still valid at this time. An empty list means
+    /// that it has none.
     pub(super) fn get(&self, name: &str, now: Instant) -> Option<Vec<IpAddr>> {
         let mut entries = self.lock();
         let entry = entries.get(name)?;
@@ -35,7 +38,7 @@ impl Cache {
         Some(entry.addresses.clone())
     }
 
-    /// Remember the addresses of a name, for as long as the answer was good for.
+    /// Stores the addresses of a name for the validity of the answer.
     pub(super) fn put(&self, name: &str, addresses: &[IpAddr], good_for: Duration, now: Instant) {
         let mut entries = self.lock();
         if entries.len() >= MOST && !entries.contains_key(name) {
@@ -105,7 +108,7 @@ mod tests {
         assert!(cache.get("first to go", now).is_none());
         assert!(cache.get("next to go", now).is_some());
         assert_eq!(cache.lock().len(), MOST);
-        // What does not hold any more goes first, all of it.
+        // Expired entries go first, all of them.
         cache.put("another", &[], SECOND, now + 5 * SECOND);
         assert_eq!(cache.lock().len(), 1);
     }

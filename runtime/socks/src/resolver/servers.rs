@@ -1,14 +1,15 @@
+//! The DNS servers and search domains of a resolver.
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::cache::Cache;
 
-/// Search domains that are tried: what resolv.conf(5) has had at most.
+/// The most search domains that are tried: the limit that resolv.conf(5) once had.
 const DOMAINS: usize = 6;
 
-/// Servers of DNS, which are asked one after another. What they said is remembered for as long as
-/// they said, by all clones together.
+/// DNS servers, which are asked one after another. All clones share a cache of their answers.
 #[derive(Clone)]
 pub struct Servers {
     pub(super) addresses: Vec<SocketAddr>,
@@ -17,7 +18,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// These. There should be one at least.
+    /// Creates a list of servers. It should have at least one.
     pub fn new(addresses: Vec<SocketAddr>) -> Servers {
         Servers {
             addresses,
@@ -26,9 +27,9 @@ impl Servers {
         }
     }
 
-    /// Look for names in these domains too: for one without a dot before it is looked for by
-    /// itself, for others after that. A name with a dot at its end is looked for by itself alone.
-    /// The first six count.
+    /// Sets search domains. A name without a dot is looked up in them before it is looked up alone,
+    /// other names after that. A name with a dot at its end is looked up alone only. The first six
+    /// domains count.
     pub fn search(self, domains: impl IntoIterator<Item = String>) -> Servers {
         let domains = domains.into_iter().take(DOMAINS);
         Servers {
@@ -37,7 +38,7 @@ impl Servers {
         }
     }
 
-    /// What a name may stand for, in the order in which to ask.
+    /// Returns the names to look up for a name, in order.
     pub(super) fn candidates(&self, name: &str) -> Vec<String> {
         let name = name.to_ascii_lowercase();
         if let Some(whole) = name.strip_suffix('.') {
@@ -57,7 +58,7 @@ impl Servers {
     }
 }
 
-/// Without what they said.
+/// Writes everything but the cache.
 impl fmt::Debug for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Servers")

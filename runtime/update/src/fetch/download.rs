@@ -1,3 +1,5 @@
+//! Downloads over HTTP that resume where they broke off. The sources `http` and `oci` use them.
+
 use reqwest::header::{
     CONTENT_RANGE, DATE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
     LAST_MODIFIED, RANGE,
@@ -9,26 +11,26 @@ use crate::error::{FetchError, one_line};
 use crate::network::{NetworkOptions, Pace, refused, send};
 use crate::record::Validators;
 
-/// How often a download that broke goes on at once, each time with more than before. After that
-/// the next check does.
+/// The most times that a broken download resumes at once, each time with more bytes than before.
+/// After that the next check resumes it.
 const MOST_RESUMPTIONS: usize = 5;
 
-/// A file that comes over HTTP, in as many pieces as it takes.
+/// A download over HTTP, in as many pieces as it takes.
 pub(super) struct Download<'a> {
     pub(super) client: &'a Client,
     pub(super) options: &'a NetworkOptions,
     pub(super) url: &'a Url,
-    /// Sent each time.
+    /// Headers of every request.
     pub(super) headers: HeaderMap,
-    /// The most it may have.
+    /// The most bytes that the file may have.
     pub(super) limit: u64,
-    /// Of what its address says that it has, by which the part is known again: there is no other
-    /// version of it.
+    /// The digest that the address promises, if any. It identifies the part, as no other version of
+    /// the content exists.
     pub(super) digest: Option<String>,
 }
 
 impl Download<'_> {
-    /// All of it, or what is missing from `part`.
+    /// Downloads the whole file, or the bytes missing from `part`.
     pub(super) async fn run(&self, part: &mut Part) -> Result<Fetched, FetchError> {
         if part.len() > 0 && !self.can_resume(part) {
             part.discard().await?;
@@ -47,12 +49,12 @@ impl Download<'_> {
         self.digest.is_some() || part.validators().range_condition().is_some()
     }
 
-    /// Whether there is a file that the server may say is still the one.
+    /// Returns true if the server may answer that the known file is current.
     fn is_conditional(&self) -> bool {
         self.headers.contains_key(IF_NONE_MATCH) || self.headers.contains_key(IF_MODIFIED_SINCE)
     }
 
-    /// Whether it broke although it came forward, or only the part was of no use.
+    /// Returns true if the connection broke after progress, or if only the part was unusable.
     fn is_worth_another(&self, error: &FetchError, before: u64, part: &Part) -> bool {
         match error {
             FetchError::WrongRange(_) => before > 0,
@@ -124,7 +126,7 @@ impl Download<'_> {
         Ok(())
     }
 
-    /// That what comes is what follows the part, of the same version.
+    /// Checks that the answer continues the part, and with the same version.
     fn check_range(&self, response: &Response, part: &Part) -> Result<(), FetchError> {
         let range = response.headers().get(CONTENT_RANGE);
         let text = range.and_then(|range| range.to_str().ok()).unwrap_or("");
@@ -153,14 +155,14 @@ impl Download<'_> {
     }
 }
 
-/// What a server says of a file, if it is not too long to remember.
+/// Returns the validators in an answer's headers, without those that are too long to record.
 fn validators(headers: &HeaderMap) -> Validators {
     let text = |value: Option<&HeaderValue>| {
         let text = value?.to_str().ok()?;
         (text.len() <= Validators::MAX_BYTES).then(|| text.to_owned())
     };
-    // In the second in which a file was sent it may change once more, and keep its date: one that is
-    // not older tells nothing (RFC 9110, section 8.8.2.2).
+    // A file may change once more in the second in which it was sent, and keep its date. A date
+    // that is not older is no validator (RFC 9110, section 8.8.2.2).
     let date = |value: &Option<String>| httpdate::parse_http_date(value.as_deref()?).ok();
     let sent = date(&text(headers.get(DATE)));
     let modified = text(headers.get(LAST_MODIFIED));

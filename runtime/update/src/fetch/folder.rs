@@ -1,3 +1,5 @@
+//! Watched folders as sources: lists the releases of a module in one.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +11,11 @@ use super::{LIMIT, path};
 use crate::error::FetchError;
 use crate::outcome::Skipped;
 
-/// More releases of all modules than anybody keeps in one folder.
+/// The most modules in a folder: more releases than anybody keeps in one.
 const MOST_FILES: usize = 256;
 
-/// A watched folder, and what its files were when they were looked at last: one that has not
-/// changed since is not read again.
+/// A watched folder with the results of the last look at its files. Unchanged files are not read
+/// again.
 #[derive(Debug, Default)]
 pub(crate) struct Folder {
     seen: BTreeMap<PathBuf, Seen>,
@@ -32,17 +34,16 @@ enum What {
     Bad { code: &'static str, reason: String },
 }
 
-/// What a folder has of one name.
+/// The files of a folder for one name.
 pub(crate) struct Listing {
-    /// The newest first. Nothing of it is verified.
+    /// Candidates, newest first. Nothing in them is verified.
     pub(crate) candidates: Vec<(Release, PathBuf)>,
-    /// What says not even what it is.
+    /// Files that cannot be read as sealed modules.
     pub(crate) skipped: Vec<Skipped>,
 }
 
 impl Folder {
-    /// All files whose name ends in `.wasm`, of which those of other modules are nobody's
-    /// business.
+    /// Lists the files whose name ends in `.wasm`. Those of other modules are left out.
     pub(crate) fn list(&mut self, folder: &Path, name: &Name) -> Result<Listing, FetchError> {
         let mut seen = BTreeMap::new();
         for entry in fs::read_dir(folder)? {
@@ -55,7 +56,7 @@ impl Folder {
                     "has more than {MOST_FILES} modules; must have fewer"
                 )));
             }
-            // It may be gone by now.
+            // The file may be gone by now.
             let Ok(metadata) = fs::metadata(&path) else {
                 continue;
             };

@@ -1,3 +1,5 @@
+//! Web servers as sources.
+
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::header::{IF_MODIFIED_SINCE, IF_NONE_MATCH};
@@ -8,7 +10,7 @@ use crate::error::FetchError;
 use crate::network::Network;
 use crate::record::Validators;
 
-/// The file at this address, unless the server says that it is the known one.
+/// Fetches the file at this address, unless the server says that the known one is current.
 pub(super) async fn fetch(
     url: &Url,
     network: &Network,
@@ -25,7 +27,7 @@ pub(super) async fn fetch(
     let header = |text: &Option<String>| HeaderValue::try_from(text.as_deref()?).ok();
     insert(IF_NONE_MATCH, header(&known.tag));
     insert(IF_MODIFIED_SINCE, header(&known.modified));
-    // A password is not for everybody on the way.
+    // A password must not travel unencrypted.
     let is_private = url.scheme() == "https" || network.options.plain_http;
     if let Some(credentials) = network.options.credentials.as_ref().filter(|_| is_private) {
         insert(AUTHORIZATION, Some(credentials.header()?));

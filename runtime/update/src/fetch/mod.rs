@@ -1,4 +1,5 @@
-//! What each kind of source does to hand over a file.
+//! Fetching files from each kind of source. The updater calls `fetch` for modules and `fetch_small`
+//! for freshness notes.
 
 mod download;
 mod folder;
@@ -19,19 +20,20 @@ use crate::network::Network;
 use crate::record::Validators;
 use crate::source::{Kind, Source};
 
-/// What a source says.
+/// The answer of a source.
 pub(crate) enum Fetched {
-    /// What was taken last is what it has.
+    /// The source still has the file taken last.
     NotModified,
-    /// A file; nobody has verified it.
+    /// An unverified file, with its validators.
     File(Vec<u8>, Validators),
 }
 
-/// Whole in memory while it comes, and no larger than what is verified.
+/// The largest file, in bytes, which is the largest that is verified. A download is whole in
+/// memory.
 pub(crate) const LIMIT: u64 = MAX_FILE_BYTES as u64;
 
-/// Get the file from a source that is no folder. `known` is what the source said of the file that was
-/// taken last; what comes is kept in `part` until it is complete.
+/// Fetches the file from a source other than a folder. `known` has the validators of the file taken
+/// last. `part` keeps the received bytes until the file is complete.
 pub(crate) async fn fetch(
     source: &Source,
     network: &Network,
@@ -54,7 +56,7 @@ pub(crate) async fn fetch(
     }
 }
 
-/// Get something small that is not kept: a freshness note.
+/// Fetches something small without keeping it: a freshness note.
 pub(crate) async fn fetch_small(
     source: &Source,
     network: &Network,

@@ -1,9 +1,10 @@
-//! A WebAssembly artifact from a registry, by the distribution specification of the Open Container
-//! Initiative and the artifact layout of the CNCF's wasm working group: one layer, the module.
+//! Registries as sources: a WebAssembly artifact by the distribution specification of the Open
+//! Container Initiative and the artifact layout of the CNCF's wasm working group: one layer, the
+//! module.
 //!
 //! References, manifests and uploads are those of `oci-client`. Its downloads read manifests,
-//! tokens and error pages without a bound and follow addresses in manifests, so that a registry
-//! could fill the memory of its clients; here they are read with one, and no such address is used.
+//! tokens and error pages without a bound and follow addresses in manifests, so a registry could
+//! fill the memory of its clients. This module reads them with a bound, and uses no such address.
 
 use oci_client::Reference;
 use oci_client::manifest::{OCI_IMAGE_MEDIA_TYPE, OciDescriptor, OciImageManifest};
@@ -18,14 +19,14 @@ use crate::error::{FetchError, one_line};
 use crate::network::{Network, NetworkOptions, read_small, refused, send};
 use crate::record::Validators;
 
-/// Of the configuration of a WebAssembly artifact.
+/// The media type of a WebAssembly artifact's configuration.
 pub(crate) const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
-/// Of its one layer.
+/// The media type of its one layer.
 pub(crate) const LAYER_MEDIA_TYPE: &str = "application/wasm";
-/// A manifest of one layer is below one KiB.
+/// The largest manifest, in bytes. One with a single layer is below one KiB.
 const MAX_MANIFEST_BYTES: usize = 256 << 10;
 
-/// The module that this reference means, unless its manifest is the known one.
+/// Fetches the module that this reference names, unless its manifest is the known one.
 pub(super) async fn fetch(
     reference: &Reference,
     network: &Network,
@@ -48,7 +49,7 @@ pub(super) async fn fetch(
     }
     let layer = layer(&manifest, limit)?;
     match registry.blob(layer, part).await? {
-        // It was not asked.
+        // The request had no conditions.
         Fetched::NotModified => Err(FetchError::WrongRange("nothing".to_owned())),
         Fetched::File(bytes, _) => {
             if let Err(error) = check_digest(&layer.digest, &bytes) {
@@ -64,7 +65,7 @@ pub(super) async fn fetch(
     }
 }
 
-/// The module's, if the manifest is one of a module.
+/// Returns the layer with the module. Fails if the manifest is not one of a module.
 fn layer(manifest: &OciImageManifest, limit: u64) -> Result<&OciDescriptor, FetchError> {
     let refuse = |reason: String| Err(FetchError::Artifact(one_line(&reason)));
     let config = manifest.config.media_type.as_str();
@@ -83,7 +84,7 @@ fn layer(manifest: &OciImageManifest, limit: u64) -> Result<&OciDescriptor, Fetc
             "its layer is {found:?}; must be {LAYER_MEDIA_TYPE}"
         ));
     }
-    // It becomes a part of an address.
+    // The digest becomes a part of an address.
     if sha256(&layer.digest).is_none() {
         let found = &layer.digest;
         return refuse(format!(
@@ -111,7 +112,7 @@ fn check_digest(expected: &str, bytes: &[u8]) -> Result<Digest, FetchError> {
     }
 }
 
-/// What a registry has at the end of its address.
+/// Builds the address of a registry's endpoint from its ending.
 pub(crate) fn address(
     reference: &Reference,
     options: &NetworkOptions,
@@ -130,12 +131,13 @@ struct Registry<'a> {
     client: Client,
     reference: &'a Reference,
     network: &'a NetworkOptions,
-    /// What satisfied it.
+    /// The header that satisfied the registry.
     authorization: Option<HeaderValue>,
 }
 
 impl Registry<'_> {
-    /// The manifest and its digest; `None` if the registry says that it is the known one.
+    /// Fetches the manifest and its digest. Returns `None` if the registry says that the known one
+    /// is current.
     async fn manifest(
         &mut self,
         known: Option<&str>,
@@ -167,7 +169,7 @@ impl Registry<'_> {
         Ok(Some((manifest, found)))
     }
 
-    /// A layer, or what is missing from the part.
+    /// Fetches a layer, or the bytes missing from the part.
     async fn blob(&self, layer: &OciDescriptor, part: &mut Part) -> Result<Fetched, FetchError> {
         let tag = Some(layer.digest.clone());
         if part.validators().tag != tag {
@@ -191,7 +193,7 @@ impl Registry<'_> {
         address(self.reference, self.network, &format!("{repository}/{end}"))
     }
 
-    /// Asks, and asks once more if the registry wants to know who asks.
+    /// Sends a request, and repeats it with credentials if the registry requires them.
     async fn get(&mut self, url: &Url, headers: HeaderMap) -> Result<Response, FetchError> {
         let request = || self.client.get(url.clone()).headers(headers.clone());
         let response = send(request()).await?;

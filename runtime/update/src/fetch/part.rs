@@ -1,3 +1,5 @@
+//! Partial downloads that survive the process. `fetch` fills them.
+
 use std::io::{self, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -9,11 +11,11 @@ use watm_seal::private;
 use crate::record::Validators;
 use crate::task::blocking;
 
-/// What has come so far of a file: in memory, where it will be verified, and on the disk, from
-/// where the next attempt goes on, also one after a power cut. Nothing depends on what the disk has:
-/// it is verified with the rest.
+/// The bytes of a file received so far: in memory, for verification, and on the disk, from where
+/// the next attempt continues, even after a power cut. The bytes on the disk need no trust: they
+/// are verified with the rest.
 ///
-/// The file on the disk begins with a line of JSON that says what it is a part of.
+/// The file on the disk begins with a line of JSON that identifies the whole.
 pub(crate) struct Part {
     path: Option<PathBuf>,
     file: Option<File>,
@@ -24,17 +26,17 @@ pub(crate) struct Part {
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct About {
-    /// Where it comes from.
+    /// The source.
     source: String,
-    /// What the server said of the whole.
+    /// The server's validators of the whole file.
     validators: Validators,
 }
 
-/// Of the first line.
+/// The longest first line, in bytes.
 const MAX_ABOUT_BYTES: u64 = 4 << 10;
 
 impl Part {
-    /// The one at this path, if it is of that source.
+    /// Opens the part at this path, and empties it if it belongs to another source.
     pub(crate) async fn open(path: &Path, source: String, limit: u64) -> io::Result<Part> {
         let mut part = Part {
             path: Some(path.to_owned()),
@@ -64,13 +66,13 @@ impl Part {
                 part.about = about;
                 part.file = Some(file);
             }
-            // Of something else, or cut off in its first line.
+            // The part belongs to another source, or was cut off in its first line.
             _ => part.discard().await?,
         }
         Ok(part)
     }
 
-    /// In memory only.
+    /// Creates a part in memory only.
     pub(crate) fn nowhere() -> Part {
         Part {
             path: None,
@@ -84,12 +86,12 @@ impl Part {
         self.bytes.len() as u64
     }
 
-    /// By what the server tells whether it still has this file.
+    /// Returns the validators, with which the server tells whether it still has this file.
     pub(crate) fn validators(&self) -> &Validators {
         &self.about.validators
     }
 
-    /// Of another file from its beginning.
+    /// Starts again from the beginning of another file.
     pub(crate) async fn start(&mut self, validators: Validators) -> io::Result<()> {
         self.bytes.clear();
         self.about.validators = validators;
@@ -112,7 +114,7 @@ impl Part {
         file.write_all(&line).await
     }
 
-    /// More of it.
+    /// Appends received bytes.
     pub(crate) async fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.bytes.extend_from_slice(bytes);
         match &mut self.file {
@@ -121,7 +123,7 @@ impl Part {
         }
     }
 
-    /// Have what was appended reach the file, so that the next attempt can go on from there.
+    /// Flushes the appended bytes to the file, so that the next attempt can continue from there.
     pub(crate) async fn flush(&mut self) -> io::Result<()> {
         match &mut self.file {
             Some(file) => file.flush().await,
@@ -129,13 +131,13 @@ impl Part {
         }
     }
 
-    /// All that has come. It stays on the disk until it is [discarded](Part::discard).
+    /// Takes all bytes received. They stay on the disk until they are [discarded](Part::discard).
     pub(crate) fn take(&mut self) -> (Vec<u8>, Validators) {
         let validators = self.about.validators.clone();
         (std::mem::take(&mut self.bytes), validators)
     }
 
-    /// It is of no use any more.
+    /// Removes the part, in memory and on the disk.
     pub(crate) async fn discard(&mut self) -> io::Result<()> {
         self.bytes.clear();
         self.about.validators = Validators::default();

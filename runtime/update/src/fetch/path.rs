@@ -1,3 +1,5 @@
+//! Local files as sources.
+
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,15 +9,15 @@ use crate::error::FetchError;
 use crate::record::Validators;
 use crate::task::blocking;
 
-/// The file at this path. Whatever is there is read, a link too, and no further than `limit`; it
-/// may change under the reader's hands, and is then refused for what was read.
+/// Reads the file at this path, also through a link, up to `limit` bytes. If it changes during the
+/// read, verification refuses the bytes that were read.
 pub(super) async fn fetch(path: &Path, limit: u64) -> Result<Fetched, FetchError> {
     let path = path.to_owned();
     let bytes = blocking(move || read(&path, limit)).await?;
     Ok(Fetched::File(bytes, Validators::default()))
 }
 
-/// A pipe or a device could keep the reader for ever.
+/// Reads a regular file. A pipe or a device could block the reader indefinitely.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, FetchError> {
     if !std::fs::metadata(path)?.is_file() {
         let reason = "must be a file or a folder";
