@@ -1,17 +1,18 @@
 //! Limits on handshakes. A key exchange costs half a millisecond in a module, so strangers must
-//! not cause many of them, nor keep others from theirs.
+//! neither cause many of them nor keep others from theirs.
 //!
-//! 1. A message whose mac1 is wrong comes from somebody who does not know our public key. It is
-//!    dropped, and counts for nothing else.
-//! 2. Up to `HandshakesPerSecond` messages a second are answered without further proof. One
-//!    address gets three quarters of them, and one port of it three quarters of these, so that
-//!    other addresses, and other clients behind the same address, have the rest.
-//! 3. Beyond that the sender gets a cookie (WireGuard paper, section 5.4.7), and a message with
-//!    a valid mac2 proves that it receives at its address. Such messages have larger limits.
+//! 1. A message with a wrong mac1 comes from a sender that does not know the server's public key.
+//!    It is dropped, and counts for nothing else.
+//! 2. Up to `HandshakesPerSecond` messages a second are answered without further proof. One address
+//!    gets at most three quarters of them, and one port of it three quarters of these. The rest is
+//!    left to other addresses, and to other clients behind the same address.
+//! 3. Beyond that, the sender gets a cookie (WireGuard paper, section 5.4.7). A message with a
+//!    valid mac2 then proves that its sender receives at its address. Such messages have larger
+//!    limits.
 //!
 //! Clients act on a cookie when they retransmit, five seconds later. A flood from one address
-//! therefore delays nobody elsewhere; one from several addresses, which together take all, delays
-//! new tunnels by these five seconds.
+//! therefore delays no other address. A flood from several addresses, which together take
+//! everything, delays new tunnels by these five seconds.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -24,46 +25,46 @@ use watm_core::Instant;
 
 use crate::config::Config;
 
-/// Size of a cookie reply.
+/// The size of a cookie reply, in bytes.
 pub const COOKIE_REPLY: usize = 64;
 
-/// Handshakes answered in a second are at most this many times `HandshakesPerSecond`: senders that
-/// prove their address can still be too many.
+/// The most handshakes answered in a second, as a multiple of `HandshakesPerSecond`: even senders
+/// that prove their address can be too many.
 const PROVEN_LIMIT: u64 = 10;
 
-/// Handshakes answered in one call: a tenth of a second's work, of the whole one that a
-/// host allows by default. Those beyond are lost and repeated by their senders.
+/// Handshakes answered in one call: a tenth of a second's work, of the whole second that a host
+/// allows by default. Those beyond are lost, and their senders repeat them.
 const CALL_LIMIT: u64 = 256;
 
-/// Time over which handshakes are counted.
+/// The time over which handshakes are counted.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Fate of a handshake message.
+/// The verdict on a handshake message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict<'a> {
-    /// It may cost a key exchange.
+    /// The message may cost a key exchange.
     Answer,
-    /// Its sender has to prove its address with this cookie reply.
+    /// The sender must prove its address with this cookie reply.
     Prove(&'a [u8]),
-    /// It is not for our public key.
+    /// The message is not for the server's public key.
     InvalidMac,
-    /// It is not a handshake message.
+    /// The datagram is not a handshake message.
     Malformed,
-    /// There are too many, even of senders that proved their address.
+    /// The limit is exceeded, even for senders that proved their address.
     TooMany,
 }
 
-/// Decides which handshake messages are answered. See the module's page.
+/// Decides which handshake messages are answered. See the module's documentation.
 pub struct Admission {
     /// Checks both MACs and writes cookie replies.
     cookies: RateLimiter,
     per_second: u64,
-    /// Start of the current period.
+    /// The start of the current period.
     since: Instant,
-    /// Messages answered in this period, and those of them without a valid mac2.
+    /// Messages answered in this period, and those among them without a valid mac2.
     answered: u64,
     unproven: u64,
-    /// The same by sender. Only messages that are answered have an entry.
+    /// The same counts by sender. Only answered messages have an entry.
     by_address: BTreeMap<IpAddr, Count>,
     by_port: BTreeMap<SocketAddr, u64>,
     /// Messages answered in this call.
@@ -80,7 +81,8 @@ struct Count {
 impl Admission {
     pub fn new(config: &Config, now: Instant) -> Self {
         Admission {
-            // A limit of zero: the reply is always at hand, and whether it is sent is decided here.
+            // A limit of zero makes a reply available for every message. `judge` decides whether it
+            // is sent.
             cookies: RateLimiter::new(&config.public_key, 0),
             per_second: config.limits.handshakes_per_second.into(),
             since: now,
@@ -92,12 +94,12 @@ impl Admission {
         }
     }
 
-    /// Begins a call of the host, which has a limit of its own.
+    /// Starts a call of the host, which has its own limit.
     pub fn begin_call(&mut self) {
         self.in_call = 0;
     }
 
-    /// Judges a handshake message from `from`. A cookie reply is written to `reply`.
+    /// Judges a handshake message from `from`. Writes a cookie reply to `reply`.
     pub fn judge<'a>(
         &mut self,
         message: &[u8],
@@ -130,7 +132,7 @@ impl Admission {
         self.answer()
     }
 
-    /// Counts a message without proof if there is still something for its sender.
+    /// Counts a message without proof, and returns true if its sender is below its limits.
     fn take_share(&mut self, address: IpAddr, from: SocketAddr) -> bool {
         let of_address = self
             .by_address
@@ -167,12 +169,12 @@ impl Admission {
     }
 }
 
-/// The most that one sender gets of `all`. A quarter is left for others, if there is a quarter.
+/// The most that one sender gets of `all`. A quarter is left for others, if it is at least one.
 fn share(all: u64) -> u64 {
     all - all / 4
 }
 
-/// What one sender has at least to itself: an address, or of IPv6 a network of 64 bits.
+/// The network that belongs to one sender alone: an IPv4 address, or an IPv6 network of 64 bits.
 fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V6(ip) => {

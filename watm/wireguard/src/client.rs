@@ -1,4 +1,4 @@
-//! What clients need in order to connect, in the format of wg-quick(8).
+//! Configurations for clients, in the format of wg-quick(8). `server` returns them to the host.
 
 use std::fmt::{self, Write};
 
@@ -7,7 +7,7 @@ use watm_core::{ClientConfig, Destination};
 use crate::config::{AllowedIps, Config, PeerConfig};
 use crate::key;
 
-/// A configuration for each peer, in the order of ours.
+/// A configuration for each peer, in the order of the server's.
 pub fn configs(config: &Config, public: &Destination) -> Vec<ClientConfig> {
     config
         .peers
@@ -63,7 +63,7 @@ fn write(
     writeln!(text, "Endpoint = {public}")
 }
 
-/// The client's own addresses, as far as they can be known.
+/// The client's own addresses, as far as they are known.
 fn write_address(text: &mut String, config: &Config, peer: &PeerConfig) -> fmt::Result {
     let networks = match &peer.allowed_ips {
         AllowedIps::Any => config.client.addresses.as_slice(),

@@ -1,4 +1,4 @@
-//! boringtun's clock.
+//! The clock of boringtun: time from the host, and dates for initiations.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime};
@@ -7,28 +7,28 @@ use boringtun::noise::Tunn;
 use mock_instant::MockClock;
 use watm_core::Instant;
 
-/// Set this thread's clock. It stands still rather than go backwards: boringtun's
+/// Set this thread's clock. It stands still instead of going backwards, because boringtun's
 /// subtractions would panic.
 pub fn set(now: Instant) {
     MockClock::set_time(MockClock::time().max(Duration::from_nanos(now.0)));
 }
 
-/// The dates of the initiations that we send. Peers refuse one that is not newer than the
-/// last, whichever generation of ours has sent that.
+/// The dates of sent initiations. Peers refuse an initiation that is not newer than the last one,
+/// whichever generation sent that.
 ///
-/// A tunnel takes the date of the system when it is made, and counts on with the host's
-/// clock. If the system's date was set back since an older generation made its tunnels, new
-/// ones begin with the date that those are at.
+/// A tunnel takes the system's date when it is made, and then advances with the host's clock. If
+/// the system's date was set back after an older generation made its tunnels, new tunnels begin
+/// with the date that the older ones have reached.
 #[derive(Debug)]
 pub struct Dates {
-    /// By how many nanoseconds they are ahead of the host's clock: what new ones must have at
-    /// least, and what any has at most.
+    /// The lead of the dates over the host's clock, in nanoseconds: the least that new tunnels must
+    /// have, and the most that any has.
     least: Cell<Option<i64>>,
     most: Cell<Option<i64>>,
 }
 
 impl Dates {
-    /// `ahead` is what an older generation had at most.
+    /// Makes the dates. `ahead` is the largest lead in an older generation.
     pub fn new(ahead: Option<i64>) -> Self {
         Dates {
             least: Cell::new(ahead),
@@ -36,17 +36,17 @@ impl Dates {
         }
     }
 
-    /// From now on tunnels are made in the place of older ones.
+    /// Continue from the dates so far: tunnels now replace older ones.
     pub fn go_on(&self) {
         self.least.set(self.most.get());
     }
 
-    /// By how much they are ahead of the host's clock at most.
+    /// The largest lead over the host's clock, in nanoseconds.
     pub fn ahead(&self) -> Option<i64> {
         self.most.get()
     }
 
-    /// Make a tunnel.
+    /// Make a tunnel with the right date.
     pub fn tunnel(&self, make: impl FnOnce() -> Tunn) -> Tunn {
         let now = MockClock::time();
         let ahead = nanoseconds(date()).saturating_sub(nanoseconds(now));
@@ -61,17 +61,17 @@ impl Dates {
         if back == 0 {
             return make();
         }
-        // What is as old as that has come as far.
+        // A tunnel made that long ago would have reached the date needed.
         MockClock::set_time(now - Duration::from_nanos(back.unsigned_abs()));
         let mut tunn = make();
         MockClock::set_time(now);
-        // A tunnel without a session or a handshake has nothing to say, but takes the time.
+        // A tunnel without a session or a handshake sends nothing here, but takes the time.
         let _ = tunn.update_timers(&mut [0; 148]);
         tunn
     }
 }
 
-/// boringtun takes this date, whatever we do; here it is only compared.
+/// The system's date. boringtun takes this date anyway; here it is only compared.
 #[allow(clippy::disallowed_methods)]
 fn date() -> Duration {
     SystemTime::now()

@@ -13,42 +13,41 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::{ConfigError, Destination};
 
-/// A configuration whose every field has been checked.
+/// A checked configuration.
 #[derive(Clone)]
 pub struct Config {
     pub private_key: StaticSecret,
     pub public_key: PublicKey,
-    /// The port that the file names. The host has the last word.
+    /// The port in the file. The host's port takes precedence.
     pub listen_port: Option<u16>,
-    /// The largest inner packet; `None`: what the way to the peer takes, up to [`DEFAULT_MTU`].
+    /// The largest inner packet, in bytes. `None`: the path MTU to the peer, up to [`DEFAULT_MTU`].
     pub mtu: Option<u16>,
-    /// Our own inner addresses, which connections from here come from, with the networks that they
-    /// are of.
+    /// The inner addresses that dialled connections come from, each with its network.
     pub addresses: Vec<Network>,
-    /// Where a connection from here goes whose application names no destination.
+    /// The destination of a dialled connection whose application names none.
     pub target: Option<SocketAddr>,
-    /// What clients are told, in wg-quick's notation.
+    /// The addresses and resolvers in client configurations, in wg-quick's notation.
     pub client: ClientSettings,
-    /// In the order of the file.
+    /// The peers, in the order of the file.
     pub peers: Vec<PeerConfig>,
     pub limits: Limits,
-    /// What the user should look at.
+    /// Likely mistakes that the user should look at.
     pub warnings: Vec<String>,
-    /// Fields that change the system in wg-quick, and nothing here, in a sentence.
+    /// A sentence on the fields that change the system in wg-quick and have no effect here.
     pub without_effect: Option<String>,
 }
 
 impl Config {
-    /// The largest inner packet that there is.
+    /// The largest inner packet, in bytes.
     pub fn largest_packet(&self) -> u16 {
         self.mtu.unwrap_or(DEFAULT_MTU)
     }
 }
 
-/// What goes into client configurations and is not derived from the peers.
+/// The values in client configurations that are not derived from the peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientSettings {
-    /// For a client whose peer entry names no address of its own.
+    /// The addresses of a client whose peer entry names none.
     pub addresses: Vec<Network>,
     pub dns: Vec<String>,
 }
@@ -56,27 +55,27 @@ pub struct ClientSettings {
 #[derive(Clone)]
 pub struct PeerConfig {
     pub public_key: PublicKey,
-    /// The client's own key, which only mitmproxy's format has.
+    /// The client's own key, which only mitmproxy's format contains.
     pub private_key: Option<StaticSecret>,
     pub preshared_key: Option<[u8; 32]>,
     pub allowed_ips: AllowedIps,
-    /// What is taken away from those again.
+    /// Networks excluded from `allowed_ips`.
     pub disallowed_ips: Vec<Network>,
-    /// In seconds.
+    /// The interval in seconds.
     pub persistent_keepalive: Option<u16>,
     pub endpoint: Option<Destination>,
 }
 
-/// Which inner addresses a peer may use.
+/// The inner addresses that a peer may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedIps {
-    /// Any, as with mitmproxy's own mode, whose peers are keys and nothing else.
+    /// All addresses, as in mitmproxy's own mode, whose peers are keys only.
     Any,
-    /// These.
+    /// These networks.
     Networks(Vec<Network>),
 }
 
-/// An address prefix, with the bits beyond it as they were written.
+/// An address prefix. The bits of the address beyond the prefix stay as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     pub address: IpAddr,
@@ -84,7 +83,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether this is one address.
+    /// Returns true if the network is a single address.
     pub fn is_host(&self) -> bool {
         self.prefix == if self.address.is_ipv4() { 32 } else { 128 }
     }
@@ -99,13 +98,13 @@ impl fmt::Display for Network {
 /// Settings that wg(8) does not have: the section `[Watm]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A UDP flow that is idle for this long ends.
+    /// The idle time after which a UDP flow ends.
     pub udp_idle_timeout: Duration,
-    /// Most flows at a time.
+    /// The most flows open at once.
     pub max_flows: u32,
-    /// Handshake messages in a second beyond which senders have to prove their address; one
-    /// sender gets a part of them. See the module `admission`. A handshake costs half a
-    /// millisecond in a module, so the default keeps strangers below a twentieth of the time.
+    /// Handshake messages in a second beyond which senders must prove their address. One sender
+    /// gets a part of them: see the module `admission`. A handshake costs half a millisecond in a
+    /// module, so that the default keeps strangers below a twentieth of the time.
     pub handshakes_per_second: u32,
 }
 
@@ -122,10 +121,10 @@ impl Default for Limits {
 /// The MTU that leaves room for IPv6, UDP and WireGuard in 1500 bytes of Ethernet.
 pub const DEFAULT_MTU: u16 = 1420;
 
-/// Where mitmproxy's own mode has its resolver, and what its clients are told.
+/// The address of the resolver in mitmproxy's own mode, as its clients are told.
 pub const DEFAULT_DNS: &str = "10.0.0.53";
 
-/// Read a configuration. JSON is told by its first character.
+/// Reads a configuration. JSON is detected by its first character.
 pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()]

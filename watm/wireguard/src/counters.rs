@@ -1,8 +1,8 @@
-//! What happened so far, by name.
+//! Counters of the transport by name, for its status.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// Something that is counted.
+        /// An event or an amount that is counted.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Counter {
             $($(#[$doc])* $variant,)*
@@ -13,25 +13,25 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Outer datagrams from the network, trains taken apart.
+    /// Outer datagrams from the network, with trains split.
     DatagramsReceived = "wireguard.datagrams_received",
-    /// Their bytes.
+    /// Bytes of the outer datagrams received.
     BytesReceived = "wireguard.bytes_received",
-    /// Outer datagrams that the host has taken.
+    /// Outer datagrams that the host has accepted.
     DatagramsSent = "wireguard.datagrams_sent",
-    /// Their bytes.
+    /// Bytes of the outer datagrams sent.
     BytesSent = "wireguard.bytes_sent",
     /// Handshakes completed: as responder, with the first packet of the new session.
     Handshakes = "wireguard.handshakes",
     /// Handshake initiations sent.
     InitiationsSent = "wireguard.initiations_sent",
-    /// Handshakes that tell how long a round trip takes.
+    /// Handshakes that allow a measurement of the round trip.
     RoundTrips = "wireguard.round_trips",
-    /// How long all of them took.
+    /// The sum of all measured round trips.
     RoundTripMicroseconds = "wireguard.round_trip_microseconds",
-    /// Packets that the peers have sent in their sessions, by the numbers on them.
+    /// Packets that the peers have sent in their sessions, by the packets' numbers.
     PathExpected = "wireguard.packets_expected",
-    /// Those of them that have come. The rest is lost, or late.
+    /// The received part of them. The rest is lost, or late.
     PathReceived = "wireguard.packets_received",
     /// Cookie replies sent, because of load.
     CookiesSent = "wireguard.cookies_sent",
@@ -39,63 +39,63 @@ counters! {
     KeepalivesReceived = "wireguard.keepalives_received",
     /// Empty packets sent.
     KeepalivesSent = "wireguard.keepalives_sent",
-    /// Peers whose session has been forgotten.
+    /// Peers whose session has expired.
     SessionsExpired = "wireguard.sessions_expired",
-    /// Endpoints that have moved.
+    /// Changes of endpoints.
     Roamed = "wireguard.roamed",
-    /// The way to a peer takes smaller packets than was thought.
+    /// Decreases of the path MTU to a peer.
     Narrower = "wireguard.narrower",
-    /// Not a WireGuard message.
+    /// Datagrams that are not WireGuard messages.
     NotWireGuard = "wireguard.dropped.not_wireguard",
-    /// A handshake message whose sender does not know our public key.
+    /// Handshake messages whose sender does not know the server's public key.
     InvalidMac = "wireguard.dropped.invalid_mac",
-    /// A handshake by a key that is no peer's.
+    /// Handshakes by a key that belongs to no peer.
     UnknownPeer = "wireguard.dropped.unknown_peer",
-    /// A message for a session or a handshake that is not there.
+    /// Messages for an unknown session or handshake.
     NoSession = "wireguard.dropped.no_session",
-    /// More handshakes than we answer, proven address or not.
+    /// Handshakes beyond the limit, with or without a proven address.
     HandshakeLimit = "wireguard.dropped.handshake_limit",
-    /// A handshake or a packet seen before.
+    /// Handshakes or packets seen before.
     Replay = "wireguard.dropped.replay",
-    /// What does not decrypt.
+    /// Messages that do not decrypt.
     NotAuthentic = "wireguard.dropped.not_authentic",
-    /// Authentic, but not an IP packet.
+    /// Authentic payloads that are not IP packets.
     NotIp = "wireguard.dropped.not_ip",
-    /// An inner source that the peer may not use.
+    /// Packets with an inner source that the peer may not use.
     SourceNotAllowed = "wireguard.dropped.source_not_allowed",
-    /// An inner destination that is not (or no longer) the peer's.
+    /// Packets to an inner destination that is not (or no longer) the peer's.
     DestinationNotAllowed = "wireguard.dropped.destination_not_allowed",
-    /// For a peer that has not been heard and has no endpoint in the configuration.
+    /// Packets for a peer that has not been heard and has no endpoint in the configuration.
     NoEndpoint = "wireguard.dropped.no_endpoint",
-    /// The network takes less than we have to send.
+    /// Packets lost because the network accepts less than there is to send.
     SendBacklog = "wireguard.dropped.send_backlog",
-    /// A message for another generation that has no room for it.
+    /// Messages lost because another generation has no room for them.
     MailLost = "wireguard.dropped.mail",
-    /// A message of another generation that says nothing, or of nothing that is here.
+    /// Malformed messages from another generation, and messages about unknown things.
     MailStrange = "wireguard.dropped.strange_mail",
-    /// For a peer whose session was here and has been given up.
+    /// Packets for a peer whose session here has been given up.
     SessionGone = "wireguard.dropped.session_gone",
-    /// The host's socket failed.
+    /// Failures of the host's socket.
     SocketError = "wireguard.dropped.socket_error",
 }
 
-/// The counters, all of which begin at zero.
+/// The counters. All begin at zero.
 #[derive(Debug, Default)]
 pub struct Counters([u64; NAMES.len()]);
 
 impl Counters {
-    /// One more.
+    /// Adds one.
     pub fn count(&mut self, counter: Counter) {
         self.add(counter, 1);
     }
 
-    /// So many more.
+    /// Adds `amount`.
     pub fn add(&mut self, counter: Counter, amount: u64) {
         let counted = &mut self.0[counter as usize];
         *counted = counted.saturating_add(amount);
     }
 
-    /// Name and value of each.
+    /// The name and the value of each counter.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         NAMES.iter().copied().zip(self.0)
     }

@@ -1,24 +1,24 @@
-//! The initiations of a peer that must not be accepted again, nor any older one.
+//! The newest accepted initiations of a peer. Neither they nor older ones may be accepted again.
 
 use crate::handshake_time::Timestamp;
 
-/// What of an initiation is the sender's alone: its ephemeral key, its sealed static key and
-/// its sealed time. The rest of the message is an index and two checks of the path.
+/// The part of an initiation that only its sender can make: its ephemeral key, its encrypted static
+/// key and its encrypted timestamp. The rest of the message is an index and two MACs.
 pub type Initiation = [u8; 108];
 
-/// How many are remembered of a peer. Each comes from a generation that accepted it; when
-/// there are more, only the newest is kept.
+/// The most initiations kept for a peer. Each comes from a generation that accepted it. If there
+/// are more, only the newest is kept.
 pub const MAX_INITIATIONS: usize = 4;
 
-/// The lasting part of an initiation message.
+/// The lasting part of an initiation message. `None` if the message is too short.
 pub fn initiation(message: &[u8]) -> Option<&Initiation> {
     message.get(8..)?.first_chunk()
 }
 
-/// What a peer's initiations have to be newer than.
+/// The initiations that a peer's next one must be newer than.
 ///
-/// An accepted initiation is kept as it came, because its time costs two key exchanges to
-/// know: most are never asked for, neither when the next generation is started, nor there.
+/// An accepted initiation is kept as it came, because reading its timestamp costs two key
+/// exchanges. Most timestamps are never needed, neither when the next generation starts nor in it.
 #[derive(Debug, Clone, Default)]
 pub struct Floor {
     entries: Vec<Entry>,
@@ -27,14 +27,14 @@ pub struct Floor {
 #[derive(Debug, Clone)]
 struct Entry {
     initiation: Initiation,
-    /// The tunnel that is in use has accepted it, and checks against it itself.
+    /// True if the tunnel in use has accepted it, and checks against it itself.
     checked: bool,
-    /// The generation that has told of it, if it was not in a snapshot.
+    /// The generation that reported it, unless it was in a snapshot.
     from: Option<u32>,
 }
 
 impl Floor {
-    /// The tunnel in use has accepted this one, so it is newer than all others.
+    /// Record that the tunnel in use has accepted this one, which is thus newer than all others.
     pub fn accepted(&mut self, initiation: Initiation) {
         self.entries.clear();
         self.entries.push(Entry {
@@ -44,8 +44,9 @@ impl Floor {
         });
     }
 
-    /// Somebody else has accepted this one: who serves at the moment, and tells of each that
-    /// it accepts, `from` there; or it is in a snapshot. `time` is asked if there are too many.
+    /// Record that another generation has accepted this one: either `from`, which serves at the
+    /// moment and reports each that it accepts, or the maker of a snapshot. Calls `time` if there
+    /// are too many.
     pub fn inherit(
         &mut self,
         initiation: Initiation,
@@ -56,7 +57,7 @@ impl Floor {
             return;
         }
         if from.is_some() {
-            // Its own tunnel accepts newer ones only.
+            // The tunnel of that generation accepts only newer ones.
             self.entries.retain(|entry| entry.from != from);
         }
         self.entries.push(Entry {
@@ -69,15 +70,16 @@ impl Floor {
         }
     }
 
-    /// The tunnel is another one from now on, which has accepted nothing yet.
+    /// Mark all as unchecked: a new tunnel has accepted nothing yet.
     pub fn disown(&mut self) {
         for entry in &mut self.entries {
             entry.checked = false;
         }
     }
 
-    /// Whether an initiation may be shown to the tunnel: it is newer than all that the tunnel
-    /// does not know of. What does not tell its time is let pass, to be refused there.
+    /// Returns true if an initiation may be shown to the tunnel: it is newer than all those that
+    /// the tunnel does not know. An initiation without a readable time passes, and the tunnel
+    /// refuses it.
     pub fn admits(
         &mut self,
         initiation: &Initiation,
@@ -96,12 +98,12 @@ impl Floor {
         floor.is_none_or(|floor| new > floor)
     }
 
-    /// What a later generation has to know.
+    /// The initiations that a later generation must know.
     pub fn initiations(&self) -> Vec<Initiation> {
         self.entries.iter().map(|entry| entry.initiation).collect()
     }
 
-    /// Keep the newest only, and return its time.
+    /// Keep only the newest, and return its time.
     fn collapse(&mut self, time: impl Fn(&Initiation) -> Option<Timestamp>) -> Option<Timestamp> {
         let timed = self
             .entries
@@ -122,7 +124,7 @@ mod tests {
     }
 
     fn time(initiation: &Initiation) -> Option<Timestamp> {
-        // 0 stands for what does not decrypt.
+        // 0 stands for an initiation that does not decrypt.
         (initiation[0] != 0).then_some([initiation[0]; 12])
     }
 
@@ -139,7 +141,7 @@ mod tests {
         for (initiation, passes) in tries.into_iter().chain([(at(6), true), (timeless, true)]) {
             assert_eq!(floor.clone().admits(&initiation, time), passes);
         }
-        // The tunnel knows what it has accepted, and what is older.
+        // The tunnel knows the initiation that it accepted, and refuses older ones.
         floor.accepted(at(6));
         assert!(floor.admits(&at(2), time));
         floor.disown();

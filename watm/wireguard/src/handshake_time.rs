@@ -1,9 +1,8 @@
-//! When a handshake initiation was made, as its sender says.
+//! The timestamp of a handshake initiation, as its sender wrote it.
 //!
-//! boringtun compares that time with the one of the last initiation it accepted, and tells
-//! neither; the next generation has to go on from there. This is the responder's side of
-//! the first message of Noise IKpsk2 (WireGuard paper, section 5.4.2), as far as its
-//! timestamp.
+//! boringtun compares this timestamp with that of the last accepted initiation, and reveals
+//! neither; but the next generation must continue from it. This is the responder's side of the
+//! first message of Noise IKpsk2 (WireGuard paper, section 5.4.2), as far as its timestamp.
 
 use blake2::digest::{FixedOutput, Mac};
 use blake2::{Blake2s256, Digest};
@@ -13,7 +12,7 @@ use hmac::SimpleHmac;
 
 use crate::floor::Initiation;
 
-/// TAI64N. The order of the bytes is the order of the times.
+/// A TAI64N timestamp. Its byte order is the order of time.
 pub type Timestamp = [u8; 12];
 
 const CONSTRUCTION: &[u8] = b"Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
@@ -21,7 +20,7 @@ const IDENTIFIER: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 
 const TAG: usize = 16;
 
-/// The time in an initiation that `peer` has made for us; `None` if it has not.
+/// The timestamp of an initiation that `peer` made for this server. `None` if another made it.
 pub fn timestamp(
     private: &StaticSecret,
     public: &PublicKey,

@@ -1,10 +1,9 @@
-//! Keys as people write them: 32 bytes in base64.
+//! Keys as text: 32 bytes in base64.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The bytes of a key, or what is wrong with the text. The text is not repeated: it may
-/// be a secret, in whatever field it has been put.
+/// Decodes a key. The error does not repeat the text, which may be a secret in any field.
 pub fn decode(text: &str) -> Result<[u8; 32], &'static str> {
     let bytes = STANDARD
         .decode(text)
@@ -14,7 +13,7 @@ pub fn decode(text: &str) -> Result<[u8; 32], &'static str> {
         .map_err(|_| "wrong length; a key is 32 bytes, which is 44 characters of base64")
 }
 
-/// The text of a key.
+/// Encodes a key.
 pub fn encode(key: &[u8; 32]) -> String {
     STANDARD.encode(key)
 }

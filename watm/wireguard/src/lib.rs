@@ -1,19 +1,19 @@
-//! A WireGuard server as a transport: peers' IP packets become flows.
+//! WireGuard as a transport: the IP packets of peers become flows.
 //!
 //! # The path of a packet
 //!
-//! 1. [`WireGuard::process`](watm_core::Transport::process) receives a batch from the
-//!    socket granted as `listen` and takes its trains apart. If that is a listener,
-//!    datagrams come in streams: see [`FramedSocket`](watm_stream::FramedSocket).
-//! 2. The receiver index says which peer a datagram is for; for a handshake initiation
-//!    it is the key inside, if the limits on handshakes admit it (`admission`).
-//! 3. boringtun decrypts. Only now is the sender known, and its address remembered.
+//! 1. [`WireGuard::process`](watm_core::Transport::process) receives a batch from the socket
+//!    granted as `listen` and splits its trains. If `listen` is a listener, datagrams come in
+//!    streams: see [`FramedSocket`](watm_stream::FramedSocket).
+//! 2. The receiver index identifies the peer of a datagram. For a handshake initiation, the key
+//!    inside does, if the limits on handshakes admit it (`admission`).
+//! 3. boringtun decrypts. Only now is the sender known, and its address is remembered.
 //! 4. The inner source address is checked against the peer's AllowedIPs, and the packet
 //!    goes to the network stack, which offers its flow to the application.
-//! 5. What the stack answers is encrypted into the outgoing batch, equal sizes to one
-//!    address as a train, and sent when all of the incoming batch is done.
+//! 5. The stack's answers are encrypted into the outgoing batch, equal sizes to one address as a
+//!    train. The batch is sent when all of the incoming batch is done.
 //!
-//! A server can be put in the place of another while traffic flows: see `generations`.
+//! A server can replace another one while traffic flows: see `generations`.
 //!
 //! Timers run once a second, for the peers that have a session or a handshake under way.
 //!
@@ -22,13 +22,14 @@
 //! at the start of each call, and its random numbers come from this workspace's
 //! `getrandom`, which a test can seed.
 //!
-//! # What it costs as a client
+//! # Costs as a client
 //!
-//! `make bench-tunnel` has iperf3 go through a forwarded port of `watm dial`, of onetun 0.3.10, of
+//! `make bench-tunnel` runs iperf3 through a port forward of `watm dial`, of onetun 0.3.10, of
 //! wireguard-go with its own `tun/netstack`, and of wireguard-go with gVisor's TCP without RACK
-//! (`tests/wgclient`), to wireguard-go. In the table is the last, since the one before was not
-//! measured then. It said (commit fe934b4; two cores of an
-//! AMD EPYC with nothing beside it; one round, two at 0 ms), in Mbit/s, and in seconds of the client's processors for a GB:
+//! (`tests/wgclient`), to wireguard-go. The table's column for wireguard-go is the last of these,
+//! since the one before was not measured then. It shows Mbit/s, and the client's processor time in
+//! seconds for a GB (commit fe934b4; two cores of an AMD EPYC with nothing beside it; one round,
+//! two at 0 ms):
 //!
 //! | | this | onetun | wireguard-go | the kernel's TCP |
 //! |---|---|---|---|---|
@@ -50,12 +51,13 @@
 //! | 20 ms, 200 Mbit/s, 1 % lost, down, 4 streams | 188, 13.4 s | 63, 33.0 s | 197, 28.7 s | 192 |
 //! | round trip of 64 bytes, 0 ms | 315 µs | 3966 µs | 337 µs | 310 µs |
 //!
-//! Down a path with a delay packets come one by one, and to be woken for each costs more than what is
-//! done for it. So calls are kept apart by a thirty-second of the round trip while they are dense, as
-//! network cards do with interrupts (`sockets.coalesce`). At 20 ms it took 20 s a GB without.
+//! On a path with a delay, packets arrive one by one when downloading, and waking for each costs
+//! more than its processing. Calls are therefore kept apart by a thirty-second of the round trip
+//! while they are dense (`sockets.coalesce`), as network cards do with interrupts. Without this, 20
+//! ms took 20 s a GB.
 //!
-//! The kernel's TCP goes through wireguard-go's interface, by BBR, over the same paths; what arrives at most
-//! is 95 of the 100 Mbit/s and 190 of the 200, the rest being headers. Down, it is the kernel that sends.
+//! The kernel's TCP runs through wireguard-go's interface, with BBR, over the same paths. Headers
+//! leave at most 95 of the 100 Mbit/s and 190 of the 200. When downloading, the kernel sends.
 
 mod admission;
 mod client;

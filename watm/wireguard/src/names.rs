@@ -1,4 +1,4 @@
-//! Peers whose Endpoint is a name: what it stands for, and when to ask again.
+//! Peers whose Endpoint is a name: its addresses, and when to look it up again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,19 +10,19 @@ use watm_netstack::PeerId;
 /// Tokens of lookups have this bit, and none above it.
 const NAMES: Token = 1 << 32;
 
-/// Names that are looked up at the same time. A host has a few threads for this.
+/// Lookups at the same time. A host has a few threads for them.
 const MAX_LOOKUPS: usize = 4;
 
-/// How soon a name is looked up again that has no answer; twice as long with each time, up to
-/// the other.
+/// The delay before a name without an answer is looked up again. It doubles each time, up to
+/// `MAX_RETRY`.
 const RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(300);
 
-/// See the module's page.
+/// The names of the peers. See the module's documentation.
 #[derive(Default)]
 pub struct Names {
     entries: BTreeMap<PeerId, Entry>,
-    /// No entry is due before.
+    /// The earliest time at which an entry is due.
     due: Option<Instant>,
     lookups: usize,
 }
@@ -31,26 +31,26 @@ struct Entry {
     name: String,
     port: u16,
     lookup: Option<Box<dyn Lookup>>,
-    /// When to look it up.
+    /// The time of the next lookup.
     due: Option<Instant>,
-    /// What is left of the addresses that it had last, the next one last.
+    /// The untried addresses of the last answer, the next one last.
     left: Vec<SocketAddr>,
-    /// When they were told.
+    /// The time of the last answer.
     known: Option<Instant>,
-    /// Why there was no answer the last time, and how often in a row.
+    /// The error of the last lookup, and the number of failures in a row.
     failure: Option<(ErrorCode, u32)>,
 }
 
-/// What has become of a lookup.
+/// The outcome of a lookup.
 pub enum Answer {
-    /// The peer is to be tried there.
+    /// An address to try for the peer.
     Found(PeerId, SocketAddr),
-    /// There is no answer, for the first time in a row.
+    /// The first failure in a row.
     Failed(PeerId, ErrorCode),
 }
 
 impl Names {
-    /// Have this peer's Endpoint looked up, `now` if the peer is nowhere else.
+    /// Add this peer's Endpoint, and look it up at `now` if the peer has no other address.
     pub fn insert(&mut self, id: PeerId, name: &str, port: u16, now: Option<Instant>) {
         let entry = Entry {
             name: name.to_owned(),
@@ -65,7 +65,7 @@ impl Names {
         self.plan(now);
     }
 
-    /// Forget all peers but those that `keep`.
+    /// Forget all peers except those that `keep` accepts.
     pub fn retain(&mut self, keep: impl Fn(PeerId, &str, u16) -> bool) {
         self.entries
             .retain(|id, entry| keep(*id, &entry.name, entry.port));
@@ -73,12 +73,12 @@ impl Names {
         self.lookups = lookups.count();
     }
 
-    /// Whether this peer's Endpoint is a name that is known here.
+    /// Returns true if this peer's Endpoint is a known name.
     pub fn has(&self, id: PeerId) -> bool {
         self.entries.contains_key(&id)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no names.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -89,19 +89,19 @@ impl Names {
         Some(format!("{}:{}", entry.name, entry.port))
     }
 
-    /// When the name of this peer had an answer last.
+    /// The time of the last answer for this peer's name.
     pub fn known_since(&self, id: PeerId) -> Option<Instant> {
         self.entries.get(&id)?.known
     }
 
-    /// Why the name of this peer has no address, if that is what was said last.
+    /// The error of the last lookup of this peer's name, if it failed.
     pub fn failure(&self, id: PeerId) -> Option<&ErrorCode> {
         let entry = self.entries.get(&id)?;
         entry.failure.as_ref().map(|(code, _)| code)
     }
 
-    /// The peer does not answer where it was thought to be, or is needed: the next of its
-    /// addresses, or `None` and the name is looked up again.
+    /// Returns the next address of a peer that does not answer, or that is needed. `None`: the name
+    /// is looked up again.
     pub fn next(&mut self, id: PeerId, now: Instant) -> Option<SocketAddr> {
         let entry = self.entries.get_mut(&id)?;
         let next = entry.left.pop();
@@ -112,13 +112,13 @@ impl Names {
         next
     }
 
-    /// When [`poll`](Self::poll) has something to do.
+    /// The time at which [`poll`](Self::poll) has something to do.
     pub fn deadline(&self) -> Option<Instant> {
-        // More is begun when a token tells of an end.
+        // A token announces the end of a lookup, after which more begin.
         self.due.filter(|_| self.lookups < MAX_LOOKUPS)
     }
 
-    /// Take the answer of the lookup with this token, if it is one's.
+    /// Take the answer of the lookup with this token, if it is the token of one.
     pub fn ready(&mut self, token: Token, now: Instant) -> Option<Answer> {
         let id = PeerId::try_from(token.checked_sub(NAMES)?).ok()?;
         let entry = self.entries.get_mut(&id)?;
@@ -148,7 +148,7 @@ impl Names {
         answer
     }
 
-    /// Begin what is due; what fails at once is told.
+    /// Begin the lookups that are due. Returns those that fail at once.
     pub fn poll(&mut self, host: &mut dyn Host) -> Vec<Answer> {
         let now = host.now();
         let mut answers = Vec::new();
@@ -183,10 +183,10 @@ impl Names {
 }
 
 impl Entry {
-    /// There is no answer: later again.
+    /// Record a failure, and plan the next lookup.
     fn fail(&mut self, id: PeerId, code: ErrorCode, now: Instant) -> Option<Answer> {
         let before = self.failure.take().map_or(0, |(_, times)| times);
-        // Doubled no further than to the longest.
+        // The doubling stops at the longest delay.
         let wait = (RETRY * (1 << before.min(6))).min(MAX_RETRY);
         self.due = Some(now + wait);
         self.failure = Some((code.clone(), before.saturating_add(1)));

@@ -1,4 +1,4 @@
-//! The way out: datagrams gathered into one batch, equal sizes to one address as a train.
+//! The send path: datagrams gathered into one batch, equal sizes to one address as a train.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -8,35 +8,36 @@ use watm_netstack::PeerId;
 
 use crate::counters::{Counter, Counters};
 
-/// What a train may hold: Linux takes 64 segments, and an IPv4 datagram 65,507 bytes.
+/// The limits of a train: Linux takes 64 segments, and an IPv4 datagram 65,507 bytes.
 const TRAIN_SEGMENTS: usize = 64;
 const TRAIN_BYTES: usize = 65_000;
 
-/// A batch this large is sent before more is added: two trains of full packets.
+/// The size in bytes from which on a batch is sent before more is added: two trains of full
+/// packets.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// The most that waits for a network that takes nothing: as much as one TCP flow has in
-/// flight at most. Beyond it, packets are lost, which tells the senders to slow down.
+/// The most bytes queued for a network that accepts none: as much as one TCP flow has in flight at
+/// most. Packets beyond it are lost, which tells the senders to slow down.
 const BACKLOG_BYTES: usize = 1 << 20;
 
-/// Where a peer is: its address, and ours that it talks to.
+/// A peer's address, and the local address that it talks to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Endpoint {
     pub remote: SocketAddr,
     pub local: Option<IpAddr>,
 }
 
-/// The socket, and what is to be sent through it.
+/// The socket and its outgoing batch.
 pub struct Outgoing {
     socket: Box<dyn DatagramSocket>,
     batch: DatagramBatch,
-    /// Bytes of the payload that belong to a datagram; a tail beyond is being written.
+    /// Bytes of the payload that belong to a datagram. The tail beyond is being written.
     committed: usize,
-    /// The host took less than it was given, and will say when it takes more.
+    /// True if the host took less than it was given. It reports when it takes more.
     blocked: bool,
-    /// Peers of which it is to be asked how much the way to them takes.
+    /// Peers whose path MTU may have changed.
     unsure: BTreeSet<PeerId>,
-    /// Where datagrams went of which some were too long for it.
+    /// Addresses to which a datagram was too long.
     too_long: BTreeSet<SocketAddr>,
 }
 
@@ -60,8 +61,8 @@ impl Outgoing {
         self.socket.local_address()
     }
 
-    /// A place to write a datagram of at most `size` bytes, to be followed by
-    /// [`commit`](Self::commit) if there is one. `None`, counted: the backlog is full.
+    /// Reserves space for a datagram of at most `size` bytes; call [`commit`](Self::commit) to keep
+    /// it. `None` if the backlog is full, which is counted.
     pub fn room(&mut self, size: usize, counters: &mut Counters) -> Option<&mut [u8]> {
         if self.committed >= BATCH_BYTES && !self.blocked {
             self.flush(counters);
@@ -74,7 +75,7 @@ impl Outgoing {
         Some(&mut self.batch.payload[self.committed..])
     }
 
-    /// The first `len` bytes of the last [`room`](Self::room) are a datagram for `to`.
+    /// Queue the first `len` bytes of the last [`room`](Self::room) as a datagram for `to`.
     pub fn commit(&mut self, len: usize, to: Endpoint) {
         self.committed += len;
         self.batch.payload.truncate(self.committed);
@@ -94,7 +95,7 @@ impl Outgoing {
         });
     }
 
-    /// Add a datagram that is already written elsewhere.
+    /// Queue a datagram that is already encoded.
     pub fn push(&mut self, datagram: &[u8], to: Endpoint, counters: &mut Counters) {
         if let Some(room) = self.room(datagram.len(), counters) {
             room.copy_from_slice(datagram);
@@ -102,17 +103,18 @@ impl Outgoing {
         }
     }
 
-    /// Whether nothing waits for the network.
+    /// Returns true if nothing is queued for the network.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
 
-    /// The way to this peer may be another one by now.
+    /// Mark the path to this peer as possibly changed.
     pub fn doubt(&mut self, peer: PeerId) {
         self.unsure.insert(peer);
     }
 
-    /// The peers whose ways are in doubt, and the addresses to which something was too long.
+    /// Takes the peers whose path may have changed, and the addresses to which a datagram was too
+    /// long.
     pub fn take_doubts(&mut self) -> (BTreeSet<PeerId>, BTreeSet<SocketAddr>) {
         (
             std::mem::take(&mut self.unsure),
@@ -120,17 +122,17 @@ impl Outgoing {
         )
     }
 
-    /// Whether there are any.
+    /// Returns true if [`take_doubts`](Self::take_doubts) has any to return.
     pub fn has_doubts(&self) -> bool {
         !self.unsure.is_empty() || !self.too_long.is_empty()
     }
 
-    /// The socket may take more than it did.
+    /// Record that the socket may take more.
     pub fn unblock(&mut self) {
         self.blocked = false;
     }
 
-    /// Send what has been gathered. What the host does not take stays.
+    /// Send the batch. Keeps the datagrams that the host does not take.
     pub fn flush(&mut self, counters: &mut Counters) {
         self.batch.payload.truncate(self.committed);
         if self.blocked || self.batch.is_empty() {
@@ -144,7 +146,8 @@ impl Outgoing {
                 self.too_long.extend(remotes);
                 given
             }
-            // Some may not go where a peer is. The host says which, and the others are gone.
+            // The host may forbid the address of a peer. It logs which, and the other datagrams are
+            // gone.
             Err(ErrorCode::AccessDenied) => given,
             Err(_) => {
                 counters.add(Counter::SocketError, given as u64);
@@ -172,13 +175,13 @@ impl Outgoing {
     }
 }
 
-/// Whether a datagram of `len` bytes can ride at the end of this train.
+/// Returns true if a datagram of `len` bytes fits at the end of this train.
 fn joins(train: &Datagram, len: usize, to: Endpoint) -> bool {
     let bytes = train.len as usize;
     let segment = train.segment_size.map_or(bytes, usize::from);
     train.remote == to.remote
         && train.local == to.local
-        // Only the last one of a train is shorter, and none is longer.
+        // Only the last datagram of a train is shorter, and none is longer.
         && bytes.is_multiple_of(segment)
         && len <= segment
         && bytes / segment < TRAIN_SEGMENTS

@@ -1,4 +1,4 @@
-//! One peer: boringtun's state machine, and what it leaves to its caller.
+//! One peer: boringtun's state machine, and the duties that it leaves to its caller.
 
 mod handover;
 pub mod key_log;
@@ -26,16 +26,16 @@ use crate::floor::{Floor, Initiation, initiation};
 use crate::key;
 use crate::outgoing::{Endpoint, Outgoing};
 
-/// What WireGuard adds to an inner packet.
+/// Bytes that WireGuard adds to an inner packet.
 pub const OVERHEAD: usize = 32;
 
-/// The largest message of a handshake.
+/// The largest message of a handshake, in bytes.
 const INITIATION: usize = 148;
 
 /// The type of a message that carries a packet.
 const DATA: u8 = 4;
 
-/// The largest packet that can wait for a session, encrypted: see `config::value::MTU`.
+/// The largest packet that can wait for a session, encrypted, in bytes: see `config::value::MTU`.
 const LARGEST: usize = 65_507;
 
 /// Timers of the protocol (WireGuard paper, section 6.1).
@@ -44,67 +44,66 @@ const REKEY_TIMEOUT: Duration = Duration::from_secs(5);
 const REKEY_ATTEMPT_TIME: Duration = Duration::from_secs(90);
 const REJECT_AFTER_TIME: Duration = Duration::from_secs(180);
 
-/// What a peer works with, during one call.
+/// The resources of a peer during one call.
 pub struct Io<'a> {
     pub out: &'a mut Outgoing,
     pub counters: &'a mut Counters,
     pub now: Instant,
-    /// When the peers' timers run next; `None` while no peer has any.
+    /// The time of the peers' next timers. `None` while no peer has any.
     pub next_tick: &'a mut Option<Instant>,
-    /// Whether handshakes may be begun here.
+    /// True if handshakes may begin here.
     pub begins: bool,
-    /// The largest packet that there may be, if the ways to peers are to be tried for how much
-    /// they take.
+    /// The largest packet, in bytes, if the paths to peers should be probed for their MTU.
     pub tries: Option<u16>,
-    /// Who wants copies.
+    /// The captures that the user enabled.
     pub capture: Option<&'a dyn Capture>,
 }
 
-/// How exactly what happens is dated.
+/// The precision of the times of events.
 const PRECISION: Duration = Duration::from_millis(250);
 
-/// How often the timers run. The protocol's are of five seconds and more.
+/// The interval of the timers. Those of the protocol are of five seconds and more.
 const TICK: Duration = Duration::from_secs(1);
 
 impl Io<'_> {
-    /// A peer has timers: let them run within a second.
+    /// Run the timers within a second, because a peer has some.
     pub fn wake(&mut self) {
         self.next_tick.get_or_insert(self.now + TICK);
     }
 }
 
-/// Handshakes without an answer after which a peer is taken for lost, and what the last of them
-/// has to be old: with one in five seconds it takes a quarter of a minute.
+/// Handshakes without an answer after which a peer counts as lost, and the least age of the last
+/// one. With one in five seconds this takes a quarter of a minute.
 const UNANSWERED: u32 = 3;
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// A peer does not answer.
+/// A peer that does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// Not with what decrypts, that is.
+    /// True if it answered with messages that do not decrypt.
     pub strange: bool,
-    /// When the first of those handshakes was begun.
+    /// The start of the first of those handshakes.
     pub since: Instant,
 }
 
-/// What a datagram is, by its first byte and its length.
+/// The kind of a datagram, by its first byte and its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     Initiation,
     Response,
     Cookie,
-    /// A packet of the session with this index of ours.
+    /// A packet of the session with this local index.
     Data(u32),
 }
 
-/// What has come of a datagram.
+/// The results of a datagram.
 #[derive(Default)]
 pub struct Received<'b> {
     /// The inner IP packet, and its source.
     pub packet: Option<(&'b [u8], IpAddr)>,
-    /// It has completed a handshake, the first with this peer or another.
+    /// The handshake that it completed, if it did: the first with this peer or another one.
     pub handshake: Option<Handshake>,
-    /// Other generations should know: the peer is at another address, or one of its
+    /// True if other generations should know: the peer's address has changed, or one of its
     /// initiations was accepted.
     pub news: bool,
 }
@@ -115,52 +114,54 @@ pub enum Handshake {
     Another,
 }
 
-/// See the module's page.
+/// A peer. See the module's documentation.
 pub struct Peer {
     config: PeerConfig,
     origin: Origin,
     tunnel: Tunnel,
     endpoint: Option<Endpoint>,
-    /// There is a session or a handshake under way, so there are timers to run.
+    /// True if there is a session or a handshake under way, and thus timers to run.
     live: bool,
     timers_ran: Instant,
-    /// The session we have offered as responder and not yet seen used, and since when.
+    /// The session that was offered as responder and is not in use yet, and the time of the offer.
     offered: Option<(u32, Instant)>,
-    /// The last handshake was the peer's. boringtun takes that for one under way, for as
-    /// long as the session lives: it begins none by itself when there is need.
+    /// True if the peer began the last handshake. boringtun takes that handshake for one under way
+    /// while the session lives, and begins none by itself when needed.
     responder: bool,
-    /// A handshake of ours begun in that state.
+    /// A handshake begun from here in that state.
     attempt: Option<Attempt>,
-    /// When the newest session was made.
+    /// The time when the newest session was made.
     session_since: Option<Instant>,
     last_handshake: Option<Instant>,
     last_sent: Option<Instant>,
     received_bytes: u64,
     sent_bytes: u64,
-    /// Initiations sent since it was heard last.
+    /// Initiations sent since the peer was last heard.
     unanswered: u32,
     unanswered_since: Instant,
     last_initiation: Option<Instant>,
-    /// It does not answer where it was.
+    /// True if the peer does not answer at its endpoint.
     lost: bool,
-    /// Since it was heard last, a handshake of ours had an answer that does not decrypt.
+    /// True if a handshake from here had an answer that does not decrypt, since the peer was last
+    /// heard.
     strange: bool,
-    /// The user was told since that it does not answer.
+    /// True if the user has since been told that the peer does not answer.
     complained: bool,
-    /// It is to be called before there is anything to send.
+    /// True if a handshake should begin before there is anything to send.
     wanted: bool,
     path: Path,
-    /// The largest packet that the way to it takes, as far as it was asked and is known.
+    /// The largest packet that the path carries, in bytes: the outer `None` if not asked, the inner
+    /// `None` if unknown.
     room: Option<Option<usize>>,
-    /// What initiations must be newer than.
+    /// The initiations that the next one must be newer than.
     floor: Floor,
     handover: Handover,
 }
 
-/// A handshake that we began as the responder of the one before. boringtun reckons its
-/// age from an earlier attempt, or from the beginning of time, and so would give up and
-/// drop the sessions with the next run of its timers. They rest meanwhile, and what they
-/// would do is done here.
+/// A handshake that began here after one in which this end was the responder. boringtun computes
+/// its age from an earlier attempt, or from the start of the clock; it would give up and drop the
+/// sessions with the next run of its timers. Its timers therefore rest meanwhile, and their work is
+/// done here.
 struct Attempt {
     /// The end of all attempts, and of the session that is still in use.
     until: Instant,
@@ -168,7 +169,7 @@ struct Attempt {
 }
 
 impl Peer {
-    /// A peer that has not been heard yet.
+    /// Makes a peer that has not been heard yet.
     pub fn new(id: PeerId, identity: Rc<Identity>, config: PeerConfig) -> Self {
         Peer {
             origin: Origin {
@@ -209,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// The same peer under other keys: what it was accepted with stays so.
+    /// Keep the accepted initiations of the same peer under other keys.
     pub fn with_floor_of(mut self, old: &Peer) -> Self {
         self.floor = old.floor.clone();
         self.floor.disown();
@@ -226,22 +227,22 @@ impl Peer {
         self.config = config;
     }
 
-    /// The key that its sessions depend on besides its own.
+    /// The preshared key, on which its sessions depend besides its own key.
     pub fn preshared_key(&self) -> Option<&[u8; 32]> {
         self.config.preshared_key.as_ref()
     }
 
-    /// Who its flows come from.
+    /// The origin of its flows.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// Where it is, as far as that is known.
+    /// Its outer address, if known.
     pub fn endpoint(&self) -> Option<SocketAddr> {
         self.endpoint.map(|endpoint| endpoint.remote)
     }
 
-    /// The name and port of its Endpoint, if it has one that is no address.
+    /// The name and port of its Endpoint, if it has one that is not an address.
     pub fn named_endpoint(&self) -> Option<(&str, u16)> {
         match &self.config.endpoint {
             Some(Destination::Name(name, port)) => Some((name, *port)),
@@ -249,7 +250,8 @@ impl Peer {
         }
     }
 
-    /// It may be there: if it was not heard elsewhere, begin a session there for what waits.
+    /// Try this address: if the peer was not heard elsewhere, begin a session there for waiting
+    /// packets.
     pub fn look_at(&mut self, remote: SocketAddr, io: &mut Io<'_>) {
         if self.has_session() && !self.lost {
             return;
@@ -263,8 +265,8 @@ impl Peer {
         io.wake();
     }
 
-    /// What is known of a peer that has not answered several handshakes in a row, if it has not;
-    /// told once, until it has not answered as many again.
+    /// Returns the silence of a peer that has not answered several handshakes in a row. Returns it
+    /// once, until as many more remain unanswered.
     pub fn take_silence(&mut self, now: Instant) -> Option<Silence> {
         let last = self.last_initiation?;
         if self.unanswered < UNANSWERED || now - last < PATIENCE {
@@ -278,31 +280,31 @@ impl Peer {
         })
     }
 
-    /// Whether it is called, without an answer so far, and there is no session with it.
+    /// Returns true if a handshake is unanswered so far, and there is no session.
     pub fn is_called(&self) -> bool {
         self.unanswered > 0 && !self.has_session()
     }
 
-    /// Have it called, if it has an Endpoint and was not called before: then it is known whether
-    /// it is there, and the first packet finds a session.
+    /// Begin a handshake soon, if the peer has an Endpoint and none was tried before. This shows
+    /// whether it is there, and the first packet finds a session.
     pub fn want(&mut self) {
         self.wanted = self.config.endpoint.is_some()
             && self.last_initiation.is_none()
             && self.last_handshake.is_none();
     }
 
-    /// Whether it has never had a session with us.
+    /// Returns true if it has never had a session here.
     pub fn is_unknown(&self) -> bool {
         self.last_handshake.is_none()
     }
 
-    /// Whether it is the first time since it was heard last that this is asked.
+    /// Returns true on the first call since the peer was last heard.
     pub fn is_first_complaint(&mut self) -> bool {
         !std::mem::replace(&mut self.complained, true)
     }
 
-    /// Our network is another one: what it is sent may come from another address than before.
-    /// Whether it is in use, so that it has to know.
+    /// Handle a change of the local network: forget the local address that datagrams to the peer
+    /// came from. Returns true if the peer is in use, and must learn the new address.
     pub fn uproot(&mut self) -> bool {
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.local = None;
@@ -311,7 +313,7 @@ impl Peer {
         used && self.endpoint.is_some() && !self.is_taken_over()
     }
 
-    /// It is there.
+    /// Set its address.
     pub fn set_endpoint(&mut self, remote: SocketAddr) {
         if self.endpoint() != Some(remote) {
             self.endpoint = Some(Endpoint {
@@ -321,23 +323,24 @@ impl Peer {
         }
     }
 
-    /// The largest packet that the way to it takes; `None` if nobody has asked yet, or nobody knows.
+    /// The largest packet that the path carries, in bytes. The outer `None`: not asked yet; the
+    /// inner `None`: unknown.
     pub fn room(&self) -> Option<Option<usize>> {
         self.room
     }
 
-    /// That was asked.
+    /// Set the result of that question.
     pub fn set_room(&mut self, room: Option<Option<usize>>) {
         self.room = room;
     }
 
-    /// Whether any inner address is its own.
+    /// Returns true if the peer may use any inner address.
     pub fn may_use_any_address(&self) -> bool {
         self.config.allowed_ips == AllowedIps::Any
     }
 
-    /// Take a datagram that is for this peer, as far as can be told from outside. The
-    /// inner packet is decrypted into `buffer`, which holds the largest datagram.
+    /// Handle a datagram that seems to be for this peer, judging from outside. Decrypts the inner
+    /// packet into `buffer`, which holds the largest datagram.
     pub fn receive<'b>(
         &mut self,
         message: Message,
@@ -417,7 +420,7 @@ impl Peer {
         }
     }
 
-    /// Send an inner packet, or keep it while a handshake is made.
+    /// Send an inner packet, or keep it until a handshake is complete.
     pub fn send(&mut self, packet: &[u8], io: &mut Io<'_>) {
         self.copy(Direction::ToPeer, packet, io);
         let Some(endpoint) = self.endpoint else {
@@ -438,7 +441,7 @@ impl Peer {
                 let sent = Sent::of(message);
                 self.commit(sent, endpoint, io);
             }
-            // Kept. If boringtun wrongly takes a handshake to be under way, begin one.
+            // The packet is kept. Begin a handshake if boringtun wrongly takes one to be under way.
             TunnResult::Done if self.waits_in_vain(io.now) => self.initiate(io),
             _ => {}
         }
@@ -453,13 +456,13 @@ impl Peer {
         let size = (packet.len() + OVERHEAD).max(INITIATION);
         if let Some(room) = io.out.room(size, io.counters) {
             let tunn = self.tunnel.get(self.origin.peer, &self.config);
-            // The handshake that it begins goes nowhere; another is sent when it is known where.
+            // The handshake that this begins is discarded; another is sent once the address is
+            // known.
             let _ = tunn.encapsulate(packet, room);
         }
     }
 
-    /// Run the timers that are due. To be called once a second while
-    /// [`has_timers`](Self::has_timers).
+    /// Run the timers that are due. Call it once a second while [`has_timers`](Self::has_timers).
     pub fn tick(&mut self, io: &mut Io<'_>) {
         if self.endpoint.is_some() && std::mem::take(&mut self.wanted) && !self.live {
             self.initiate(io);
@@ -478,13 +481,13 @@ impl Peer {
         self.keep_alive(io);
     }
 
-    /// Whether [`tick`](Self::tick) may have something to do.
+    /// Returns true if [`tick`](Self::tick) may have something to do.
     pub fn has_timers(&self) -> bool {
         let calls = self.wanted || self.config.persistent_keepalive.is_some();
         self.live || (calls && self.endpoint.is_some())
     }
 
-    /// How the peer is doing.
+    /// The state of the peer.
     pub fn status(&self, now: Instant) -> PeerStatus {
         PeerStatus {
             name: self.origin.name.to_string(),
@@ -497,13 +500,14 @@ impl Peer {
         }
     }
 
-    /// If there is a session with it: what a round trip to it takes at least, as far as is known.
+    /// The shortest known round trip, if there is a session with it; zero if none was measured.
     pub fn least_round_trip(&self) -> Option<Duration> {
         self.live
             .then(|| self.path.least_round_trip().unwrap_or_default())
     }
 
-    /// boringtun takes the time at each run of its timers, and dates what happens by it.
+    /// Bring boringtun's time up to date: it takes the time at each run of its timers, and dates
+    /// events by it.
     fn catch_up(&mut self, io: &mut Io<'_>) {
         if self.attempt.is_none() && io.now - self.timers_ran >= PRECISION {
             self.run_timers(io);
@@ -549,12 +553,12 @@ impl Peer {
         if self.last_sent.is_some_and(|then| io.now - then < interval) {
             return;
         }
-        // boringtun renews keys for data alone.
+        // boringtun renews keys only for data.
         let old = |since: Instant| io.now - since >= REKEY_AFTER_TIME;
         let renew = !self.responder && self.session_since.is_some_and(old);
         if !self.has_session() || renew {
-            // With each interval anew, until the peer is back; in between it is boringtun that
-            // repeats a handshake.
+            // A handshake begins with each interval until the peer is back. boringtun repeats it in
+            // between.
             if self.waits_in_vain(io.now) || !self.is_calling(io.now) {
                 self.initiate(io);
             }
@@ -572,14 +576,14 @@ impl Peer {
         }
     }
 
-    /// Whether a handshake of ours is under way, which is sent again by itself.
+    /// Returns true if a handshake from here is under way, and repeats by itself.
     fn is_calling(&self, now: Instant) -> bool {
         let last = self.last_initiation.filter(|_| self.live);
         last.is_some_and(|last| now - last < REKEY_TIMEOUT + 2 * TICK)
     }
 
-    /// Whether boringtun takes the handshake that we answered last for one under way,
-    /// though its session is gone or was never used.
+    /// Returns true if boringtun takes the handshake answered last for one under way, although its
+    /// session is gone or was never used.
     fn waits_in_vain(&self, now: Instant) -> bool {
         self.responder
             && self
@@ -587,7 +591,7 @@ impl Peer {
                 .is_none_or(|(_, since)| now - since >= REKEY_TIMEOUT)
     }
 
-    /// Send a handshake initiation, whether or not one is under way.
+    /// Send a handshake initiation, even if one is under way.
     fn initiate(&mut self, io: &mut Io<'_>) {
         let Some(endpoint) = self.endpoint else {
             return;
@@ -605,7 +609,7 @@ impl Peer {
         }
     }
 
-    /// Send what boringtun has written into the room.
+    /// Send the message that boringtun has written into the room.
     fn commit(&mut self, sent: Sent, endpoint: Endpoint, io: &mut Io<'_>) {
         io.out.commit(sent.len, endpoint);
         self.log_key(sent.ephemeral, io);
@@ -621,7 +625,7 @@ impl Peer {
         }
     }
 
-    /// Give a copy to who wants it.
+    /// Capture a packet, if the user enabled it.
     fn copy(&self, direction: Direction, packet: &[u8], io: &Io<'_>) {
         if let Some(capture) = io.capture
             && capture.wants_packets()
@@ -630,7 +634,8 @@ impl Peer {
         }
     }
 
-    /// Tell who wants it the key of a handshake, by the public one in our message.
+    /// Log the key of a handshake, found by the public key in the message from here, if the user
+    /// enabled it.
     fn log_key(&self, public: Option<PublicKey>, io: &Io<'_>) {
         if let Some(capture) = io.capture
             && capture.wants_secrets()
@@ -642,9 +647,9 @@ impl Peer {
         }
     }
 
-    /// Try how much the way takes, with a handshake: before that is done, a router that cannot pass
-    /// on a datagram as long as packets will be has said so, and the host has taken note. It is
-    /// for a session that nobody has, so that the peer ignores it.
+    /// Probe the MTU of the path before a handshake. A router that cannot forward a datagram as
+    /// long as the later packets reports it, and the host notes it before the handshake is
+    /// complete. The probe is for a session that does not exist, so that the peer ignores it.
     fn try_way(&self, endpoint: Endpoint, io: &mut Io<'_>) {
         let Some(largest) = io.tries else {
             return;
@@ -688,7 +693,7 @@ impl Peer {
         }
     }
 
-    /// Whether the peer is elsewhere than it was.
+    /// Record an authentic message. Returns true if the peer's address has changed.
     fn authenticated(&mut self, from: Endpoint, server: SocketAddr, io: &mut Io<'_>) -> bool {
         self.unanswered = 0;
         self.lost = false;
@@ -709,14 +714,14 @@ impl Peer {
         true
     }
 
-    /// Whether an initiation is newer than those that other generations have accepted.
+    /// Returns true if an initiation is newer than those that other generations have accepted.
     fn admits(&mut self, initiation: &Initiation) -> bool {
         let (identity, key) = (&self.tunnel.identity, &self.config.public_key);
         self.floor
             .admits(initiation, |message| identity.time(key, message))
     }
 
-    /// What follows from an authentic message.
+    /// Handle the consequences of an authentic message.
     fn advance(&mut self, message: Message, io: &mut Io<'_>) -> Option<Handshake> {
         match message {
             Message::Initiation => {
@@ -750,8 +755,8 @@ impl Peer {
         }
     }
 
-    /// Send the packets that waited for a session. Each round takes one off a queue of
-    /// boringtun's that holds 256.
+    /// Send the packets that waited for a session. Each round takes one from boringtun's queue,
+    /// which holds 256.
     fn send_waiting(&mut self, io: &mut Io<'_>) {
         let Some(endpoint) = self.endpoint else {
             return;
@@ -772,7 +777,7 @@ impl Peer {
     }
 }
 
-/// Where a peer is by its configuration, if that has an address.
+/// The address of a peer in the configuration, if there is one.
 fn config_address(config: &PeerConfig) -> Option<SocketAddr> {
     match config.endpoint {
         Some(Destination::Address(address)) => Some(address),
@@ -780,7 +785,7 @@ fn config_address(config: &PeerConfig) -> Option<SocketAddr> {
     }
 }
 
-/// The outer addresses, remote and ours.
+/// The outer addresses: remote, then local.
 fn underlay(endpoint: Endpoint, server: SocketAddr) -> (SocketAddr, SocketAddr) {
     let local = endpoint.local.unwrap_or(server.ip());
     (endpoint.remote, SocketAddr::new(local, server.port()))
@@ -789,9 +794,9 @@ fn underlay(endpoint: Endpoint, server: SocketAddr) -> (SocketAddr, SocketAddr) 
 /// A message that boringtun has written.
 struct Sent {
     len: usize,
-    /// Of the session that it begins.
+    /// The ephemeral key of the session that it begins.
     ephemeral: Option<PublicKey>,
-    /// Bytes of the inner packet, if it carries one.
+    /// The bytes of the inner packet, if it carries one.
     inner: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! The peers, and which of them a datagram or a packet is for.
+//! The peers, and the assignment of datagrams and packets to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,26 +13,27 @@ use crate::generations::PEER_BITS;
 use crate::peer::{Identity, Io, Peer, Silence};
 use crate::routes::Routes;
 
-/// boringtun numbers a peer's sessions with the low eight bits of their index, which
-/// leaves the others for the peer.
+/// The bits of a peer's number in an index. boringtun numbers a peer's sessions with the low eight
+/// bits, which leaves the others for the peer.
 const ID_BITS: u32 = 24;
 
-/// See the module's page.
+/// The table of peers. See the module's documentation.
 pub struct Peers {
     peers: BTreeMap<PeerId, Peer>,
     by_key: BTreeMap<[u8; 32], PeerId>,
-    /// The order of the configuration.
+    /// The peers in the order of the configuration.
     order: Vec<PeerId>,
-    /// Whose inner addresses are whose.
+    /// The owners of inner addresses.
     routes: Routes,
-    /// Numbers are given in turn, so that one is not soon used again: a session of a
-    /// peer that is gone must not meet another.
+    /// The next number. Numbers are assigned in turn, so that none is reused soon: a session of a
+    /// removed peer must not reach another one.
     next_id: PeerId,
     tag: u32,
 }
 
 impl Peers {
-    /// No peers. `tag` is the upper part of their numbers, and `seed` where they begin.
+    /// Makes an empty table. `tag` is the upper part of the peers' numbers, and `seed` the first
+    /// one.
     pub fn new(tag: u32, seed: u32) -> Self {
         Peers {
             peers: BTreeMap::new(),
@@ -44,8 +45,8 @@ impl Peers {
         }
     }
 
-    /// Take over a configuration. Peers whose number is in `keep` go on as they are; the
-    /// others of the configuration are new, and those not in it are gone.
+    /// Take over a configuration. Peers whose number is in `keep` continue unchanged. The others of
+    /// the configuration are new, and peers that are not in it are removed.
     pub fn reconfigure(
         &mut self,
         config: &Config,
@@ -84,14 +85,14 @@ impl Peers {
         }
     }
 
-    /// Have those called that were not yet, and can be.
+    /// Call all peers that were not called yet and can be.
     pub fn want_all(&mut self) {
         for peer in self.peers.values_mut() {
             peer.want();
         }
     }
 
-    /// Whose session or handshake this index of ours in a message stands for.
+    /// The peer whose session or handshake has this local index.
     pub fn id_of_index(&self, index: u32) -> Option<PeerId> {
         let id = index >> (u32::BITS - ID_BITS);
         self.peers.contains_key(&id).then_some(id)
@@ -120,27 +121,27 @@ impl Peers {
         Some((id, self.peers.get_mut(&id)?))
     }
 
-    /// All of them, by number.
+    /// All peers, by number.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer)> {
         self.peers.iter_mut().map(|(&id, peer)| (id, peer))
     }
 
-    /// All of them, by number.
+    /// All peers, by number.
     pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer)> {
         self.peers.iter().map(|(&id, peer)| (id, peer))
     }
 
-    /// How many there are.
+    /// The number of peers.
     pub fn len(&self) -> usize {
         self.peers.len()
     }
 
-    /// Whose this inner address is.
+    /// The peer that owns this inner address.
     pub fn route(&self, address: IpAddr) -> Option<PeerId> {
         self.routes.find(address)
     }
 
-    /// Who is at this outer address.
+    /// The peers at this outer address.
     pub fn at(&self, endpoint: SocketAddr) -> Vec<PeerId> {
         self.iter()
             .filter(|(_, peer)| peer.endpoint() == Some(endpoint))
@@ -148,14 +149,14 @@ impl Peers {
             .collect()
     }
 
-    /// Whether this inner address belongs to the peer with this number.
+    /// Returns true if this inner address belongs to the peer with this number.
     pub fn owns(&self, id: PeerId, address: IpAddr) -> bool {
         self.peers.get(&id).is_some_and(Peer::may_use_any_address)
             || self.route(address) == Some(id)
     }
 
-    /// Run the timers of at most `budget` peers, beginning at number `from`. Where to go
-    /// on; `None` if all had their turn. Those that do not answer are added to `silent`.
+    /// Run the timers of at most `budget` peers, beginning at number `from`. Returns the number to
+    /// continue with, or `None` if all had their turn. Adds those that do not answer to `silent`.
     pub fn tick(
         &mut self,
         from: PeerId,
@@ -168,7 +169,7 @@ impl Peers {
             .range_mut(from..)
             .filter(|(_, peer)| peer.has_timers());
         for (&id, peer) in due.by_ref().take(budget) {
-            // Before another handshake is sent to the same place.
+            // Check before another handshake goes to the same address.
             silent.extend(peer.take_silence(io.now).map(|silence| (id, silence)));
             peer.tick(io);
             if peer.has_timers() {
@@ -178,13 +179,13 @@ impl Peers {
         due.next().map(|(&id, _)| id)
     }
 
-    /// What a round trip to the nearest one takes at least, of those that there is a session with.
-    /// Nothing is known of the way to a new one, which may be the nearest.
+    /// The shortest round trip of all peers with a session. It is zero if a session is new: its
+    /// path is not measured, and may be the shortest.
     pub fn least_round_trip(&self) -> Option<Duration> {
         self.peers.values().filter_map(Peer::least_round_trip).min()
     }
 
-    /// How they are doing, in the order of the configuration.
+    /// The states of the peers, in the order of the configuration.
     pub fn status(&self, now: Instant) -> Vec<PeerStatus> {
         self.order
             .iter()
@@ -197,7 +198,7 @@ impl Peers {
         loop {
             let id = self.next_id;
             self.next_id = self.tag | ((id + 1) % (1 << PEER_BITS));
-            // Ends, because a configuration has at most half as many peers.
+            // The loop ends, because a configuration has at most half as many peers.
             if !self.peers.contains_key(&id) && !old.contains_key(&id) {
                 return id;
             }

@@ -1,4 +1,4 @@
-//! Whose inner addresses are whose.
+//! The owners of inner addresses.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,17 +11,17 @@ use crate::config::{AllowedIps, Network, PeerConfig};
 
 /// The peers' AllowedIPs without their DisallowedIPs.
 ///
-/// An address belongs to the peer with the longest prefix that has it, of those peers that do
-/// not exclude it. So an exclusion takes nothing from another peer, as the many longer
-/// prefixes of a complement would.
+/// An address belongs to the peer with the longest matching prefix, among the peers that do not
+/// exclude it. An exclusion thus takes nothing from another peer, as the many longer prefixes of a
+/// complement would.
 pub struct Routes {
     allowed: IpNetworkTable<PeerId>,
-    /// Of the peers that exclude anything.
+    /// The exclusions, for the peers that have any.
     disallowed: BTreeMap<PeerId, IpNetworkTable<()>>,
 }
 
 impl Routes {
-    /// Nobody has any address.
+    /// Makes an empty table.
     pub fn new() -> Self {
         Routes {
             allowed: IpNetworkTable::new(),
@@ -29,7 +29,7 @@ impl Routes {
         }
     }
 
-    /// Add what a peer's configuration says.
+    /// Add the networks of a peer's configuration.
     pub fn add(&mut self, id: PeerId, config: &PeerConfig) {
         if let AllowedIps::Networks(networks) = &config.allowed_ips {
             for network in networks.iter().filter_map(prefix) {
@@ -43,7 +43,7 @@ impl Routes {
         }
     }
 
-    /// Whose this inner address is.
+    /// The peer that owns this inner address.
     pub fn find(&self, address: IpAddr) -> Option<PeerId> {
         let (_, &longest) = self.allowed.longest_match(address)?;
         if !self.excludes(longest, address) {
@@ -62,12 +62,12 @@ impl Routes {
     }
 }
 
-/// Which of our addresses a connection to this one comes from: the one of the smallest network that
-/// has it, as a system chooses with the same interface, or the first of its family.
+/// The source address of a connection to `target`: the address in the smallest network that
+/// contains it, as a system chooses on one interface, or the first of its family.
 pub fn source(ours: &[Network], target: IpAddr) -> Option<IpAddr> {
     let has_target = |network: &&Network| prefix(network).is_some_and(|it| it.contains(target));
     let of_its_family = |network: &&Network| network.address.is_ipv4() == target.is_ipv4();
-    // Of several that are as near, the first one.
+    // Prefer the first of equally long prefixes.
     let nearest = ours
         .iter()
         .rev()

@@ -37,43 +37,45 @@ use crate::peers::Peers;
 /// The label of the socket that WireGuard listens on.
 const LABEL: &str = "listen";
 
-/// What log records are marked with.
+/// The target of log records.
 const TARGET: &str = "wireguard";
 
-/// The socket's token. The network stack's have the top bit set, those of streams the next.
+/// The socket's token. The network stack's tokens have the top bit set, those of streams the next
+/// one.
 const LISTEN: Token = 0;
 
-/// The mailbox's.
+/// The mailbox's token.
 const MAIL: Token = 1;
 
-/// What one call receives at most: some two hundred full packets, which take about a
-/// millisecond, in at most four goes.
+/// The most that one call receives: about two hundred full packets, which take about a millisecond,
+/// in at most four rounds.
 const RECEIVE_DATAGRAMS: u32 = 64;
 const RECEIVE_BYTES: u32 = 128 << 10;
 const RECEIVE_ROUNDS: usize = 4;
 
-/// The largest datagram, which is what a receive can fall short of its bytes without
-/// the socket being empty.
+/// The largest datagram in bytes. A receive can return this much less than it asked for, without an
+/// empty socket.
 const LARGEST: usize = 65_535;
 
-/// The part of a round trip that packets may wait for others, which is less than what it varies by:
-/// a call costs several times as much as what it does for a packet. At 20 ms it is 625 µs.
+/// The divisor of the round trip that gives the delay of packets waiting for others. This is less
+/// than the round trip varies; a call costs several times as much as its work for one packet. At 20
+/// ms the delay is 625 µs.
 const IMPERCEPTIBLE: u32 = 32;
 
-/// A thread that sleeps less does not save anything.
+/// The shortest useful interval: a thread that sleeps less saves nothing.
 const LEAST_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Peers whose timers run in one call. At worst each begins a handshake, which takes half
-/// a millisecond.
+/// Peers whose timers run in one call. At worst each begins a handshake, which takes half a
+/// millisecond.
 const TICK_PEERS: usize = 128;
 
-/// A WireGuard server. See the crate's page for the path of a packet.
+/// A WireGuard server or client. See the crate's documentation for the path of a packet.
 pub struct WireGuard {
     config: Config,
     peers: Peers,
     netstack: Netstack,
     out: Outgoing,
-    /// If datagrams come in streams: what is told of those.
+    /// The tokens of the streams, if datagrams come in streams.
     streams: Option<FramedTokens>,
     counters: Counters,
     generations: Generations,
@@ -81,16 +83,16 @@ pub struct WireGuard {
     names: Names,
     dates: Rc<Dates>,
     address: SocketAddr,
-    /// Sees each handshake message first.
+    /// The limits on handshakes, which see each handshake message first.
     admission: Admission,
-    /// Whether there may be something to receive.
+    /// True if there may be something to receive.
     readable: bool,
     next_tick: Option<Instant>,
-    /// The peer to go on with, in the middle of a tick.
+    /// The peer to continue with, in the middle of a tick.
     tick_from: Option<PeerId>,
-    /// Holds a decrypted datagram.
+    /// The buffer of a decrypted datagram.
     buffer: Box<[u8]>,
-    /// Who wants copies.
+    /// The captures that the user enabled.
     capture: Option<Box<dyn Capture>>,
 }
 
@@ -133,7 +135,7 @@ impl Transport for WireGuard {
             dates: Rc::new(Dates::new(ahead)),
             admission: Admission::new(&config, host.now()),
             readable: serves,
-            // Peers to be kept alive are called at once.
+            // Peers with a keepalive are called at once.
             next_tick: serves.then(|| host.now()),
             tick_from: None,
             buffer: vec![0; LARGEST].into_boxed_slice(),
@@ -266,8 +268,8 @@ impl Transport for WireGuard {
         }
     }
 
-    /// Peers know where we are by what we send, and a handshake is what they answer. Streams end
-    /// by themselves.
+    /// Peers learn the new address from datagrams, and they answer a handshake. Streams end by
+    /// themselves.
     fn network_changed(&mut self, _: &mut dyn Host) {
         if self.streams.is_some() {
             return;
@@ -315,7 +317,7 @@ impl Transport for WireGuard {
 }
 
 impl WireGuard {
-    /// Run the peers' timers if they are due. The peers that do not answer.
+    /// Run the peers' timers if they are due. Returns the peers that do not answer.
     fn tick(&mut self, now: Instant) -> Vec<(PeerId, Silence)> {
         let mut silent = Vec::new();
         match self.generations.role() {
@@ -331,7 +333,7 @@ impl WireGuard {
         let from = match self.tick_from.take() {
             Some(from) => from,
             None if self.next_tick.is_some_and(|due| due <= now) => {
-                // Set again by the peers that still have timers.
+                // Peers that still have timers set it again.
                 self.next_tick = None;
                 0
             }
@@ -343,7 +345,8 @@ impl WireGuard {
         silent
     }
 
-    /// Let packets wait for more of them as far as the nearest peer does not notice.
+    /// Delay packets by a time that the nearest peer does not notice, so that calls gather more of
+    /// them.
     fn coalesce(&self, host: &mut dyn Host) {
         let least = self.peers.least_round_trip().unwrap_or_default();
         let interval = least / IMPERCEPTIBLE;
@@ -353,14 +356,15 @@ impl WireGuard {
         });
     }
 
-    /// Call those whose place is known. Over streams they are connected to when they are dialled.
+    /// Call the peers whose address is known. Over streams, peers are connected to when they are
+    /// dialled.
     fn want_peers(&mut self) {
         if self.streams.is_none() && self.generations.is_serving() {
             self.peers.want_all();
         }
     }
 
-    /// The peers that a configuration leaves as they are.
+    /// The peers that a configuration leaves unchanged.
     fn unchanged_peers(&self, config: &Config) -> BTreeSet<PeerId> {
         if config.private_key.as_bytes() != self.config.private_key.as_bytes() {
             return BTreeSet::new();
@@ -421,21 +425,21 @@ impl WireGuard {
         }
     }
 
-    /// Logs which fields of the file do nothing here. Providers' files have some, so this is
-    /// information, once for each configuration.
+    /// Logs the fields of the file that have no effect. Providers' files contain some; the level is
+    /// therefore INFO, once for each configuration.
     fn tell_without_effect(&self, host: &mut dyn Host) {
         if let Some(text) = &self.config.without_effect {
             host.log(Level::Info, TARGET, text);
         }
     }
 
-    /// Warns of what in the configuration is likely to be a mistake.
+    /// Warns of likely mistakes in the configuration.
     fn warn(&self, host: &mut dyn Host) {
         for warning in &self.config.warnings {
             host.log(Level::Warn, TARGET, warning);
         }
         if let Some(port) = self.config.listen_port
-            // 0: the host does not listen, or does not say where.
+            // Port 0: the host does not listen, or does not tell the port.
             && ![0, port].contains(&self.address.port())
         {
             let text = format!(
@@ -447,15 +451,15 @@ impl WireGuard {
     }
 }
 
-/// Who wants copies, with what that takes.
+/// The captures that the user enabled, with the key log prepared.
 fn capture() -> Option<Box<dyn Capture>> {
     let capture = watm_core::capture::capture();
     key_log::enable(capture.as_ref().is_some_and(|user| user.wants_secrets()));
     capture
 }
 
-/// The datagram socket, or one over streams, which come to a listener of the same name or are
-/// opened from here.
+/// The datagram socket, or a socket over streams. Streams come from a listener of the same label,
+/// or are dialled.
 fn socket(
     host: &mut dyn Host,
 ) -> Result<(Box<dyn DatagramSocket>, Option<FramedTokens>), ConfigError> {
@@ -476,19 +480,19 @@ fn netstack_config(config: &Config) -> watm_netstack::Config {
     watm_netstack::Config {
         mtu: config.largest_packet().into(),
         udp_idle_timeout: config.limits.udp_idle_timeout,
-        // Lossless: wasm32 has pointers of 32 bits.
+        // Lossless, since pointers of wasm32 have 32 bits.
         max_flows: config.limits.max_flows as usize,
         ..watm_netstack::Config::default()
     }
 }
 
-/// Whether what is answered to calls is asked for. A server's port is known to strangers, who may
-/// answer in anybody's name and so many times that the host has no room for what else arrives.
+/// Returns true if port-unreachable reports are requested. A server's port is known to strangers,
+/// who can forge such reports, and so many of them that the host has no room for other datagrams.
 fn listens_for_refusals(config: &Config) -> bool {
     config.listen_port.is_none() && config.peers.iter().any(|peer| peer.endpoint.is_some())
 }
 
-/// The largest packet, if the ways to peers say whether there are any.
+/// The largest packet, if the paths to peers should be probed for their MTU.
 fn tries(config: &Config) -> Option<u16> {
     config.mtu.is_none().then(|| config.largest_packet())
 }

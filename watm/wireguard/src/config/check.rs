@@ -1,4 +1,4 @@
-//! What can only be said of a whole configuration.
+//! Checks that need the whole configuration.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,19 +6,19 @@ use std::net::IpAddr;
 use super::{AllowedIps, Network, PeerConfig};
 use crate::generations::PEER_BITS;
 
-/// Half of the numbers that a session's index has for peers: a configuration may be replaced
-/// by another with as many.
+/// The most peers: half of the numbers that a session's index has for them, so that one
+/// configuration can replace another of the same size.
 pub const MAX_PEERS: usize = 1 << (PEER_BITS - 1);
 
-/// An error of one peer: its position, the field, and why.
+/// An error in one peer: its position, the field and the reason.
 pub struct PeerError {
     pub position: usize,
     pub field: &'static str,
     pub why: String,
 }
 
-/// Check the peers against each other and against our own key. `name` says where a peer
-/// is, as in `the peer in line 7`.
+/// Checks the peers against each other and against the server's key. `name` describes the peer at a
+/// position, such as `the peer in line 7`.
 pub fn peers(
     own_key: &[u8; 32],
     peers: &[PeerConfig],

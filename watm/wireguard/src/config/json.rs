@@ -1,4 +1,4 @@
-//! mitmproxy's `wireguard.conf`, JSON with two keys in it, and what we add to it.
+//! mitmproxy's `wireguard.conf`, JSON with two keys, and the fields that this transport adds.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use watm_core::ConfigError;
 
 use super::{AllowedIps, ClientSettings, Config, DEFAULT_DNS, Limits, PeerConfig, check, value};
 
-/// What a client is told to use where mitmproxy's own configuration says 10.0.0.1: that,
-/// and an address of the private IPv6 range (RFC 4193).
+/// The default addresses of a client: 10.0.0.1, as in mitmproxy's own configuration, and an address
+/// of the private IPv6 range (RFC 4193).
 const CLIENT_ADDRESS: &str = "10.0.0.1/32, fd77:6174:6d::1/128";
 
 const FIELDS: &[&str] = &[
@@ -24,7 +24,7 @@ const FIELDS: &[&str] = &[
     "dns",
 ];
 
-/// Read a configuration in this format.
+/// Reads a configuration in this format.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let value: Value = serde_json::from_str(text).map_err(syntax)?;
     let Value::Object(object) = value else {
@@ -63,7 +63,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         public_key,
         listen_port: None,
         mtu: number(&object, "mtu", value::MTU)?.and_then(|mtu| u16::try_from(mtu).ok()),
-        // Its peers are clients.
+        // All peers are clients.
         addresses: Vec::new(),
         target: None,
         client: ClientSettings {
@@ -97,7 +97,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     })
 }
 
-/// The client whose private key is there, then the keys of the list.
+/// The peer of the client's private key, then the keys of the list.
 fn peers(object: &Map<String, Value>) -> Result<Vec<PeerConfig>, ConfigError> {
     let mut peers = Vec::new();
     if let Some(key) = key(object, "client_key")? {
@@ -142,7 +142,7 @@ fn peer(public_key: PublicKey, private_key: Option<StaticSecret>) -> PeerConfig 
     }
 }
 
-/// Which field the peer at this position came from.
+/// The field that the peer at this position came from.
 fn peer_field(object: &Map<String, Value>, position: usize) -> String {
     match (object.contains_key("client_key"), position) {
         (true, 0) => "client_key".to_owned(),
@@ -179,7 +179,7 @@ fn number(
         .transpose()
 }
 
-/// A list, as one string with commas.
+/// Parses a list, which is one string with commas.
 fn list<T>(
     object: &Map<String, Value>,
     name: &str,

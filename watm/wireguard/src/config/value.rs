@@ -1,5 +1,5 @@
-//! Single values. Each error is a line that says what is wrong and what would be right;
-//! none repeats a key, since a secret may have been put into the wrong field.
+//! Single values. Each error is one line with the mistake and its correction. No error repeats a
+//! key, since a secret may be in the wrong field.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -9,13 +9,13 @@ use watm_core::Destination;
 use super::Network;
 use crate::key;
 
-/// The most of what stands in a file that an error repeats, in characters.
+/// The most text of a file that an error repeats, in characters.
 const QUOTED: usize = 60;
 
-/// So many characters of base64 in a row may be (a part of) a key, which has 43 of them.
+/// The number of base64 characters in a row that may be (a part of) a key, which has 43 of them.
 const SECRET: usize = 32;
 
-/// What stands in a file, for an error: one line, not too long, and without what may be a
+/// Quotes text of a file for an error: one line, not too long, and without anything that may be a
 /// key.
 pub fn quote(text: &str) -> String {
     let is_base64 = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
@@ -37,7 +37,7 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// A key in base64.
+/// Parses a key in base64.
 pub fn key(text: &str) -> Result<[u8; 32], String> {
     match key::decode(text) {
         Ok(key) if key == [0; 32] => {
@@ -48,7 +48,7 @@ pub fn key(text: &str) -> Result<[u8; 32], String> {
     }
 }
 
-/// A decimal number.
+/// Parses a decimal number.
 pub fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     if text.is_empty() {
         return Err(format!(
@@ -70,13 +70,13 @@ pub fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
         })
 }
 
-/// Seconds between keepalives, or `off`.
+/// Parses the seconds between keepalives, or `off`.
 pub fn keepalive(text: &str) -> Result<Option<u16>, String> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(None);
     }
     match number(text, 0..=65535) {
-        // The range is that of the type.
+        // The range is that of the type, so that the conversion succeeds.
         Ok(seconds) => Ok(u16::try_from(seconds).ok().filter(|&seconds| seconds > 0)),
         Err(_) => Err(format!(
             "'{}' is neither 'off' nor a number of seconds from 0 to 65535",
@@ -85,7 +85,7 @@ pub fn keepalive(text: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// An address with or without a prefix length, as in `10.0.0.2/32`.
+/// Parses an address with or without a prefix length, such as `10.0.0.2/32`.
 pub fn network(text: &str) -> Result<Network, String> {
     let (address, prefix) = match text.split_once('/') {
         Some((address, prefix)) => (address, Some(prefix)),
@@ -109,12 +109,12 @@ pub fn network(text: &str) -> Result<Network, String> {
     };
     Ok(Network {
         address,
-        // At most 128.
+        // The prefix is at most 128.
         prefix: prefix as u8,
     })
 }
 
-/// An address and a port.
+/// Parses an address and a port.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return if address.port() == 0 {
@@ -140,8 +140,9 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Where a peer is: an address, or a name that is looked up. The zone of an IPv6 address (RFC 4007) means something for addresses of one
-/// link alone, and those are refused: a module cannot say through which interface to send.
+/// Parses a peer's endpoint: an address, or a name to look up. A zone of an IPv6 address (RFC 4007)
+/// matters for link-local addresses only. Those are refused, because a module cannot choose the
+/// interface to send through.
 pub fn endpoint(text: &str) -> Result<Destination, String> {
     let zoneless = without_zone(text);
     let plain = zoneless.as_deref().unwrap_or(text);
@@ -174,14 +175,14 @@ fn names_host(text: &str) -> bool {
         && !host.contains(':')
 }
 
-/// `[2001:db8::1%eth0]:51820` as `[2001:db8::1]:51820`.
+/// Removes the zone: `[2001:db8::1%eth0]:51820` becomes `[2001:db8::1]:51820`.
 fn without_zone(text: &str) -> Option<String> {
     let (address, rest) = text.strip_prefix('[')?.split_once('%')?;
     let (zone, rest) = rest.split_once(']')?;
     (!zone.is_empty()).then(|| format!("[{address}]{rest}"))
 }
 
-/// A comma-separated list; empty entries are refused, an empty list is not.
+/// Parses a comma-separated list. Refuses empty entries, but accepts an empty list.
 pub fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -194,8 +195,8 @@ pub fn list<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<V
         .collect()
 }
 
-/// What wg-quick reads, and wg does not: with commas between, blanks, or both, and where a comma
-/// too many does no harm.
+/// Parses a list that wg-quick reads and wg does not: separated by commas, blanks or both, with
+/// surplus commas ignored.
 pub fn words<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
     text.split(|c: char| c == ',' || c.is_whitespace())
         .filter(|word| !word.is_empty())
@@ -203,7 +204,7 @@ pub fn words<T>(text: &str, item: impl Fn(&str) -> Result<T, String>) -> Result<
         .collect()
 }
 
-/// A resolver's address or a search domain, as wg-quick takes them.
+/// Parses a resolver's address or a search domain, as wg-quick takes them.
 pub fn dns(text: &str) -> Result<String, String> {
     let is_domain = text
         .bytes()
@@ -218,14 +219,14 @@ pub fn dns(text: &str) -> Result<String, String> {
     }
 }
 
-/// The range of an MTU: what IPv6 asks of a link (RFC 8200 section 5), to what fits into
-/// a UDP datagram with the 32 bytes that WireGuard adds.
+/// The range of an MTU: from the least that IPv6 asks of a link (RFC 8200, section 5) to the most
+/// that fits into a UDP datagram with the 32 bytes that WireGuard adds.
 pub const MTU: RangeInclusive<u32> = 1280..=65475;
 
 /// The range of `UdpIdleTimeout`, in seconds: up to a day.
 pub const UDP_IDLE_TIMEOUT: RangeInclusive<u32> = 1..=86400;
 
-/// The range of `MaxFlows`: as many as there are ports.
+/// The range of `MaxFlows`, up to the number of ports.
 pub const MAX_FLOWS: RangeInclusive<u32> = 1..=65535;
 
 /// The range of `HandshakesPerSecond`.

@@ -1,4 +1,4 @@
-//! The format of wg(8) and wg-quick(8), with a section `[Watm]` of our own.
+//! The format of wg(8) and wg-quick(8), with the additional section `[Watm]`.
 
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ impl Section {
     }
 }
 
-/// Fields of wg(8) and wg-quick(8) that change the system around the tunnel. Files as providers
-/// hand them out have them, so they are no error.
+/// Fields of wg(8) and wg-quick(8) that change the system around the tunnel. Files from providers
+/// contain them, so they are no error.
 const WITHOUT_EFFECT: &[&str] = &[
     "PreUp",
     "PostUp",
@@ -58,21 +58,21 @@ const WITHOUT_EFFECT: &[&str] = &[
     "SaveConfig",
 ];
 
-/// Fields that others have and that would be a promise not kept.
+/// Fields of other programs that restrict traffic, and that cannot be enforced here.
 const REFUSED: &[(&str, &str)] = &[("AllowedApps", NO_APPS), ("DisallowedApps", NO_APPS)];
 const NO_APPS: &str = "a module is not told which application a connection is of, so it can \
                        hold none to this; remove the line, or dial by an upstream of mitmproxy \
                        or from Python, where it is known and held to";
 
-/// How WireSock hides its own fields from wg(8): in comments that begin so. To take them for
-/// comments would be to do something else than the file says.
+/// The prefix of comments in which WireSock hides its own fields from wg(8). Ignoring such a
+/// comment would ignore a setting of the file.
 const HIDDEN: &str = "#@ws:";
 
 /// A `key = value` line.
 struct Entry<'a> {
     line: usize,
     section: Section,
-    /// As [`Section::fields`] spells it.
+    /// The name, as [`Section::fields`] spells it.
     field: &'static str,
     value: &'a str,
 }
@@ -84,7 +84,7 @@ struct Block<'a> {
     entries: Vec<Entry<'a>>,
 }
 
-/// Read a configuration in this format.
+/// Reads a configuration in this format.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let (blocks, without_effect) = blocks(text)?;
     let mut warnings = Vec::new();
@@ -134,7 +134,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         public_key,
         listen_port: interface
             .one("ListenPort", |text| value::number(text, 0..=65535))?
-            // The range is that of the type; 0 is wg's way to say any.
+            // The range is that of the type. 0 is wg's notation for any port.
             .and_then(|port| u16::try_from(port).ok())
             .filter(|&port| port != 0),
         mtu: interface
@@ -146,7 +146,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             None => None,
         },
         client: ClientSettings {
-            // Ours are no client's.
+            // The interface's addresses belong to no client.
             addresses: Vec::new(),
             dns: if dns.is_empty() {
                 vec![DEFAULT_DNS.to_owned()]
@@ -200,7 +200,7 @@ fn limits(block: Option<&Block<'_>>) -> Result<Limits, ConfigError> {
 }
 
 impl Block<'_> {
-    /// The value of a field that stands at most once.
+    /// The value of a field that appears at most once.
     fn one<T>(
         &self,
         field: &'static str,
@@ -222,7 +222,7 @@ impl Block<'_> {
         parse(entry.value).map(Some).map_err(|why| entry.error(why))
     }
 
-    /// The values of a field that is a list and may stand several times.
+    /// The values of a list field, which may appear several times.
     fn many<T>(
         &self,
         field: &'static str,
@@ -231,7 +231,7 @@ impl Block<'_> {
         self.each(field, |text| value::list(text, &parse))
     }
 
-    /// As [`many`](Self::many), of a field that wg-quick takes for itself.
+    /// Like [`many`](Self::many), for a field that only wg-quick reads.
     fn words<T>(
         &self,
         field: &'static str,
@@ -252,7 +252,7 @@ impl Block<'_> {
         Ok(values)
     }
 
-    /// An error of a field, at its line, or at the section's if it is missing.
+    /// An error of a field: at its line, or at the section's line if the field is missing.
     fn error(&self, field: &str, why: String) -> ConfigError {
         let line = self
             .entries
@@ -277,7 +277,7 @@ fn field_error(line: usize, section: Section, field: &str, why: String) -> Confi
     ConfigError::Field(format!("line {line}: [{}] {field}", section.name()), why)
 }
 
-/// The section that stands at most once.
+/// The only section of this kind. Fails if there are several.
 fn the_only<'a, 'b>(
     blocks: &'a [Block<'b>],
     section: Section,
@@ -295,8 +295,8 @@ fn the_only<'a, 'b>(
     }
 }
 
-/// Sections and lines, with every field name known to be right for its section; and a sentence on
-/// the fields that have no effect, if there are any.
+/// The sections and their entries, with every field name checked for its section, and a sentence on
+/// the fields without effect, if there are any.
 fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Option<String>), ConfigError> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut ignored: Vec<(&str, usize)> = Vec::new();
@@ -336,7 +336,7 @@ fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Option<String>), ConfigError> {
                 field,
                 value: value.trim(),
             }),
-            // Once, however often it stands.
+            // Each field is listed once, however often it appears.
             Field::WithoutEffect(field) if ignored.iter().any(|(known, _)| *known == field) => {}
             Field::WithoutEffect(field) => ignored.push((field, number)),
         }
@@ -344,7 +344,7 @@ fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Option<String>), ConfigError> {
     Ok((blocks, no_effect(&ignored)))
 }
 
-/// Says once what fields that change the system do here: nothing.
+/// The sentence that names the fields without effect.
 fn no_effect(ignored: &[(&str, usize)]) -> Option<String> {
     let verb = match ignored {
         [] => return None,
@@ -361,8 +361,8 @@ fn no_effect(ignored: &[(&str, usize)]) -> Option<String> {
     ))
 }
 
-/// What a line says: up to a '#', as wg(8) has it, or to a ';' at its beginning or after a
-/// space, as every other file like this does.
+/// The content of a line: up to a '#', as in wg(8), or to a ';' at its beginning or after a space,
+/// as in other files of this kind.
 fn without_comment(line: &str) -> &str {
     let line = line.trim();
     let hidden = line
@@ -394,11 +394,11 @@ fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
         })
 }
 
-/// What is known of a field's name.
+/// The meaning of a field's name.
 enum Field {
-    /// As [`Section::fields`] spells it.
+    /// A field of the section, as [`Section::fields`] spells it.
     Known(&'static str),
-    /// As [`WITHOUT_EFFECT`] spells it.
+    /// A field without effect, as [`WITHOUT_EFFECT`] spells it.
     WithoutEffect(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! The mailbox, and what is to be sent through it.
+//! The mailbox, with the messages that wait to be sent through it.
 
 use std::collections::BTreeSet;
 
@@ -7,34 +7,34 @@ use watm_core::{ErrorCode, Host, Mail, Mailbox, MessageInfo, Messages, Token};
 use super::message::Message;
 use crate::counters::{Counter, Counters};
 
-/// What one receive takes at most: a call's worth of datagrams.
+/// The most that one receive takes: a call's worth of datagrams.
 const RECEIVE_MESSAGES: u32 = 256;
 const RECEIVE_BYTES: u32 = 256 << 10;
 
-/// A batch this large is sent before more is added.
+/// The size in bytes from which on a batch is sent before more is added.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// What waits for recipients that take nothing: ten thousand peers' worth. Beyond it, what
-/// is to be said is lost.
+/// The most bytes held for recipients that take nothing: enough for ten thousand peers. Messages
+/// beyond it are lost.
 const HELD_BYTES: usize = 1 << 20;
 
-/// See the module's page.
+/// The mailbox and its queue. See the documentation of the parent module.
 pub struct Post {
     mailbox: Box<dyn Mailbox>,
-    /// What this call has gathered.
+    /// The messages of this call.
     batch: Messages,
-    /// For each message of it, whether it carries a packet.
+    /// For each message of the batch, true if it carries a packet.
     carries: Vec<bool>,
-    /// Who took less than was given, until the mailbox is ready again.
+    /// Recipients that took less than was given, until the mailbox is ready again.
     full: BTreeSet<u32>,
-    /// What they did not take, without packets.
+    /// Messages that they did not take, without packets.
     held: Messages,
-    /// There may be something to receive.
+    /// True if there may be something to receive.
     readable: bool,
 }
 
 impl Post {
-    /// Take the mailbox; `None` where there never is another generation.
+    /// Takes the mailbox. `None` where no generation follows another.
     pub fn open(host: &mut dyn Host, token: Token) -> Result<Option<Post>, ErrorCode> {
         match host.mailbox(token) {
             Ok(mailbox) => Ok(Some(Post {
@@ -50,27 +50,27 @@ impl Post {
         }
     }
 
-    /// The mailbox can take or has more.
+    /// Handle the mailbox's token: it may accept or have more.
     pub fn ready(&mut self) {
         self.full.clear();
         self.readable = true;
     }
 
-    /// Whether there may be something to receive.
+    /// Returns true if there may be something to receive.
     pub fn is_readable(&self) -> bool {
         self.readable
     }
 
-    /// Whether something waits to be sent.
+    /// Returns true if messages wait to be sent.
     pub fn is_waiting(&self) -> bool {
         !self.carries.is_empty() || !self.held.messages.is_empty()
     }
 
-    /// What has arrived, as much as one call takes.
+    /// Returns the messages that have arrived, as many as one call takes.
     pub fn receive(&mut self) -> Mail {
         let mail = self.mailbox.receive(RECEIVE_MESSAGES, RECEIVE_BYTES);
-        // A large message makes a short batch without being the last one: only an empty one
-        // is the end.
+        // A large message makes a short batch that is not the last one: only an empty batch is the
+        // end.
         self.readable = !mail.messages.messages.is_empty() || !mail.ended.is_empty();
         mail
     }
@@ -90,7 +90,7 @@ impl Post {
         self.carries.push(message.carries());
     }
 
-    /// Send what has been gathered. Packets for those who take no more are lost.
+    /// Send the messages of this call. Packets for full recipients are lost.
     pub fn flush(&mut self, counters: &mut Counters) {
         let mut rest = std::mem::take(&mut self.batch);
         let mut carries = std::mem::take(&mut self.carries);
@@ -99,13 +99,13 @@ impl Post {
             carries.splice(0..0, held.messages.iter().map(|_| false));
             rest = held.iter().chain(rest.iter()).collect_messages();
         }
-        // Each round but the last finds another recipient full.
+        // Each round but the last finds one more full recipient.
         while !carries.is_empty() {
             if !self.full.is_empty() {
                 (rest, carries) = self.without_full(&rest, &carries, counters);
             }
             let given = carries.len();
-            // An error would mean that the batch is wrong, and that it stays so.
+            // An error means that the batch is malformed, and repeating it does not help.
             let taken = self.mailbox.send(&rest).map_or(given, |n| n as usize);
             if taken >= given {
                 return;
@@ -116,7 +116,8 @@ impl Post {
         }
     }
 
-    /// What is not for those who take no more. Of what is, notes are held.
+    /// The messages for recipients with room. Holds the notes for the others, and drops their
+    /// packets.
     fn without_full(
         &mut self,
         batch: &Messages,
@@ -169,7 +170,7 @@ mod tests {
 
     type Letter = (u32, Vec<u8>);
 
-    /// What each recipient has room for, and what has come.
+    /// The room of each recipient, and the messages that arrived.
     #[derive(Clone, Default)]
     struct Boxes {
         room: Rc<RefCell<BTreeMap<u32, usize>>>,

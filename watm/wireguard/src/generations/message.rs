@@ -1,4 +1,4 @@
-//! What generations tell each other. See the folder's page for the rules.
+//! The messages between generations. See the documentation of the parent module for the rules.
 
 use std::net::SocketAddr;
 
@@ -8,62 +8,62 @@ use super::wire::{Reader, Write};
 use crate::floor::Initiation;
 use crate::outgoing::Endpoint;
 
-/// A peer's public key: peers have other numbers in each generation.
+/// A peer's public key. The numbers of peers differ between generations.
 pub type Key = [u8; 32];
 
-/// One message.
+/// A message to or from another generation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message<'a> {
     /// A datagram of the network for one of the recipient's sessions.
     Outer { from: Endpoint, datagram: &'a [u8] },
-    /// An inner packet from or to a peer, and what is to be done with it.
+    /// An inner packet from or to a peer, and its handling.
     Packet(Errand, Key, &'a [u8]),
-    /// Something about a peer.
+    /// An event of a peer.
     Note(Note, Key),
-    /// Where a peer is now, and an initiation of its that must not be accepted again.
+    /// The current endpoint of a peer, and an initiation of it that must not be accepted again.
     Peer {
         key: Key,
         endpoint: Option<Endpoint>,
         initiation: Option<Initiation>,
     },
-    /// The sender has this flow of the peer's.
+    /// A flow of the peer that the sender has.
     Flow {
         key: Key,
         protocol: Protocol,
         source: SocketAddr,
         destination: SocketAddr,
     },
-    /// The sender lives and knows that the recipient serves.
+    /// The sender lives, and knows that the recipient serves.
     Present,
-    /// The sender has no session with any peer any more.
+    /// The sender has no sessions any more.
     Released,
 }
 
-/// What is to be done with a packet.
+/// The handling of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Errand {
-    /// To who has its flow.
+    /// For the generation that has its flow.
     Inner,
-    /// Back to who serves: its flow is not here.
+    /// Back to the serving generation: its flow is not here.
     Returned,
-    /// To who serves: it came in a session of the sender's, for no flow there.
+    /// To the serving generation: it came in a session of the sender, for no flow there.
     Arrived,
-    /// To who serves: send it to the peer.
+    /// To the serving generation: send it to the peer.
     Send,
-    /// To who has the newest session with the peer: send it there.
+    /// To the generation with the newest session of the peer: send it there.
     Encrypt,
 }
 
-/// Something about a peer.
+/// An event of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
-    /// The sender has completed a handshake with it.
+    /// The sender has completed a handshake with the peer.
     TakenOver,
-    /// It is no peer any more, or its keys are others: its flows end.
+    /// The peer was removed, or its keys have changed: its flows end.
     Removed,
-    /// It goes on using the session that the recipient has taken over from.
+    /// The peer still uses the session that the recipient has taken over from.
     Unconfirmed,
-    /// Its newest session is the sender's, though that does not serve.
+    /// The peer's newest session is the sender's, although the sender does not serve.
     Holding,
 }
 
@@ -87,12 +87,12 @@ const PRESENT: u8 = 13;
 const RELEASED: u8 = 14;
 
 impl<'a> Message<'a> {
-    /// Whether it carries a packet, whose loss is a packet's loss.
+    /// Returns true if it carries a packet. Losing such a message loses one packet.
     pub fn carries(&self) -> bool {
         matches!(self, Message::Outer { .. } | Message::Packet(..))
     }
 
-    /// Read a message; `None`: it is none.
+    /// Parses a message. `None` if the bytes are malformed.
     pub fn parse(bytes: &'a [u8]) -> Option<Message<'a>> {
         let mut reader = Reader::new(bytes);
         let kind = reader.byte()?;
@@ -174,7 +174,7 @@ impl<'a> Message<'a> {
 
 fn number<T: PartialEq>(table: &[(u8, T)], of: &T) -> u8 {
     let found = table.iter().find(|(_, known)| known == of);
-    // The tables have every variant; the test below holds that.
+    // The tables have every variant; the test below checks that.
     found.map_or(0, |(number, _)| *number)
 }
 

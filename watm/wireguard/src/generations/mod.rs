@@ -1,39 +1,40 @@
-//! Modules that follow one another behind the same socket while traffic flows.
+//! The succession of modules behind the same socket, while traffic flows.
 //!
-//! The host runs all of them. The newest *serves*: what arrives on the socket is given to it
-//! alone. Older ones *drain*: they have flows, which cannot be moved, and at first sessions,
-//! which must not be. What they need of each other goes through the mailbox.
+//! The host runs all of them. The newest *serves*: it alone gets the datagrams of the socket. Older
+//! ones *drain*: they have flows, which cannot be moved, and at first sessions, which must not be.
+//! They exchange everything else through the mailbox.
 //!
-//! # Whose is a datagram, whose is a packet
+//! # Owners of datagrams and packets
 //!
-//! - An **initiation** is always answered by the generation that serves. Those that an older
-//!   one has accepted, and what is older than those, are refused: the snapshot tells of them
-//!   (`floor`), and what is accepted after a swap is told to the predecessor, which may have
-//!   to serve again.
-//! - Every other datagram names a session by its **index**. The upper eight bits are the
-//!   generation that made it, modulo 256; the next sixteen its peer there; boringtun counts
-//!   with the lower eight. So it is known at once to whom a packet of an older session goes
-//!   ([`Message::Outer`]). Responses and cookies are not handed on: what began a handshake and
-//!   serves no more does not complete it.
-//! - A decrypted **inner packet** belongs to the stack that has its flow, by peer and 4-tuple.
-//!   Who serves knows the flows of the older ones from the snapshot and hands their packets
-//!   on ([`Errand::Inner`]). Who drains and has decrypted a packet for no flow of its own hands
-//!   it to who serves ([`Errand::Arrived`]); a packet that was handed to it for a flow that it
-//!   has not, it returns ([`Errand::Returned`]). That is final, so there is no loop: who serves
-//!   forgets that the flow was elsewhere, and opens one, or answers with a reset.
-//! - What a draining stack has to say leaves through who serves ([`Errand::Send`]), which
-//!   encrypts. Until it has a session with the peer, it has the generation do so that has the
-//!   newest one ([`Errand::Encrypt`]); its own flows work in this way from the first moment.
+//! - An **initiation** is always answered by the serving generation. It refuses initiations that an
+//!   older generation has accepted, and older ones: the snapshot contains them (`floor`). The
+//!   initiations that it accepts after a swap are reported to the predecessor, which may have to
+//!   serve again.
+//! - Every other datagram names a session by its **index**. The upper eight bits are the generation
+//!   that made it, modulo 256; the next sixteen are its peer there; boringtun counts with the lower
+//!   eight. The index thus tells at once which generation a packet of an older session goes to
+//!   ([`Message::Outer`]). Responses and cookies are not forwarded: a generation that serves no
+//!   more does not complete the handshakes that it began.
+//! - A decrypted **inner packet** belongs to the stack that has its flow, by peer and 4-tuple. The
+//!   serving generation knows the flows of the older ones from the snapshot and forwards their
+//!   packets ([`Errand::Inner`]). A draining generation that has decrypted a packet for no flow of
+//!   its own forwards it to the serving one ([`Errand::Arrived`]). It returns a packet that was
+//!   forwarded to it for a flow that it does not have ([`Errand::Returned`]). A returned packet is
+//!   not forwarded again, so that there is no loop: the serving generation forgets the entry, and
+//!   opens a flow or answers with a reset.
+//! - The packets of a draining stack leave through the serving generation ([`Errand::Send`]), which
+//!   encrypts them. Until it has a session with the peer, it asks the generation with the newest
+//!   session to do so ([`Errand::Encrypt`]); its own flows work in this way from the first moment.
 //!
 //! # How sessions move
 //!
 //! 1. As soon as it serves, a generation sends an initiation to each peer that had a session.
-//! 2. With the response, or with the first packet in a session that the peer began, it tells
-//!    who had the newest session until then ([`Note::TakenOver`]). That one keeps it for some
-//!    seconds, for datagrams that are under way. If packets go on to come in it, the peer has
-//!    not seen the new session confirmed, and is sent a keepalive ([`Note::Unconfirmed`]).
-//! 3. Sessions that nobody takes over are forgotten 15 seconds after their generation has
-//!    stopped to serve, and who serves is told so ([`Message::Released`]).
+//! 2. With the response, or with the first packet in a session that the peer began, it tells the
+//!    generation that had the newest session until then ([`Note::TakenOver`]). That one keeps its
+//!    session for a few seconds, for datagrams on their way. If packets keep arriving in it, the
+//!    peer has not seen the new session confirmed, and gets a keepalive ([`Note::Unconfirmed`]).
+//! 3. Sessions that are not taken over are forgotten 15 seconds after their generation stopped
+//!    serving. The serving generation is then informed ([`Message::Released`]).
 //!
 //! A generation that drains begins no handshake and answers none. It ends
 //! ([`Wakeup::Finished`](watm_core::Wakeup::Finished)) when it has neither flows, nor
@@ -41,30 +42,30 @@
 //!
 //! # Configuration
 //!
-//! Each generation keeps the configuration it was started with. A peer that the one of who
-//! serves does not have, or has with another preshared key, is told to the older ones
-//! ([`Note::Removed`]), who end its flows; so are those that are removed by a later change.
-//! With another private key all are.
+//! Each generation keeps the configuration it was started with. The serving generation tells the
+//! older ones about peers that its configuration lacks, or has with another preshared key
+//! ([`Note::Removed`]), and they end the flows of these peers. Later removals are handled in the
+//! same way. With another private key, all peers are removed.
 //!
-//! # Roll-back
+//! # Rollback
 //!
-//! A predecessor that is told to serve again has its flows still. It begins handshakes with
-//! all peers that had a session, in new tunnels with those whose session was taken over.
+//! A predecessor that serves again still has its flows. It begins handshakes with all peers that
+//! had a session. If a session was taken over, the handshake uses a new tunnel.
 //!
 //! # Over streams
 //!
-//! A stream belongs to the instance that has accepted or dialled it, and so does the session in
-//! it: sessions do not move. A draining generation goes on to encrypt and decrypt for the peers
-//! that are connected to it, makes handshakes with them, and lives as long as their sessions. New
-//! flows in them are who serves', by the rules above. A peer that connects again meets who
-//! serves, and has its session there from then on.
+//! A stream belongs to the instance that has accepted or dialled it, and so does the session in it:
+//! sessions do not move. A draining generation continues to encrypt and decrypt for the peers that
+//! are connected to it, makes handshakes with them, and lives as long as their sessions. New flows
+//! in these sessions belong to the serving generation, by the rules above. A peer that connects
+//! again reaches the serving generation, and has its session there from then on.
 //!
 //! # Formats
 //!
 //! [`Snapshot`] begins with `watm-wireguard` and its version, which covers the messages too.
-//! Numbers are big-endian; an optional field begins with 0 or 1, a list with its length in 32
-//! bits. A message begins with its kind ([`Message`]). Both come from another module: they are
-//! read strictly and never trusted to be whole. What is no message is counted.
+//! Numbers are big-endian. An optional field begins with 0 or 1, a list with its length in 32 bits.
+//! A message begins with its kind ([`Message`]). Both formats come from another module: they are
+//! parsed strictly and never trusted to be complete. Malformed messages are counted.
 
 mod mail;
 mod message;
@@ -82,20 +83,20 @@ pub use snapshot::{FlowRecord, PeerRecord, Snapshot};
 
 use crate::counters::Counters;
 
-/// How long sessions are kept that nobody takes over: three tries of a handshake.
+/// The time for which sessions are kept that are not taken over: three tries of a handshake.
 pub const SESSIONS_KEPT: Duration = Duration::from_secs(15);
 
-/// How long older generations have to say that they are there: one call of each.
+/// The time in which older generations report that they live: one call of each.
 const ROLL_CALL: Duration = Duration::from_secs(2);
 
-/// What a generation has to do.
+/// The duty of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing: the predecessor serves still.
+    /// None: the predecessor still serves.
     Waiting,
-    /// What arrives, and whatever the older ones need.
+    /// Datagrams of the socket, and requests of the older generations.
     Serving,
-    /// What it has, since it stopped to serve.
+    /// Its remaining flows and sessions, since it stopped serving.
     Draining { since: Instant },
 }
 
@@ -104,17 +105,17 @@ pub struct Generations {
     own: u32,
     role: Role,
     serving: u32,
-    /// The older ones that live, as far as is known.
+    /// Older generations that live, as far as is known.
     older: BTreeSet<u32>,
-    /// Those of them that have not said so themselves, and the end of their time.
+    /// Those among them that have not reported yet, and the deadline for it.
     unheard: Option<(Instant, BTreeSet<u32>)>,
-    /// Who may have to serve again.
+    /// The generation that may have to serve again.
     predecessor: Option<u32>,
     post: Option<Post>,
 }
 
 impl Generations {
-    /// Take the mailbox under this token, and read what the predecessor tells.
+    /// Takes the mailbox under this token, and reads the predecessor's snapshot.
     pub fn start(
         options: &StartOptions,
         host: &mut dyn Host,
@@ -123,7 +124,7 @@ impl Generations {
         let post = Post::open(host, token).map_err(|error| {
             ConfigError::Other(format!("the mailbox granted to WireGuard: {error}"))
         })?;
-        // A transport that has nothing to hand over has nothing that we could take over.
+        // An empty snapshot has nothing to take over.
         let snapshot = match options.predecessor.as_deref() {
             None | Some([]) => None,
             Some(bytes) => Some(Snapshot::parse(bytes).map_err(ConfigError::Other)?),
@@ -161,17 +162,17 @@ impl Generations {
         self.role == Role::Serving
     }
 
-    /// Who serves, as far as is known.
+    /// The serving generation, as far as is known.
     pub fn serving(&self) -> u32 {
         self.serving
     }
 
-    /// Others that live.
+    /// Other generations that live.
     pub fn older(&self) -> &BTreeSet<u32> {
         &self.older
     }
 
-    /// Who may have to serve again, if it still can.
+    /// The generation that may have to serve again, if it still can.
     pub fn predecessor(&self) -> Option<u32> {
         self.predecessor
             .filter(|number| self.older.contains(number))
@@ -181,7 +182,7 @@ impl Generations {
     pub fn of_index(&self, index: u32) -> Option<u32> {
         let same = |number: &&u32| **number % TAGS == index >> TAG_SHIFT;
         let newer = (!self.is_serving()).then_some(&self.serving);
-        // The newest one, if numbers have gone round.
+        // Choose the newest generation, if the numbers have wrapped.
         newer
             .into_iter()
             .chain(self.older.iter().rev())
@@ -189,14 +190,14 @@ impl Generations {
             .copied()
     }
 
-    /// This one serves from now on.
+    /// Serve from now on. Returns the role before.
     pub fn serve(&mut self, now: Instant) -> Role {
         self.serving = self.own;
         self.unheard = (!self.older.is_empty()).then(|| (now + ROLL_CALL, self.older.clone()));
         std::mem::replace(&mut self.role, Role::Serving)
     }
 
-    /// Another one serves from now on.
+    /// Retire: `serving` serves from now on. Returns the role before.
     pub fn retire(&mut self, serving: u32, now: Instant) -> Role {
         self.serving = serving;
         let role = match self.role {
@@ -206,7 +207,7 @@ impl Generations {
         std::mem::replace(&mut self.role, role)
     }
 
-    /// This one is there.
+    /// Record that this generation lives.
     pub fn heard(&mut self, generation: u32) {
         if generation != self.own {
             self.older.insert(generation);
@@ -216,12 +217,12 @@ impl Generations {
         }
     }
 
-    /// This one is gone; whether it was known.
+    /// Record that this generation is gone. Returns true if it was known.
     pub fn ended(&mut self, generation: u32) -> bool {
         self.older.remove(&generation)
     }
 
-    /// Those that had ended before anybody could tell us.
+    /// Returns, after the deadline, generations that had ended before they could be heard.
     pub fn silent(&mut self, now: Instant) -> BTreeSet<u32> {
         match self.unheard.take() {
             Some((until, unheard)) if until <= now => unheard,
@@ -232,7 +233,7 @@ impl Generations {
         }
     }
 
-    /// When there may be some.
+    /// The deadline after which [`silent`](Self::silent) may return some.
     pub fn deadline(&self) -> Option<Instant> {
         self.unheard.as_ref().map(|(until, _)| *until)
     }
@@ -244,27 +245,27 @@ impl Generations {
         }
     }
 
-    /// The mailbox, where there is one.
+    /// The mailbox, if there is one.
     pub fn post(&mut self) -> Option<&mut Post> {
         self.post.as_mut()
     }
 
-    /// Whether there may be mail.
+    /// Returns true if there may be mail.
     pub fn has_mail(&self) -> bool {
         self.post.as_ref().is_some_and(Post::is_readable)
     }
 
-    /// Whether there is something left to be sent.
+    /// Returns true if messages wait to be sent.
     pub fn has_unsent(&self) -> bool {
         self.post.as_ref().is_some_and(Post::is_waiting)
     }
 }
 
-/// The upper bits of an index tell the generation.
+/// The number of generations that the upper bits of an index distinguish.
 const TAGS: u32 = 256;
 const TAG_SHIFT: u32 = 24;
 
-/// The part of a peer's number that its generation is told by. The lower 16 bits are free.
+/// The part of a peer's number that identifies its generation. The lower 16 bits are free.
 pub fn tag(generation: u32) -> u32 {
     (generation % TAGS) << PEER_BITS
 }

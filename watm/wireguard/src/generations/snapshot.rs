@@ -1,4 +1,4 @@
-//! What the next generation is told at its start.
+//! The snapshot that the next generation starts from.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,27 +10,26 @@ use super::wire::{Reader, Write};
 use crate::floor::{Initiation, MAX_INITIATIONS};
 use crate::outgoing::Endpoint;
 
-/// Stands at the beginning of every version of the format.
+/// The first bytes of every version of the format.
 const MAGIC: &[u8; 14] = b"watm-wireguard";
 
-/// Of the format, and of the messages that go with it.
+/// The version of the format, and of the messages that go with it.
 const VERSION: u16 = 1;
 
-/// What a generation that serves knows and the next one needs.
+/// The knowledge of a serving generation that the next one needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The number of who made it.
+    /// The generation that made the snapshot.
     pub generation: u32,
-    /// The server's key, which the peers' sessions and initiations depend on.
+    /// The server's key, on which the peers' sessions and initiations depend.
     pub public_key: Key,
-    /// By how many nanoseconds the dates of initiations sent are ahead of the host's clock,
-    /// at most.
+    /// The largest lead of the dates of sent initiations over the host's clock, in nanoseconds.
     pub ahead: Option<i64>,
     /// Older generations that may still have flows or sessions.
     pub others: Vec<u32>,
-    /// The peers of which there is anything to tell.
+    /// The peers with anything to report.
     pub peers: Vec<PeerRecord>,
-    /// Whose each open flow is.
+    /// The open flows with their holders.
     pub flows: Vec<FlowRecord>,
 }
 
@@ -38,18 +37,18 @@ pub struct Snapshot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerRecord {
     pub key: Key,
-    /// Another one: another preshared key.
+    /// A tag of the preshared key: another tag means another key.
     pub preshared_tag: [u8; 16],
-    /// There is a session, or a handshake under way.
+    /// True if there is a session, or a handshake under way.
     pub live: bool,
     pub endpoint: Option<Endpoint>,
-    /// Who has the newest session.
+    /// The generation with the newest session.
     pub holder: Option<u32>,
-    /// Accepted ones, among them the newest.
+    /// Accepted initiations, the newest among them.
     pub initiations: Vec<Initiation>,
     pub received_bytes: u64,
     pub sent_bytes: u64,
-    /// Its age.
+    /// The age of the last handshake.
     pub last_handshake: Option<Duration>,
 }
 
@@ -57,7 +56,7 @@ pub struct PeerRecord {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowRecord {
     pub protocol: Protocol,
-    /// Its peer's place in [`Snapshot::peers`].
+    /// The index of its peer in [`Snapshot::peers`].
     pub peer: u32,
     pub source: SocketAddr,
     pub destination: SocketAddr,
@@ -65,7 +64,7 @@ pub struct FlowRecord {
 }
 
 impl Snapshot {
-    /// The snapshot's bytes.
+    /// Encodes the snapshot.
     pub fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.bytes(MAGIC);
@@ -79,7 +78,7 @@ impl Snapshot {
         out
     }
 
-    /// Read a snapshot, or say what it is instead and what would be right.
+    /// Parses a snapshot. An error says what the bytes are instead, and what is expected.
     pub fn parse(bytes: &[u8]) -> Result<Snapshot, String> {
         let mut reader = Reader::new(bytes);
         if reader.array() != Some(MAGIC) {
@@ -200,7 +199,8 @@ fn list<T>(out: &mut Vec<u8>, items: &[T], write: impl Fn(&mut Vec<u8>, &T)) {
     }
 }
 
-/// What is read is in the bytes, so that a wrong number does not make a long list.
+/// Reads a list. Items come from the bytes alone, so that a wrong count does not allocate a long
+/// list.
 fn read_list<'a, T>(
     reader: &mut Reader<'a>,
     read: impl Fn(&mut Reader<'a>) -> Option<T>,

@@ -1,4 +1,4 @@
-//! Numbers and addresses in bytes, big-endian.
+//! Encoding of numbers and addresses, big-endian, for `message` and `snapshot`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -9,7 +9,7 @@ use crate::outgoing::Endpoint;
 const V4: u8 = 4;
 const V6: u8 = 6;
 
-/// Takes bytes apart. What is not there is `None`.
+/// Decodes bytes. Returns `None` if they are too short or malformed.
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    /// What has not been read yet.
+    /// The bytes that are not read yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts bytes together.
+/// Encodes into bytes.
 pub trait Write {
     fn bytes(&mut self, bytes: &[u8]);
 
@@ -130,7 +130,7 @@ pub trait Write {
         self.ip(address.ip());
         self.bytes(&address.port().to_be_bytes());
         if let SocketAddr::V6(address) = address {
-            // A link-local address is one only with its link.
+            // A link-local address is complete only with its link.
             self.u32(address.scope_id());
         }
     }

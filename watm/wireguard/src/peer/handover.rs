@@ -1,4 +1,4 @@
-//! What a peer is to more than one generation of the server. See `generations`.
+//! The state of a peer that concerns several generations of the server. See `generations`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use crate::floor::Initiation;
 use crate::generations::{Key, PeerRecord};
 use crate::outgoing::Endpoint;
 
-/// How long a session is kept that another generation has taken over, for datagrams that are
-/// under way.
+/// The time for which a session is kept after another generation has taken it over, for datagrams
+/// on their way.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long the peer has for the confirmation of the new session to come, and how often it is
-/// repeated if it did not.
+/// The time in which the peer must see the new session confirmed, and the interval of repeating the
+/// confirmation.
 const UNCONFIRMED: Duration = Duration::from_secs(1);
 
-/// The part of a peer's state that is of use to other generations only.
+/// The part of a peer's state that only concerns other generations.
 #[derive(Debug, Default)]
 pub(super) struct Handover {
-    /// Another generation, which has the newest session.
+    /// The other generation that has the newest session.
     holder: Option<u32>,
-    /// The session here is another's since then.
+    /// The time when another generation took over the session here.
     taken_over: Option<Instant>,
-    /// When the peer was last seen to use it still.
+    /// The time when the peer was last seen to use the session here since.
     unconfirmed: Option<Instant>,
-    /// Something has changed since the last snapshot.
+    /// True if something has changed since the last snapshot.
     changed: bool,
 }
 
@@ -42,7 +42,7 @@ impl Handover {
         self.taken_over.is_some()
     }
 
-    /// There is a new session here.
+    /// Record a new session here.
     pub(super) fn renewed(&mut self) {
         self.taken_over = None;
         self.unconfirmed = None;
@@ -50,8 +50,8 @@ impl Handover {
 }
 
 impl Peer {
-    /// Go on where an older generation has come to. With other keys, only what was accepted
-    /// and counted still holds.
+    /// Continue the state of an older generation. With other keys, only the accepted initiations
+    /// and the counts stay valid.
     pub fn inherit(
         &mut self,
         record: &PeerRecord,
@@ -76,7 +76,7 @@ impl Peer {
         }
     }
 
-    /// An initiation that another generation has accepted.
+    /// Record an initiation that another generation has accepted.
     pub fn inherit_initiation(&mut self, initiation: &Initiation, from: Option<u32>) {
         let identity = &self.tunnel.identity;
         let key = &self.config.public_key;
@@ -84,7 +84,7 @@ impl Peer {
             .inherit(*initiation, from, |message| identity.time(key, message));
     }
 
-    /// What the next generation has to know, if there is anything.
+    /// The record for the next generation.
     pub fn record(&mut self, own: u32, now: Instant) -> PeerRecord {
         self.handover.changed = false;
         let holder = match self.handover.holder {
@@ -105,27 +105,27 @@ impl Peer {
         }
     }
 
-    /// What tells its preshared key from others.
+    /// The tag that distinguishes its preshared key from others.
     pub fn preshared_tag(&self) -> [u8; 16] {
         self.tunnel.identity.preshared_tag(&self.config)
     }
 
-    /// Who it is to all generations.
+    /// Its identity in all generations.
     pub fn key(&self) -> Key {
         self.config.public_key.to_bytes()
     }
 
-    /// A packet of so many bytes came from it to another generation.
+    /// Count the bytes of a packet from the peer to another generation.
     pub fn received_elsewhere(&mut self, bytes: usize) {
         self.received_bytes += bytes as u64;
     }
 
-    /// A packet of so many bytes goes to it from another generation.
+    /// Count the bytes of a packet to the peer from another generation.
     pub fn sent_elsewhere(&mut self, bytes: usize) {
         self.sent_bytes += bytes as u64;
     }
 
-    /// Whether a record would say nothing that a configuration does not.
+    /// Returns true if a record would contain nothing beyond the configuration.
     pub fn is_unheard(&self) -> bool {
         !self.live
             && self.origin.underlay.is_none()
@@ -135,49 +135,49 @@ impl Peer {
             && self.floor.initiations().is_empty()
     }
 
-    /// Whether the last record is not right any more.
+    /// Returns true if the last record is out of date.
     pub fn has_changed(&self) -> bool {
         self.handover.changed
     }
 
-    /// Something has come that the last record does not say.
+    /// Mark the last record as out of date.
     pub fn set_changed(&mut self) {
         self.handover.changed();
     }
 
-    /// Where it is, and what it was last accepted with.
+    /// Its endpoint, and its last accepted initiation.
     pub fn whereabouts(&self) -> (Option<Endpoint>, Option<Initiation>) {
         (self.endpoint, self.floor.initiations().pop())
     }
 
-    /// Another generation knows where it is.
+    /// Set the endpoint that another generation reports.
     pub fn is_at(&mut self, endpoint: Endpoint, server: SocketAddr) {
         self.endpoint = Some(endpoint);
         self.origin.underlay = Some(underlay(endpoint, server));
     }
 
-    /// Who else has the newest session with it.
+    /// The other generation with the newest session of the peer.
     pub fn holder(&self) -> Option<u32> {
         self.handover.holder
     }
 
-    /// That is this one now, or nobody.
+    /// Set that generation, or `None` for this one or no generation. Returns the value before.
     pub fn set_holder(&mut self, holder: Option<u32>) -> Option<u32> {
         std::mem::replace(&mut self.handover.holder, holder)
     }
 
-    /// Whether packets can be sent at once.
+    /// Returns true if packets can be sent at once.
     pub fn has_session(&self) -> bool {
         let tunn = self.tunnel.tunn.as_ref();
         tunn.is_some_and(|tunn| tunn.time_since_last_handshake().is_some())
     }
 
-    /// Whether there are timers of a tunnel, sessions among them.
+    /// Returns true if a tunnel has timers, sessions among them.
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Have it come to a session here as soon as possible.
+    /// Establish a session here as soon as possible.
     pub fn begin(&mut self, io: &mut Io<'_>) {
         if self.tunnel.tunn.is_some() {
             self.catch_up(io);
@@ -185,19 +185,19 @@ impl Peer {
         self.initiate(io);
     }
 
-    /// Another generation's session is the newer one from now on.
+    /// Record that another generation's session is now the newer one.
     pub fn taken_over(&mut self, now: Instant) {
         self.handover.taken_over = Some(now);
         self.handover.unconfirmed = Some(now);
     }
 
-    /// Whether that was said.
+    /// Returns true if another generation took over.
     pub fn is_taken_over(&self) -> bool {
         self.handover.is_taken_over()
     }
 
-    /// A packet came in a session that is another's. Whether that one is to be told that the
-    /// peer does not use its session yet.
+    /// Handle a packet in a session that was taken over. Returns true if the other generation must
+    /// learn that the peer does not use its session yet.
     pub fn is_unconfirmed(&mut self, now: Instant) -> bool {
         let Some(last) = self.handover.unconfirmed else {
             return false;
@@ -210,7 +210,7 @@ impl Peer {
         due
     }
 
-    /// Encrypt for another generation; without a session the packet is lost.
+    /// Encrypt for another generation. Without a session the packet is lost.
     pub fn encrypt(&mut self, packet: &[u8], io: &mut Io<'_>) {
         self.catch_up(io);
         match (self.has_session(), self.endpoint) {
@@ -219,7 +219,7 @@ impl Peer {
         }
     }
 
-    /// Let the peer see that there is a session.
+    /// Send a keepalive, so that the peer sees the session confirmed.
     pub fn confirm(&mut self, io: &mut Io<'_>) {
         if self.has_session()
             && let Some(endpoint) = self.endpoint
@@ -228,8 +228,8 @@ impl Peer {
         }
     }
 
-    /// Do what is due while another generation serves. `until`: the end of what nobody takes
-    /// over.
+    /// Do the due work while another generation serves. `until` is the end of sessions that are not
+    /// taken over.
     pub fn drain(&mut self, until: Instant, io: &mut Io<'_>) {
         // See `Attempt`.
         if self.attempt.is_none() {
@@ -253,7 +253,7 @@ impl Peer {
         self.handover.renewed();
     }
 
-    /// Encrypt with the session that there is.
+    /// Encrypt in the existing session.
     fn encapsulate(&mut self, packet: &[u8], endpoint: Endpoint, io: &mut Io<'_>) {
         let Some(tunn) = &mut self.tunnel.tunn else {
             return;
@@ -270,7 +270,8 @@ impl Peer {
 }
 
 impl Identity {
-    /// What tells a preshared key, or none, from others, to those who have our own key.
+    /// A tag that distinguishes a preshared key, or none, from others, for those that have the
+    /// server's key.
     fn preshared_tag(&self, config: &super::PeerConfig) -> [u8; 16] {
         use blake2::Blake2sMac;
         use blake2::digest::consts::U16;

@@ -1,21 +1,21 @@
-//! What it takes to read a session from outside, in the format of Wireshark (`wg.keylog_file`) and
-//! of WireGuard's own extract-handshakes.sh.
+//! The keys for decrypting a captured session, in the format of Wireshark (`wg.keylog_file`) and of
+//! WireGuard's own extract-handshakes.sh.
 //!
-//! boringtun shows its ephemeral keys to nobody. It draws them from this workspace's `getrandom`,
-//! which keeps what was drawn last while a key log is written: the one whose public key is in a
-//! message of ours is that message's.
+//! boringtun does not expose its ephemeral keys. It draws them from this workspace's `getrandom`,
+//! which keeps the last draws while a key log is written. The key of a message is the one that
+//! matches the message's public key.
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 
 use crate::config::PeerConfig;
 use crate::key;
 
-/// Have private keys kept from now on, or no more.
+/// Start or stop keeping private keys.
 pub fn enable(wanted: bool) {
     getrandom::keep_keys(wanted);
 }
 
-/// The lines of the handshake in whose message from here is this ephemeral key; `None`: its private
+/// The lines of the handshake whose message from here has this ephemeral key. `None` if the private
 /// key was not kept.
 pub(super) fn lines(
     public: &PublicKey,

@@ -1,4 +1,4 @@
-//! How good the way to a peer is, by what there is to be seen of it.
+//! Estimates of the round trip and the loss on the path to a peer.
 
 use std::time::Duration;
 
@@ -6,23 +6,22 @@ use watm_core::Instant;
 
 use crate::counters::{Counter, Counters};
 
-/// What is counted of the path.
+/// The measurements of the path.
 ///
-/// A round trip is the time from a handshake's message of ours to what the peer answers it with at
-/// once: from an initiation to its response, if it was sent once (of one that was repeated, nobody
-/// can tell which is answered: Karn and Partridge, 1987), and from a response to the first packet
-/// of the new session. Loss is what is missing of a session's packets from the peer, which are
-/// numbered.
+/// A round trip is the time from a handshake message from here to the peer's immediate answer: from
+/// an initiation to its response, if the initiation was sent once (after a repetition, the answer
+/// is ambiguous: Karn and Partridge, 1987), and from a response to the first packet of the new
+/// session. Loss is the missing part of the peer's packets in a session, which are numbered.
 #[derive(Debug, Default)]
 pub(super) struct Path {
-    /// The session that packets came in last, by our index, and the one before.
+    /// The session of the last packet, by its local index, and the one before.
     session: Option<u32>,
     older: Option<u32>,
-    /// The number after the highest that has come in it.
+    /// The number after the highest that has arrived in it.
     next: u64,
     begun: Call,
     round_trip: Option<Duration>,
-    /// The shortest one of all.
+    /// The shortest round trip so far.
     least: Option<Duration>,
     lately: Window,
 }
@@ -37,7 +36,7 @@ enum Call {
 }
 
 impl Path {
-    /// A handshake's initiation was sent.
+    /// Record an initiation sent.
     pub(super) fn called(&mut self, now: Instant) {
         self.begun = match self.begun {
             Call::None => Call::Once(now),
@@ -45,15 +44,15 @@ impl Path {
         };
     }
 
-    /// Its response has come.
+    /// Record its response.
     pub(super) fn answered(&mut self, now: Instant, counters: &mut Counters) {
         if let Call::Once(begun) = std::mem::take(&mut self.begun) {
             self.measured(now - begun, counters);
         }
     }
 
-    /// An authentic packet came: `datagram`, in the session with this index. `offered`: when our
-    /// response had offered that session, if the peer had not used it yet.
+    /// Record an authentic packet: `datagram`, in the session with this index. `offered` is the
+    /// time of the response that offered the session, if the peer had not used the session yet.
     pub(super) fn packet(
         &mut self,
         index: u32,
@@ -88,7 +87,7 @@ impl Path {
         self.lately.add(now, expected);
     }
 
-    /// The peer is at another address: what was measured says nothing of the way to that.
+    /// Forget the measurements: the peer has another address, and thus another path.
     pub(super) fn moved(&mut self) {
         self.begun = Call::None;
         self.round_trip = None;
@@ -96,17 +95,17 @@ impl Path {
         self.lately = Window::default();
     }
 
-    /// A mean of round trips, the last of which counts most.
+    /// A mean of round trips, with the most weight on the last one.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
-    /// The shortest round trip so far: what flows through the peer take at least.
+    /// The shortest round trip so far, which flows through the peer need at least.
     pub(super) fn least_round_trip(&self) -> Option<Duration> {
         self.least
     }
 
-    /// How many of a thousand packets from the peer are missing lately; `None`: there were too few.
+    /// The recent loss of packets from the peer, in thousandths. `None` if there were too few.
     pub(super) fn loss_permille(&self, now: Instant) -> Option<u16> {
         self.lately.loss_permille(now)
     }
@@ -116,7 +115,7 @@ impl Path {
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         counters.add(Counter::RoundTripMicroseconds, microseconds);
         self.least = Some(self.least.map_or(time, |least| least.min(time)));
-        // There is one in two minutes: with less weight it would not be of now.
+        // A handshake happens every two minutes: with less weight, the mean would be out of date.
         self.round_trip = Some(match self.round_trip {
             Some(before) => before / 2 + time / 2,
             None => time,
@@ -124,27 +123,27 @@ impl Path {
     }
 }
 
-/// What came, and what should have, in the last minute.
+/// Packets received and expected in the last minute.
 #[derive(Debug, Default)]
 struct Window([Slot; SLOTS]);
 
-/// Of ten seconds each.
+/// The slots of the window, ten seconds each.
 const SLOTS: usize = 6;
 const SLOT: Duration = Duration::from_secs(10);
 
-/// Of fewer, one more or less is no estimate.
+/// The least number of packets for an estimate: with fewer, a single packet matters too much.
 const ENOUGH: u64 = 20;
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counted from the clock's zero.
+    /// The number of the period since the clock's zero.
     period: u64,
     expected: u64,
     received: u64,
 }
 
 impl Window {
-    /// One packet has come, and by its number these are to be expected, from the last one on.
+    /// Count one received packet, and the packets expected by its number since the last one.
     fn add(&mut self, now: Instant, expected: u64) {
         let period = period(now);
         let slot = &mut self.0[(period % SLOTS as u64) as usize];
@@ -168,7 +167,7 @@ impl Window {
         if expected < ENOUGH {
             return None;
         }
-        // Late ones may be of the time before.
+        // Late packets may belong to the time before.
         let missing = expected.saturating_sub(received);
         let permille = u128::from(missing) * 1000 / u128::from(expected);
         Some(u16::try_from(permille).expect("a part of a thousand"))

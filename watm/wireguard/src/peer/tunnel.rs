@@ -1,4 +1,4 @@
-//! boringtun's state machine of a peer, and what it is made of.
+//! boringtun's state machine of a peer, and its inputs.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::config::{Config, PeerConfig};
 use crate::floor::Initiation;
 use crate::handshake_time::{self, Timestamp};
 
-/// What all peers share.
+/// The state that all peers share.
 pub struct Identity {
     pub(super) private_key: StaticSecret,
     public_key: PublicKey,
-    /// Sees handshakes that have already passed the one that limits them.
+    /// The limiter that boringtun requires. It sees only handshakes that `admission` has admitted.
     limiter: Arc<RateLimiter>,
     dates: Rc<Dates>,
 }
 
 impl Identity {
-    /// The one of this configuration.
+    /// Makes the identity of this configuration.
     pub fn new(config: &Config, dates: Rc<Dates>) -> Rc<Self> {
         Rc::new(Identity {
             private_key: config.private_key.clone(),
@@ -33,21 +33,21 @@ impl Identity {
         })
     }
 
-    /// When this peer has made an initiation, as it says.
+    /// The timestamp of an initiation of this peer.
     pub(super) fn time(&self, peer: &PublicKey, message: &Initiation) -> Option<Timestamp> {
         handshake_time::timestamp(&self.private_key, &self.public_key, peer, message)
     }
 }
 
-/// boringtun's state, made when it is first needed: it begins with two key exchanges,
-/// which for thousands of peers would take seconds at the start.
+/// boringtun's state, made when it is first needed: making it takes two key exchanges, which for
+/// thousands of peers would take seconds at the start.
 pub(super) struct Tunnel {
     pub(super) identity: Rc<Identity>,
     pub(super) tunn: Option<Box<Tunn>>,
 }
 
 impl Tunnel {
-    /// It, made if it is not there.
+    /// Returns it, and makes it if necessary.
     pub(super) fn get(&mut self, id: PeerId, config: &PeerConfig) -> &mut Tunn {
         self.tunn.get_or_insert_with(|| {
             let identity = &self.identity;
@@ -56,7 +56,8 @@ impl Tunnel {
                     identity.private_key.clone(),
                     config.public_key,
                     config.preshared_key,
-                    // Kept here, so that it can change while the session stays.
+                    // The keepalive interval is kept here, so that it can change while the session
+                    // stays.
                     None,
                     id,
                     Some(Arc::clone(&identity.limiter)),

@@ -1,4 +1,4 @@
-//! Connections from here, through a peer's tunnel.
+//! Dialled connections, through a peer's tunnel.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use watm_netstack::{Netstack, Origin, PeerId};
 use super::{TARGET, WireGuard};
 use crate::{clock, routes};
 
-/// Of a flow from here.
+/// The ends of a dialled flow.
 struct Ends<'a> {
     origin: &'a Origin,
     source: IpAddr,
@@ -17,7 +17,7 @@ struct Ends<'a> {
 }
 
 impl WireGuard {
-    /// Carry a stream of the application's to `destination`, or the configuration's `Target`.
+    /// Carry a stream of the application to `destination`, or to the configuration's `Target`.
     pub(super) fn open(
         &mut self,
         destination: Option<&Destination>,
@@ -29,7 +29,7 @@ impl WireGuard {
         })
     }
 
-    /// As [`open`](Self::open), of datagrams.
+    /// Like [`open`](Self::open), for datagrams.
     pub(super) fn open_datagrams(
         &mut self,
         destination: Option<&Destination>,
@@ -65,7 +65,7 @@ impl WireGuard {
             )));
         };
         let Some(id) = self.peers.route(target.ip()) else {
-            // The code has no words, and the user should know which rule it was.
+            // The error code has no text, and the user should know which rule refused.
             let why = format!(
                 "{target} is refused: no [Peer] has {} in its AllowedIPs, without its DisallowedIPs",
                 target.ip()
@@ -94,7 +94,7 @@ impl WireGuard {
         Ok(token)
     }
 
-    /// Let go of the flows of peers that could not be connected to.
+    /// End the flows of peers that could not be connected to.
     pub(super) fn give_up_unreachable(&mut self, host: &mut dyn Host) {
         let Some(streams) = &self.streams else {
             return;
@@ -119,7 +119,7 @@ impl WireGuard {
         }
     }
 
-    /// See to it that the peer can be sent to.
+    /// Make sure that the peer can be sent to.
     fn reach(&mut self, id: PeerId, host: &mut dyn Host) -> Result<(), ErrorCode> {
         let nowhere = self
             .peers

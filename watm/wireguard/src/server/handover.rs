@@ -1,4 +1,4 @@
-//! One generation after another. See `generations` for the rules.
+//! The change from one generation to another. See `generations` for the rules.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,27 +9,27 @@ use watm_netstack::{FlowKey, PeerId};
 use super::{TARGET, WireGuard};
 use crate::generations::{FlowRecord, Key, Message, Note, Role, SESSIONS_KEPT, Snapshot};
 
-/// Handshakes begun in one call: some twenty milliseconds' work.
+/// Handshakes begun in one call: about twenty milliseconds' work.
 const CALL_HANDSHAKES: usize = 32;
 
-/// How often the timers of a generation that finishes run.
+/// The interval of the timers of a generation that drains.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What a generation that serves has begun with.
+/// The inheritance of a serving generation.
 #[derive(Default)]
 pub struct Inheritance {
-    /// Peers of the predecessor's that are none of ours, to be told when we serve.
+    /// Peers of the predecessor that the configuration lacks, to be reported on taking over.
     removed: Vec<Key>,
-    /// Peers to whom a handshake is to be begun.
+    /// Peers with which a handshake must begin.
     begin: VecDeque<PeerId>,
-    /// The flows that the last snapshot has told of.
+    /// The flows in the last snapshot.
     told: Vec<FlowKey>,
-    /// Those that were opened between it and our end of service.
+    /// Flows opened between that snapshot and the end of service.
     late: Vec<FlowKey>,
 }
 
 impl Inheritance {
-    /// Begin handshakes to these peers too, in turn.
+    /// Begin handshakes with these peers too, in turn.
     pub fn begin(&mut self, ids: Vec<PeerId>) {
         let known: BTreeSet<_> = self.begin.iter().copied().collect();
         self.begin
@@ -38,7 +38,7 @@ impl Inheritance {
 }
 
 impl WireGuard {
-    /// Take over what a snapshot tells.
+    /// Take over the content of a snapshot.
     pub(super) fn inherit(&mut self, snapshot: &Snapshot, now: Instant) {
         let same_key = snapshot.public_key == self.config.public_key.to_bytes();
         let mut ids = Vec::with_capacity(snapshot.peers.len());
@@ -73,7 +73,7 @@ impl WireGuard {
         }
     }
 
-    /// What the next generation needs.
+    /// The snapshot for the next generation.
     pub(super) fn take_snapshot(&mut self, now: Instant) -> Vec<u8> {
         let own = self.generations.own();
         let told: Vec<FlowKey> = self.netstack.known().collect();
@@ -114,11 +114,11 @@ impl WireGuard {
         snapshot.write()
     }
 
-    /// From now on this generation serves.
+    /// Serve from now on.
     pub(super) fn take_over(&mut self, host: &mut dyn Host) {
         let now = host.now();
         if let Role::Draining { .. } = self.generations.role() {
-            // What the failed one has said last.
+            // Read the last messages of the failed generation first.
             if let Some(post) = self.generations.post() {
                 post.ready();
             }
@@ -133,7 +133,7 @@ impl WireGuard {
         self.netstack.set_accepting(true);
         if let Some(streams) = &self.streams {
             streams.set_accepting(true);
-            // Nobody is connected to this generation yet, or is so already.
+            // A peer over streams is not connected to this generation yet, or is so already.
             self.inheritance.begin.clear();
         }
         for key in std::mem::take(&mut self.inheritance.removed) {
@@ -162,7 +162,7 @@ impl WireGuard {
         self.send_mail();
     }
 
-    /// From now on another one does.
+    /// Stop serving: `serving` serves from now on.
     pub(super) fn retire(&mut self, serving: u32, host: &mut dyn Host) {
         let now = host.now();
         let before = self.generations.retire(serving, now);
@@ -189,9 +189,9 @@ impl WireGuard {
         self.send_mail();
     }
 
-    /// Tell what has come since the snapshot. Another one may have been told of it before, who
-    /// served and failed: who serves now knows nothing but the same snapshot. Only who has just
-    /// `served` knows where peers are.
+    /// Report everything since the snapshot. It may have been reported to another generation
+    /// before, which served and failed; the one that serves now knows only the same snapshot. Only
+    /// a generation that has just `served` knows the peers' endpoints.
     fn tell_since(&mut self, serving: u32, served: bool) {
         for (_, peer) in self.peers.iter_mut() {
             if !peer.has_changed() {
@@ -222,7 +222,7 @@ impl WireGuard {
         }
     }
 
-    /// Begin some of the handshakes that sessions move with.
+    /// Begin some of the handshakes that move sessions.
     pub(super) fn begin_handshakes(&mut self, now: Instant) {
         for _ in 0..CALL_HANDSHAKES {
             let Some(id) = self.inheritance.begin.pop_front() else {
@@ -235,12 +235,12 @@ impl WireGuard {
         }
     }
 
-    /// Whether some are left.
+    /// Returns true if some are left.
     pub(super) fn has_handshakes(&self) -> bool {
         !self.inheritance.begin.is_empty()
     }
 
-    /// Do what is due while another generation serves.
+    /// Do the due work while another generation serves.
     pub(super) fn drain(&mut self, since: Instant, now: Instant) {
         let until = since + SESSIONS_KEPT;
         let before = self.peers.iter().any(|(_, peer)| peer.is_live());
@@ -264,7 +264,7 @@ impl WireGuard {
         }
     }
 
-    /// Whether there is nothing left to be done here.
+    /// Returns true if nothing is left to do here.
     pub(super) fn is_finished(&self) -> bool {
         matches!(self.generations.role(), Role::Draining { .. })
             && self.netstack.is_idle()
@@ -273,7 +273,7 @@ impl WireGuard {
             && !self.peers.iter().any(|(_, peer)| peer.is_live())
     }
 
-    /// Tell older generations which peers are there no more.
+    /// Report removed peers to older generations.
     pub(super) fn tell_removed(&mut self, ids: &[PeerId]) {
         if self.generations.older().is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! What generations say to each other, as it is heard and said here.
+//! The exchange of messages between generations, as this one reads and writes them.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ use crate::peer::{Message as Datagram, Peer};
 const MAIL_ROUNDS: usize = 4;
 
 impl WireGuard {
-    /// Take what other generations have sent.
+    /// Read the messages of other generations.
     pub(super) fn read_mail(&mut self, host: &mut dyn Host) {
         for _ in 0..MAIL_ROUNDS {
             if !self.generations.has_mail() {
@@ -39,14 +39,14 @@ impl WireGuard {
         }
     }
 
-    /// Forget older generations that were gone before they could be told of.
+    /// Forget older generations that ended before they could be heard.
     pub(super) fn forget_silent(&mut self, now: Instant) {
         for generation in self.generations.silent(now) {
             self.forget(generation);
         }
     }
 
-    /// Send what was gathered for other generations.
+    /// Send the messages gathered for other generations.
     pub(super) fn send_mail(&mut self) {
         if let Some(post) = self.generations.post() {
             post.flush(&mut self.counters);
@@ -101,7 +101,7 @@ impl WireGuard {
         }
     }
 
-    /// A datagram of a session of ours. Handshakes are not handed on.
+    /// Handle a datagram of a session here. Handshakes are not forwarded.
     fn read_outer(&mut self, from: Endpoint, datagram: &[u8], host: &mut dyn Host) {
         let index = match Tunn::parse_incoming_packet(datagram) {
             Ok(Packet::PacketData(data)) => data.receiver_idx,
@@ -131,7 +131,7 @@ impl WireGuard {
                 return sink.send(id, packet);
             }
             Errand::Send => {
-                // It has just stopped to serve.
+                // The sender has just stopped serving.
                 let message = Message::Packet(Errand::Send, *key, packet);
                 let serving = self.generations.serving();
                 return self.tell(serving, &message);
@@ -182,12 +182,12 @@ impl WireGuard {
                 self.generations.heard(from);
                 peer.set_holder(Some(from));
             }
-            // From before or after a change of who serves.
+            // The note is from before or after a change of the serving generation.
             _ => self.counters.count(Counter::MailStrange),
         }
     }
 
-    /// A generation is gone.
+    /// Forget a generation that is gone.
     fn forget(&mut self, generation: u32) {
         if self.generations.ended(generation) {
             self.netstack.forget_elsewhere(generation);
@@ -195,7 +195,7 @@ impl WireGuard {
         }
     }
 
-    /// A generation has no sessions any more.
+    /// Forget the sessions of a generation that has none any more.
     fn forget_sessions(&mut self, generation: u32) {
         for (_, peer) in self.peers.iter_mut() {
             if peer.holder() == Some(generation) {
@@ -205,18 +205,18 @@ impl WireGuard {
     }
 }
 
-/// What has come of a datagram that others should know.
+/// The results of a datagram that other generations should know.
 pub(super) struct Moved {
-    /// The peer is elsewhere, or has begun a session.
+    /// True if the peer's endpoint has changed, or it has begun a session.
     pub news: bool,
-    /// A session has been completed here.
+    /// True if a session was completed here.
     pub handshake: bool,
-    /// It was a packet of a session.
+    /// True if it was a packet of a session.
     pub packet: bool,
 }
 
 impl Generations {
-    /// Tell the others of it.
+    /// Report the results to the other generations.
     pub(super) fn tell_of(
         &mut self,
         peer: &mut Peer,
@@ -251,7 +251,7 @@ impl Generations {
     }
 }
 
-/// Where a peer is, and what it was accepted with.
+/// The message with a peer's endpoint and its last accepted initiation.
 fn about(peer: &Peer) -> Message<'static> {
     let (endpoint, initiation) = peer.whereabouts();
     Message::Peer {
@@ -261,7 +261,7 @@ fn about(peer: &Peer) -> Message<'static> {
     }
 }
 
-/// Who an IP packet says it comes from.
+/// The source address of an IP packet.
 fn source_address(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(IpAddr::from(*packet.get(12..)?.first_chunk::<4>()?)),

@@ -1,4 +1,4 @@
-//! Endpoints that are names.
+//! Endpoints that are names: lookups and their answers.
 
 use watm_core::{ErrorCode, Host, Level, Token};
 use watm_netstack::PeerId;
@@ -7,8 +7,8 @@ use super::{TARGET, WireGuard};
 use crate::names::Answer;
 
 impl WireGuard {
-    /// Look up the names of the configuration that are new in it: `all` of those, or only for
-    /// peers that are known to be nowhere else.
+    /// Look up the names that are new in the configuration: `all` of them, or only for peers
+    /// without another known address.
     pub(super) fn know_names(&mut self, all: bool, host: &mut dyn Host) {
         let peers = &self.peers;
         self.names.retain(|id, name, port| {
@@ -36,15 +36,15 @@ impl WireGuard {
         }
     }
 
-    /// A token of nobody else's is ready.
+    /// Handle a ready token that belongs to nothing else.
     pub(super) fn lookup_ready(&mut self, token: Token, host: &mut dyn Host) {
         if let Some(answer) = self.names.ready(token, host.now()) {
             self.take_answer(answer, host);
         }
     }
 
-    /// Look for a peer elsewhere that does not answer where it was thought to be. False: it has no
-    /// other address, as far as is known.
+    /// Try another address of a peer that does not answer. Returns false if no other address is
+    /// known.
     pub(super) fn look_elsewhere(&mut self, id: PeerId, host: &mut dyn Host) -> bool {
         let Some(address) = self.names.next(id, host.now()) else {
             return false;
@@ -92,12 +92,12 @@ impl WireGuard {
         }
     }
 
-    /// Why a peer is nowhere, if its Endpoint is a name that has no address; `None` if it is not
-    /// known yet, and packets wait.
+    /// The reason why a peer has no address, if its Endpoint is a name that has none. `None` if
+    /// that is not known yet, and packets wait.
     pub(super) fn unresolved(&mut self, id: PeerId, host: &mut dyn Host) -> Option<ErrorCode> {
         let code = self.names.failure(id)?.clone();
         let name = self.names.name(id)?;
-        // For whoever asks next.
+        // Look it up again for the next caller.
         self.names.next(id, host.now());
         self.look_up(host);
         Some(match code {

@@ -1,4 +1,4 @@
-//! How large packets to a peer may be: what the way to it carries without fragments.
+//! The path MTU of each peer: the largest packets that its path carries without fragments.
 
 use watm_core::{Host, Level};
 use watm_netstack::PeerId;
@@ -12,8 +12,8 @@ use crate::peer::OVERHEAD;
 const PADDING: usize = 16;
 
 impl WireGuard {
-    /// Ask of the ways that are in doubt how much they take. Whether there is something new, by
-    /// which flows may have something to send.
+    /// Ask for the MTU of the paths that may have changed. Returns true if one has changed, so that
+    /// flows may have something to send.
     pub(super) fn learn_paths(&mut self, host: &mut dyn Host) -> bool {
         if !self.out.has_doubts() {
             return false;
@@ -29,7 +29,7 @@ impl WireGuard {
         news
     }
 
-    /// As [`learn_paths`](Self::learn_paths), of one peer's.
+    /// Like [`learn_paths`](Self::learn_paths), for one peer.
     pub(super) fn learn_path(&mut self, id: PeerId, host: &mut dyn Host) -> bool {
         let Some(peer) = self.peers.get_mut(id) else {
             return false;
@@ -38,14 +38,14 @@ impl WireGuard {
             return false;
         };
         let longest = self.out.socket().longest(remote);
-        // What the default says anyway needs not be known exactly.
+        // An MTU above the default makes no difference, and its exact value is not needed.
         let largest = usize::from(self.config.mtu.unwrap_or(DEFAULT_MTU));
         let room = longest
             .map(|bytes| (bytes as usize).saturating_sub(OVERHEAD))
             .filter(|&room| room < largest)
             .map(|room| match self.config.mtu {
                 Some(_) => room,
-                // The peer's answers are as large, and most pad them.
+                // The peer's packets are as large, and most implementations pad them.
                 None => room / PADDING * PADDING,
             });
         let before = peer.room().flatten();
@@ -83,7 +83,7 @@ impl WireGuard {
         }
     }
 
-    /// There is another configuration, which may say how large packets are, or no longer.
+    /// Forget all path MTUs after a change of the configuration, which may set or remove the MTU.
     pub(super) fn forget_paths(&mut self) {
         self.out
             .socket()

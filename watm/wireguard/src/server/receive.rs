@@ -1,4 +1,4 @@
-//! The way in: from the socket to the peer, and from there to the network stack.
+//! The receive path: from the socket to the peer, and from there to the network stack.
 
 use boringtun::noise::handshake::parse_handshake_anon;
 use boringtun::noise::{HandshakeInit, Packet, Tunn};
@@ -43,8 +43,7 @@ impl WireGuard {
         }
     }
 
-    /// Which peer a datagram is for. What is for nobody is counted, or answered with a
-    /// cookie.
+    /// Finds the peer of a datagram. Other datagrams are counted, or answered with a cookie.
     fn recipient(
         &mut self,
         datagram: &[u8],
@@ -84,7 +83,7 @@ impl WireGuard {
         Some((id, message))
     }
 
-    /// The peer that a handshake initiation comes from.
+    /// Finds the peer that sent a handshake initiation.
     fn initiator(
         &mut self,
         initiation: &HandshakeInit<'_>,
@@ -119,8 +118,8 @@ impl WireGuard {
         id
     }
 
-    /// Whether a handshake message may cost us key exchanges. Its sender gets a cookie reply if it
-    /// has to prove its address first.
+    /// Returns true if a handshake message may cost key exchanges. Sends a cookie reply if the
+    /// sender must prove its address first.
     fn admit(&mut self, datagram: &[u8], from: Endpoint, host: &mut dyn Host) -> bool {
         let mut reply = [0; COOKIE_REPLY];
         match self
@@ -148,7 +147,7 @@ impl WireGuard {
         false
     }
 
-    /// Hand a datagram to its peer, and the packet in it to the network stack.
+    /// Pass a datagram to its peer, and its inner packet to the network stack.
     pub(super) fn deliver(
         &mut self,
         id: PeerId,
@@ -189,7 +188,7 @@ impl WireGuard {
         match received.handshake {
             Some(Handshake::First) if host.log_enabled(Level::Info) => {
                 let text = match message {
-                    // We called it.
+                    // The peer was called from here.
                     Message::Response => {
                         format!(
                             "handshake with peer {} at {} completed",

@@ -1,4 +1,4 @@
-//! Peers that do not answer, and what becomes of connections through them.
+//! Peers that do not answer, and the end of connections through them.
 
 use watm_core::{ErrorCode, Host, Level};
 use watm_netstack::PeerId;
@@ -8,9 +8,9 @@ use crate::key;
 use crate::peer::{Peer, Silence};
 
 impl WireGuard {
-    /// Machines have said that nobody listens there. If peers should, and have not answered, what
-    /// waits for them is given up. Anybody can say so in another's name, so that nothing else
-    /// follows from it, and handshakes go on.
+    /// Handle reports of unreachable ports. If a peer is expected at such a host and has not
+    /// answered, everything that waits for it is given up. Anybody can forge such a report; nothing
+    /// else follows from it, and handshakes go on.
     pub(super) fn heed_refusals(&mut self, host: &mut dyn Host) {
         if self.streams.is_some() || !listens_for_refusals(&self.config) {
             return;
@@ -39,12 +39,12 @@ impl WireGuard {
         }
     }
 
-    /// A peer has not answered several handshakes. It is looked for elsewhere; without another
-    /// address, connections are given up that have waited all the time. Handshakes go on for as
-    /// long as there is something to send, or a keepalive.
+    /// Handle a peer that has not answered several handshakes. Its other addresses are tried.
+    /// Without another address, connections that have waited all the time are given up. Handshakes
+    /// go on while there is something to send, or a keepalive.
     pub(super) fn bear_silence(&mut self, id: PeerId, silence: Silence, host: &mut dyn Host) {
-        // Of a name the addresses that it has by now may be others, so that connections have to
-        // have waited for all that the last look had.
+        // A name may have other addresses by now: give up only connections that have waited for all
+        // addresses of the last lookup.
         let since = self.names.known_since(id).unwrap_or(silence.since);
         if self.look_elsewhere(id, host) {
             return;
@@ -62,7 +62,7 @@ impl WireGuard {
                  another, or the PresharedKey is not the one that it has for us"
             )
         } else {
-            // WireGuard does not answer whoever it does not know.
+            // WireGuard does not answer strangers.
             format!(
                 "peer {name}{place} does not answer: nobody is there, or its PublicKey is another, \
                  or it does not know ours, which is {}",

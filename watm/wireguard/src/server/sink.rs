@@ -1,4 +1,4 @@
-//! Where the packets of the network stack go.
+//! The sink of the network stack: its packets go to peers or to other generations.
 
 use boringtun::noise::Tunn;
 use watm_netstack::{PacketSink, PeerId};
@@ -9,26 +9,26 @@ use crate::generations::{Errand, Generations, Message, Role};
 use crate::peer::Io;
 use crate::peers::Peers;
 
-/// How an inner packet has come.
+/// The origin of an inner packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// In a session of this generation's.
+    /// A session of this generation.
     Session,
-    /// In one of another's, which has no flow for it.
+    /// A session of another generation, which has no flow for it.
     SessionOf(u32),
-    /// From who serves, for a flow that should be here.
+    /// The serving generation, for a flow that should be here.
     Handed,
-    /// From who should have its flow and has not.
+    /// A generation that should have its flow and does not.
     Returned,
 }
 
-/// Takes the packets of the network stack.
+/// Handles the packets of the network stack.
 pub struct Sink<'a> {
     pub peers: &'a mut Peers,
     pub generations: &'a mut Generations,
     pub streams: Option<&'a FramedTokens>,
     pub io: Io<'a>,
-    /// Of the packet that the stack has before it.
+    /// The origin of the packet that the stack is handling.
     pub arrival: Arrival,
 }
 
@@ -76,7 +76,7 @@ impl PacketSink for Sink<'_> {
 }
 
 impl Sink<'_> {
-    /// Encrypt a packet, or have it encrypted by who has a session with the peer.
+    /// Encrypt a packet, or have it encrypted by the generation with a session of the peer.
     pub fn dispatch(&mut self, id: PeerId, packet: &[u8]) {
         let Some(peer) = self.peers.get_mut(id) else {
             return;
