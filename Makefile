@@ -410,7 +410,7 @@ test-readme: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 
 .PHONY: run-test-readme
 run-test-readme:
-	tests/setup/apt.sh want curl openssl wg
+	tests/setup/apt.sh want curl openssl
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/readme
 
