@@ -92,3 +92,50 @@ def test_a_sentence_that_breaks_a_rule_is_found(wrong: str) -> None:
 
 def test_code_and_questions_are_no_faults() -> None:
     assert faults("What runs here?\n\n```console\n$ we will\n```\n\nThe option `what is to be` is off.\n") == []
+
+
+# Doc comments of Rust.
+
+_DOC = re.compile(r"\s*(///|//!) ?(.*)")
+_NO_NOUN = re.compile(r"(Whether|What|Who|Whose|That|Of|As)\b")
+
+LEFT = {
+    "examples": 11,
+    "host-python": 54,
+    "runtime": 449,
+    "tests": 71,
+    "watm": 414,
+}
+"""How many doc comments in each folder still begin with a clause. These numbers only fall."""
+
+
+def without_noun(text: str) -> list[str]:
+    """The first lines of doc comments that begin with a clause."""
+    found, before = [], False
+    for line in text.splitlines():
+        doc = _DOC.match(line)
+        if doc and not before and _NO_NOUN.match(doc[2]):
+            found.append(doc[2])
+        before = doc is not None
+    return found
+
+
+def counted() -> dict[str, int]:
+    """How many doc comments there are to reword, by folder."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60).stdout.split()
+    counts: dict[str, int] = {}
+    for name in names:
+        if (ROOT / name).exists() and (wrong := without_noun((ROOT / name).read_text())):
+            folder = name.partition("/")[0]
+            counts[folder] = counts.get(folder, 0) + len(wrong)
+    return counts
+
+
+def test_doc_comments_begin_with_a_noun_or_a_verb() -> None:
+    more = {folder: count for folder, count in counted().items() if count > LEFT.get(folder, 0)}
+    assert not more, f"more than are left to reword: {more}"
+
+
+def test_a_doc_comment_without_a_noun_is_found() -> None:
+    assert without_noun("/// Whether it runs.\n/// What of it.\nfn a() {}\n\n/// A noun.\n/// What follows.\n") == ["Whether it runs."]
