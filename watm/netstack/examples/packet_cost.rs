@@ -1,4 +1,4 @@
-//! What a packet costs, in nanoseconds, among few flows and among many.
+//! Measures the cost of a packet, in nanoseconds, among few flows and among many.
 //!
 //! `cargo run --release -p watm-netstack --example packet_cost`
 
@@ -18,7 +18,7 @@ use support::packets::{self, Tcp, read_tcp};
 use support::{Bench, Conditions, Simulation};
 use watm_netstack::Config;
 
-/// As many packets as one call of the outer socket brings.
+/// The number of packets in one batch, as one call of the outer socket brings.
 const BATCH: usize = 32;
 const ROUNDS: usize = 4000;
 
@@ -62,7 +62,8 @@ fn main() {
     );
 }
 
-/// Full segments to `active` of `flows` flows in turn, in batches; ns a packet.
+/// Sends full segments to `active` of `flows` flows in turn, in batches. Returns nanoseconds per
+/// packet.
 fn tcp(flows: usize, active: usize) -> f64 {
     let mut bench = Bench::new(Config::default());
     let mut acknowledges = Vec::new();
@@ -93,7 +94,7 @@ fn tcp(flows: usize, active: usize) -> f64 {
     spent.as_nanos() as f64 / (ROUNDS * BATCH) as f64
 }
 
-/// Datagrams to flows in turn, each answered; ns for the pair.
+/// Sends datagrams to flows in turn, each answered. Returns nanoseconds per pair.
 fn udp(flows: usize) -> f64 {
     let mut bench = Bench::new(Config::default());
     for number in 0..flows {
@@ -124,7 +125,7 @@ fn udp(flows: usize) -> f64 {
     spent.as_nanos() as f64 / (ROUNDS * BATCH) as f64
 }
 
-/// 64 MiB each way over a path of 1 ms, in MB a second of this machine's time.
+/// Carries 64 MiB each way over a path of 1 ms. Returns MB per second of this machine's time.
 fn bulk() -> (f64, f64) {
     let size = 64 << 20;
     let block = vec![1; 1 << 20];

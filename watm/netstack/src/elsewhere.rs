@@ -1,4 +1,4 @@
-//! Flows that other stacks have, to which the packets of the same peers belong.
+//! Flows of other stacks that serve the same peers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,32 +7,32 @@ use crate::ip::Packet;
 use crate::table::{Key, Protocol};
 use crate::{PacketSink, PeerId};
 
-/// Most flows of others that are remembered: those of eight stacks with the default limit.
-/// Packets of more are handled as if nobody had their flow.
+/// The most remembered flows of other stacks: those of eight stacks with the default limit. Packets
+/// of further flows are handled as if no stack had their flow.
 const LIMIT: usize = 1 << 17;
 
-/// What tells a flow from all others.
+/// The identity of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// The peer. It is part of the key: peers may use the same addresses.
+    /// The peer. It is part of the key, because peers may use the same addresses.
     pub peer: PeerId,
-    /// The peer's end, whoever opened the flow.
+    /// The peer's end, whichever end opened the flow.
     pub source: SocketAddr,
     /// The other end.
     pub destination: SocketAddr,
 }
 
-/// What decides whether a packet may open a flow.
+/// The conditions under which a packet may open a flow.
 pub(crate) struct Admission<'a> {
-    /// There are not too many.
+    /// True if there are not too many flows.
     pub room: bool,
-    /// Nobody else has it.
+    /// The flows of other stacks, which must not have it.
     pub elsewhere: &'a mut Elsewhere,
 }
 
-/// Who has which flow. In the order of the keys, so that peers cannot make entries collide.
+/// The holder of each flow. Ordered by key, so that peers cannot make entries collide.
 #[derive(Debug, Default)]
 pub(crate) struct Elsewhere(BTreeMap<FlowKey, u32>);
 
@@ -51,7 +51,7 @@ impl Elsewhere {
         self.0.iter().map(|(flow, holder)| (*flow, *holder))
     }
 
-    /// Forget what this one has.
+    /// Forget the flows of this holder.
     pub(crate) fn forget_holder(&mut self, holder: u32) {
         self.0.retain(|_, of| *of != holder);
     }
@@ -60,8 +60,8 @@ impl Elsewhere {
         self.0.retain(|flow, _| flow.peer != peer);
     }
 
-    /// Whether somebody else takes a packet for which there is no flow here. If not, it is
-    /// ours from now on.
+    /// Returns true if another stack takes a packet that has no flow here. If none does, the flow
+    /// is this stack's from now on.
     pub(crate) fn takes(
         &mut self,
         protocol: Protocol,

@@ -1,19 +1,21 @@
+//! Hash maps for keys that peers choose.
+
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use siphasher::sip::SipHasher13;
 
-/// A map whose keys peers choose: the hash is keyed, so that nobody can make them collide.
+/// A map whose keys peers choose. Its hash is keyed, so that peers cannot make them collide.
 pub(crate) type Map<K, V> = HashMap<K, V, Keyed>;
 
-/// SipHash-1-3 under a key of ours.
+/// SipHash-1-3 under a secret key.
 #[derive(Debug, Clone)]
 pub(crate) struct Keyed {
     key: (u64, u64),
 }
 
 impl Keyed {
-    /// A hash for each seed.
+    /// Makes a different hash for each seed.
     pub(crate) fn new(seed: u64) -> Self {
         Keyed {
             key: (seed, !seed.rotate_left(32)),

@@ -1,4 +1,4 @@
-//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo, and errors for what is not carried.
+//! ICMP (RFC 792) and ICMPv6 (RFC 4443): echo replies, and errors for undeliverable packets.
 
 use std::net::IpAddr;
 
@@ -11,27 +11,28 @@ use crate::ip::{self, Packet, Sender};
 use crate::limit::Limiter;
 use crate::{PacketSink, PeerId};
 
-/// An error answers at most this many packets at once, and this many in a second after
-/// that: a program that probes protocols gets its answers, a flood does not.
+/// The number of errors sent at once, and in each second after that. A program that probes
+/// protocols gets its answers; a flood does not.
 const ERROR_BURST: u32 = 20;
 const ERRORS_PER_SECOND: u32 = 10;
 
-/// Of the packet that an ICMPv4 error is about, its header and this many bytes are
-/// repeated (RFC 1812 section 4.3.2.3: as much as fits 576 bytes).
+/// The bytes after the header of the offending packet that an ICMPv4 error repeats (RFC 1812
+/// section 4.3.2.3: as much as fits 576 bytes).
 const QUOTE_V4: usize = 576 - ip::V4_HEADER - 8;
-/// ICMPv6 errors fill the smallest MTU of IPv6 (RFC 4443 section 2.4 c).
+/// The bytes that an ICMPv6 error repeats, which fills the smallest MTU of IPv6 (RFC 4443 section
+/// 2.4 c).
 const QUOTE_V6: usize = 1280 - ip::V6_HEADER - 8;
 
-/// What a packet is to, and is not there.
+/// The missing destination of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// The protocol is not carried.
+    /// A protocol that is not carried.
     Protocol,
-    /// Nobody takes datagrams there.
+    /// A port without a receiver.
     Port,
 }
 
-/// Answers echo requests and says what is not carried.
+/// Answers echo requests and sends errors.
 #[derive(Debug)]
 pub(crate) struct Icmp {
     errors: Limiter,
@@ -48,7 +49,7 @@ impl Icmp {
         self.errors.forget(peer);
     }
 
-    /// Take an ICMP message; `packet` has the protocol that belongs to its addresses.
+    /// Handle an ICMP message; the protocol of `packet` belongs to its addresses.
     pub(crate) fn handle(
         &mut self,
         peer: PeerId,
@@ -80,7 +81,7 @@ impl Icmp {
         counters.icmp_echoed += 1;
     }
 
-    /// Tell a peer that this is not there, to which its packet is.
+    /// Report the missing destination of its packet to a peer.
     pub(crate) fn refuse(
         &mut self,
         peer: PeerId,
@@ -94,8 +95,8 @@ impl Icmp {
             counters.icmp_errors_withheld += 1;
             return;
         }
-        // Destination unreachable; of a protocol in IPv6 it is a parameter problem, unrecognized
-        // next header, and where it stands.
+        // The type is destination unreachable. For a protocol in IPv6 it is a parameter problem:
+        // unrecognized next header, with its offset.
         let (kind, code, field) = match (packet.source, missing) {
             (IpAddr::V4(_), Missing::Protocol) => (3, 2, 0),
             (IpAddr::V4(_), Missing::Port) => (3, 3, 0),
@@ -118,7 +119,7 @@ impl Icmp {
     }
 }
 
-/// Whether its checksum is right.
+/// Returns true if the checksum is right.
 pub(crate) fn is_sound(packet: &Packet<'_>) -> bool {
     match (packet.source, packet.destination) {
         (IpAddr::V4(_), _) => {
@@ -139,7 +140,8 @@ fn fill_checksum(message: &mut [u8], (source, destination): (IpAddr, IpAddr)) {
     let sum = match source {
         IpAddr::V4(_) => body,
         IpAddr::V6(_) => {
-            // The length counts in the pseudo-header; a message is never longer than that.
+            // The pseudo-header contains the length; a message is never longer than that field
+            // allows.
             let length = message.len() as u32;
             let header = checksum::pseudo_header(
                 &source.into(),

@@ -1,4 +1,4 @@
-//! What ICMP says of packets that the stack has sent (RFC 792, RFC 4443).
+//! ICMP errors about packets that the stack has sent (RFC 792, RFC 4443).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,26 +8,26 @@ use crate::PeerId;
 use crate::ip::{self, Packet};
 use crate::table::{Key, Protocol};
 
-/// What has become of a packet.
+/// The fate of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It does not get there, and so a connection is not made.
+    /// It cannot be delivered, so that a connection fails.
     Unreachable(ErrorCode),
-    /// It is larger than this, which is what the path takes.
+    /// It exceeds this MTU of the path, in bytes.
     TooBig(usize),
 }
 
-/// A segment or a datagram of ours, and what has become of it.
+/// A segment or datagram of this stack, and its fate.
 pub(crate) struct Told {
     pub protocol: Protocol,
     pub key: Key,
-    /// Where the segment began; nothing of a datagram.
+    /// The sequence number of the segment; meaningless for a datagram.
     pub sequence: u32,
     pub fate: Fate,
 }
 
-/// The fate of a packet of TCP or UDP. `None`: the message says something else, or of something
-/// else. `packet` is sound.
+/// Parses the fate of a TCP or UDP packet. `None` if the message reports something else, or on
+/// something else. The checksum of `packet` is valid.
 pub(crate) fn of_packet(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
     let (head, quoted) = packet.payload.split_first_chunk::<8>()?;
     let [kind, code, _, _, field @ ..] = *head;
@@ -39,7 +39,7 @@ pub(crate) fn of_packet(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
         IpAddr::V4(_) => ends_v4(quoted)?,
         IpAddr::V6(_) => ends_v6(quoted)?,
     };
-    // A flow's source is the peer's end, whoever opened it.
+    // A flow's source is the peer's end, whichever end opened it.
     let key = Key {
         peer,
         source: to,
@@ -80,7 +80,7 @@ fn fate_v6(kind: u8, code: u8, field: [u8; 4]) -> Option<Fate> {
 
 type Ends = (SocketAddr, SocketAddr, u32);
 
-/// With the protocol.
+/// The ends, with the protocol.
 fn ends_v4(quoted: &[u8]) -> Option<(u8, Ends)> {
     let header = quoted.get(..ip::V4_HEADER)?;
     let length = usize::from(header[0] & 15) * 4;
@@ -93,10 +93,10 @@ fn ends_v4(quoted: &[u8]) -> Option<(u8, Ends)> {
     Some((header[9], ends))
 }
 
-/// With the protocol.
+/// The ends, with the protocol.
 fn ends_v6(quoted: &[u8]) -> Option<(u8, Ends)> {
     let header = quoted.get(..ip::V6_HEADER)?;
-    // The stack's own packets have no other headers, unless they are fragments.
+    // The stack's own packets have no extension headers, unless they are fragments.
     if header[0] >> 4 != 6 {
         return None;
     }

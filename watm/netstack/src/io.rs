@@ -1,9 +1,11 @@
+//! The host and the sink, as one call of the stack uses them.
+
 use watm_core::{FlowInfo, Host, Instant};
 
 use crate::table::Key;
 use crate::{Origin, PacketSink};
 
-/// What one call of the stack reaches the world through.
+/// The access to the outside during one call of the stack.
 pub(crate) struct Io<'a> {
     pub host: &'a mut dyn Host,
     pub sink: &'a mut dyn PacketSink,
@@ -17,7 +19,7 @@ impl<'a> Io<'a> {
     }
 }
 
-/// What the application is told of a flow.
+/// The description of a flow for the application.
 pub(crate) fn flow_info(origin: &Origin, key: &Key) -> FlowInfo {
     FlowInfo {
         source: key.source,

@@ -1,18 +1,18 @@
 //! A network stack in user space for many peers, without IO of its own.
 //!
-//! Inner IP packets go in; what they carry is offered to the application as flows through
-//! [`Host`], for any destination address and port. What the application answers comes out
-//! as IP packets for the peer that opened the flow. With [`Netstack::connect`] the application
-//! opens TCP flows itself, and with [`Netstack::connect_datagrams`] those of UDP.
+//! The stack takes inner IP packets, and offers their content to the application as flows through
+//! [`Host`], for any destination address and port. The application's answers leave as IP packets
+//! for the peer that opened the flow. With [`Netstack::connect`] the application opens TCP flows
+//! itself, and with [`Netstack::connect_datagrams`] UDP flows.
 //!
 //! # The run loop
 //!
-//! 1. Hand every packet of a batch to [`Netstack::handle_packet`], every ready token that
-//!    the stack [owns](Netstack::owns) to [`Netstack::handle_ready`], and call
-//!    [`Netstack::handle_timeouts`] when [`Netstack::poll_timeout`] has come.
-//! 2. Call [`Netstack::flush`] once: only then do acknowledgements, data and datagrams of
-//!    the batch leave.
-//! 3. Ask [`Netstack::poll_timeout`] when to come back.
+//! 1. Pass every packet of a batch to [`Netstack::handle_packet`] and every ready token that the
+//!    stack [owns](Netstack::owns) to [`Netstack::handle_ready`], and call
+//!    [`Netstack::handle_timeouts`] at the time of [`Netstack::poll_timeout`].
+//! 2. Call [`Netstack::flush`] once: only then do acknowledgements, data and datagrams of the batch
+//!    leave.
+//! 3. Call [`Netstack::poll_timeout`] for the time of the next call.
 
 mod config;
 mod counters;
@@ -49,11 +49,11 @@ use crate::tcp::Tcp;
 use crate::tcp::width::NARROWEST;
 use crate::udp::{Taken, Udp};
 
-/// A peer's number, chosen by the owner of the stack and never reused for another peer
-/// while the stack has flows of the first.
+/// A peer's number. The owner of the stack chooses it, and never reuses it for another peer while
+/// the stack has flows of the first.
 pub type PeerId = u32;
 
-/// Where a packet comes from, authenticated by the transport.
+/// The authenticated source of a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// The peer.
@@ -69,14 +69,14 @@ pub trait PacketSink {
     /// Send an IP packet to this peer.
     fn send(&mut self, peer: PeerId, packet: &[u8]);
 
-    /// Whether somebody else takes a packet for which the stack has no flow: `holder`, if the
-    /// stack [was told](Netstack::put_elsewhere) who has it. If not, the stack answers it.
+    /// Returns true if another stack takes a packet that has no flow here: `holder`, if the stack
+    /// [knows](Netstack::put_elsewhere) the flow's holder. Otherwise the stack answers it.
     fn decline(&mut self, _peer: PeerId, _packet: &[u8], _holder: Option<u32>) -> bool {
         false
     }
 }
 
-/// The stack. See the crate's page for the run loop.
+/// The stack. See the crate's documentation for the run loop.
 pub struct Netstack {
     config: Config,
     tcp: Tcp,
@@ -89,7 +89,7 @@ pub struct Netstack {
 }
 
 impl Netstack {
-    /// A stack without flows. `seed` makes sequence numbers and hash keys; it must be
+    /// Makes a stack without flows. `seed` determines sequence numbers and hash keys; it must be
     /// unpredictable to peers.
     pub fn new(config: Config, seed: u64, _: Instant) -> Self {
         let config = config.checked();
@@ -108,8 +108,8 @@ impl Netstack {
         }
     }
 
-    /// Replace the configuration, for flows opened from now on, and the timeouts of all. A
-    /// new MTU counts for all packets, but the MSS that open TCP flows announced stays.
+    /// Replace the configuration: the limits for flows opened from now on, and the timeouts of all.
+    /// A new MTU applies to all packets, but open TCP flows keep their announced MSS.
     pub fn reconfigure(&mut self, config: Config) {
         let config = config.checked();
         self.tcp.set_budget(config.buffer_budget);
@@ -120,10 +120,10 @@ impl Netstack {
         self.udp.resize(None, &self.sender);
     }
 
-    /// The way to this peer takes IP packets of so many bytes, and not those of the
-    /// [configuration](Config::mtu); `None`: it takes those. At least 576 are sent all the same.
-    /// What is on its way to it by TCP, and too long for it, is sent again in smaller segments.
-    /// The MSS that open flows announced stays.
+    /// Set the MTU of the path to this peer, in bytes, below the one of the
+    /// [configuration](Config::mtu); `None`: remove it. Packets of 576 bytes are sent in any case.
+    /// TCP segments in flight that are too long are sent again in smaller segments. Open flows keep
+    /// their announced MSS.
     pub fn set_path_mtu(&mut self, peer: PeerId, mtu: Option<usize>) {
         self.sender
             .set_path(peer, mtu.map(|mtu| mtu.max(NARROWEST)));
@@ -131,8 +131,8 @@ impl Netstack {
         self.udp.resize(Some(peer), &self.sender);
     }
 
-    /// Take an inner IP packet from an authenticated peer, whose source address the caller
-    /// has checked.
+    /// Handle an inner IP packet from an authenticated peer, whose source address the caller has
+    /// checked.
     pub fn handle_packet(
         &mut self,
         origin: &Origin,
@@ -159,28 +159,27 @@ impl Netstack {
                     self.counters.fragments_reassembled += 1;
                     self.carry(origin, &packet, io);
                 }
-                // Fragments in fragments.
+                // Fragments within fragments.
                 Some(_) => self.counters.ip_malformed += 1,
                 None => {}
             },
         }
     }
 
-    /// Give up the connections to a peer that [`connect`](Self::connect) has begun, at this time
-    /// or before, and that were not answered yet: their streams are reset for this reason. How
-    /// many there were.
+    /// Reset the streams of connections to a peer that [`connect`](Self::connect) began at this
+    /// time or before and that are unanswered, with this reason. Returns their number.
     pub fn fail_connecting(&mut self, peer: PeerId, begun: Instant, reason: &ErrorCode) -> usize {
         self.tcp.fail_connecting(peer, begun, reason)
     }
 
-    /// Open a TCP connection to the peer, for a stream of the application's: from an address of
-    /// ours, to one behind the peer. Returns the stream's token. That nobody answers within a
-    /// minute, or somebody refuses, is what the stream is reset with.
+    /// Open a TCP connection through the peer, for a stream of the application: from an address of
+    /// this side, to an address behind the peer. Returns the stream's token. The stream is reset if
+    /// there is no answer within a minute, or if the connection is refused.
     ///
     /// # Errors
     ///
-    /// - [`ErrorCode::InvalidArgument`]: one of the addresses is nobody's, they are of two
-    ///   families, or the port is 0.
+    /// - [`ErrorCode::InvalidArgument`]: an address is not a host's, the families differ, or the
+    ///   port is 0.
     /// - [`ErrorCode::LimitReached`]: there are too many flows, no free ports, or no memory.
     pub fn connect(
         &mut self,
@@ -207,10 +206,10 @@ impl Netstack {
             .connect(key, mtu, application, now, &mut self.counters)
     }
 
-    /// As [`connect`](Self::connect), of datagrams: whoever answers from `destination` is heard,
-    /// until the flow has been idle for [`Config::udp_idle_timeout`]. The application is told how
-    /// long datagrams may be to go in one packet; longer ones go in fragments. Those that do not
-    /// fit IP at all are dropped and counted.
+    /// Like [`connect`](Self::connect), for datagrams: answers from `destination` are delivered
+    /// until the flow has been idle for [`Config::udp_idle_timeout`]. The application is told the
+    /// longest datagram that fits one packet; longer ones are fragmented. Datagrams that are too
+    /// large for IP are dropped and counted.
     pub fn connect_datagrams(
         &mut self,
         origin: &Origin,
@@ -235,7 +234,7 @@ impl Netstack {
             .connect(key, mtu, application, now, &mut self.counters))
     }
 
-    /// Whether the stack chose this token. Its tokens, and no others, have the top bit set.
+    /// Returns true if the stack chose this token. Its tokens, and no others, have the top bit set.
     pub fn owns(&self, token: Token) -> bool {
         FlowId::from_token(token).is_some()
     }
@@ -249,7 +248,7 @@ impl Netstack {
         }
     }
 
-    /// Do what is due by [`Host::now`].
+    /// Do the work that is due by [`Host::now`].
     pub fn handle_timeouts(&mut self, host: &mut dyn Host, _: &mut dyn PacketSink) {
         let now = host.now();
         self.tcp.expire(now, &mut self.counters);
@@ -257,8 +256,8 @@ impl Netstack {
         self.counters.fragments_expired += self.reassembly.expire(now);
     }
 
-    /// Move the bytes that the calls since the last flush have announced, and send what
-    /// comes of it. A flow with much to send may leave some for the next flush; then
+    /// Move the bytes that the calls since the last flush have announced, and send the resulting
+    /// packets. A flow with much to send may leave some for the next flush; then
     /// [`poll_timeout`](Self::poll_timeout) is in the past.
     pub fn flush(&mut self, host: &mut dyn Host, sink: &mut dyn PacketSink) {
         let io = &mut Io::new(host, sink);
@@ -266,8 +265,8 @@ impl Netstack {
         self.tcp.flush(io, &mut self.counters);
     }
 
-    /// When [`handle_timeouts`](Self::handle_timeouts) and [`flush`](Self::flush) want to be
-    /// called. Any other call may change it.
+    /// The time at which [`handle_timeouts`](Self::handle_timeouts) and [`flush`](Self::flush) must
+    /// be called. Any other call may change it.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.tcp.has_more() || self.udp.has_more() {
             return Some(Instant(0));
@@ -280,7 +279,7 @@ impl Netstack {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Reset the flows of a peer that is no longer served.
+    /// Reset the flows of a peer that was removed.
     pub fn remove_peer(&mut self, peer: PeerId, host: &mut dyn Host, sink: &mut dyn PacketSink) {
         let io = &mut Io::new(host, sink);
         self.tcp.remove_peer(peer, io, &mut self.counters);
@@ -291,53 +290,52 @@ impl Netstack {
         self.elsewhere.forget_peer(peer);
     }
 
-    /// Another stack has this flow: its packets are [declined](PacketSink::decline), and no
-    /// connection from here takes its place. Of several holders the last one counts, and
-    /// beyond some hundred thousand flows nothing is remembered.
+    /// Record that another stack has this flow: its packets are [declined](PacketSink::decline),
+    /// and no dialled connection uses its addresses. Of several holders the last one counts. Beyond
+    /// some hundred thousand flows nothing is remembered.
     pub fn put_elsewhere(&mut self, flow: FlowKey, holder: u32) {
         self.elsewhere.insert(flow, holder);
     }
 
-    /// This one has nothing any more.
+    /// Forget the flows of this holder.
     pub fn forget_elsewhere(&mut self, holder: u32) {
         self.elsewhere.forget_holder(holder);
     }
 
-    /// The flows here, among them TCP connections that have just ended, whose last packets may
-    /// have to be answered again.
+    /// The flows here, including TCP connections that have just ended, whose last packets may need
+    /// another answer.
     pub fn known(&self) -> impl Iterator<Item = FlowKey> {
         let tcp = self.tcp.keys().map(|key| key.of(Protocol::Tcp));
         tcp.chain(self.udp.keys().map(|key| key.of(Protocol::Udp)))
     }
 
-    /// The flows of others, as far as they are known, and who has them.
+    /// The known flows of other stacks, with their holders.
     pub fn elsewhere(&self) -> impl Iterator<Item = (FlowKey, u32)> {
         self.elsewhere.iter()
     }
 
-    /// Whether the stack still offers flows to the application. One that does not, and whose
-    /// sink declines what no flow is there for, comes to an end with its flows.
+    /// Offer new flows to the application, or stop. A stack that has stopped, and whose sink
+    /// declines packets without a flow, ends with its flows.
     pub fn set_accepting(&mut self, accepting: bool) {
         self.udp.accepting = accepting;
     }
 
-    /// Whether nothing is left to be answered: no flows, and no connections in TIME-WAIT.
+    /// Returns true if nothing is left to answer: no flows, and no connections in TIME-WAIT.
     pub fn is_idle(&self) -> bool {
         self.flows() == 0 && !self.tcp.has_late()
     }
 
-    /// How many flows there are.
+    /// The number of flows.
     pub fn flows(&self) -> usize {
         self.tcp.len() + self.udp.len()
     }
 
-    /// Bytes of TCP buffers that exist now; never more than
-    /// [`Config::buffer_budget`].
+    /// Bytes of TCP buffers in existence; never more than [`Config::buffer_budget`].
     pub fn held_bytes(&self) -> usize {
         self.tcp.held()
     }
 
-    /// What happened so far, by name.
+    /// The counters by name.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.counters.iter()
     }
@@ -356,7 +354,7 @@ impl Netstack {
         None
     }
 
-    /// Make room for a flow of this peer, if a UDP flow can go.
+    /// Make room for a flow of this peer. Returns true if a UDP flow was removed.
     fn evict_for(&mut self, peer: PeerId) -> bool {
         let share = self.config.udp_share_of_a_peer();
         self.udp.evict(peer, share, &mut self.counters)
@@ -422,7 +420,7 @@ impl Netstack {
     }
 }
 
-/// Whether a flow can be between them.
+/// Checks that a flow between these ends is possible.
 fn check_ends(source: IpAddr, destination: SocketAddr) -> Result<(), ErrorCode> {
     let sound = source.is_ipv4() == destination.is_ipv4()
         && destination.port() != 0

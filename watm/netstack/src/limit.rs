@@ -1,13 +1,15 @@
+//! Rate limits by peer, for answers that strangers can trigger.
+
 use watm_core::Instant;
 
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// Bounds how often something is done for each peer: a burst, then a rate.
+/// Limits an action for each peer: a burst, then a rate.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     burst: u32,
-    /// Nanoseconds that earn one more.
+    /// The nanoseconds that earn one more action.
     period: u64,
     peers: Map<PeerId, Bucket>,
 }
@@ -15,12 +17,12 @@ pub(crate) struct Limiter {
 #[derive(Debug)]
 struct Bucket {
     left: u32,
-    /// Up to here time has been turned into permissions.
+    /// The time up to which permissions have been earned.
     since: Instant,
 }
 
 impl Limiter {
-    /// `burst` at once, then `per_second`, both at least 1.
+    /// Allows `burst` at once, then `per_second`, both at least 1.
     pub(crate) fn new(burst: u32, per_second: u32, hash: Keyed) -> Self {
         Limiter {
             burst,
@@ -29,7 +31,7 @@ impl Limiter {
         }
     }
 
-    /// Whether it may be done once more for this peer.
+    /// Returns true if the action is allowed once more for this peer.
     pub(crate) fn permits(&mut self, peer: PeerId, now: Instant) -> bool {
         let bucket = self.peers.entry(peer).or_insert(Bucket {
             left: self.burst,

@@ -1,4 +1,4 @@
-//! Ports for flows from here.
+//! Ephemeral ports for dialled flows.
 
 use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
@@ -7,13 +7,13 @@ use crate::PeerId;
 use crate::hash::Keyed;
 use crate::table::Key;
 
-/// RFC 6335 section 6.
+/// The range of ephemeral ports (RFC 6335 section 6).
 const FIRST_EPHEMERAL: u16 = 49152;
 const EPHEMERAL_PORTS: u64 = 1 << 14;
 
-/// What the next flow from `source` to `destination` could be, in the order to be tried. Begins at
-/// a port that strangers cannot guess (RFC 6056 section 3.3), another one for each flow that was
-/// dialled before.
+/// The candidate keys of the next flow from `source` to `destination`, in the order to try. The
+/// first port is unpredictable to strangers (RFC 6056 section 3.3), and differs for each flow that
+/// was dialled before.
 pub(crate) fn candidates(
     hash: &Keyed,
     dialled: u64,
@@ -26,7 +26,7 @@ pub(crate) fn candidates(
         .map(move |step| FIRST_EPHEMERAL + (first.wrapping_add(step) % EPHEMERAL_PORTS) as u16)
         .map(move |port| Key {
             peer,
-            // A flow's source is the peer's end, whoever opened it.
+            // A flow's source is the peer's end, whichever end opened it.
             source: destination,
             destination: SocketAddr::new(source, port),
         })

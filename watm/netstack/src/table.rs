@@ -1,3 +1,5 @@
+//! The table of flows by key and by number, which TCP and UDP each have.
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -7,8 +9,8 @@ use crate::PeerId;
 use crate::elsewhere::FlowKey;
 use crate::hash::{Keyed, Map};
 
-/// What tells a flow from all others of its protocol. The peer is part of it: peers may use
-/// the same addresses.
+/// The identity of a flow among those of its protocol. The peer is part of it, because peers may
+/// use the same addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub peer: PeerId,
@@ -16,7 +18,7 @@ pub(crate) struct Key {
     pub destination: SocketAddr,
 }
 
-/// A place in a [`Table`], and which of the flows that were there.
+/// A slot in a [`Table`], with the generation of the flow in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct FlowId {
     slot: u32,
@@ -26,14 +28,14 @@ pub(crate) struct FlowId {
 /// The protocol of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
-    /// RFC 9293.
+    /// TCP (RFC 9293).
     Tcp,
-    /// RFC 768.
+    /// UDP (RFC 768).
     Udp,
 }
 
 impl Key {
-    /// The same, among the flows of all protocols.
+    /// The identity among the flows of all protocols.
     pub(crate) fn of(&self, protocol: Protocol) -> FlowKey {
         FlowKey {
             protocol,
@@ -46,7 +48,7 @@ impl Key {
 
 const OURS: u64 = 1 << 63;
 const UDP: u64 = 1 << 62;
-/// Tokens have room for 30 bits of it.
+/// The number of generations. Tokens have 30 bits for them.
 const GENERATIONS: u32 = (1 << 30) - 1;
 
 impl FlowId {
@@ -75,13 +77,13 @@ impl FlowId {
     }
 }
 
-/// Flows by key and by id. Ids of flows that are gone find nothing.
+/// Flows by key and by id. The id of a removed flow finds nothing.
 #[derive(Debug)]
 pub(crate) struct Table<F> {
     slots: Vec<Slot<F>>,
     free: Vec<u32>,
     ids: Map<Key, FlowId>,
-    /// Flows of each peer that has any.
+    /// The number of flows of each peer that has any.
     by_peer: BTreeMap<PeerId, usize>,
 }
 
@@ -105,12 +107,12 @@ impl<F> Table<F> {
         self.ids.len()
     }
 
-    /// How many of the flows are this peer's.
+    /// The number of this peer's flows.
     pub(crate) fn len_of(&self, peer: PeerId) -> usize {
         self.by_peer.get(&peer).copied().unwrap_or(0)
     }
 
-    /// The most flows that a peer has, and which peer.
+    /// The most flows of any peer, and that peer.
     pub(crate) fn most_of_a_peer(&self) -> Option<(usize, PeerId)> {
         self.by_peer.iter().map(|(peer, held)| (*held, *peer)).max()
     }
@@ -136,7 +138,7 @@ impl<F> Table<F> {
         (slot.generation == id.generation).then_some(slot)
     }
 
-    /// The id that the next flow will get.
+    /// The id of the next flow.
     pub(crate) fn next_id(&self) -> FlowId {
         match self.free.last() {
             Some(&slot) => FlowId {
@@ -150,7 +152,7 @@ impl<F> Table<F> {
         }
     }
 
-    /// Add a flow. There must be none with this key.
+    /// Add a flow. The key must be new.
     pub(crate) fn insert(&mut self, key: Key, flow: F) -> FlowId {
         let id = self.next_id();
         if self.free.pop().is_none() {
@@ -191,7 +193,7 @@ impl<F> Table<F> {
             .collect()
     }
 
-    /// All flows, or those of one peer, with whose they are.
+    /// All flows, or those of one peer, each with its peer.
     pub(crate) fn of(&self, peer: Option<PeerId>) -> Vec<(FlowId, PeerId)> {
         self.iter()
             .map(|(id, key, _)| (id, key.peer))
@@ -199,7 +201,7 @@ impl<F> Table<F> {
             .collect()
     }
 
-    /// All flows, in the order of their places.
+    /// All flows, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (FlowId, &Key, &F)> {
         self.slots.iter().zip(0..).filter_map(|(slot, number)| {
             let (key, flow) = slot.flow.as_ref()?;

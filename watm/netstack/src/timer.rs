@@ -1,27 +1,29 @@
+//! Timers of flows, which TCP and UDP each keep.
+
 use std::collections::BTreeSet;
 
 use watm_core::Instant;
 
 use crate::table::FlowId;
 
-/// One alarm a flow, at or before its deadline.
+/// The alarms of flows, one each, at or before its deadline.
 ///
-/// Deadlines move back with nearly every packet. An alarm is set forward only, and a flow
-/// whose alarm rings too early sets it again; so most packets cost no work here, and there
-/// are never more alarms than flows.
+/// Deadlines move back with nearly every packet. An alarm is only moved forward, and a flow whose
+/// alarm rings too early sets it again. Most packets thus cost no work here, and there are never
+/// more alarms than flows.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     alarms: BTreeSet<(Instant, FlowId)>,
 }
 
-/// When a flow's alarm is set for. Belongs to the flow.
+/// The time of a flow's alarm. Belongs to the flow.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
     at: Option<Instant>,
 }
 
 impl Timers {
-    /// Have the flow called by `deadline`.
+    /// Call the flow by `deadline`.
     pub(crate) fn schedule(&mut self, id: FlowId, alarm: &mut Alarm, deadline: Instant) {
         if alarm.at.is_some_and(|at| at <= deadline) {
             return;
@@ -43,13 +45,13 @@ impl Timers {
         self.alarms.first().map(|(at, _)| *at)
     }
 
-    /// The flow with the earliest alarm, which is over; the caller must tell the flow's
-    /// [`Alarm`] with [`Alarm::rang`].
+    /// Removes the earliest alarm and returns its flow; the caller must then call [`Alarm::rang`]
+    /// on the flow's [`Alarm`].
     pub(crate) fn pop(&mut self) -> Option<FlowId> {
         self.alarms.pop_first().map(|(_, id)| id)
     }
 
-    /// The same, if it is due.
+    /// The same, if the alarm is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<FlowId> {
         if self.next()? > now {
             return None;
@@ -59,7 +61,7 @@ impl Timers {
 }
 
 impl Alarm {
-    /// The alarm was taken from [`Timers`].
+    /// Record that the alarm was removed from [`Timers`].
     pub(crate) fn rang(&mut self) {
         self.at = None;
     }

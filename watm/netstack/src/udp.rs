@@ -18,58 +18,59 @@ use crate::tcp::width::{NARROW, NARROWEST};
 use crate::timer::{Alarm, Timers};
 use crate::{Origin, PeerId, port};
 
-/// Datagrams for the application are handed over together, at most so many and so many
-/// bytes: what one batch of the outer socket can carry.
+/// The most datagrams, and bytes, that are handed to the application at once: as many as one batch
+/// of the outer socket can carry.
 const BATCH: usize = 64;
 const BATCH_BYTES: usize = 128 << 10;
-/// Datagrams taken from one flow before the next has its turn.
+/// The datagrams taken from one flow before the next has its turn.
 const BUDGET: usize = 256;
-/// Buffers for batches that are kept: as many flows rarely share one batch.
+/// The spare buffers for batches: flows in one batch are rarely more.
 const SPARE: usize = 32;
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It is seen to.
+    /// It was handled.
     Done,
-    /// It would open a flow that there is no room for.
+    /// It would open a flow, and there is no room for one.
     NoRoom,
-    /// Nobody takes datagrams where it is to go.
+    /// The application takes no datagrams for its destination.
     Unwanted,
 }
 
-/// The UDP half of the stack.
+/// The UDP part of the stack.
 pub(crate) struct Udp {
     flows: Table<Flow>,
-    /// Chooses ports.
+    /// The hash that chooses ports.
     hash: Keyed,
-    /// Flows that were opened from here.
+    /// The number of dialled flows.
     dialled: u64,
     timers: Timers,
-    /// The same for the flows of each peer that has any.
+    /// The same timers by peer, for peers with flows.
     timers_of: Map<PeerId, Timers>,
     idle_timeout: Duration,
     /// Flows with something to do in the next flush, each at most once.
     dirty: Vec<FlowId>,
     spare: Vec<Datagrams>,
-    /// Whether flows are opened.
+    /// True if flows may be opened.
     pub accepting: bool,
 }
 
 struct Flow {
     flow: Box<dyn DatagramFlow>,
-    /// What the application was told, unless it dialled the flow: such a one is not offered anew.
+    /// The description given to the application, unless it dialled the flow: a dialled flow is not
+    /// offered again.
     info: Option<Rc<FlowInfo>>,
-    /// For the application, since the last flush.
+    /// The datagrams for the application since the last flush.
     pending: Datagrams,
-    /// The largest packet that gets to its destination, as far as routers behind the peer have said.
+    /// The path MTU to its destination, as far as routers behind the peer have reported it.
     path: usize,
-    /// When the last datagram passed, either way.
+    /// The time of the last datagram, in either direction.
     used: Instant,
     alarm: Alarm,
-    /// Among those of its peer.
+    /// The alarm among those of its peer.
     alarm_of_peer: Alarm,
-    /// The application may have something.
+    /// True if the application may have something.
     readable: bool,
     dirty: bool,
 }
@@ -93,7 +94,7 @@ impl Udp {
         self.flows.len()
     }
 
-    /// What flows there are.
+    /// The keys of the flows.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.flows.iter().map(|(_, key, _)| key)
     }
@@ -106,7 +107,7 @@ impl Udp {
         }
     }
 
-    /// Take a packet. If there is no room for the flow that it would open, the caller may make
+    /// Process a packet. If there is no room for the flow that it would open, the caller may make
     /// some and try again.
     pub(crate) fn handle(
         &mut self,
@@ -172,7 +173,7 @@ impl Udp {
         Taken::Done
     }
 
-    /// Carry a flow of the application's, which nobody has yet, in packets of at most `mtu` bytes.
+    /// Carry a flow of the application with a free key, in packets of at most `mtu` bytes.
     pub(crate) fn connect(
         &mut self,
         key: Key,
@@ -189,7 +190,7 @@ impl Udp {
         token
     }
 
-    /// The ways to all peers or one may take packets of another size: tell those who have dialled.
+    /// Update the MTU of the path to one peer, or of all, and inform dialled flows.
     pub(crate) fn resize(&mut self, peer: Option<PeerId>, sender: &Sender) {
         for (id, peer) in self.flows.of(peer) {
             if let Some(key) = self.flows.key(id).copied()
@@ -202,8 +203,8 @@ impl Udp {
         }
     }
 
-    /// ICMP has told what became of a datagram of this flow. Whether there is one, to which that
-    /// is news.
+    /// Process an ICMP error about a datagram of a flow. Returns true if there is such a flow, and
+    /// its state has changed.
     pub(crate) fn learn(&mut self, told: Told, sender: &Sender) -> bool {
         let Fate::TooBig(mtu) = told.fate else {
             return false;
@@ -213,7 +214,7 @@ impl Udp {
         let Some(flow) = flow else {
             return false;
         };
-        // Nobody can make a flow send tiny packets: see `Width`.
+        // A lower bound keeps forged reports from making a flow send tiny packets: see `Width`.
         let least = match key.source.is_ipv4() {
             true => NARROWEST,
             false => NARROW,
@@ -229,7 +230,7 @@ impl Udp {
         news
     }
 
-    /// A flow of ours that is not there.
+    /// A key for a dialled flow that is not in use.
     pub(crate) fn free_port(
         &self,
         peer: PeerId,
@@ -241,7 +242,7 @@ impl Udp {
             .find(|key| self.flows.find(key).is_none() && !elsewhere.has(Protocol::Udp, key))
     }
 
-    /// The application can take or has more.
+    /// Handle a ready token: the application may take or have more.
     pub(crate) fn ready(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(id) {
             flow.readable = true;
@@ -259,7 +260,7 @@ impl Udp {
         }
     }
 
-    /// Whether a flow used up its turn and has more.
+    /// Returns true if a flow used up its turn and has more.
     pub(crate) fn has_more(&self) -> bool {
         !self.dirty.is_empty()
     }
@@ -268,7 +269,7 @@ impl Udp {
         self.timers.next()
     }
 
-    /// End flows that have been idle for too long.
+    /// End flows after their idle timeout.
     pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
         while let Some(id) = self.timers.pop_due(now) {
             let Some(flow) = self.flows.get_mut(id) else {
@@ -285,8 +286,8 @@ impl Udp {
         }
     }
 
-    /// End a flow, so that there is room for one of `peer`: the idlest of that peer if it has more than
-    /// its share, or else of another peer that has, or else of all. False if there is none.
+    /// End a flow to make room for one of `peer`: the idlest flow of that peer if it has more than
+    /// its share, or else of another peer that has, or else of all. Returns false if there is none.
     pub(crate) fn evict(&mut self, peer: PeerId, share: usize, counters: &mut Counters) -> bool {
         let held = self.flows.len_of(peer);
         let greedy = match held > share {
@@ -307,9 +308,9 @@ impl Udp {
         idlest.is_some()
     }
 
-    /// The flow that has been idle for longest.
+    /// The flow that has been idle longest.
     fn idlest(&mut self) -> Option<FlowId> {
-        // Alarms are never late, so the first whose alarm is exact is the one.
+        // Alarms are never late, so the first exact alarm belongs to the idlest flow.
         while let Some(at) = self.timers.next() {
             let id = self.timers.pop()?;
             let Some(flow) = self.flows.get_mut(id) else {
@@ -325,7 +326,7 @@ impl Udp {
         None
     }
 
-    /// The same, among those of a peer.
+    /// The same, among the flows of a peer.
     fn idlest_of(&mut self, peer: PeerId) -> Option<FlowId> {
         let timers = self.timers_of.get_mut(&peer)?;
         while let Some(at) = timers.next() {
@@ -379,7 +380,7 @@ impl Udp {
                 used: now,
                 alarm: Alarm::default(),
                 alarm_of_peer: Alarm::default(),
-                // Opened armed: its token comes when there is something.
+                // A new flow is armed: its token comes when there is something.
                 readable: false,
                 dirty: false,
             },
@@ -388,7 +389,7 @@ impl Udp {
         id
     }
 
-    /// Have a flow of this peer end when it has been idle for long enough.
+    /// Set the alarm for the idle timeout of a flow of this peer.
     fn schedule(&mut self, id: FlowId, peer: PeerId) {
         if let Some(flow) = self.flows.get_mut(id) {
             let deadline = flow.used + self.idle_timeout;
@@ -407,8 +408,8 @@ impl Udp {
         }
     }
 
-    /// Hand over what is pending. If the application has closed the flow, it is offered
-    /// anew: a 4-tuple is never dead.
+    /// Hand over the pending datagrams. If the application has closed the flow, it is offered
+    /// again: a 4-tuple stays usable.
     fn deliver(&mut self, id: FlowId, io: &mut Io<'_>, counters: &mut Counters) {
         let Some(flow) = self.flows.get_mut(id) else {
             return;
@@ -437,7 +438,7 @@ impl Udp {
         }
     }
 
-    /// Send what the application has.
+    /// Send the datagrams of the application.
     fn collect(
         &mut self,
         id: FlowId,
@@ -493,7 +494,7 @@ impl Udp {
     }
 }
 
-/// The longest datagram of a flow that fits a packet of so many bytes.
+/// The longest datagram of a flow that fits into a packet of this many bytes.
 fn longest(key: &Key, mtu: usize) -> u32 {
     let headers = ip::header_len(key.source.ip()) + UDP_HEADER_LEN;
     u32::try_from(mtu.saturating_sub(headers)).unwrap_or(u32::MAX)
@@ -501,7 +502,7 @@ fn longest(key: &Key, mtu: usize) -> u32 {
 
 fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
     let datagram = UdpPacket::new_checked(packet.payload).ok()?;
-    // Without a checksum in IPv6 only between tunnel ends (RFC 8200 section 8.1).
+    // IPv6 allows datagrams without a checksum between tunnel ends only (RFC 8200 section 8.1).
     let bare = datagram.checksum() == 0 && packet.source.is_ipv6();
     let message = &packet.payload[..datagram.len().into()];
     let sound = !bare
@@ -513,7 +514,7 @@ fn parse<'a>(packet: &Packet<'a>) -> Option<UdpPacket<&'a [u8]>> {
     sound.then_some(datagram)
 }
 
-/// In packets of at most `path` bytes.
+/// Sends a datagram in packets of at most `path` bytes.
 fn send(key: &Key, datagram: &[u8], path: usize, sender: &mut Sender, io: &mut Io<'_>) -> bool {
     let (source, destination) = (key.destination, key.source);
     let Ok(length) = u16::try_from(UDP_HEADER_LEN + datagram.len()) else {
@@ -531,7 +532,7 @@ fn send(key: &Key, datagram: &[u8], path: usize, sender: &mut Sender, io: &mut I
         header.set_checksum(0);
         let (source, destination) = addresses;
         let sum = checksum::transport(header.into_inner(), source, destination, ip::UDP);
-        // All zeros would say that there is none (RFC 768).
+        // All zeros would mean that there is no checksum (RFC 768).
         let sum = if sum == u16::MAX { sum } else { !sum };
         UdpPacket::new_unchecked(&mut out[start..]).set_checksum(sum);
     })

@@ -1,22 +1,21 @@
 //! The Internet checksum (RFC 1071).
 //!
-//! smoltcp has one, which adds 16 bits at a time. Every payload byte passes here, so that
-//! was a tenth of what an upload costs; this one adds 64 bits at a time.
+//! smoltcp's implementation adds 16 bits at a time. Every payload byte passes here, so that it took
+//! a tenth of an upload's cost; this one adds 64 bits at a time.
 
 use std::net::IpAddr;
 
-/// A sum that has not been folded to 16 bits. In the byte order of memory, which the
+/// A sum that is not folded to 16 bits yet. Its words have the byte order of memory, which the
 /// checksum does not depend on (RFC 1071 section 2).
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum(u64);
 
-/// What is added without a loop, so that it stays in the registers of vectors: in a module,
-/// each turn of a loop looks at a clock, across which these registers are not kept.
+/// The number of bytes added without a loop, so that the sum stays in vector registers. In a
+/// module, each turn of a loop checks a clock, and these registers are not kept across the check.
 const BLOCK: usize = 128;
 
 impl Sum {
-    /// Add bytes that begin at an even place. At most 4 GiB in all, so that nothing
-    /// overflows.
+    /// Add bytes that begin at an even offset. At most 4 GiB in all, so that nothing overflows.
     fn add(self, data: &[u8]) -> Sum {
         let (blocks, rest) = data.as_chunks::<BLOCK>();
         let mut sum = self.0;
@@ -46,9 +45,9 @@ fn halves(word: &[u8; 8]) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// The checksum of `message`, a TCP segment or a UDP datagram between these addresses, whose
-/// own checksum field counts: all ones if that field is right, and what belongs there,
-/// inverted, if it is zero.
+/// The checksum of `message`, a TCP segment or a UDP datagram between these addresses, including
+/// its own checksum field. The result is all ones if that field is right. If the field is zero, the
+/// result is the inverse of the checksum to write into it.
 pub(crate) fn transport(message: &[u8], source: IpAddr, destination: IpAddr, protocol: u8) -> u16 {
     let mut header = [0; 8];
     header[..4].copy_from_slice(&(message.len() as u32).to_be_bytes());
@@ -102,8 +101,8 @@ mod tests {
     fn carries_are_not_lost() {
         let ones = vec![0xff; 65_535];
         let zero = IpAddr::from([0, 0, 0, 0]);
-        // 32767 words of all ones are none in ones' complement; the length and the last
-        // byte are left.
+        // In ones' complement, 32767 words of all ones are zero; the length and the last byte are
+        // left.
         assert_eq!(transport(&ones, zero, zero, 0), 0xff00);
     }
 }

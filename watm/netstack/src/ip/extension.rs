@@ -3,8 +3,8 @@
 use super::V6_HEADER;
 use super::packet::Fragment;
 
-/// More headers than this are an attack: each kind is meant to occur once, destination
-/// options twice, so five would do.
+/// The most headers accepted: each kind is meant to occur once, destination options twice, so that
+/// five would do. More are an attack.
 const MAX_HEADERS: usize = 8;
 
 const HOP_BY_HOP: u8 = 0;
@@ -12,19 +12,19 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// What the headers led to.
+/// The result of walking the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Walk {
     pub protocol: u8,
-    /// Where the number `protocol` stands.
+    /// The offset of the number `protocol`.
     pub protocol_at: usize,
     pub payload_at: usize,
     pub fragment: Option<Fragment>,
 }
 
-/// Walk the headers of a packet, whose length has been checked against its first header. `None`
-/// if one is cut short, asks not to be ignored, or there are too many. Stops at a fragment
-/// header, except of a packet in one fragment (RFC 6946).
+/// Walks the headers of a packet, whose length has been checked against its first header. `None` if
+/// one is truncated, must not be ignored, or there are too many. Stops at a fragment header, except
+/// for a packet in one fragment (RFC 6946).
 pub(crate) fn walk(packet: &[u8]) -> Option<Walk> {
     let mut protocol_at = 6;
     let mut at = V6_HEADER;
@@ -34,7 +34,7 @@ pub(crate) fn walk(packet: &[u8]) -> Option<Walk> {
         let length = match protocol {
             HOP_BY_HOP if at == V6_HEADER => options(rest)?,
             DESTINATION => options(rest)?,
-            // A route with stops left is not for us, and type 0 is forbidden (RFC 5095).
+            // A route with stops left is for another host, and type 0 is forbidden (RFC 5095).
             ROUTING if *rest.get(3)? == 0 => length(rest)?,
             HOP_BY_HOP | ROUTING => return None,
             FRAGMENT => {
@@ -69,7 +69,7 @@ fn length(header: &[u8]) -> Option<usize> {
     (length <= header.len()).then_some(length)
 }
 
-/// The length of a header of options, none of which may ask for the packet to be dropped
+/// The length of a header of options. `None` if an option demands that the packet is dropped
 /// (section 4.2: the two highest bits of the type).
 fn options(header: &[u8]) -> Option<usize> {
     const PAD1: u8 = 0;

@@ -1,4 +1,4 @@
-//! IP packets: read, put together, and written.
+//! IP packets: parsing, reassembly and sending.
 
 pub(crate) mod checksum;
 mod extension;
@@ -15,7 +15,7 @@ pub(crate) const ICMP: u8 = 1;
 pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
-/// Not a protocol: nothing follows (RFC 8200 section 4.7).
+/// The number for "no next header" (RFC 8200 section 4.7).
 pub(crate) const NOTHING: u8 = 59;
 
 pub(crate) const V4_HEADER: usize = 20;

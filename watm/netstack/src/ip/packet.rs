@@ -1,3 +1,5 @@
+//! Parsing of IP packets. The stack parses every packet of a peer here first.
+
 use std::net::IpAddr;
 
 use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
@@ -5,7 +7,7 @@ use smoltcp::wire::{Ipv4Packet, Ipv6Packet};
 use super::extension::{self, Walk};
 use super::{V4_HEADER, V6_HEADER};
 
-/// An IP packet that was read and found sound, up to the header of its protocol.
+/// A valid IP packet, parsed up to the header of its protocol.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packet<'a> {
     pub source: IpAddr,
@@ -13,31 +15,31 @@ pub(crate) struct Packet<'a> {
     /// The protocol of `payload`.
     pub protocol: u8,
     pub payload: &'a [u8],
-    /// The packet, without what may follow it in the buffer.
+    /// The packet, without trailing bytes of the buffer.
     pub whole: &'a [u8],
-    /// Where in `whole` the number `protocol` stands.
+    /// The offset in `whole` of the number `protocol`.
     pub protocol_at: usize,
-    /// Set if this is a piece of a packet: `payload` is a piece too.
+    /// The position, if this is a fragment: `payload` is then a piece too.
     pub fragment: Option<Fragment>,
 }
 
-/// Which piece of which packet a fragment is.
+/// The position of a fragment in its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub id: u32,
-    /// In bytes.
+    /// The offset in bytes.
     pub offset: usize,
     pub more: bool,
 }
 
-/// Why a packet is dropped.
+/// The reason why a packet is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A header is wrong.
+    /// A header is malformed.
     Malformed,
-    /// Nobody can be reached at the source or the destination.
+    /// The source or the destination is not a host's address.
     BadAddress,
-    /// The destination is a group; groups are not carried.
+    /// The destination is a group. Groups are not carried.
     Multicast,
 }
 
@@ -50,7 +52,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Whether nothing but one IP header precedes the payload.
+    /// Returns true if a single IP header precedes the payload.
     pub(crate) fn is_plain(&self) -> bool {
         let header = match self.source {
             IpAddr::V4(_) => V4_HEADER,
@@ -60,12 +62,12 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Whether an address can be one host's.
+/// Returns true if the address can belong to a host.
 pub(crate) fn is_host(address: IpAddr) -> bool {
     !address.is_multicast()
         && match address {
             IpAddr::V4(address) => !address.is_unspecified() && !address.is_broadcast(),
-            // IPv4 in disguise (RFC 4291 section 2.5.5.2) is for programs, not for the wire.
+            // IPv4-mapped addresses (RFC 4291 section 2.5.5.2) are for programs, not for the wire.
             IpAddr::V6(address) => !address.is_unspecified() && address.to_ipv4_mapped().is_none(),
         }
 }

@@ -1,3 +1,5 @@
+//! Reassembly of fragmented packets, within bounds for each peer.
+
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,42 +11,42 @@ use super::send::write_packet;
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// How long fragments wait for the others. Linux waits as long; RFC 8200 allows 60 s, and a
-/// path that delays one fragment by that has lost it.
+/// The time for which fragments wait for the others, as in Linux. RFC 8200 allows 60 s, but a path
+/// that delays one fragment by this much has lost it.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// Incomplete packets of one peer. Fragments come one packet after another; eight in
+/// The most incomplete packets of one peer. Fragments arrive one packet after another. Eight in
 /// parallel is a busy resolver over a reordering path, and four times that is plenty.
 const PACKETS_PER_PEER: usize = 32;
-/// Incomplete packets of all peers: at 64 KiB each at most 16 MiB.
+/// The most incomplete packets of all peers: at 64 KiB each at most 16 MiB.
 const PACKETS: usize = 256;
-/// Pieces of one packet: 65535 bytes over a path with an MTU of 576.
+/// The most pieces of one packet: 65535 bytes over a path with an MTU of 576.
 const PIECES: usize = 128;
-/// The least payload of a fragment that is not the last: what remains of IPv4's smallest
-/// MTU, 68. Smaller ones serve to split headers (RFC 1858).
+/// The least payload of a fragment that is not the last: the rest of IPv4's smallest MTU, 68.
+/// Smaller ones serve to split headers (RFC 1858).
 const TINY: usize = 48;
-/// The greatest payload of a packet.
+/// The largest payload of a packet.
 const MAX_PAYLOAD: usize = 65535;
-/// And of one with an IPv4 header.
+/// The largest payload of a packet with an IPv4 header.
 const MAX_PAYLOAD_V4: usize = 65535 - super::V4_HEADER;
 
-/// Puts IPv4 (RFC 791) and IPv6 (RFC 8200 section 4.5) packets together. A packet with
-/// overlapping fragments is dropped as a whole (RFC 5722), and so is the rest of it.
+/// Reassembles IPv4 (RFC 791) and IPv6 (RFC 8200 section 4.5) packets. A packet with overlapping
+/// fragments is dropped as a whole (RFC 5722), including its later fragments.
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     partial: Map<Key, Partial>,
-    /// By age.
+    /// The incomplete packets by age.
     order: BTreeSet<(Instant, Key)>,
     by_peer: Map<PeerId, BTreeSet<(Instant, Key)>>,
 }
 
-/// What became of a fragment.
+/// The outcome of a fragment.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It waits for the others.
+    /// Kept until the others arrive.
     Kept,
-    /// It cannot be used.
+    /// Unusable.
     Dropped,
-    /// It was the last one; this is the packet, with one IP header.
+    /// The last one. Contains the packet, with one IP header.
     Whole(Vec<u8>),
 }
 
@@ -61,14 +63,14 @@ struct Key {
 #[derive(Debug)]
 struct Partial {
     since: Instant,
-    /// Of the piece at offset 0.
+    /// The protocol in the piece at offset 0.
     protocol: Option<u8>,
-    /// Where the last piece ends.
+    /// The end of the last piece.
     total: Option<usize>,
     data: Vec<u8>,
-    /// Disjoint, in order.
+    /// The byte ranges received: disjoint, in order.
     pieces: Vec<(usize, usize)>,
-    /// Overlap was seen; what else comes of this packet is dropped.
+    /// True if an overlap was seen; later fragments of this packet are dropped.
     spoilt: bool,
 }
 
@@ -81,7 +83,7 @@ impl Reassembly {
         }
     }
 
-    /// Take a fragment. The number is of packets that were given up to make room.
+    /// Add a fragment. The number counts packets that were given up to make room.
     pub(crate) fn add(
         &mut self,
         peer: PeerId,
@@ -123,7 +125,7 @@ impl Reassembly {
         (Outcome::Whole(whole), given_up)
     }
 
-    /// Give up packets whose time is over. Returns how many.
+    /// Give up packets after their timeout. Returns their number.
     pub(crate) fn expire(&mut self, now: Instant) -> u64 {
         let mut expired = 0;
         while let Some((since, key)) = self.order.first().copied()
@@ -135,7 +137,7 @@ impl Reassembly {
         expired
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// The time at which [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.first().map(|(since, _)| *since + TIMEOUT)
     }
@@ -147,7 +149,7 @@ impl Reassembly {
         }
     }
 
-    /// The peer's oldest gives way to its own, the oldest of all to all others.
+    /// Remove a packet to make room: the peer's oldest for its own, the oldest of all for others.
     fn make_room(&mut self, peer: PeerId) -> u64 {
         let own = self.by_peer.get(&peer);
         let oldest = if own.is_some_and(|own| own.len() >= PACKETS_PER_PEER) {
@@ -210,7 +212,7 @@ impl Partial {
         }
     }
 
-    /// False if the fragment cannot be used.
+    /// Add a fragment. Returns false if it cannot be used.
     fn add(&mut self, packet: &Packet<'_>, fragment: Fragment) -> bool {
         let (start, end) = (fragment.offset, fragment.offset + packet.payload.len());
         if self.spoilt {
@@ -218,7 +220,7 @@ impl Partial {
         }
         let place = self.pieces.partition_point(|piece| piece.0 < start);
         if self.pieces.get(place) == Some(&(start, end)) {
-            // The network repeated it (RFC 8200 section 4.5 allows to ignore that).
+            // A repetition by the network (RFC 8200 section 4.5 allows ignoring it).
             return false;
         }
         let reaches_back = place > 0 && self.pieces[place - 1].1 > start;
@@ -247,7 +249,8 @@ impl Partial {
         true
     }
 
-    /// Pieces are disjoint, so they cover everything if their lengths add up to it.
+    /// Returns true if the packet is complete: pieces are disjoint, so they cover everything if
+    /// their lengths add up to it.
     fn is_complete(&self) -> bool {
         let covered: usize = self.pieces.iter().map(|(start, end)| end - start).sum();
         self.total == Some(covered)

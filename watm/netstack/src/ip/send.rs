@@ -1,3 +1,5 @@
+//! Sending of IP packets, which TCP, UDP and ICMP use.
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,17 +8,17 @@ use smoltcp::wire::{Ipv4Packet, Ipv6FragmentHeader, Ipv6Packet};
 use super::{V4_HEADER, V6_HEADER};
 use crate::{PacketSink, PeerId};
 
-/// RFC 1700 recommends 64 hops.
+/// The hop limit of sent packets, as RFC 1700 recommends.
 const HOP_LIMIT: u8 = 64;
-/// Lengths in IP headers have 16 bits.
+/// The largest value of the 16-bit lengths in IP headers.
 const MAX_LENGTH: usize = 65535;
 const FRAGMENT_HEADER: usize = 8;
 
-/// Writes IP packets, in fragments where the MTU asks for it.
+/// Writes IP packets, and fragments them to the MTU.
 #[derive(Debug)]
 pub(crate) struct Sender {
     mtu: usize,
-    /// What the ways to peers take that take less.
+    /// The MTU of each path that is below the general one.
     narrow: BTreeMap<PeerId, usize>,
     next_id: u32,
     packet: Vec<u8>,
@@ -38,7 +40,7 @@ impl Sender {
         self.mtu = mtu;
     }
 
-    /// The way to this peer takes packets of so many bytes; `None`: of any size.
+    /// Set the MTU of the path to this peer. `None`: only the general MTU limits it.
     pub(crate) fn set_path(&mut self, peer: PeerId, mtu: Option<usize>) {
         match mtu {
             Some(mtu) => self.narrow.insert(peer, mtu),
@@ -46,14 +48,14 @@ impl Sender {
         };
     }
 
-    /// The largest packet to this peer.
+    /// The largest packet to this peer, in bytes.
     pub(crate) fn mtu(&self, peer: PeerId) -> usize {
         let path = self.narrow.get(&peer);
         path.map_or(self.mtu, |&path| path.min(self.mtu))
     }
 
-    /// Send a packet whose payload `fill` appends. False, and nothing is sent, if the
-    /// payload is more than IP can carry.
+    /// Send a packet whose payload `fill` appends. Returns false, and sends nothing, if the payload
+    /// is too large for IP.
     pub(crate) fn send(
         &mut self,
         peer: PeerId,
@@ -65,7 +67,7 @@ impl Sender {
         self.send_within(usize::MAX, peer, sink, addresses, protocol, fill)
     }
 
-    /// As [`send`](Self::send), where what is behind the peer takes packets of so many bytes.
+    /// Like [`send`](Self::send), for a path behind the peer with this MTU.
     pub(crate) fn send_within(
         &mut self,
         path: usize,
@@ -100,7 +102,7 @@ impl Sender {
             IpAddr::V4(_) => header,
             IpAddr::V6(_) => header + FRAGMENT_HEADER,
         };
-        // All but the last are multiples of eight bytes.
+        // Each piece but the last is a multiple of eight bytes.
         let step = (mtu - overhead) / 8 * 8;
         let payload = &self.packet[header..];
         for (number, piece) in payload.chunks(step).enumerate() {
@@ -127,7 +129,7 @@ struct Piece {
     more: bool,
 }
 
-/// A packet with this payload, however large, in `out`.
+/// Writes a packet with this payload, of any size, to `out`.
 pub(crate) fn write_packet(
     out: &mut Vec<u8>,
     source: IpAddr,
@@ -152,7 +154,7 @@ fn write_header(packet: &mut [u8], source: IpAddr, destination: IpAddr, protocol
     match (source, destination) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let mut header = write_v4(packet, source, destination, protocol);
-            // Not to be fragmented, so that the identification may be 0 (RFC 6864).
+            // Fragmentation is forbidden, so that the identification may be 0 (RFC 6864).
             header.set_dont_frag(true);
             header.fill_checksum();
         }

@@ -1,49 +1,49 @@
-//! What the peer is told of bytes that arrived beyond a gap (RFC 2018), or twice (RFC 2883).
+//! Reports to the peer on bytes received beyond a gap (RFC 2018), or twice (RFC 2883).
 //!
-//! smoltcp puts one block into an acknowledgement: the one with the segment that it answers. Those of
-//! before are remembered here, and told again, so that the loss of an acknowledgement loses nothing.
+//! smoltcp puts one block into an acknowledgement: the one with the segment that it answers. This module remembers
+//! earlier blocks and repeats them, so that the loss of an acknowledgement loses nothing.
 
 use super::segment::Sequence;
 
-/// From the first byte to past the last one.
+/// A block: its first byte, and the byte after its last.
 pub(super) type Block = (Sequence, Sequence);
 
-/// Blocks in one acknowledgement: the options have 40 bytes, and no timestamps are among them.
+/// The most blocks in one acknowledgement: the options have 40 bytes, and contain no timestamps.
 pub(super) const TOLD: usize = 4;
-/// Blocks that are remembered. smoltcp's assembler has room for as many: see the feature
-/// `assembler-max-segment-count` in `Cargo.toml`.
+/// The most blocks remembered. smoltcp's assembler has room for as many: see the feature `assembler-max-segment-count`
+/// in `Cargo.toml`.
 pub(super) const MOST: usize = 32;
 
-/// A record for the time in which there is something to tell.
+/// The blocks to report. It exists while there are any.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Blocks beyond a gap, apart from each other, the one that grew last at the beginning.
+    /// Blocks beyond a gap, disjoint, the most recently grown first.
     blocks: Vec<Block>,
-    /// What came twice, and was not told yet.
+    /// A block received twice and not reported yet.
     twice: Option<Block>,
 }
 
 impl Arrivals {
-    /// Notes that these bytes came a second time.
+    /// Records that these bytes arrived a second time.
     pub(super) fn note_twice(&mut self, block: Block) {
         self.twice = Some(block);
     }
 
-    /// The part of these bytes that is in a block already.
+    /// The part of these bytes that is already in a block.
     pub(super) fn known(&self, (start, end): Block) -> Option<Block> {
         let parts = self.blocks.iter();
         let mut parts = parts.map(|&(s, e)| (s.later(start), e.earlier(end)));
         parts.find(|&(start, end)| end.is_after(start))
     }
 
-    /// Whether the assembler has room for these bytes, which begin beyond a gap.
+    /// Returns true if the assembler has room for these bytes, which begin beyond a gap.
     pub(super) fn has_room(&self, (start, end): Block) -> bool {
         let touches = |&(s, e): &Block| !s.is_after(end) && !start.is_after(e);
         self.blocks.len() < MOST || self.blocks.iter().any(touches)
     }
 
-    /// Notes a block that smoltcp tells, with all bytes that arrived together. `answers`: it has the
-    /// segment that is answered.
+    /// Records a block that smoltcp reports, with all bytes adjacent to it. `answers`: it contains the segment that is
+    /// answered.
     pub(super) fn note(&mut self, block: Block, answers: bool) {
         let (start, end) = block;
         if !answers && self.blocks.contains(&block) {
@@ -58,7 +58,7 @@ impl Arrivals {
         self.blocks.truncate(MOST);
     }
 
-    /// Forgets what is before this, which is acknowledged.
+    /// Forgets blocks before this number, which is acknowledged.
     pub(super) fn forget_before(&mut self, acknowledged: Sequence) {
         self.blocks.retain(|&(_, end)| end.is_after(acknowledged));
     }
@@ -72,7 +72,7 @@ impl Arrivals {
             .take(TOLD)
     }
 
-    /// Whether there is nothing more to tell.
+    /// Returns true if there is nothing left to report.
     pub(super) fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.twice.is_none()
     }

@@ -2,9 +2,9 @@
 //! get longer (as in RFC 9406), before queues overflow. A few losses without a queue do not shrink
 //! the window, because some paths, such as radio links, lose packets without being full.
 //!
-//! A flow that does not fill its window says nothing about the path. Its acknowledgements do not
+//! A flow that does not fill its window reveals nothing about the path. Its acknowledgements do not
 //! grow the window (RFC 7661 section 4.3), its round trips do not end slow start, and CUBIC's clock
-//! stands still meanwhile (RFC 9438 section 5.8). A window that was not filled for minutes shrinks.
+//! pauses meanwhile (RFC 9438 section 5.8). A window that was not filled for minutes shrinks.
 //!
 //! The window is at least two segments, or one after a timeout, so that a flow can always send.
 //!
@@ -17,86 +17,88 @@ use watm_core::Instant;
 use super::round_trip::Measured;
 use super::segment::Sequence;
 
-/// Initial window in segments (RFC 6928).
+/// The initial window in segments (RFC 6928).
 const INITIAL: usize = 10;
-/// Least window in segments, except after a timeout (RFC 5681 section 3.1).
+/// The least window in segments, except after a timeout (RFC 5681 section 3.1).
 const LEAST: usize = 2;
-/// Longer round trips end slow start only if the window has more segments than this, and leave it
-/// so many: fewer make no queue worth avoiding, and measure too little (`hystart_low_window` of
+/// The window in segments below which longer round trips do not end slow start, and do not shrink
+/// it: fewer segments make no queue worth avoiding, and measure too little (`hystart_low_window` of
 /// Linux).
 const LEAST_MEASURED: usize = 16;
-/// By how much a window shrinks with a loss, and what that makes of the growth of a flow that is
-/// fair to Reno's (RFC 9438 sections 4.6 and 4.3).
+/// The factor by which a window shrinks on a loss, and the resulting growth of a flow that is fair
+/// to Reno's (RFC 9438 sections 4.6 and 4.3).
 const BETA: f32 = 0.7;
 const ALPHA: f32 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// Segments per cubed second (RFC 9438 section 5).
 const C: f32 = 0.4;
-/// Round trips that are longer than the least by an eighth of it wait in a queue; by no less and no
-/// more than this (RFC 9406 section 4.3).
+/// The bounds of the queueing delay: round trips that exceed the least by an eighth of it wait in a
+/// queue, within these bounds (RFC 9406 section 4.3).
 const LEAST_QUEUEING: Duration = Duration::from_millis(4);
 const MOST_QUEUEING: Duration = Duration::from_millis(16);
-/// So many round trips of one window say how long its queue is.
+/// The number of round trips of one window that reveal its queue.
 const SAMPLES: u8 = 3;
-/// By how much more arrives with a larger window on a path that is not full.
+/// The growth of the delivery rate with a larger window, on a path that is not full.
 const GROWTH: f32 = 1.15;
-/// By how much larger a window is tried before a path is taken to be full.
+/// The factor by which a larger window is tried at least, before a path counts as full.
 const LEAST_TRY: f32 = 1.25;
-/// What a slow start leaves on its way, of what fills the path: the rest waits in the queue.
+/// The window that slow start leaves, relative to the bytes that fill the path: the rest waits in
+/// the queue.
 const QUEUED: f32 = 1.25;
-/// Of what arrives, one in so many may be lost where there is no queue, and this many segments more.
+/// The tolerated loss without a queue: one in this many bytes delivered, and a few segments more.
 const TOLERATED: usize = 50;
 const TOLERATED_MORE: usize = 3;
-/// Segments that are reckoned with for that.
+/// The number of segments over which losses are counted.
 const REMEMBERED: usize = 2000;
-/// Time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
+/// The time after which a window that was not filled shrinks (RFC 7661 section 4.4.3).
 const NON_VALIDATED: Duration = Duration::from_secs(300);
 
-/// See the module's page. Windows are in bytes.
+/// The state of the congestion control. See the module's documentation. Windows are in bytes.
 #[derive(Debug, Clone)]
 pub(super) struct Congestion {
     segment: usize,
     window: usize,
-    /// Below this the window doubles with each round trip.
+    /// The slow start threshold: below it, the window doubles with each round trip.
     threshold: usize,
-    /// Where CUBIC's curve is flat, in seconds after its epoch, and how large the window is there.
+    /// The flat point of CUBIC's curve: its time in seconds after the epoch, and the window there.
     flat_at: f32,
     flat: f32,
     /// The window that Reno would have.
     reno: f32,
-    /// When growth by CUBIC began, moved forward by the time in which the window was not filled.
+    /// The time when growth by CUBIC began, moved forward by the time in which the window was not
+    /// filled.
     epoch: Option<Instant>,
-    /// When something was last acknowledged.
+    /// The time of the last acknowledgement.
     acknowledged_at: Instant,
     usage: Usage,
-    /// When the window was last full, or shrank for want of that.
+    /// The time when the window was last full, or shrank because it was not.
     validated_at: Instant,
-    /// Never made smaller by losses: slow start may go on.
+    /// True while no loss has shrunk the window: slow start may go on.
     fresh: bool,
-    /// Slow start is suspended until all round trips of the window have been measured.
+    /// True if slow start is suspended until all round trips of the window have been measured.
     suspended: bool,
-    /// Most bytes per second that arrived in one of the quickest round trips of a window.
+    /// The highest delivery rate in a window's quickest round trip so far, in bytes per second.
     rate: f32,
-    /// The last window brought no more than those before.
+    /// True if the last window delivered no more than earlier ones.
     stalled: bool,
-    /// Every round trip of a window waited in a queue.
+    /// True if every round trip of a window waited in a queue.
     queues: bool,
-    /// Bytes that arrived lately, and that were lost.
+    /// Bytes recently delivered, and bytes recently lost.
     arrived: usize,
     lost: usize,
-    /// Of the window on its way: its end, its least round trip, and how many were measured.
+    /// The window in flight: its end, its least round trip, and the number of measurements.
     round_end: Sequence,
     round_least: Option<Measured>,
     samples: u8,
 }
 
-/// How much of the window the flow used in the current round trip, in bytes.
+/// The flow's use of the window in the current round trip, in bytes.
 #[derive(Debug, Clone, Default)]
 struct Usage {
-    /// End of what was on its way when the round trip began.
+    /// The end of the bytes in flight when the round trip began.
     until: Sequence,
-    /// Most bytes in flight.
+    /// The most bytes in flight.
     flight: usize,
-    /// The window had no room for another full segment.
+    /// True if the window had no room for another full segment.
     full: bool,
 }
 
@@ -136,8 +138,8 @@ impl Congestion {
         self.window
     }
 
-    /// Prepares for sending at `now`, with full segments of `segment` bytes. A window holds as many
-    /// segments when their size changes.
+    /// Prepares for sending at `now`, with full segments of `segment` bytes. A change of their size
+    /// keeps the window's number of segments.
     pub(super) fn prepare(&mut self, segment: usize, now: Instant) {
         self.set_segment(segment);
         while now >= self.validated_at + NON_VALIDATED {
@@ -166,7 +168,7 @@ impl Congestion {
         self.epoch = None;
     }
 
-    /// Records that `flight` bytes are on their way at `now`, between `start` and `end`.
+    /// Records that `flight` bytes are in flight at `now`, between `start` and `end`.
     pub(super) fn sent(&mut self, flight: usize, start: Sequence, end: Sequence, now: Instant) {
         let full = flight + self.segment > self.window;
         if full {
@@ -182,15 +184,14 @@ impl Congestion {
         }
     }
 
-    /// Whether the window holds the flow back. In slow start that is so from half a window on,
+    /// Returns true if the window limits the flow. In slow start this begins at half a window,
     /// because the next round trip can use twice as much.
     fn is_limiting(&self) -> bool {
         let doubles = self.window < self.threshold && self.window < 2 * self.usage.flight;
         self.usage.full || doubles
     }
 
-    /// Records that `bytes` arrived. The window grows if it holds the flow back and `may_grow` is
-    /// set.
+    /// Records that `bytes` arrived. The window grows if it limits the flow and `may_grow` is set.
     pub(super) fn acknowledged(
         &mut self,
         bytes: usize,
@@ -213,7 +214,7 @@ impl Congestion {
         }
     }
 
-    /// Grows the window by what `bytes` of a full window allow that were acknowledged.
+    /// Grows the window for `bytes` of a full window that were acknowledged.
     fn grow(&mut self, bytes: usize, smoothed: Duration, now: Instant) {
         if self.window < self.threshold {
             self.window = (self.window + bytes.min(self.window)).min(self.threshold);
@@ -237,8 +238,8 @@ impl Congestion {
         self.window = (window + (target - window) * share).max(self.reno) as usize;
     }
 
-    /// Takes note of a measured round trip. `least` is the least of the path; `end` is the end of all
-    /// that is on its way.
+    /// Records a measured round trip. `least` is the least of the path; `end` is the end of all
+    /// bytes in flight.
     pub(super) fn measured(&mut self, trip: Measured, least: Duration, end: Sequence) {
         let queueing = (least / 8).clamp(LEAST_QUEUEING, MOST_QUEUEING);
         let waited = |trip: &Measured| Duration::from_micros(trip.took.into()) > least + queueing;
@@ -263,26 +264,26 @@ impl Congestion {
             return;
         }
         if !queues {
-            // The queue was somebody else's, or a moment's.
+            // The queue belonged to other flows, or was short-lived.
             self.threshold = usize::MAX;
             self.suspended = false;
         } else if self.window < self.threshold && self.is_measured_by(&quickest) {
-            // The rest of the round trips of this window tells whether that is so.
+            // The other round trips of this window confirm or refute the queue.
             self.threshold = self.window;
             self.suspended = true;
         }
     }
 
-    /// Returns true if a round trip was measured with much of the window in flight. Others say nothing
-    /// of a full path.
+    /// Returns true if a round trip was measured with much of the window in flight. Others reveal
+    /// nothing about a full path.
     fn is_measured_by(&self, trip: &Measured) -> bool {
-        // The window may have doubled twice since it was sent.
+        // The window may have doubled twice since the segment was sent.
         self.window > LEAST_MEASURED * self.segment && trip.flight as usize * 4 > self.window
     }
 
-    /// Ends a slow start that is suspended, or resumes it, by `quickest`, the least of a window's round
-    /// trips. A larger window brings more bytes, unless the path is full. Then the window keeps what
-    /// fills it.
+    /// Ends a suspended slow start, or resumes it, by `quickest`, the least of a window's round
+    /// trips. A larger window delivers more bytes, unless the path is full. Then the window keeps
+    /// the bytes that fill the path.
     fn end_round(&mut self, quickest: Measured, least: Duration) {
         let rate = quickest.flight as f32 / quickest.took.max(1) as f32 * 1e6;
         let grew = rate / self.rate;
@@ -292,7 +293,7 @@ impl Congestion {
         }
         let first = !std::mem::replace(&mut self.stalled, grew <= GROWTH);
         if grew > GROWTH || first {
-            // As much more as before may bring as much more again.
+            // The same growth as before may deliver as much more again.
             let more = grew.clamp(LEAST_TRY, 2.0);
             self.threshold = (self.window as f32 * more) as usize;
             return;
@@ -305,19 +306,19 @@ impl Congestion {
         self.epoch = None;
     }
 
-    /// Counts lost bytes. Returns true if they say that the window is too large.
+    /// Counts lost bytes. Returns true if they show that the window is too large.
     pub(super) fn lose(&mut self, bytes: usize) -> bool {
         self.lost += bytes;
         let tolerated = self.arrived / TOLERATED + TOLERATED_MORE * self.segment;
         self.queues || self.lost > tolerated
     }
 
-    /// Takes back that so many bytes were lost.
+    /// Undoes the loss of this many bytes.
     pub(super) fn not_lost(&mut self, bytes: usize) {
         self.lost = self.lost.saturating_sub(bytes);
     }
 
-    /// Makes the window as large again as `before`, because what it shrank for did not happen.
+    /// Restores the window to `before`, because the reason for shrinking it was wrong.
     pub(super) fn restore(&mut self, before: &Congestion) {
         if before.window <= self.window {
             return;
@@ -331,8 +332,7 @@ impl Congestion {
         };
     }
 
-    /// Shrinks the window after a loss. A part of it that was not in use goes at once (RFC 7661
-    /// section 4.4.1).
+    /// Shrinks the window after a loss. Its unused part goes at once (RFC 7661 section 4.4.1).
     pub(super) fn shrink(&mut self) {
         let used = match self.is_limiting() {
             true => self.window,
@@ -341,7 +341,7 @@ impl Congestion {
                 .min(self.usage.flight.max(INITIAL * self.segment)),
         };
         let window = used as f32;
-        // A flow that has less than before makes room for others (RFC 9438 section 4.7).
+        // A flow with a smaller window than before makes room for others (RFC 9438 section 4.7).
         self.flat = if window < self.flat {
             window * (1.0 + BETA) / 2.0
         } else {
@@ -353,7 +353,7 @@ impl Congestion {
         self.fresh = false;
     }
 
-    /// Nothing was acknowledged in time: begin anew. Whether it is the `first` time.
+    /// Starts over after a timeout. `first` is true for the first of several in a row.
     pub(super) fn timed_out(&mut self, first: bool) {
         if first {
             self.shrink();
@@ -369,7 +369,8 @@ mod tests {
     const SEGMENT: usize = 1000;
     const TRIP: Duration = Duration::from_millis(100);
 
-    /// Has the round trips of a window measured, which took so long with so many bytes in flight.
+    /// Has the round trips of a window measured, each of this length with this many bytes in
+    /// flight.
     fn round_of(congestion: &mut Congestion, number: u32, took: Duration, flight: usize) {
         let end = Sequence(number * 1_000_000);
         for part in 1..=SAMPLES {
@@ -382,7 +383,7 @@ mod tests {
         }
     }
 
-    /// The same of a full window.
+    /// The same for a full window.
     fn round(congestion: &mut Congestion, number: u32, took: Duration) {
         let window = congestion.window();
         round_of(congestion, number, took, window);
@@ -397,7 +398,7 @@ mod tests {
         }
         assert_eq!(congestion.window(), 80 * SEGMENT);
         round(&mut congestion, 4, TRIP * 2);
-        // It hardly grows, and keeps what fills the path when no more arrives for two windows.
+        // It hardly grows, and keeps the bytes that fill the path when two windows deliver no more.
         congestion.grow(80 * SEGMENT, TRIP, Instant::default());
         assert!(congestion.window() < 82 * SEGMENT);
         round(&mut congestion, 5, TRIP * 2);
@@ -405,7 +406,7 @@ mod tests {
         assert_eq!(congestion.window() / SEGMENT, 50);
         congestion.grow(50 * SEGMENT, TRIP, Instant::default());
         assert!(congestion.window() < 55 * SEGMENT);
-        // It was a moment's.
+        // The queue was short-lived.
         round(&mut congestion, 7, TRIP);
         let before = congestion.window();
         congestion.grow(before, TRIP, Instant::default());
@@ -442,7 +443,7 @@ mod tests {
             windows.push(congestion.window() / SEGMENT);
             now = now + TRIP;
         }
-        // RFC 9438 section 4.2: after the cube root of 30 / 0.4, which is 4.2 s.
+        // The time is the cube root of 30 / 0.4, which is 4.2 s (RFC 9438 section 4.2).
         assert!((95..=103).contains(&windows[42]), "{windows:?}");
         assert!(windows[59] > 100, "{windows:?}");
         assert!(windows.is_sorted());

@@ -1,3 +1,6 @@
+//! One TCP connection: smoltcp's socket, the application's stream, and the bytes between them.
+//! [`Tcp`](super::Tcp) owns the flows.
+
 mod recovery;
 mod undo;
 
@@ -24,45 +27,45 @@ use crate::timer::Alarm;
 use recovery::Recovery;
 use undo::{Doubt, REORDERED};
 
-/// Each direction of a new flow: what fits a window that is not scaled.
+/// The size of each buffer of a new flow: the largest window without scaling.
 pub(crate) const INITIAL_BUFFER: usize = 64 << 10;
-/// Each direction of a flow that needs it: 160 Mbit/s over 100 ms.
+/// The largest size of each buffer: 160 Mbit/s over 100 ms.
 pub(crate) const MAX_BUFFER: usize = 2 << 20;
-/// Most bytes that cross to or from the application in one call; more gains nothing.
+/// The most bytes passed to or from the application in one call; more gains nothing.
 const CHUNK: usize = 256 << 10;
-/// Segments that one flow sends before the next has its turn: 90 KB, one train.
+/// The segments that one flow sends before the next has its turn: 90 KB, one train.
 const BUDGET: usize = 64;
 
-/// A lone segment is acknowledged after this, two at once. Long enough for the answer of an
-/// application on this machine to carry the acknowledgement; too short to be noticed by a
+/// The delay of the acknowledgement of a lone segment; two are acknowledged at once. Long enough
+/// for the answer of a local application to carry the acknowledgement; too short to be noticed by a
 /// client that holds back its next small segment until then (Nagle).
 const ACK_DELAY: Duration = Duration::from_millis(2);
-/// A silent peer is asked whether it is there, and is gone after four times that without an
-/// answer; longer than the 100 s of RFC 9293 (R2).
+/// The silence after which a peer is probed, and the silence after which it counts as gone: longer
+/// than the 100 s of RFC 9293 (R2).
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(240);
-/// A peer may go on sending for so long after the application has closed both directions,
+/// The time for which a peer may continue sending after the application has closed both directions,
 /// as in Linux (`tcp_fin_timeout`).
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(60);
-/// A flow that moved nothing for so long has buffers of the initial size again.
+/// The time without traffic after which a flow's buffers return to the initial size.
 const IDLE: Duration = Duration::from_secs(10);
-/// A segment to a peer that does not say how much it takes (RFC 9293 section 3.7.1).
+/// The segment size of a peer that announces none (RFC 9293 section 3.7.1).
 const DEFAULT_SEGMENT: usize = 536;
-/// What a batch and a timer may add to a round trip.
+/// The delay that a batch and a timer may add to a round trip.
 const SLACK: Duration = Duration::from_millis(50);
-/// How long a peer has to answer the SYNs of a flow that is opened from here: some six of them.
+/// The time in which a peer must answer the SYNs of a dialled flow: some six of them.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Acknowledgements wait for less than this, and what was sent is waited for longer.
+/// The bound between timers: acknowledgements wait for less than this, retransmissions for longer.
 const SOON: Duration = Duration::from_millis(50);
-/// Most that a flow waits for before it sends again, or asks a peer for room: a minute, and what
-/// [`Flow::spread`] adds.
+/// The longest wait before a flow sends again, or probes a zero window: a minute, and the addition
+/// of [`Flow::spread`].
 const LONGEST_TIMER: Duration = Duration::from_secs(75);
-/// Timeouts that are longer than this are spread no further.
+/// The timeout beyond which the spread grows no further.
 const MOST_SPREAD: Duration = Duration::from_secs(4);
-/// A handshake that took longer than this lost a packet, and measured that.
+/// The duration beyond which a handshake lost a packet, and measured that.
 const LONGEST_ROUND_TRIP: Duration = Duration::from_secs(1);
-/// Least time between two challenges of a flow (RFC 5961 section 7), as in Linux. Each flow has its
-/// own, so that nobody learns from it what happens on another.
+/// The least time between two challenges of a flow (RFC 5961 section 7), as in Linux. Each flow has
+/// its own, so that it reveals nothing about another one.
 const CHALLENGE_PERIOD: Duration = Duration::from_millis(500);
 
 /// One TCP connection: smoltcp's socket, and the application's stream.
@@ -75,69 +78,69 @@ pub(crate) struct Flow {
     rx: Handle,
     tx: Handle,
     log: Log,
-    /// What [`Memory`] knows that this flow holds.
+    /// The bytes of this flow that [`Memory`] has counted.
     accounted: usize,
-    /// When the first SYN came, or went.
+    /// The time of the first SYN, received or sent.
     pub since: Instant,
     round_trip: Duration,
-    /// The next byte for the application.
+    /// The number of the next byte for the application.
     taken: Sequence,
-    /// The end of the furthest segment in the window. Beyond what is in order, the buffer
-    /// holds bytes that the socket does not count.
+    /// The end of the furthest segment in the window. The buffer holds bytes beyond the ones in
+    /// order, which the socket does not count.
     furthest: Sequence,
-    /// The end of what the application wrote.
+    /// The end of the bytes that the application wrote.
     queued_end: Sequence,
-    /// The end of what the peer has acknowledged.
+    /// The end of the bytes that the peer has acknowledged.
     acknowledged: Sequence,
-    /// The window that the peer announced last, unscaled.
+    /// The window that the peer last announced, unscaled.
     window: u16,
-    /// Acknowledgements in sequence that said nothing new.
+    /// The number of consecutive acknowledgements with nothing new.
     duplicates: usize,
-    /// The peer tells what it has beyond a gap.
+    /// True if the peer reports bytes beyond a gap (SACK).
     selective: bool,
     recovery: Option<Box<Recovery>>,
     doubt: Option<Box<Doubt>>,
-    /// End of the tail loss probe that was sent since something was last acknowledged.
+    /// The end of the tail loss probe sent since the last new acknowledgement.
     probed: Option<Sequence>,
-    /// Segments that come after a gap before it is taken for lost.
+    /// The number of segments after a gap before it counts as lost.
     reordering: u16,
     congestion: Congestion,
     trips: RoundTrip,
-    /// Bytes of a full segment to the peer.
+    /// The bytes of a full segment to the peer.
     segment_size: usize,
-    /// The most that the send buffer held since it was last empty.
+    /// The most bytes in the send buffer since it was last empty.
     tx_peak: usize,
-    /// Bytes for the application since `window_began`.
+    /// The bytes for the application since `window_began`.
     window_taken: usize,
     window_began: Instant,
-    /// When bytes last moved.
+    /// The time when bytes last moved.
     moved: Instant,
     orphaned: Option<Instant>,
-    /// When the next challenge may be sent.
+    /// The earliest time of the next challenge.
     challenge_at: Instant,
     flags: Flags,
     pub alarm: Alarm,
-    /// In the list of flows with something to do.
+    /// True if the flow is in the list of flows with something to do.
     pub dirty: bool,
-    /// In the queue for memory.
+    /// True if the flow is in the queue for memory.
     pub starved: bool,
-    /// What the way to its peer takes.
+    /// The MTU of the path to its peer.
     path: usize,
-    /// What is behind that takes.
+    /// The MTU of the path behind the peer.
     pub width: Width,
 }
 
 enum Application {
-    /// To be offered when the handshake is complete.
+    /// Offered as a flow when the handshake is complete.
     Asked(Box<FlowInfo>),
     Open(Box<dyn ByteStream>),
-    /// It is done with the flow.
+    /// Done: the application has let go of the flow.
     Done,
 }
 
 #[derive(Debug, Default)]
 struct Flags {
-    /// Opened from here, and the peer has not answered yet.
+    /// Dialled, and the peer has not answered yet.
     connecting: bool,
     /// The application may have bytes.
     readable: bool,
@@ -147,19 +150,19 @@ struct Flags {
     closed: bool,
     /// The application was told that the peer has closed.
     told: bool,
-    /// The application reads no more.
+    /// The application has stopped reading.
     deaf: bool,
     /// The peer sent RST.
     reset: bool,
     /// The peer stopped answering.
     timed_out: bool,
-    /// The socket is in TIME-WAIT and has said so.
+    /// The socket is in TIME-WAIT and has acknowledged the FIN.
     lingers: bool,
-    /// Nothing moved since the buffers were made small.
+    /// Nothing has moved since the buffers were made small.
     small: bool,
 }
 
-/// What the flow's work needs from the stack.
+/// The resources of the stack that the flow works with.
 pub(crate) struct Context<'a, 'io> {
     pub interface: &'a mut Interface,
     pub mtu: usize,
@@ -169,32 +172,33 @@ pub(crate) struct Context<'a, 'io> {
     pub counters: &'a mut Counters,
 }
 
-/// Whether a segment is to be taken.
+/// The treatment of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Take,
     Ignore,
-    /// It is to be answered with where the flow is, and the window that it announces.
+    /// Answered with a challenge: the flow's position, and the window that it announces.
     Challenge(Last, u16),
 }
 
-/// What becomes of the flow.
+/// The next step of the flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Wait for a packet, a token or the deadline.
     Wait,
-    /// It has more to send than its turn allowed.
+    /// Continue: it has more to send than its turn allowed.
     Again,
-    /// It cannot go on for lack of memory.
+    /// Wait for memory.
     Starved,
-    /// Both sides are done. Forget it, but for this.
+    /// Forget it, except for its end: both sides are done.
     Ended(Last),
     /// Forget it.
     Gone,
 }
 
 impl Flow {
-    /// A flow for this SYN, not yet told of it. Our SYN will have the number `first`.
+    /// Makes a flow for this SYN, which it has not processed yet. Its own SYN gets the number
+    /// `first`.
     pub(crate) fn accepted(
         key: Key,
         token: Token,
@@ -218,8 +222,8 @@ impl Flow {
         flow
     }
 
-    /// A flow that is opened from here: its SYN goes out when it is first served, with the number
-    /// `first`. Source and destination of `key` are of one family, and no port is 0.
+    /// Makes a dialled flow. Its SYN leaves when the flow is first served, with the number `first`.
+    /// Source and destination of `key` are of one family, and no port is 0.
     pub(crate) fn dialled(
         key: Key,
         token: Token,
@@ -242,7 +246,7 @@ impl Flow {
         flow
     }
 
-    /// `open` puts the socket into its first state.
+    /// Makes a flow. `open` brings the socket into its first state.
     fn new(
         key: Key,
         token: Token,
@@ -256,14 +260,14 @@ impl Flow {
         let (rx_memory, rx) = Elastic::new(MAX_BUFFER, Rc::clone(&lender));
         let (tx_memory, tx) = Elastic::new(INITIAL_BUFFER, lender);
         let mut socket = Socket::new(SocketBuffer::new(rx_memory), SocketBuffer::new(tx_memory));
-        // That is `Congestion`'s.
+        // `Congestion` replaces smoltcp's congestion control.
         socket.set_congestion_control(CongestionControl::None);
         socket.set_nagle_enabled(false);
         socket.set_ack_delay(Some(ACK_DELAY.into()));
         socket.set_keep_alive(Some(KEEP_ALIVE.into()));
         socket.set_timeout(Some(TIMEOUT.into()));
         open(&mut socket);
-        // The socket has fixed its window scale by the greatest size; it begins smaller.
+        // The socket has fixed its window scale by the largest size; the buffer begins smaller.
         rx.set_unused_len(INITIAL_BUFFER);
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let socket = sockets.add(socket);
@@ -311,20 +315,20 @@ impl Flow {
         }
     }
 
-    /// The largest packet.
+    /// The largest packet, in bytes.
     pub(crate) fn mtu(&self) -> usize {
         self.width.mtu(self.path)
     }
 
-    /// The way to the peer takes packets of so many bytes. Whether there is something to do: what
-    /// is on its way may be too long for it, and is sent again, cut anew.
+    /// Set the MTU of the path to the peer. Returns true if there is something to do: segments in
+    /// flight that may be too long are sent again in smaller ones.
     pub(crate) fn set_mtu(&mut self, mtu: usize) -> bool {
         let before = self.mtu();
         self.path = mtu;
         self.mtu() < before && self.send_all_again()
     }
 
-    /// Take over what the peer's SYN says.
+    /// Take over the content of the peer's SYN.
     fn meet(&mut self, syn: &Segment<'_>) {
         let first = syn.sequence().plus(1);
         self.taken = first;
@@ -338,14 +342,14 @@ impl Flow {
         };
     }
 
-    /// Whether the handshake is not complete.
+    /// Returns true if the handshake is not complete.
     pub(crate) fn is_half_open(&self) -> bool {
         matches!(self.application, Application::Asked(_))
     }
 
-    /// Whether a segment is to be taken. A SYN or a reset may be from somebody who guesses the numbers
-    /// of this flow: the answer is where it is, and who really means it comes again with that
-    /// (RFC 5961 sections 3 and 4).
+    /// Decides whether a segment is processed. A SYN or a reset may come from an attacker who
+    /// guesses the numbers of this flow. The answer is a challenge with the flow's position; a
+    /// genuine peer then repeats its segment with the right number (RFC 5961 sections 3 and 4).
     pub(crate) fn judge(&mut self, segment: &Segment<'_>, now: Instant) -> Judgement {
         let (resets, is_syn) = (segment.resets(), segment.is_syn());
         if !resets && !is_syn {
@@ -357,7 +361,7 @@ impl Flow {
         let start = segment.sequence();
         let in_window = !last.theirs.is_after(start) && start.until(last.theirs.plus(room)) > 0;
         let counts = resets && start == last.theirs;
-        // A SYN that comes again while the handshake goes on has its answer already.
+        // A repeated SYN during the handshake already has its answer.
         if counts || is_syn && self.state() == State::SynReceived {
             return Judgement::Take;
         }
@@ -369,7 +373,7 @@ impl Flow {
         Judgement::Challenge(last, u16::try_from(window).unwrap_or(u16::MAX))
     }
 
-    /// Take a segment of this flow, in a packet that may be changed.
+    /// Process a segment of this flow, in a packet that may be changed.
     pub(crate) fn ingress(
         &mut self,
         packet: &mut [u8],
@@ -398,9 +402,9 @@ impl Flow {
         self.account(cx.memory);
     }
 
-    /// Returns what a segment is to acknowledge towards smoltcp. One that others passed on its way
-    /// acknowledges less than they did: what it carries counts (RFC 9293 section 3.10.7.4), but smoltcp
-    /// would drop it. How far it may be behind is RFC 5961 section 5.2.
+    /// Returns the acknowledgement number that smoltcp gets for a segment. A segment that others
+    /// overtook acknowledges less than they did. Its payload counts (RFC 9293 section 3.10.7.4),
+    /// but smoltcp would drop it. RFC 5961 section 5.2 bounds how far it may be behind.
     fn modernize(&self, packet: &mut [u8], segment: &Segment<'_>) -> Option<Sequence> {
         let acknowledged = segment.acknowledges()?;
         let behind = acknowledged.until(self.acknowledged);
@@ -411,15 +415,15 @@ impl Flow {
         Some(self.acknowledged)
     }
 
-    /// Take what may be the answer to our SYN: an acceptance or a refusal.
+    /// Process a possible answer to the SYN of a dialled flow: an acceptance or a refusal.
     fn ingress_answer(
         &mut self,
         packet: &mut [u8],
         segment: &Segment<'_>,
         cx: &mut Context<'_, '_>,
     ) {
-        // A peer that opens the same connection at the same time comes again, and nobody sends
-        // data with the acceptance.
+        // A peer that opens the same connection at the same time repeats its SYN, and
+        // implementations send no data with the acceptance.
         if segment.opens() || !segment.repr.payload.is_empty() {
             cx.counters.tcp_malformed += 1;
             return;
@@ -428,7 +432,7 @@ impl Flow {
         match self.state() {
             State::Established => {
                 self.meet(segment);
-                // What the socket holds for promised: the window of our SYN, as if scaled.
+                // The socket treats the unscaled window of the SYN as scaled.
                 let window = usize::from(u16::MAX) << self.log.shift;
                 self.log.window_end = Some(segment.sequence().plus(window));
                 self.flags.connecting = false;
@@ -444,7 +448,7 @@ impl Flow {
         }
     }
 
-    /// Bytes that a full segment carries on this way.
+    /// The payload bytes of a full segment on this path.
     fn full_segment(&self) -> usize {
         let headers = if self.key.source.is_ipv4() { 40 } else { 60 };
         self.segment_size
@@ -452,7 +456,7 @@ impl Flow {
             .max(1)
     }
 
-    /// Hand smoltcp a packet, which acknowledges this.
+    /// Pass a packet to smoltcp, with this acknowledgement number.
     fn feed(
         &mut self,
         packet: &mut [u8],
@@ -477,19 +481,19 @@ impl Flow {
             .poll_ingress_single(time, &mut wire, &mut self.sockets);
     }
 
-    /// The application can take or has more.
+    /// Handle a ready token: the application may take or have more.
     pub(crate) fn ready(&mut self) {
         self.flags.readable = true;
         self.flags.blocked = false;
     }
 
-    /// Hand the application what came, and nothing else.
+    /// Deliver the received bytes to the application, and do nothing else.
     pub(crate) fn hand_over(&mut self, cx: &mut Context<'_, '_>) {
         self.deliver(cx);
         self.account(cx.memory);
     }
 
-    /// Move what can be moved, both ways.
+    /// Move bytes both ways as far as possible.
     pub(crate) fn service(&mut self, cx: &mut Context<'_, '_>) -> Verdict {
         let verdict = self.work(cx);
         self.release_tx();
@@ -544,12 +548,13 @@ impl Flow {
         }
     }
 
-    /// When [`service`](Self::service) has something to do of itself.
+    /// The time at which [`service`](Self::service) has something to do without an event.
     pub(crate) fn deadline(&self, cx: &mut Context<'_, '_>) -> Option<Instant> {
         let now = cx.io.now;
         let socket = match cx.interface.poll_at(smoltcp_time(now), &self.sockets) {
             _ if self.holds_unread() => None,
-            // It was just polled until it had nothing to say; it must not make the stack spin.
+            // The socket was just polled until it had nothing to send; it must not make the stack
+            // spin.
             at => {
                 let ours = [self.trips.timeout_at(), self.probe_at()];
                 let at = ours
@@ -565,9 +570,9 @@ impl Flow {
         [socket, orphan, idle].into_iter().flatten().min()
     }
 
-    /// Whether the flow has bytes to send, or some that are not acknowledged, and nothing that makes
-    /// it go on. Call this right after [`service`](Self::service) returned [`Verdict::Wait`];
-    /// `deadline` is what [`deadline`](Self::deadline) said then. It never is, unless there is a bug.
+    /// Returns true if the flow has bytes to send, or unacknowledged ones, and nothing that makes
+    /// it go on. Call it right after [`service`](Self::service) returned [`Verdict::Wait`], with
+    /// the result of [`deadline`](Self::deadline) as `deadline`. It is true only because of a bug.
     pub(crate) fn is_stuck(&self, deadline: Option<Instant>, now: Instant) -> bool {
         let socket = self.sockets.get::<Socket<'_>>(self.socket);
         if self.is_half_open() || self.flags.connecting || self.holds_unread() {
@@ -579,26 +584,27 @@ impl Flow {
         }
         let waits = self.flags.readable && !self.flags.closed && socket.may_send();
         match socket.send_queue() {
-            // The application has something, and the flow does not take it.
+            // The application has bytes, and the flow does not take them.
             0 => waits && matches!(self.application, Application::Open(_)),
-            // The peer has no room, and is asked for it.
+            // The peer has no room, and is probed for it.
             _ => !in_time,
         }
     }
 
-    /// How much later than its timeout the flow sends again, up to a quarter of it, and a second.
-    /// Hundreds of flows that lost one burst would otherwise send the next in the same
+    /// The delay of a retransmission beyond its timeout: up to a quarter of the timeout, and a
+    /// second. Without it, hundreds of flows that lost one burst would send the next in the same
     /// millisecond, lose it again, and wait twice as long each time.
     fn spread(&self, until: Duration) -> Duration {
         if until < SOON {
             return Duration::ZERO;
         }
         let end = self.log.sent_end.map_or(0, |end| end.0);
-        // The golden ratio's bits: ends that lie close together are far apart in the product.
+        // The multiplier is the golden ratio's bits: close values of `end` are far apart in the
+        // product.
         until.min(MOST_SPREAD) * (end.wrapping_mul(0x9E37_79B9) >> 24) / 1024
     }
 
-    /// End the flow from our side, with RST.
+    /// Abort the flow with RST.
     pub(crate) fn abort(&mut self, cx: &mut Context<'_, '_>) -> Verdict {
         self.socket_mut().abort();
         self.egress(&mut { BUDGET }, cx);
@@ -606,16 +612,17 @@ impl Flow {
         Verdict::Gone
     }
 
-    /// Whether a segment that begins here may be on its way: who is not on it cannot know that
-    /// (RFC 5927 section 4.1).
+    /// Returns true if a segment that begins here may be in flight. An off-path attacker does not
+    /// know that (RFC 5927 section 4.1).
     pub(crate) fn has_in_flight(&self, sequence: u32) -> bool {
-        /// More than a flow sends ahead.
+        /// The most bytes that a flow has in flight.
         const MOST: u32 = 1 << 21;
         let sent_end = self.log.sent_end;
         sent_end.is_some_and(|end| (1..=MOST).contains(&end.0.wrapping_sub(sequence)))
     }
 
-    /// End a flow whose peer has not answered yet, for this reason. False: it has answered.
+    /// End a flow whose peer has not answered yet, with this reason. Returns false if it has
+    /// answered.
     pub(crate) fn fail_connecting(&mut self, reason: ErrorCode) -> bool {
         if self.flags.connecting {
             self.finish(Some(reason));
@@ -623,7 +630,7 @@ impl Flow {
         self.flags.connecting
     }
 
-    /// Give back what the flow holds; it is about to be dropped.
+    /// Release the memory of the flow before it is dropped.
     pub(crate) fn release(self, memory: &mut Memory) {
         let (peer, accounted) = (self.key.peer, self.accounted);
         drop(self);
@@ -638,11 +645,10 @@ impl Flow {
         self.sockets.get_mut(self.socket)
     }
 
-    /// Whether there is room for the payload of this segment.
+    /// Returns true if there is room for the payload of this segment.
     ///
-    /// smoltcp takes for granted that what is in the window that it announced has room in
-    /// the buffer. That does not hold right after the handshake (see [`Log`]), nor once the
-    /// buffer is smaller than it was.
+    /// smoltcp assumes that the buffer has room for the whole announced window. This is false right
+    /// after the handshake (see [`Log`]), and after the buffer has shrunk.
     fn admits(&mut self, segment: &Segment<'_>, cx: &mut Context<'_, '_>) -> bool {
         let socket = self.sockets.get::<Socket<'_>>(self.socket);
         let next = self.taken.plus(socket.recv_queue());
@@ -650,8 +656,8 @@ impl Flow {
         let window_end = self.log.window_end.unwrap_or(next);
         let start = segment.sequence();
         let end = start.plus(segment.repr.payload.len());
-        // Behind its FIN a peer has nothing more to say (RFC 9293 section 3.10.7.4), but
-        // smoltcp would listen.
+        // After its FIN a peer has no more data (RFC 9293 section 3.10.7.4), but smoltcp would
+        // accept some.
         if has_closed(socket.state()) && end.is_after(next.plus(1)) {
             cx.counters.tcp_malformed += 1;
             return false;
@@ -661,7 +667,7 @@ impl Flow {
         }
         let in_window = window_end.is_after(start) && end.is_after(next);
         if !in_window {
-            // The socket answers with what it expects.
+            // The socket answers with the number that it expects.
             return true;
         }
         if end.earlier(window_end).is_after(buffer_end) {
@@ -682,7 +688,7 @@ impl Flow {
         true
     }
 
-    /// Notes what came before of the bytes between `start` and `end`; the one at `next` is missing.
+    /// Records bytes between `start` and `end` that arrived before; the byte at `next` is missing.
     fn note_twice(&mut self, start: Sequence, end: Sequence, next: Sequence) {
         let before = || Some((start, end.earlier(next))).filter(|_| next.is_after(start));
         let beyond = || self.log.arrivals.as_ref()?.known((start, end));
@@ -692,7 +698,7 @@ impl Flow {
         }
     }
 
-    /// Offer the flow. False if the application does not want it.
+    /// Offer the flow. Returns false if the application refuses it.
     fn open(&mut self, cx: &mut Context<'_, '_>) -> bool {
         let Application::Asked(info) = &self.application else {
             return true;
@@ -707,9 +713,9 @@ impl Flow {
         true
     }
 
-    /// The handshake is complete.
+    /// Handle the end of the handshake.
     fn established(&mut self, cx: &Context<'_, '_>) {
-        // So far only a SYN was sent.
+        // Until now only a SYN was sent.
         self.queued_end = self.log.sent_end.unwrap_or_default();
         self.acknowledged = self.queued_end;
         self.log.repeats = Repeats::Nothing;
@@ -722,7 +728,7 @@ impl Flow {
         self.window_began = now;
     }
 
-    /// Hand the application what came.
+    /// Deliver the received bytes to the application.
     fn deliver(&mut self, cx: &mut Context<'_, '_>) {
         let Application::Open(stream) = &mut self.application else {
             return;
@@ -751,14 +757,14 @@ impl Flow {
                 return;
             }
             let Ok(count) = accepted else {
-                // It reads no more. Whether it still writes, reading tells.
+                // The application has stopped reading. A read tells whether it still writes.
                 self.flags.deaf = true;
                 self.flags.readable = true;
                 continue;
             };
             if count == queued {
-                // The buffer is empty once the last byte is out, in whatever state the
-                // socket is, and this very access can release the memory.
+                // Removing the last byte empties the buffer, whatever the state of the socket, so
+                // that this very access can release the memory.
                 let holds_later = self.furthest.is_after(self.taken.plus(queued));
                 let mut take = || {
                     let _ = socket.recv_slice(&mut [0]);
@@ -777,10 +783,10 @@ impl Flow {
         }
     }
 
-    /// Tell the application that the peer has closed its side, once it has read everything.
+    /// Report the peer's close to the application, once it has read everything.
     fn tell_end(&mut self) {
         let socket = self.sockets.get::<Socket<'_>>(self.socket);
-        // The end of LAST-ACK leads to CLOSED.
+        // LAST-ACK ends in CLOSED.
         let closed = has_closed(socket.state())
             || socket.state() == State::Closed && !self.flags.reset && !self.flags.timed_out;
         if closed
@@ -789,12 +795,12 @@ impl Flow {
             && let Application::Open(stream) = &mut self.application
         {
             self.flags.told = true;
-            // It may have gone meanwhile; then reading tells.
+            // The application may have gone meanwhile; a read then reports it.
             let _ = stream.shutdown(Direction::Write);
         }
     }
 
-    /// Take from the application as much as the buffer has room for.
+    /// Take as many bytes from the application as the buffer has room for.
     fn collect(&mut self, cx: &mut Context<'_, '_>) -> Collected {
         let mut allowance = self.allowance_of_new();
         let segment = self.full_segment();
@@ -805,7 +811,7 @@ impl Flow {
         while self.flags.readable && !self.flags.closed && socket.may_send() {
             let room = socket.send_capacity() - socket.send_queue();
             let room = room.min(allowance);
-            // Full segments only.
+            // Take full segments only.
             let room = room - room % segment;
             if room == 0 {
                 break;
@@ -824,13 +830,13 @@ impl Flow {
                     }
                 }
                 Ok(Some(data)) => {
-                    // Less than asked for: the token comes when there is more.
+                    // A short read arms the token, which comes when there is more.
                     self.flags.readable = data.len() >= wanted;
                     if data.is_empty() {
                         break;
                     }
                     if socket.send_slice(&data) != Ok(data.len()) {
-                        // More than was asked for.
+                        // The application gave more than requested.
                         return Collected::Aborted;
                     }
                     self.queued_end = self.queued_end.plus(data.len());
@@ -846,7 +852,7 @@ impl Flow {
         Collected::All
     }
 
-    /// Send what there is to send, at most `left` packets.
+    /// Send the pending segments, at most `left` packets.
     fn egress(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
         if self.holds_unread() {
             return;
@@ -880,7 +886,7 @@ impl Flow {
         }
         let after = self.state();
         self.flags.lingers = after == State::TimeWait;
-        // Of itself the socket closes for this reason only, and at the end of TIME-WAIT.
+        // The socket closes by itself only for this reason, and at the end of TIME-WAIT.
         self.flags.timed_out |=
             after == State::Closed && !matches!(before, State::Closed | State::TimeWait);
     }
@@ -903,14 +909,14 @@ impl Flow {
         cx.interface.poll_egress(time, &mut wire, &mut self.sockets)
     }
 
-    /// At the end of TIME-WAIT the socket forgets what it holds. If the application has still
-    /// to read that, the end must wait; all that there was to send has been sent.
+    /// Returns true if the application must still read bytes after the end of TIME-WAIT, when the
+    /// socket would forget them. The end then waits; everything to send has been sent.
     fn holds_unread(&self) -> bool {
         self.flags.lingers && self.sockets.get::<Socket<'_>>(self.socket).recv_queue() > 0
     }
 
-    /// Double the receive buffer if the peer filled the window within a round trip: then the
-    /// window is what holds it back.
+    /// Double the receive buffer if the peer filled the window within a round trip, so that the
+    /// window limits it.
     fn grow_rx(&mut self, cx: &mut Context<'_, '_>) {
         let length = self.rx.len();
         if self.window_taken < length {
@@ -935,8 +941,8 @@ impl Flow {
         }
     }
 
-    /// Double the send buffer if all of it is in flight, and more may be: then it is what holds us
-    /// back. True if there is room now for more.
+    /// Double the send buffer if all of it is in flight and the window allows more, so that the
+    /// buffer limits the flow. Returns true if there is room for more now.
     fn grow_tx(&mut self, cx: &mut Context<'_, '_>) -> bool {
         let length = self.tx.len();
         let segment = self.full_segment();
@@ -957,12 +963,12 @@ impl Flow {
         grown
     }
 
-    /// Give the memory of an empty send buffer back. Once the application has closed, the
-    /// socket does not let us: then it goes with the flow.
+    /// Release the memory of an empty send buffer. After the application has closed, the socket
+    /// does not allow this: the memory is then released with the flow.
     fn release_tx(&mut self) {
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
         if self.tx.held() > 0 && socket.send_queue() == 0 && socket.may_send() {
-            // Room for twice of what was in it at most.
+            // Keep room for at most twice the peak.
             let wanted = (self.tx_peak * 2).next_power_of_two();
             self.tx_peak = 0;
             self.tx.release_write(wanted.max(INITIAL_BUFFER), || {
@@ -971,7 +977,7 @@ impl Flow {
         }
     }
 
-    /// Make the buffers of a flow small again that moved nothing for a while.
+    /// Shrink the buffers of a flow that moved nothing for a while.
     fn shrink_when_idle(&mut self, now: Instant) {
         let socket = self.sockets.get_mut::<Socket<'_>>(self.socket);
         if self.flags.small || now < self.moved + IDLE {
@@ -988,7 +994,7 @@ impl Flow {
                 let _ = socket.send(|_| (0, ()));
             });
         }
-        // If something is in the way, the next time it moves is soon enough.
+        // A failed attempt is repeated after the flow has moved again.
         self.flags.small = true;
     }
 
@@ -997,13 +1003,13 @@ impl Flow {
             .is_some_and(|since| since + ORPHAN_TIMEOUT <= now)
     }
 
-    /// Whether nothing will be said any more.
+    /// Returns true if the connection is closed.
     pub(crate) fn is_over(&self) -> bool {
         self.state() == State::Closed
     }
 
-    /// Where both directions are, once our SYN has been sent and the peer's has come, and the bytes
-    /// that are taken after that.
+    /// The position of both directions, after both SYNs, and the number of bytes accepted beyond
+    /// it.
     fn position(&self, now: Instant) -> Option<(Last, usize)> {
         let socket = self.sockets.get::<Socket<'_>>(self.socket);
         let ended = match socket.state() {
@@ -1021,8 +1027,8 @@ impl Flow {
         Some((last, room.min(promised)))
     }
 
-    /// The verdict on a flow that is over, if it is. Tells the application why. `spoke`: the
-    /// socket has said all that it has to say.
+    /// The verdict on a flow that is over, or `None`. Reports the reason to the application.
+    /// `spoke`: the socket has nothing left to send.
     fn end(&mut self, spoke: bool, cx: &mut Context<'_, '_>) -> Option<Verdict> {
         let graceful = self.flags.told && self.flags.closed;
         let (reason, verdict) = match self.state() {
@@ -1043,14 +1049,14 @@ impl Flow {
             }
             State::Closed if self.flags.reset => (Some(ErrorCode::ConnectionReset), Verdict::Gone),
             State::Closed if graceful => (None, Verdict::Gone),
-            // If the socket is closed, the application has still to read.
+            // A closed socket here means that the application must still read.
             _ => return None,
         };
         self.finish(reason);
         Some(verdict)
     }
 
-    /// Part from the application: in peace, or for a reason.
+    /// Release the application's stream: cleanly, or with a reset for this reason.
     fn finish(&mut self, reason: Option<ErrorCode>) {
         if let Application::Open(mut stream) =
             std::mem::replace(&mut self.application, Application::Done)
@@ -1058,7 +1064,7 @@ impl Flow {
             match reason {
                 Some(reason) => stream.reset(reason),
                 None => {
-                    // Both directions are closed already; this says that nothing was lost.
+                    // Both directions are closed already; this confirms that nothing was lost.
                     let _ = stream.shutdown(Direction::Both);
                 }
             }
@@ -1072,7 +1078,7 @@ impl Flow {
     }
 }
 
-/// Whether the peer's FIN has come, and everything before it.
+/// Returns true if the peer's FIN and everything before it has arrived.
 fn has_closed(state: State) -> bool {
     matches!(
         state,
@@ -1081,10 +1087,10 @@ fn has_closed(state: State) -> bool {
 }
 
 enum Collected {
-    /// All that there is, or all that there is room for.
+    /// Everything that there is, or that fits.
     All,
     NoMemory,
-    /// The application gave the flow up.
+    /// The application has aborted the flow.
     Aborted,
 }
 
@@ -1107,7 +1113,7 @@ mod tests {
 
     use super::*;
 
-    /// What [`Config::max_flows`](crate::Config::max_flows) reckons with.
+    /// The size that [`Config::max_flows`](crate::Config::max_flows) assumes.
     #[test]
     fn an_idle_flow_is_small() {
         let size = size_of::<Flow>() + size_of::<SocketStorage<'_>>();

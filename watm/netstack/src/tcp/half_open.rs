@@ -1,3 +1,5 @@
+//! The bound on incomplete handshakes, which [`Tcp`](super::Tcp) keeps.
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -7,16 +9,16 @@ use crate::PeerId;
 use crate::hash::{Keyed, Map};
 use crate::table::FlowId;
 
-/// A handshake that takes longer is given up: three SYN-ACKs, after 0, 1 and 3 seconds, had
-/// time to be answered.
+/// The time after which a handshake is given up: three SYN-ACKs, after 0, 1 and 3 seconds, had time
+/// to be answered.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Of all peers: about 2 MiB of flows without buffers.
+/// The limit of all peers: about 2 MiB of flows without buffers.
 const LIMIT: usize = 1024;
-/// Of one peer: a browser that restores its tabs opens some hundred connections at once.
+/// The limit of one peer: a browser that restores its tabs opens some hundred connections at once.
 const LIMIT_PER_PEER: usize = 256;
 
-/// Flows whose handshake is not complete. The oldest gives way to a new one: under a flood
-/// of SYNs an honest handshake still has the time that it takes to send a flood of `LIMIT`.
+/// Flows whose handshake is not complete. A new one replaces the oldest: under a flood of SYNs an
+/// honest handshake still has as long as the flood takes to send `LIMIT` more.
 #[derive(Debug)]
 pub(crate) struct HalfOpen {
     all: BTreeSet<(Instant, FlowId)>,
@@ -31,7 +33,7 @@ impl HalfOpen {
         }
     }
 
-    /// The flow that must go before another of this peer can come.
+    /// The flow to remove before another one of this peer is added, if the limit is reached.
     pub(crate) fn in_the_way(&self, peer: PeerId) -> Option<FlowId> {
         let own = self.by_peer.get(&peer);
         let oldest = if own.is_some_and(|own| own.len() >= LIMIT_PER_PEER) {
@@ -59,13 +61,13 @@ impl HalfOpen {
         }
     }
 
-    /// A flow whose time is over.
+    /// A flow whose handshake has timed out.
     pub(crate) fn due(&self, now: Instant) -> Option<FlowId> {
         let (since, id) = self.all.first()?;
         (*since + TIMEOUT <= now).then_some(*id)
     }
 
-    /// When there is one.
+    /// The time of the next timeout.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.all.first().map(|(since, _)| *since + TIMEOUT)
     }

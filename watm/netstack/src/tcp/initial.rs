@@ -8,11 +8,11 @@ use super::segment::Sequence;
 use crate::hash::Keyed;
 use crate::table::Key;
 
-/// Nanoseconds of a tick of the clock (RFC 9293 section 3.4.1).
+/// The nanoseconds of a clock tick (RFC 9293 section 3.4.1).
 const TICK: u64 = 4000;
 
-/// Chooses initial sequence numbers. Only somebody with the secret can tell those of a connection
-/// from those of another.
+/// Chooses initial sequence numbers. Only the holder of the secret can derive those of one
+/// connection from those of another.
 #[derive(Debug)]
 pub(super) struct Initial {
     secret: Keyed,
@@ -25,8 +25,8 @@ impl Initial {
         }
     }
 
-    /// The number of our SYN on a connection that begins now. Later connections between the same
-    /// ends have later numbers.
+    /// The number of the local SYN on a connection that begins now. Later connections between the
+    /// same ends have later numbers.
     pub(super) fn of(&self, key: &Key, now: Instant) -> Sequence {
         let ticks = now.0 / TICK;
         // The sum is taken modulo 2^32.

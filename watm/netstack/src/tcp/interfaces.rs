@@ -1,4 +1,4 @@
-//! smoltcp's interfaces, one for each largest packet that a flow has, which is fixed when one is
+//! smoltcp's interfaces, one for each MTU of a flow, because an interface's MTU is fixed when it is
 //! made.
 
 use std::collections::BTreeMap;
@@ -11,18 +11,18 @@ use super::flow::smoltcp_time;
 use super::wire::{Log, Outgoing, Wire};
 use crate::{PacketSink, PeerId};
 
-/// Interfaces that are kept. They hold nothing of flows, so that one is made anew if more sizes
+/// The most interfaces kept. They hold no state of flows, so that one is made anew if more sizes
 /// are in use.
 const MOST: usize = 64;
 
-/// See the module's page.
+/// The interfaces by MTU. See the module's documentation.
 #[derive(Default)]
 pub(super) struct Interfaces {
     by_mtu: BTreeMap<usize, Interface>,
 }
 
 impl Interfaces {
-    /// The one whose largest packet has so many bytes.
+    /// The interface with this MTU, in bytes.
     pub(super) fn of(&mut self, mtu: usize) -> &mut Interface {
         if self.by_mtu.len() >= MOST && !self.by_mtu.contains_key(&mtu) {
             self.by_mtu.clear();
@@ -31,15 +31,15 @@ impl Interfaces {
     }
 }
 
-/// smoltcp asks a device for its limits, and sends nothing, when it makes an interface.
+/// The device for making an interface: smoltcp asks it for its limits, and sends nothing.
 struct Nowhere;
 
 impl PacketSink for Nowhere {
     fn send(&mut self, _: PeerId, _: &[u8]) {}
 }
 
-/// An interface that has every address. It is told the time with every poll. What it draws by chance
-/// never leaves the stack: see [`Numbers`](super::numbers::Numbers).
+/// Makes an interface that has every address. Each poll sets its time. Its random numbers never
+/// leave the stack: see [`Numbers`](super::numbers::Numbers).
 fn interface(mtu: usize) -> Interface {
     let config = iface::Config::new(HardwareAddress::Ip);
     let mut log = Log::default();

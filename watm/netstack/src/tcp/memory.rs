@@ -1,3 +1,6 @@
+//! The budget of TCP buffers, shared fairly between peers. [`Tcp`](super::Tcp) owns it, and flows
+//! ask it.
+
 use std::rc::Rc;
 
 use managed::Pool;
@@ -5,11 +8,11 @@ use managed::Pool;
 use crate::PeerId;
 use crate::hash::{Keyed, Map};
 
-/// Free buffers that are kept for the next flow: a buffer is returned as soon as it is
-/// empty, and eight of the largest are more than are in use at once where nothing is lost.
+/// The bytes of free buffers kept for the next flow. A buffer is returned as soon as it is empty,
+/// and eight of the largest are more than are in use at once without loss.
 const KEEP: usize = 16 << 20;
 
-/// The memory that TCP buffers are made of, and who holds how much of it.
+/// The memory of TCP buffers, and the bytes that each peer holds.
 pub(crate) struct Memory {
     pub pool: Rc<Pool<u8>>,
     pub budget: usize,
@@ -25,16 +28,16 @@ impl Memory {
         }
     }
 
-    /// Whether this peer may have so much more. One peer may hold as much as it leaves for
-    /// the others, so that one alone gets half of the budget, two get a third each, and
-    /// there is always something left for the next.
+    /// Returns true if this peer may have this many bytes more. A peer may hold as much as it
+    /// leaves for the others, so that one alone gets half of the budget, two get a third each, and
+    /// something is always left for the next.
     pub(crate) fn grants(&self, peer: PeerId, bytes: usize) -> bool {
         let left = self.budget.saturating_sub(self.pool.lent() + bytes);
         let held = self.held.get(&peer).copied().unwrap_or(0);
         held + bytes <= left
     }
 
-    /// A flow of the peer held `before` and holds `after`.
+    /// Records that a flow of the peer held `before` and holds `after`.
     pub(crate) fn account(&mut self, peer: PeerId, before: usize, after: usize) {
         if before == after {
             return;

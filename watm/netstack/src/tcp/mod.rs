@@ -1,5 +1,5 @@
-//! TCP (RFC 9293): a flow for each connection, whoever opened it, each with a smoltcp socket
-//! set of its own, so that a packet costs the same however many flows there are.
+//! TCP (RFC 9293): a flow for each connection, accepted or dialled. Each has its own smoltcp socket
+//! set, so that a packet costs the same however many flows there are.
 
 mod arrivals;
 mod congestion;
@@ -41,23 +41,23 @@ use crate::table::{FlowId, Key, Protocol, Table};
 use crate::timer::Timers;
 use crate::{Origin, PacketSink, PeerId, port};
 
-/// Segments of unknown flows are answered so often at once, and so often in a second after
-/// that: a client that outlives a restart of ours learns at once that its connections are
-/// gone, and a flood is not answered one to one.
+/// The answers to segments of unknown flows at once, and in each second after that. A client that
+/// outlives a restart of the stack learns at once that its connections are gone, and a flood is not
+/// answered one to one.
 const STRAY_BURST: u32 = 500;
 const STRAYS_PER_SECOND: u32 = 100;
-/// Flows that are tried again in one flush after a lack of memory.
+/// The flows without memory that are tried again in one flush.
 const RETRIES: usize = 64;
-/// Time after which a flow without memory is tried again, if none was released meanwhile.
+/// The time after which a flow without memory is tried again, if none was released meanwhile.
 const RETRY: Duration = Duration::from_millis(250);
 
-/// The TCP half of the stack.
+/// The TCP part of the stack.
 pub(crate) struct Tcp {
     initial: Initial,
     interfaces: Interfaces,
-    /// For packets that smoltcp writes, one at a time.
+    /// The buffer for packets that smoltcp writes, one at a time.
     buffer: Vec<u8>,
-    /// For packets to smoltcp, one at a time.
+    /// The buffer for packets to smoltcp, one at a time.
     incoming: Vec<u8>,
     flows: Table<Flow>,
     timers: Timers,
@@ -65,9 +65,9 @@ pub(crate) struct Tcp {
     time_wait: TimeWait,
     memory: Memory,
     strays: Limiter,
-    /// Chooses ports.
+    /// The hash that chooses ports.
     hash: Keyed,
-    /// Flows that were opened from here.
+    /// The number of dialled flows.
     dialled: u64,
     /// The flow of the last packet, if there was no flush since.
     current: Option<FlowId>,
@@ -75,14 +75,14 @@ pub(crate) struct Tcp {
     dirty: Vec<FlowId>,
     /// Flows that wait for memory, each at most once; some may be gone.
     starved: VecDeque<FlowId>,
-    /// Some of them had success, so that the rest may too.
+    /// True if some of them had success, so that the rest may too.
     retries: bool,
-    /// When the rest is tried all the same.
+    /// The time at which the rest is tried in any case.
     retry_at: Option<Instant>,
 }
 
 impl Tcp {
-    /// `secret` is for sequence numbers.
+    /// Makes the TCP part. `secret` is for sequence numbers.
     pub(crate) fn new(budget: usize, secret: u64, hash: Keyed) -> Self {
         Tcp {
             initial: Initial::new(secret),
@@ -109,23 +109,23 @@ impl Tcp {
         self.flows.len()
     }
 
-    /// How many of the flows are this peer's.
+    /// The number of this peer's flows.
     pub(crate) fn len_of(&self, peer: PeerId) -> usize {
         self.flows.len_of(peer)
     }
 
-    /// What flows there are, and those that have just ended in peace.
+    /// The keys of open flows, and of those in TIME-WAIT.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         let open = self.flows.iter().map(|(_, key, _)| key);
         open.chain(self.time_wait.keys())
     }
 
-    /// Whether connections are remembered that have ended.
+    /// Returns true if there are connections in TIME-WAIT.
     pub(crate) fn has_late(&self) -> bool {
         self.time_wait.deadline().is_some()
     }
 
-    /// Bytes of buffers that exist for flows.
+    /// The bytes of buffers that flows hold.
     pub(crate) fn held(&self) -> usize {
         self.memory.pool.lent()
     }
@@ -134,7 +134,7 @@ impl Tcp {
         self.memory.budget = budget;
     }
 
-    /// The ways to all peers or one may take packets of another size.
+    /// Update the MTU of the path to one peer, or of all.
     pub(crate) fn resize(&mut self, peer: Option<PeerId>, sender: &Sender) {
         for (id, peer) in self.flows.of(peer) {
             if let Some(flow) = self.flows.get_mut(id)
@@ -145,8 +145,8 @@ impl Tcp {
         }
     }
 
-    /// Take a packet. False if it would open a flow and there is no room for one: the caller
-    /// may make room and try again, or [refuse](Self::refuse) it.
+    /// Process a packet. Returns false if it would open a flow without room for one: the caller may
+    /// make room and try again, or [refuse](Self::refuse) it.
     pub(crate) fn handle(
         &mut self,
         origin: &Origin,
@@ -166,7 +166,7 @@ impl Tcp {
             && segment.opens()
             && self.flows.get_mut(over).is_some_and(|flow| flow.is_over())
         {
-            // Its end came just before, in the same batch.
+            // The connection ended just before, in the same batch.
             self.service(over, io, counters);
             id = self.flows.find(&key);
         }
@@ -227,8 +227,8 @@ impl Tcp {
         true
     }
 
-    /// Open a flow from here, with a key of [`free_port`](Self::free_port), whose packets have at
-    /// most `mtu` bytes. There must be room for one.
+    /// Dial a flow with a key of [`free_port`](Self::free_port), whose packets have at most `mtu`
+    /// bytes. There must be room for one.
     pub(crate) fn connect(
         &mut self,
         key: Key,
@@ -253,7 +253,7 @@ impl Tcp {
         Ok(token)
     }
 
-    /// A connection of ours that is not there, and was not there just before.
+    /// A key for a dialled connection that is not in use, and was not recently.
     pub(crate) fn free_port(
         &self,
         peer: PeerId,
@@ -283,7 +283,7 @@ impl Tcp {
         }
     }
 
-    /// The application can take or has more.
+    /// Handle a ready token: the application may take or have more.
     pub(crate) fn ready(&mut self, id: FlowId) {
         if let Some(flow) = self.flows.get_mut(id) {
             flow.ready();
@@ -296,7 +296,7 @@ impl Tcp {
         for id in std::mem::take(&mut self.dirty) {
             self.service(id, io, counters);
         }
-        // What the others have given back.
+        // Retry with the memory that other flows have released.
         self.retries = false;
         for _ in 0..self.starved.len().min(RETRIES) {
             let Some(id) = self.starved.pop_front() else {
@@ -312,7 +312,7 @@ impl Tcp {
         self.retry_at = (!self.starved.is_empty()).then(|| io.now + RETRY);
     }
 
-    /// Whether a flow used up its turn and has more, or memory came free for one.
+    /// Returns true if a flow used up its turn and has more, or memory was released for one.
     pub(crate) fn has_more(&self) -> bool {
         !self.dirty.is_empty() || self.retries
     }
@@ -327,7 +327,7 @@ impl Tcp {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Have the flows that are due do their work in the next flush.
+    /// Mark the due flows for the next flush.
     pub(crate) fn expire(&mut self, now: Instant, counters: &mut Counters) {
         self.time_wait.expire(now);
         self.retries |= self.retry_at.take_if(|at| *at <= now).is_some();
@@ -353,8 +353,8 @@ impl Tcp {
         self.strays.forget(peer);
     }
 
-    /// End the flows of a peer that it has not answered yet, begun at this time or before, for
-    /// this reason; how many.
+    /// Reset the flows of a peer that were begun at this time or before and are unanswered, with
+    /// this reason. Returns their number.
     pub(crate) fn fail_connecting(
         &mut self,
         peer: PeerId,
@@ -372,8 +372,8 @@ impl Tcp {
         failed
     }
 
-    /// ICMP has told what became of a segment of this flow. Whether there is one, to which that
-    /// is news.
+    /// Process an ICMP error about a segment of a flow. Returns true if there is such a flow, and
+    /// its state has changed.
     pub(crate) fn learn(&mut self, told: Told) -> bool {
         let key = &told.key;
         let Some(id) = self.flows.find(key) else {
@@ -427,8 +427,8 @@ impl Tcp {
         self.flows.insert(key, flow)
     }
 
-    /// Answer a segment of a connection that has ended in peace. False if there is no such
-    /// connection, or it gives way to a new one (RFC 9293 section 3.6.1).
+    /// Answer a segment of a connection in TIME-WAIT. Returns false if there is no such connection,
+    /// or a new one replaces it (RFC 9293 section 3.6.1).
     fn answer_late(
         &mut self,
         key: &Key,
@@ -443,8 +443,8 @@ impl Tcp {
             self.time_wait.remove(key);
             return false;
         }
-        // A reset changes nothing (RFC 1337), and an acknowledgement of ours would answer
-        // another for ever.
+        // A reset changes nothing (RFC 1337), and answering an acknowledgement would start an
+        // endless exchange.
         let repeats = !segment.resets() && segment.repr.segment_len() > 0;
         if repeats && self.strays.permits(key.peer, io.now) {
             segment.send_acknowledgement(key, last, 0, sender, io.sink);
@@ -471,9 +471,9 @@ impl Tcp {
         }
     }
 
-    /// The packets of a batch may be for many flows. What came for one is handed over before
-    /// the next has its turn, so that one buffer after the other is used, and not as many
-    /// as there are flows.
+    /// Deliver the received bytes of a flow before the next flow's packets. A batch may contain
+    /// packets of many flows; in this way one buffer is used after another, and not as many as
+    /// there are flows.
     fn change_to(&mut self, id: FlowId, io: &mut Io<'_>, counters: &mut Counters) {
         if let Some(last) = self.current.replace(id)
             && last != id

@@ -1,14 +1,14 @@
-//! The numbers of our bytes, which are not those that smoltcp gives them: it draws its first from a
-//! generator whose numbers can be foretold.
+//! Sequence numbers of sent bytes. They differ from smoltcp's, whose first comes from a predictable
+//! generator.
 
 use super::segment::{self, Sequence};
 
-/// How the numbers of a flow follow from smoltcp's.
+/// The translation from smoltcp's numbers to those of a flow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Numbers {
-    /// The SYN is to have this one. smoltcp has not written it yet.
+    /// The number of the SYN, which smoltcp has not written yet.
     First(Sequence),
-    /// Ours are so many ahead.
+    /// The distance of the flow's numbers from smoltcp's.
     Ahead(u32),
 }
 
@@ -19,7 +19,7 @@ impl Default for Numbers {
 }
 
 impl Numbers {
-    /// Gives the segment in a packet that smoltcp wrote our numbers.
+    /// Replaces smoltcp's sequence number in a packet that it wrote.
     pub(crate) fn leave(&mut self, packet: &mut [u8]) {
         let Some((sequence, is_syn)) = segment::sequence_of(packet) else {
             return;
@@ -29,13 +29,13 @@ impl Numbers {
         {
             *self = Numbers::Ahead(first.0.wrapping_sub(sequence.0));
         }
-        // Before the SYN there are resets alone, whose number is from what they answer.
+        // Only resets precede the SYN, and their number comes from the segments that they answer.
         if let Numbers::Ahead(by) = *self {
             segment::set_sequence(packet, Sequence(sequence.0.wrapping_add(by)));
         }
     }
 
-    /// What smoltcp is to be told of a segment that acknowledges this.
+    /// Translates the acknowledgement number of a segment for smoltcp.
     pub(crate) fn enter(&self, acknowledged: Sequence) -> Sequence {
         match *self {
             Numbers::First(_) => acknowledged,

@@ -1,4 +1,4 @@
-//! What round trips of a flow take, and how long it waits for an acknowledgement.
+//! The round-trip times of a flow, and its retransmission timeout.
 
 use core::time::Duration;
 
@@ -6,57 +6,57 @@ use watm_core::Instant;
 
 use super::segment::Sequence;
 
-/// The least that a timeout is above the round trip, as in Linux (`TCP_RTO_MIN`). The second of
+/// The least margin of a timeout above the round trip, as in Linux (`TCP_RTO_MIN`). The second of
 /// RFC 6298 section 2.4 is long where a round trip takes milliseconds.
 const LEAST_MARGIN: Duration = Duration::from_millis(200);
-/// Before anything was measured (RFC 6298 section 2.1).
+/// The timeout before any measurement (RFC 6298 section 2.1).
 const FIRST: Duration = Duration::from_secs(1);
-/// The most that a timeout becomes by doubling (RFC 6298 section 2.5).
+/// The bound of doubling the timeout (RFC 6298 section 2.5).
 const MOST: Duration = Duration::from_secs(60);
 
-/// What is added to two round trips before the end of what is on its way is sent again: timers and
-/// peers may be late by this.
+/// The margin that is added to two round trips before a tail loss probe: timers and peers may be
+/// late by this much.
 const PROBE_MARGIN: Duration = Duration::from_millis(10);
 
-/// So many segments of one window are measured.
+/// The most segments of one window that are measured.
 const TIMED: usize = 8;
 
-/// A segment that is measured.
+/// A segment under measurement.
 #[derive(Debug, Clone, Copy)]
 struct Timed {
     end: Sequence,
     sent: Instant,
-    /// Bytes on their way with it.
+    /// The bytes in flight with it.
     flight: u32,
 }
 
-/// A round trip.
+/// A measured round trip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measured {
-    /// Microseconds.
+    /// The duration in microseconds.
     pub took: u32,
-    /// Of the segment that was measured.
+    /// The end of the measured segment.
     pub end: Sequence,
-    /// Bytes that were on their way when it was sent, it among them.
+    /// The bytes in flight when it was sent, itself included.
     pub flight: u32,
 }
 
-/// See the module's page.
+/// The measurements and timers of a flow. See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct RoundTrip {
-    /// Those that are measured, the oldest first.
+    /// The segments under measurement, the oldest first.
     timed: Vec<Timed>,
-    /// All in microseconds, as there may be many flows. The least one.
+    /// The least round trip. All values are in microseconds, because there may be many flows.
     least: Option<u32>,
     /// SRTT and RTTVAR of RFC 6298 section 2.
     smoothed: u32,
     variation: u32,
     waiting: Option<Waiting>,
-    /// When something was sent for the first time.
+    /// The time when new bytes were last sent.
     sent_at: Instant,
 }
 
-/// For an acknowledgement of what begins here, since when, and how often in vain.
+/// A wait for an acknowledgement: the first byte, the start, and the number of timeouts.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     from: Sequence,
@@ -65,13 +65,13 @@ struct Waiting {
 }
 
 impl RoundTrip {
-    /// A handshake took so long.
+    /// Records the duration of a handshake.
     pub(super) fn shook_hands(&mut self, trip: Duration) {
         self.take(trip);
     }
 
-    /// Takes note of a segment that was sent for the first time, the last of so many bytes on their
-    /// way. It is measured unless there is one that is not much before it.
+    /// Records that a segment was sent for the first time, as the last of `flight` bytes in flight.
+    /// It is measured unless another one shortly before it is.
     pub(super) fn begin(&mut self, end: Sequence, flight: usize, now: Instant) {
         let flight = u32::try_from(flight).unwrap_or(u32::MAX);
         let due = self.timed.last().is_none_or(|last| {
@@ -85,8 +85,8 @@ impl RoundTrip {
         }
     }
 
-    /// What lies between these is sent again now. What comes twice says nothing of round trips
-    /// (Karn's algorithm), and its acknowledgement has the whole time to come.
+    /// Records a retransmission of this range. Duplicates say nothing about round trips (Karn's
+    /// algorithm), and the timeout of its acknowledgement begins anew.
     pub(super) fn sent_again(&mut self, from: Sequence, to: Sequence, now: Instant) {
         self.timed
             .retain(|timed| !timed.end.is_after(from) || timed.end.is_after(to));
@@ -95,7 +95,7 @@ impl RoundTrip {
         }
     }
 
-    /// The round trip of the last segment that is measured and that the peer `has`, if there is one.
+    /// Returns the round trip of the last measured segment that the peer `has`, if there is one.
     pub(super) fn measure(
         &mut self,
         has: impl Fn(Sequence) -> bool,
@@ -114,7 +114,7 @@ impl RoundTrip {
         Some(Measured { took, end, flight })
     }
 
-    /// Takes note of a round trip, and returns it in microseconds.
+    /// Records a round trip, and returns it in microseconds.
     fn take(&mut self, trip: Duration) -> u32 {
         let trip = trip.min(MOST).as_micros() as u32;
         if let Some(least) = &mut self.least {
@@ -129,17 +129,17 @@ impl RoundTrip {
         trip
     }
 
-    /// The least that was measured.
+    /// The least round trip measured.
     pub(super) fn least(&self) -> Duration {
         Duration::from_micros(self.least.unwrap_or(0).into())
     }
 
-    /// SRTT.
+    /// The smoothed round trip (SRTT).
     pub(super) fn smoothed(&self) -> Duration {
         Duration::from_micros(self.smoothed.into())
     }
 
-    /// Tell what is not acknowledged, by its first byte, after each turn.
+    /// Set the first unacknowledged byte. Call it after each turn.
     pub(super) fn wait(&mut self, from: Option<Sequence>, now: Instant) {
         if from != self.waiting.map(|waiting| waiting.from) {
             self.waiting = from.map(|from| Waiting {
@@ -150,7 +150,7 @@ impl RoundTrip {
         }
     }
 
-    /// When it is to be sent again.
+    /// The time of the retransmission.
     pub(super) fn timeout_at(&self) -> Option<Instant> {
         let waiting = self.waiting?;
         let margin = LEAST_MARGIN.max(Duration::from_micros(u64::from(self.variation) * 4));
@@ -159,7 +159,7 @@ impl RoundTrip {
         Some(waiting.since + doubled.min(MOST))
     }
 
-    /// When a tail loss probe is due (RFC 8985 section 7.2), if that is before the timeout and nothing
+    /// The time of a tail loss probe (RFC 8985 section 7.2), if it precedes the timeout and nothing
     /// has timed out yet.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         let waiting = self.waiting.filter(|waiting| waiting.doublings == 0)?;
@@ -168,13 +168,13 @@ impl RoundTrip {
         (self.least.is_some() && at < self.timeout_at()?).then_some(at)
     }
 
-    /// How often in a row nothing came in time.
+    /// The number of timeouts in a row.
     pub(super) fn timeouts(&self) -> u32 {
         self.waiting.map_or(0, |waiting| waiting.doublings)
     }
 
-    /// Doubles the timeout, because nothing came in time (RFC 6298 section 5.5). The path may be
-    /// another one by now, so that its least round trip is measured anew.
+    /// Doubles the timeout after it expired (RFC 6298 section 5.5). The path may have changed, so
+    /// that its least round trip is measured anew.
     pub(super) fn back_off(&mut self) {
         self.least = self.least.map(|least| least.max(self.smoothed));
         if let Some(waiting) = &mut self.waiting {

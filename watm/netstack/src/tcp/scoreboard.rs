@@ -1,19 +1,19 @@
-//! What the peer has of what we sent, beyond the first gap (RFC 2018), and what is to fill it
+//! The scoreboard of bytes that the peer has beyond the first gap (RFC 2018), and the gaps to fill
 //! (RFC 6675).
 
 use super::segment::Sequence;
 
-/// Pieces that are remembered. What is in more of them is sent again in vain.
+/// The most pieces remembered. The content of further ones is retransmitted needlessly.
 const MOST: usize = 256;
 
-/// Pieces beyond what is acknowledged, in order and apart, each with its end.
+/// Disjoint pieces beyond the acknowledged bytes, in order, each with its end.
 #[derive(Debug, Default)]
 pub(super) struct Scoreboard {
     pieces: Vec<(Sequence, Sequence)>,
 }
 
 impl Scoreboard {
-    /// The peer has this.
+    /// Record that the peer has this range.
     pub(super) fn insert(&mut self, start: Sequence, end: Sequence) {
         let first = self.pieces.partition_point(|&(_, e)| start.is_after(e));
         let touched = self.pieces[first..]
@@ -34,7 +34,7 @@ impl Scoreboard {
         self.pieces.splice(first..=last, [merged]);
     }
 
-    /// Everything before this is acknowledged.
+    /// Forget everything before this number, which is acknowledged.
     pub(super) fn forget_before(&mut self, start: Sequence) {
         self.pieces.retain(|&(_, end)| end.is_after(start));
         if let Some((first, _)) = self.pieces.first_mut() {
@@ -47,30 +47,30 @@ impl Scoreboard {
         self.pieces.last().map(|&(_, end)| end)
     }
 
-    /// Bytes of all pieces.
+    /// The bytes of all pieces.
     pub(super) fn bytes(&self) -> usize {
         self.pieces.iter().map(|&(s, e)| s.until(e)).sum()
     }
 
-    /// Whether the peer has all of this.
+    /// Returns true if the peer has all of this range.
     pub(super) fn covers(&self, start: Sequence, end: Sequence) -> bool {
         let at = self.pieces.partition_point(|&(_, e)| !e.is_after(start));
         let piece = self.pieces.get(at);
         piece.is_some_and(|&(s, e)| !s.is_after(start) && !end.is_after(e))
     }
 
-    /// Whether the peer has the byte before this.
+    /// Returns true if the peer has the byte before this number.
     pub(super) fn reaches(&self, end: Sequence) -> bool {
         self.covers(end.minus(1), end)
     }
 
-    /// How much of this the peer does not have.
+    /// The number of bytes in this range that the peer lacks.
     pub(super) fn missing(&self, start: Sequence, end: Sequence) -> usize {
         let within = |&(s, e): &(Sequence, Sequence)| s.later(start).until(e.earlier(end));
         start.until(end) - self.pieces.iter().map(within).sum::<usize>()
     }
 
-    /// Where so many bytes from here on end that the peer does not have.
+    /// The end of the first `bytes` bytes from `start` that the peer lacks.
     pub(super) fn after_missing(&self, start: Sequence, bytes: usize) -> Sequence {
         let (mut at, mut left) = (start, bytes);
         for &(first, end) in &self.pieces {

@@ -1,3 +1,5 @@
+//! TCP segments: parsing, answers without a flow, and changes to the packets from and to smoltcp.
+
 use std::net::{IpAddr, SocketAddr};
 
 use smoltcp::phy::ChecksumCapabilities;
@@ -8,10 +10,10 @@ use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::Key;
 use crate::{PacketSink, PeerId};
 
-/// Bytes of a header without options.
+/// The bytes of a header without options.
 const HEADER: usize = 20;
 
-/// A TCP segment that was read and found sound.
+/// A valid TCP segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Segment<'a> {
     pub repr: TcpRepr<'a>,
@@ -29,12 +31,12 @@ impl<'a> Segment<'a> {
         Some(Segment { repr })
     }
 
-    /// Whether it asks for a new connection.
+    /// Returns true if it requests a new connection.
     pub(crate) fn opens(&self) -> bool {
         self.repr.control == TcpControl::Syn && self.repr.ack_number.is_none()
     }
 
-    /// Whether it has a SYN, which opens a connection or accepts one.
+    /// Returns true if it has a SYN, which opens or accepts a connection.
     pub(crate) fn is_syn(&self) -> bool {
         self.repr.control == TcpControl::Syn
     }
@@ -51,18 +53,18 @@ impl<'a> Segment<'a> {
         Some(Sequence(self.repr.ack_number?.0 as u32))
     }
 
-    /// What it says was received beyond a gap.
+    /// The ranges that it reports as received beyond a gap.
     pub(crate) fn received(&self) -> impl Iterator<Item = (Sequence, Sequence)> {
         let ranges = self.repr.sack_ranges.into_iter().flatten();
         ranges.map(|(start, end)| (Sequence(start), Sequence(end)))
     }
 
-    /// Whether it says nothing but what was received.
+    /// Returns true if it only acknowledges.
     pub(crate) fn is_bare(&self) -> bool {
         self.repr.payload.is_empty() && self.repr.control == TcpControl::None
     }
 
-    /// Which flow it belongs to.
+    /// The key of its flow.
     pub(crate) fn key(&self, peer: PeerId, packet: &Packet<'_>) -> Key {
         Key {
             peer,
@@ -71,7 +73,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Answer with a reset (RFC 9293 section 3.10.7.1). It must not be one itself.
+    /// Answer with a reset (RFC 9293 section 3.10.7.1). The segment must not be a reset itself.
     pub(crate) fn send_reset(&self, key: &Key, sender: &mut Sender, sink: &mut dyn PacketSink) {
         let seen = &self.repr;
         let answer = TcpRepr {
@@ -86,7 +88,7 @@ impl<'a> Segment<'a> {
         send(&answer, key, sender, sink);
     }
 
-    /// Answer with where both directions are, and how much more is taken, as the window field says it.
+    /// Answer with the position of both directions, and the value of the window field.
     pub(crate) fn send_acknowledgement(
         &self,
         key: &Key,
@@ -115,11 +117,11 @@ impl Sequence {
     }
 
     pub(crate) fn plus(self, bytes: usize) -> Sequence {
-        // Positions are taken modulo 2^32, lengths are far below it.
+        // Positions wrap modulo 2^32; lengths are far below that.
         Sequence(self.0.wrapping_add(bytes as u32))
     }
 
-    /// Bytes from here to `end`; none if that is not after this.
+    /// The bytes from here to `end`; 0 if that is not after this.
     pub(crate) fn until(self, end: Sequence) -> usize {
         match end.is_after(self) {
             true => end.0.wrapping_sub(self.0) as usize,
@@ -144,7 +146,7 @@ impl Sequence {
     }
 }
 
-/// A segment without anything.
+/// A segment without flags or payload.
 fn bare(source: u16, destination: u16) -> TcpRepr<'static> {
     TcpRepr {
         src_port: source,
@@ -198,21 +200,21 @@ pub(crate) fn finish(packet: &mut [u8]) {
     fill_checksum(&mut packet[start..], (source, destination));
 }
 
-/// What one of our own segments says, read from the packet that smoltcp wrote.
+/// The content of a sent segment, parsed from the packet that smoltcp wrote.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Said {
     pub reset: bool,
     pub start: Sequence,
-    /// Past the last byte; the flags of SYN and FIN count.
+    /// The number after the last byte. SYN and FIN count as one each.
     pub end: Sequence,
     pub acknowledged: Sequence,
-    /// Unscaled.
+    /// The window, unscaled.
     pub window: usize,
-    /// It carries one byte, so it may ask whether the peer is there or has room.
+    /// True if it carries one byte: it may be a keepalive or a zero-window probe.
     pub may_probe: bool,
-    /// It does nothing but acknowledge.
+    /// True if it only acknowledges.
     pub is_bare: bool,
-    /// What it says was received beyond a gap.
+    /// The range that it reports as received beyond a gap.
     pub received: Option<(Sequence, Sequence)>,
 }
 
@@ -237,7 +239,7 @@ impl Said {
     }
 }
 
-/// Where the segment begins in a packet without options or extension headers of IP.
+/// The offset of the segment in a packet without IP options or extension headers.
 fn start_of(packet: &[u8]) -> Option<usize> {
     match packet.first()? >> 4 {
         4 => Some(ip::V4_HEADER),
@@ -251,35 +253,35 @@ fn segment_mut(packet: &mut [u8]) -> Option<TcpPacket<&mut [u8]>> {
     TcpPacket::new_checked(packet.get_mut(start..)?).ok()
 }
 
-/// The sequence number of the segment in a packet that smoltcp wrote, and whether it is a SYN.
+/// The sequence number of the segment in a packet that smoltcp wrote, and true if it is a SYN.
 pub(crate) fn sequence_of(packet: &[u8]) -> Option<(Sequence, bool)> {
     let segment = TcpPacket::new_checked(packet.get(start_of(packet)?..)?).ok()?;
     Some((Sequence(segment.seq_number().0 as u32), segment.syn()))
 }
 
-/// Gives the segment in such a packet another sequence number, before its checksum is filled.
+/// Replaces the sequence number in such a packet, before its checksum is filled.
 pub(crate) fn set_sequence(packet: &mut [u8], sequence: Sequence) {
     if let Some(mut segment) = segment_mut(packet) {
         segment.set_seq_number(sequence.number());
     }
 }
 
-/// Has the segment in a packet for smoltcp, which verifies no checksum, acknowledge this.
+/// Replaces the acknowledgement number in a packet for smoltcp, which verifies no checksum.
 pub(crate) fn set_acknowledged(packet: &mut [u8], acknowledged: Sequence) {
     if let Some(mut segment) = segment_mut(packet) {
         segment.set_ack_number(acknowledged.number());
     }
 }
 
-/// Has the segment in a packet for smoltcp announce this window, unscaled.
+/// Replaces the window, unscaled, in a packet for smoltcp.
 pub(crate) fn set_window(packet: &mut [u8], window: u16) {
     if let Some(mut segment) = segment_mut(packet) {
         segment.set_window_len(window);
     }
 }
 
-/// Replaces the options of a bare acknowledgement that smoltcp wrote, before its checksum is filled,
-/// by these blocks (RFC 2018 section 3), at most four.
+/// Replaces the options of a bare acknowledgement that smoltcp wrote by these blocks (RFC 2018
+/// section 3), at most four, before its checksum is filled.
 pub(crate) fn set_blocks(packet: &mut Vec<u8>, blocks: impl Iterator<Item = (Sequence, Sequence)>) {
     const NO_OPERATION: u8 = 1;
     const BLOCKS: u8 = 5;
@@ -292,7 +294,7 @@ pub(crate) fn set_blocks(packet: &mut Vec<u8>, blocks: impl Iterator<Item = (Seq
     for (start, end) in blocks {
         packet.extend_from_slice(&start.0.to_be_bytes());
         packet.extend_from_slice(&end.0.to_be_bytes());
-        // Its length.
+        // The length of the option.
         packet[options + 3] += 8;
     }
     if packet[options + 3] == 2 {

@@ -1,3 +1,5 @@
+//! Connections in TIME-WAIT, which [`Tcp`](super::Tcp) keeps after their flows.
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -7,28 +9,27 @@ use super::segment::Sequence;
 use crate::hash::{Keyed, Map};
 use crate::table::Key;
 
-/// How long a connection is remembered that we closed first: a client that did not get our
-/// last acknowledgement repeats its FIN after 1, 3 and 7 seconds.
+/// The time for which a connection is remembered that this side closed first: a client that did not
+/// get the last acknowledgement repeats its FIN after 1, 3 and 7 seconds.
 const LENGTH: Duration = Duration::from_secs(10);
-/// Connections that are remembered, the newest. What comes of others is answered with RST,
-/// which ends them as well.
+/// The most connections remembered; the oldest are forgotten first. Segments of others are answered
+/// with RST, which ends them as well.
 const LIMIT: usize = 16384;
 
-/// Connections in TIME-WAIT (RFC 9293 section 3.6): nothing is left of them but what the
-/// answer to a repeated FIN says.
+/// Connections in TIME-WAIT (RFC 9293 section 3.6), reduced to the answer to a repeated FIN.
 pub(crate) struct TimeWait {
     connections: Map<Key, Last>,
-    /// By age. Some may have been replaced.
+    /// The connections by age. Some may have been replaced.
     order: VecDeque<(Instant, Key)>,
 }
 
-/// How far a connection has come: its end, once it is over.
+/// The position of a connection: its end, once it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Last {
     pub since: Instant,
-    /// Past what we have sent, at the end our FIN.
+    /// The number after the last byte sent; at the end, after the local FIN.
     pub ours: Sequence,
-    /// Past what the peer has, at the end its FIN.
+    /// The number after the last byte received; at the end, after the peer's FIN.
     pub theirs: Sequence,
 }
 
@@ -52,7 +53,7 @@ impl TimeWait {
         self.connections.get(key).copied()
     }
 
-    /// Those that are remembered, the oldest first. One may come twice.
+    /// The remembered connections, the oldest first. One may appear twice.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
         self.order.iter().map(|(_, key)| key)
     }
@@ -68,7 +69,7 @@ impl TimeWait {
         }
     }
 
-    /// When [`expire`](Self::expire) has something to do.
+    /// The time at which [`expire`](Self::expire) has something to do.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.order.front().map(|(since, _)| *since + LENGTH)
     }

@@ -1,13 +1,13 @@
-//! What the paths of flows take.
+//! The path MTU of flows, in steps.
 
-/// What every IPv6 path takes (RFC 8200 section 5), and nested tunnels mostly do.
+/// The MTU of every IPv6 path (RFC 8200 section 5), and of most nested tunnels.
 pub(crate) const NARROW: usize = 1280;
-/// What every IPv4 host takes (RFC 791 section 3.1).
+/// The packet size that every IPv4 host accepts (RFC 791 section 3.1).
 pub(crate) const NARROWEST: usize = 576;
 
-/// The largest packet of a flow: what the way to its peer takes, or what is known to pass behind
-/// that. A step and not the number that somebody names, so that flows share a few interfaces, and
-/// nobody can make a flow send tiny segments.
+/// The largest packet of a flow: the MTU of the path to its peer, or a size known to pass behind
+/// it. It is a step instead of a reported number, so that flows share a few interfaces, and a
+/// forged report cannot make a flow send tiny segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Width {
     #[default]
@@ -17,17 +17,17 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// The one for a path that takes so much, according to a router of it.
+    /// The width for a path with this MTU, as reported by a router.
     pub(crate) fn of_path(mtu: usize, is_ipv4: bool) -> Width {
-        // Old routers tell 0 (RFC 1191 section 5); below 1280 nobody may be in IPv6.
+        // Old routers report 0 (RFC 1191 section 5). IPv6 forbids values below 1280.
         match is_ipv4 && mtu < NARROW {
             true => Width::Narrowest,
             false => Width::Narrow,
         }
     }
 
-    /// The one for a path that did not answer full segments so often in a row: they may be too long
-    /// for a router that does not say so (RFC 2923 section 2.1).
+    /// The width after this many unanswered full segments in a row. They may be too long for a
+    /// router that does not report it (RFC 2923 section 2.1).
     pub(crate) fn after_silence(timeouts: u32, is_ipv4: bool) -> Width {
         match timeouts {
             0..2 => Width::Full,
@@ -36,7 +36,7 @@ impl Width {
         }
     }
 
-    /// In bytes, where the way to the peer takes so many.
+    /// The size in bytes, on a path to the peer with this MTU.
     pub(crate) fn mtu(self, path: usize) -> usize {
         match self {
             Width::Full => path,

@@ -1,4 +1,4 @@
-//! The device that smoltcp's interface works on: one packet in, any number out.
+//! The device of smoltcp's interface: one packet in, any number out.
 
 use smoltcp::phy::{self, Checksum, Device, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
@@ -16,52 +16,53 @@ pub(crate) struct Wire<'a> {
     pub outgoing: Outgoing<'a>,
 }
 
-/// Where packets go, and what they said.
+/// The destination of sent packets, and the log of their content.
 pub(crate) struct Outgoing<'a> {
     pub peer: PeerId,
     pub sink: &'a mut dyn PacketSink,
-    /// For one packet after the other.
+    /// The buffer for one packet after the other.
     pub buffer: &'a mut Vec<u8>,
     pub log: &'a mut Log,
 }
 
-/// What our segments on one flow have said so far.
+/// The content of the segments sent on one flow so far.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     numbers: Numbers,
-    /// By how much smoltcp shifts windows on this flow.
+    /// The window scale of smoltcp on this flow.
     pub shift: u8,
-    /// Where we promised to take bytes up to; `None` before the first segment.
+    /// The end of the announced window; `None` before the first segment.
     pub window_end: Option<Sequence>,
-    /// The end of all that was sent; `None` before the first segment.
+    /// The end of all bytes sent; `None` before the first segment.
     pub sent_end: Option<Sequence>,
-    /// What we acknowledged last.
+    /// The last acknowledgement number sent.
     acknowledged: Option<Sequence>,
-    /// What came beyond a gap or twice, if something did.
+    /// The blocks that arrived beyond a gap or twice, if any.
     pub arrivals: Option<Box<Arrivals>>,
-    /// What the peer has of what was sent.
+    /// The sent bytes that the peer has.
     pub received: Scoreboard,
     pub repeats: Repeats,
-    /// The end of what smoltcp wrote last of what was sent before.
+    /// The end of the last bytes that smoltcp wrote again.
     pub repeated: Option<Sequence>,
-    /// The end of what was sent again of that. Segments go whole, so that it may be more than was to be.
+    /// The end of the bytes that were sent again. Segments go whole, so that it may exceed the
+    /// range requested.
     pub sent_again: Option<Sequence>,
 }
 
-/// What may be sent again. smoltcp decides that by its own lights, which do without what the peer
-/// says of gaps; so it writes everything again, of which this comes through.
+/// The retransmissions that may pass. smoltcp decides on retransmission without SACK, so it writes
+/// everything again, and only these segments are sent.
 #[derive(Debug, Default)]
 pub(crate) enum Repeats {
-    /// Whatever smoltcp writes: it is a handshake.
+    /// Everything that smoltcp writes, during a handshake.
     #[default]
     All,
     Nothing,
-    /// What the peer does not have between these.
+    /// The bytes in this range that the peer lacks.
     Between(Sequence, Sequence),
 }
 
 impl Log {
-    /// A log of nothing so far. The SYN will have the number `first`.
+    /// Makes an empty log. The SYN gets the number `first`.
     pub(crate) fn new(first: Sequence) -> Self {
         Log {
             numbers: Numbers::First(first),
@@ -69,12 +70,13 @@ impl Log {
         }
     }
 
-    /// What smoltcp is to be told of a segment that acknowledges this.
+    /// Translates the acknowledgement number of a segment for smoltcp.
     pub(crate) fn enter(&self, acknowledged: Sequence) -> Sequence {
         self.numbers.enter(acknowledged)
     }
 
-    /// Completes a packet of smoltcp's with what smoltcp does not know. Whether it is to be sent.
+    /// Completes a packet of smoltcp with information that smoltcp lacks. Returns true if the
+    /// packet must be sent.
     fn note(&mut self, packet: &mut Vec<u8>) -> bool {
         self.numbers.leave(packet);
         let Some(said) = Said::read(packet) else {
@@ -101,26 +103,27 @@ impl Log {
             .is_none_or(|before| said.acknowledged.is_after(before));
         self.acknowledged = Some(said.acknowledged);
         let told = self.window_end;
-        // The window of a SYN is not scaled, but smoltcp takes for granted that it is when
-        // it looks whether a segment is in the window. What counts here is its belief.
+        // The window of a SYN is not scaled, but smoltcp assumes that it is when it checks whether
+        // a segment is in the window. This field follows its assumption.
         let window_end = said.acknowledged.plus(said.window << self.shift);
         self.window_end = Some(match self.window_end {
-            // Of a probe smoltcp does not remember what it said, so it may still believe
-            // what it did before.
+            // smoltcp does not remember the window in a probe, so it may still assume the one
+            // before.
             Some(before) if said.may_probe => window_end.later(before),
             _ => window_end,
         });
         self.sent_end = Some(self.sent_end.map_or(said.end, |end| end.later(said.end)));
-        // What acknowledges or allows something new has to go.
+        // A segment that acknowledges or allows something new must go.
         is_due || tells || self.window_end != told
     }
 
-    /// Puts the blocks of all that has arrived into an acknowledgement.
+    /// Puts the blocks of all arrivals into an acknowledgement.
     fn tell_arrivals(&mut self, said: &Said, packet: &mut Vec<u8>) {
         let mut arrivals = self.arrivals.take().unwrap_or_default();
         arrivals.forget_before(said.acknowledged);
         if let Some(block) = said.received {
-            // If the segment has filled a gap, smoltcp names the next block, which is another.
+            // After a segment that filled a gap, smoltcp reports the next block, which is another
+            // one.
             let answers = self.acknowledged == Some(said.acknowledged);
             arrivals.note(block, answers);
         }
@@ -130,7 +133,7 @@ impl Log {
         }
     }
 
-    /// Whether a segment that was sent before is to be sent again.
+    /// Returns true if a segment that was sent before must be sent again.
     fn is_due(&self, said: &Said) -> bool {
         match self.repeats {
             Repeats::All => true,
@@ -167,8 +170,8 @@ impl Device for Wire<'_> {
     }
 }
 
-/// Checksums are verified before a packet comes here, so that bad ones are counted, and a
-/// segment's is filled in after it: see `ip::checksum`.
+/// Disables TCP checksums in smoltcp. They are verified before a packet gets here, so that bad ones
+/// are counted, and a sent segment's is filled in afterwards: see `ip::checksum`.
 fn capabilities(mtu: usize) -> DeviceCapabilities {
     let mut capabilities = DeviceCapabilities::default();
     capabilities.medium = Medium::Ip;

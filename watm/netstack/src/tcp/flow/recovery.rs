@@ -1,4 +1,4 @@
-//! What the peer has of what was sent, what is lost of it, and when that is sent again.
+//! Loss recovery: detects lost segments from acknowledgements and timeouts, and retransmits them.
 
 use smoltcp::iface::PollResult;
 use watm_core::Instant;
@@ -9,32 +9,32 @@ use super::super::wire::Repeats;
 use super::undo::{REORDERED, Timeout};
 use super::{Context, Flow, TIMEOUT, smoltcp_time};
 
-/// What was lost, until everything that was on its way then is acknowledged.
+/// A recovery: it lasts until everything in flight at its start is acknowledged.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    /// The end of that.
+    /// The end of the bytes in flight at its start.
     pub(super) end: Sequence,
-    /// What the peer does not have before this is lost.
+    /// The end of the loss: unreceived bytes before it are lost.
     pub(super) lost: Sequence,
-    /// Before this it was sent again.
+    /// The end of the retransmissions in order.
     again: Sequence,
-    /// The end of all that was sent again, some of it more than once, and when that began.
+    /// The end of all retransmissions, some repeated, and the time when they began.
     pub(super) sent_again: Sequence,
     pub(super) sent_again_since: Option<Instant>,
-    /// Since when: the first gap that was filled, and the end of all that had been sent then.
+    /// The first filled gap, and the end of all bytes sent at that time.
     since: Option<(Sequence, Sequence)>,
-    /// A segment may go however much is on its way.
+    /// True if a segment may go regardless of the bytes in flight.
     urgent: bool,
-    /// The window grows meanwhile.
+    /// True if the window grows meanwhile.
     pub(super) grows: bool,
-    /// The window was made smaller for it.
+    /// True if the window was reduced for this loss.
     pub(super) shrank: bool,
-    /// The timeout that it began with, as long as that may have been premature.
+    /// The timeout that it began with, while that may have been premature.
     pub(super) timeout: Option<Timeout>,
 }
 
 impl Recovery {
-    /// Of everything between what is acknowledged and what was sent.
+    /// Makes a recovery of everything between the acknowledged and the sent end.
     fn whole(acknowledged: Sequence, sent_end: Sequence) -> Recovery {
         Recovery {
             end: sent_end,
@@ -52,7 +52,7 @@ impl Recovery {
 }
 
 impl Flow {
-    /// What was sent and is not acknowledged, by its first byte; of handshakes smoltcp takes care.
+    /// The first unacknowledged byte, if any. smoltcp takes care of handshakes.
     pub(super) fn unanswered(&self) -> Option<Sequence> {
         if self.flags.connecting || self.is_half_open() {
             return None;
@@ -62,7 +62,7 @@ impl Flow {
         sent.then_some(from)
     }
 
-    /// What an acknowledgement says of what is on its way.
+    /// Process the information in an acknowledgement about the bytes in flight.
     pub(super) fn learn(&mut self, segment: &Segment<'_>, now: Instant) {
         let (Some(acknowledged), Some(sent_end)) = (segment.acknowledges(), self.log.sent_end)
         else {
@@ -74,7 +74,7 @@ impl Flow {
         let gained = self.acknowledged.until(acknowledged);
         self.note_arrival(self.acknowledged, acknowledged, now);
         self.acknowledged = acknowledged;
-        // A peer that selects says what it has beyond a gap. Without that, a repeated
+        // A selective peer reports the bytes that it has beyond a gap. Without SACK, a repeated
         // acknowledgement answers a duplicate (RFC 6675 section 2, RFC 2883).
         let repeats = gained == 0
             && !self.selective
@@ -113,7 +113,8 @@ impl Flow {
         }
     }
 
-    /// Look for what more than a few segments have passed by. `moved`: more is acknowledged than was.
+    /// Look for segments that more than a few others have overtaken. `moved`: new bytes are
+    /// acknowledged.
     fn find_lost(&mut self, moved: bool, sent_end: Sequence) {
         let start = self.acknowledged;
         let segment = self.full_segment();
@@ -121,7 +122,7 @@ impl Flow {
             // Two round trips have passed since the rest was sent.
             (Some(passed), _) if self.probed == Some(passed) => passed,
             (Some(passed), _) => passed.minus(self.tolerance()),
-            // Without knowledge of gaps there is one more if the last did not fill everything
+            // Without SACK there is one more gap if the last retransmission did not fill everything
             // (RFC 6582).
             (None, Some(recovery)) if moved && !self.selective => {
                 recovery.end.earlier(start.plus(segment))
@@ -152,7 +153,8 @@ impl Flow {
         let Some(recovery) = &mut self.recovery else {
             return;
         };
-        // What was sent after the first gap was filled has come, and that has not.
+        // Segments sent after the first retransmission have arrived, and the retransmission has
+        // not.
         let again = |(first, end): (Sequence, Sequence)| first == start && lost.is_after(end);
         if recovery.since.is_some_and(again) {
             recovery.again = start;
@@ -160,8 +162,8 @@ impl Flow {
         }
     }
 
-    /// What is on its way is sent again, if there is anything. What comes twice of it says nothing
-    /// of losses.
+    /// Send everything in flight again. Returns true if there is anything. Duplicates among it are
+    /// no sign of loss.
     pub(super) fn send_all_again(&mut self) -> bool {
         let Some((from, end)) = self.unanswered().zip(self.log.sent_end) else {
             return false;
@@ -173,8 +175,8 @@ impl Flow {
         true
     }
 
-    /// Counts so many bytes after `from` as lost, and shrinks the window if that says that the path
-    /// is full, once in a recovery.
+    /// Counts bytes after `from` as lost, and shrinks the window if this shows that the path is
+    /// full, once in a recovery.
     fn mark_lost(&mut self, bytes: usize, from: Sequence) {
         self.doubt(bytes, from);
         let congested = self.congestion.lose(bytes);
@@ -188,7 +190,7 @@ impl Flow {
         }
     }
 
-    /// Bytes that are lost and were not sent again yet.
+    /// The lost bytes that were not retransmitted yet.
     fn missing(&self) -> usize {
         self.recovery.as_ref().map_or(0, |recovery| {
             let from = recovery.again.later(self.acknowledged);
@@ -196,15 +198,14 @@ impl Flow {
         })
     }
 
-    /// Bytes in flight: sent, neither received as far as is known, nor lost.
+    /// The bytes in flight: sent, and neither lost nor known to be received.
     pub(super) fn in_flight(&self) -> usize {
         let sent_end = self.log.sent_end.unwrap_or(self.acknowledged);
         let gone = self.log.received.bytes() + self.missing();
         self.acknowledged.until(sent_end).saturating_sub(gone)
     }
 
-    /// Bytes that may be taken from the application: those that the window has room for once gaps are
-    /// filled.
+    /// The bytes that may be taken from the application: the room of the window after filling gaps.
     pub(super) fn allowance_of_new(&self) -> usize {
         let queued = self.acknowledged.until(self.queued_end);
         let unreceived = queued.saturating_sub(self.log.received.bytes());
@@ -246,8 +247,8 @@ impl Flow {
         }
     }
 
-    /// When a tail loss probe is due: the last segments may be lost, after which nothing comes that
-    /// would tell so. A lone segment waits for its timeout, because peers delay what acknowledges it.
+    /// The time of a tail loss probe: the last segments may be lost, with nothing behind them to
+    /// reveal it. A lone segment waits for its timeout, because peers delay its acknowledgement.
     pub(super) fn probe_at(&self) -> Option<Instant> {
         let recovers = |recovery: &Recovery| recovery.timeout.is_none() && self.missing() == 0;
         let has_gap = self.log.received.end().is_some();
@@ -258,9 +259,9 @@ impl Flow {
         self.trips.probe_at().filter(|_| may)
     }
 
-    /// Sends the last segment again (RFC 8985 section 7.3). Once the peer has it, all that it does not
-    /// have is lost. If it has something beyond a gap, the gaps are lost already, and what was sent
-    /// again of them is lost too.
+    /// Sends the last segment again (RFC 8985 section 7.3). Once the peer has it, all bytes that it
+    /// lacks are lost. If the peer has bytes beyond a gap, the gaps are lost already, and their
+    /// retransmissions are lost too.
     pub(super) fn probe(&mut self, left: &mut usize, cx: &mut Context<'_, '_>) {
         let Some(end) = self.log.sent_end else {
             return;
@@ -279,8 +280,8 @@ impl Flow {
         }
     }
 
-    /// Sends what the peer does not have between these again, of all that ends at `end`. Returns where
-    /// the last segment ends.
+    /// Retransmits the bytes in this range that the peer lacks, out of all that end at `end`.
+    /// Returns the end of the last segment.
     fn send_between(
         &mut self,
         from: Sequence,
@@ -297,12 +298,12 @@ impl Flow {
         to
     }
 
-    /// Have smoltcp write everything again that is not acknowledged, up to `end`. It does so when
-    /// its own timer is due, so that is the time that it is shown.
+    /// Make smoltcp write all unacknowledged bytes again, up to `end`. It does so when its own
+    /// timer is due, so that it is shown that time.
     fn rewind(&mut self, end: Sequence, cx: &mut Context<'_, '_>) {
         let now = smoltcp_time(cx.io.now);
         self.log.repeated = None;
-        // The time of a peer that does not answer is not over with it.
+        // The timeout of a peer that does not answer must not end with it.
         self.socket_mut().set_timeout(None);
         // An acknowledgement may be due before.
         for _ in 0..3 {
@@ -320,8 +321,7 @@ impl Flow {
         self.socket_mut().set_timeout(Some(TIMEOUT.into()));
     }
 
-    /// Nothing was acknowledged in time. What the peer has of the rest it may have given up
-    /// (RFC 2018 section 8).
+    /// Handle a timeout. The peer may have discarded bytes beyond gaps (RFC 2018 section 8).
     pub(super) fn time_out(&mut self, now: Instant) {
         let Some((from, end)) = self.unanswered().zip(self.log.sent_end) else {
             return;
@@ -351,7 +351,7 @@ impl Flow {
         }));
     }
 
-    /// Makes segments shorter if full ones were not answered several times.
+    /// Shortens segments if full ones were unanswered several times.
     fn narrow(&mut self, timeout: &mut Timeout) {
         let is_ipv4 = self.key.source.is_ipv4();
         let width = Width::after_silence(self.trips.timeouts(), is_ipv4);

@@ -1,8 +1,7 @@
-//! Undoes the effects of a loss or a timeout that turns out to be none, because packets were late or
-//! passed by others.
+//! Undoes the effects of a loss or a timeout that turns out to be wrong, because packets were late or reordered.
 //!
-//! [`recovery`](super::recovery) reports here the bytes that it marks as lost, those that it sends
-//! again, and those that arrive.
+//! [`recovery`](super::recovery) reports the bytes that it marks as lost, those that it retransmits, and those that
+//! arrive.
 
 use watm_core::Instant;
 
@@ -12,31 +11,31 @@ use super::super::segment::Sequence;
 use super::super::width::Width;
 use super::Flow;
 
-/// Segments that come after a gap before it is taken for lost, at first (RFC 6675 section 5), and
-/// at most on a path that reorders (`tcp_max_reordering` of Linux).
+/// The number of segments after a gap before it counts as lost: at first (RFC 6675 section 5), and at most on a path
+/// that reorders (`tcp_max_reordering` of Linux).
 pub(super) const REORDERED: u16 = 3;
 const MOST_REORDERED: u16 = 300;
 
-/// Bytes that were marked as lost and may not be, and the state of before.
+/// Bytes that were marked as lost and may not be, and the state before.
 #[derive(Debug)]
 pub(super) struct Doubt {
     congestion: Congestion,
-    /// Bytes that are not known to have arrived without being sent again.
+    /// The bytes that are not known to have arrived without a retransmission.
     lost: usize,
-    /// What was sent again.
+    /// The range that was retransmitted.
     from: Sequence,
     to: Sequence,
-    /// End of all that was sent then. Once the peer has that, it has told what it got twice.
+    /// The end of all bytes sent then. Once the peer has acknowledged it, it has reported all its duplicates.
     told_by: Sequence,
 }
 
-/// A timeout that may have come too early, and the state of before.
+/// A timeout that may have been premature, and the state before.
 #[derive(Debug)]
 pub(super) struct Timeout {
     congestion: Congestion,
-    /// What the peer had beyond gaps.
+    /// The bytes that the peer had beyond gaps.
     received: Scoreboard,
-    /// What segments fitted into before, and what they were cut to since, if they were.
+    /// The segment width before, and the reduced width, if it was reduced since.
     width: Width,
     narrowed: Option<Width>,
 }
@@ -52,16 +51,16 @@ impl Timeout {
         }
     }
 
-    /// Records that segments are cut to this width.
+    /// Records that segments are reduced to this width.
     pub(super) fn narrowed(&mut self, width: Width) {
         self.narrowed = Some(width);
     }
 }
 
 impl Flow {
-    /// Looks whether bytes up to `acknowledged` arrived that were not sent again after a timeout.
-    /// The timeout was premature then (RFC 5682), unless the peer had them before it. Either way the
-    /// path takes segments as they were.
+    /// Checks whether bytes up to `acknowledged` arrived that were not retransmitted after a timeout. If so, the
+    /// timeout was premature (RFC 5682), unless the peer had them before it. In both cases the path carries segments of
+    /// the width before.
     pub(super) fn undo_timeout(&mut self) {
         let Some(recovery) = &mut self.recovery else {
             return;
@@ -73,7 +72,7 @@ impl Flow {
         if !arrived.is_after(recovery.sent_again) {
             return;
         }
-        // A router may have named a size meanwhile.
+        // A router may have reported another MTU meanwhile.
         if timeout.narrowed == Some(self.width) {
             self.width = timeout.width;
         }
@@ -86,7 +85,7 @@ impl Flow {
         }
     }
 
-    /// Notes that `bytes` after `from` were marked as lost, before the window shrinks for them.
+    /// Records that `bytes` after `from` were marked as lost, before the window shrinks for them.
     pub(super) fn doubt(&mut self, bytes: usize, from: Sequence) {
         let doubt = self.doubt.get_or_insert_with(|| {
             Box::new(Doubt {
@@ -100,7 +99,7 @@ impl Flow {
         doubt.lost += bytes;
     }
 
-    /// Notes that everything before `to` was sent again, and ends at `sent_end`.
+    /// Records that everything before `to` was retransmitted, with `sent_end` as the end of all bytes sent.
     pub(super) fn doubt_sent_again(&mut self, to: Sequence, sent_end: Sequence) {
         if let Some(doubt) = &mut self.doubt {
             doubt.to = doubt.to.later(to);
@@ -108,15 +107,15 @@ impl Flow {
         }
     }
 
-    /// Settles the doubts of which nothing more will be told.
+    /// Settles doubts about which no more reports can follow.
     pub(super) fn settle_doubt(&mut self) {
         let acknowledged = self.acknowledged;
         self.doubt
             .take_if(|doubt| acknowledged.is_after(doubt.told_by));
     }
 
-    /// Takes note of bytes that arrived, before the scoreboard does. Those that fill a gap without
-    /// being sent again, or too soon for that, were passed by others on their way.
+    /// Records bytes that arrived, before the scoreboard does. If they fill a gap without a retransmission, or too soon
+    /// after one, they were reordered on the path.
     pub(super) fn note_arrival(&mut self, start: Sequence, end: Sequence, now: Instant) {
         let Some(passed) = self.log.received.end() else {
             return;
@@ -147,7 +146,7 @@ impl Flow {
         self.not_lost(marked);
     }
 
-    /// Takes note of bytes that the peer got twice (RFC 2883).
+    /// Records bytes that the peer received twice (RFC 2883).
     pub(super) fn note_duplicate(&mut self, start: Sequence, end: Sequence) {
         let Some(doubt) = &self.doubt else {
             return;
@@ -158,8 +157,8 @@ impl Flow {
         }
     }
 
-    /// Bytes that come after a gap before it is taken for lost: less than what is on its way, so that
-    /// a loss is found without a timeout on a path that reorders too.
+    /// The bytes after a gap before it counts as lost: fewer than those in flight, so that a loss is found without a
+    /// timeout on a path that reorders too.
     pub(super) fn tolerance(&self) -> usize {
         let half = self.congestion.window() / 2;
         let segment = self.full_segment();
@@ -169,8 +168,8 @@ impl Flow {
             .max(least)
     }
 
-    /// Takes back the loss of so many bytes. Returns whether they were the last of all that was marked
-    /// as lost, which takes back what the loss changed.
+    /// Undoes the loss of these bytes. Returns true if they were the last of all that were marked as lost, which undoes
+    /// the changes of the loss.
     fn not_lost(&mut self, bytes: usize) -> bool {
         self.congestion.not_lost(bytes);
         let Some(doubt) = &mut self.doubt else {
