@@ -1,3 +1,6 @@
+//! `watm dial`: connects through a module, for standard input and output, local clients or proxies.
+//! `watm plugin` uses it for a client's side.
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -17,7 +20,7 @@ use crate::{Outcome, join, serve, standard, tcp, through, watch};
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Where to; not with --fixed, nor with proxies and forwarded ports.
+    /// Destination; not with --fixed, nor with proxies and forwarded ports.
     #[arg(
         value_name = "HOST:PORT",
         value_parser = destination,
@@ -25,11 +28,11 @@ pub(crate) struct Arguments {
         conflicts_with_all = ["fixed", "ProxyOptions"]
     )]
     destination: Option<Destination>,
-    /// Have the module choose the address, which --allow must admit.
+    /// Let the module choose the address, which --allow must admit.
     #[arg(long, conflicts_with = "ProxyOptions")]
     fixed: bool,
-    /// Carry connections to this local address, each by a dial of its own, in the place of
-    /// standard input and output.
+    /// Accept connections on this local address in place of standard input and output, and dial for
+    /// each of them.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -37,9 +40,9 @@ pub(crate) struct Arguments {
         conflicts_with = "ProxyOptions"
     )]
     listen: Option<SocketAddr>,
-    /// Grant a component a socket for datagrams, as WireGuard wants it, bound to this address;
-    /// alone: to a port that the system chooses, or, with --through, by that module. Without it
-    /// WireGuard goes by TCP.
+    /// Grant a component a UDP socket, which WireGuard needs, bound to this address. Without an
+    /// address, the system chooses the port, or, with --through, that module opens the socket.
+    /// Without this option WireGuard uses TCP.
     #[arg(
         long,
         value_name = "ADDRESS:PORT",
@@ -86,8 +89,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     })
 }
 
-/// Carry the connections of another program to `destination`, from this address, until the program
-/// is asked to end.
+/// Carries the connections that another program makes to this address on to `destination`, until a
+/// signal ends the program.
 pub(crate) fn for_program(
     loaded: Loaded,
     destination: Destination,
@@ -97,10 +100,10 @@ pub(crate) fn for_program(
     stop::run(|stop| async move { for_clients(&loaded, way, address, stop).await })
 }
 
-/// What the module has of the network, beside the connections that it makes itself.
+/// The module's access to the network, beside the connections that it makes itself.
 #[derive(Default)]
 struct Outer {
-    /// A socket for datagrams, if one is granted.
+    /// The address of a granted UDP socket.
     udp: Option<SocketAddr>,
     through: Option<Through>,
 }
@@ -127,7 +130,7 @@ impl Outer {
     }
 }
 
-/// How a connection is made.
+/// The dialer of a command, and its destination unless the module chooses it.
 enum Way {
     To(Dialer, String),
     Fixed(FixedDialer),

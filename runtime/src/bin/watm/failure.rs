@@ -1,9 +1,11 @@
+//! Failures of commands, with their exit status. Every command returns them to `main`.
+
 use std::fmt;
 use std::process::ExitCode;
 
 use watm_runtime::Error;
 
-/// Why a command failed, and what its exit status is: see the program's own page.
+/// The reason why a command failed, with its exit status: see the crate's page.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: u8,
@@ -11,7 +13,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// The network or the module did not let it happen.
+    /// Creates a failure of the network or the module, with status 1.
     pub(crate) fn failed(reason: impl fmt::Display) -> Failure {
         Failure {
             status: 1,
@@ -19,7 +21,7 @@ impl Failure {
         }
     }
 
-    /// The same, of this.
+    /// Prefixes the reason with an object.
     pub(crate) fn about(self, what: &str) -> Failure {
         Failure {
             reason: format!("{what}: {}", self.reason),
@@ -27,7 +29,7 @@ impl Failure {
         }
     }
 
-    /// Nothing was tried.
+    /// Creates a failure of arguments or files before any attempt, with status 2.
     pub(crate) fn unusable(reason: impl fmt::Display) -> Failure {
         Failure {
             status: 2,

@@ -1,4 +1,4 @@
-//! A port here, and where what comes to it goes.
+//! Port forwards on the command line: the parser of `--forward`. `proxies` serves them.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -1,3 +1,5 @@
+//! `watm inspect`: shows the kind, requests, grants and usage of a module without running it.
+
 mod grants;
 mod requests;
 
@@ -21,7 +23,7 @@ pub(crate) struct Arguments {
     module: PathBuf,
     #[command(flatten)]
     loading: LoadingOptions,
-    /// For programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }
@@ -31,23 +33,23 @@ struct Shown<'a> {
     kind: String,
     /// The interface that it is built for.
     abi: Option<&'a str>,
-    /// What it can do with a connection.
+    /// Its roles.
     roles: Vec<String>,
-    /// Whether one instance of it is to serve.
+    /// True if a single instance must serve.
     alone: bool,
-    /// What it asks to be granted.
+    /// The requests that its imports imply.
     requests: Vec<Request>,
-    /// Bytes that it starts with.
+    /// The initial size of its memory, in bytes.
     memory: u64,
     imports: &'a [String],
     exports: &'a [String],
     size: usize,
     sha256: &'a str,
-    /// What its seal says that it is, true or not.
+    /// The name and release in its seal, verified or not.
     sealed: Option<String>,
     #[serde(flatten)]
     grants: Grants,
-    /// Why it does not run here.
+    /// The reasons why it does not run on this host.
     problems: &'a [String],
 }
 

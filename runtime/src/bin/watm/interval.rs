@@ -1,6 +1,8 @@
+//! Intervals on the command line and in `watm.toml`, such as `15m`.
+
 use std::time::Duration;
 
-/// A number and its unit.
+/// Parses a positive number with its unit: `s`, `m`, `h` or `d`.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let refused = || "must be a number above 0 with s, m, h or d, such as 15m".to_owned();
     let unit = text.chars().last().ok_or_else(refused)?;

@@ -1,4 +1,5 @@
-//! A connection through a module, and what is at its other end.
+//! Joins a connection through a module with a TCP connection, and copies bytes. `dial`, `listen`
+//! and `standard` use it.
 
 use std::io;
 use std::sync::Arc;
@@ -9,12 +10,13 @@ use watm_runtime::{Connection, ErrorCode};
 
 use crate::stop::Stop;
 
-/// Bytes that are moved at once: what a fast path brings between two turns of a thread.
+/// The size of the copy buffer, in bytes: the amount that a fast path brings between two turns of a
+/// thread.
 const PIECE: usize = 64 << 10;
 
-/// Join a stream to a TCP connection, until both directions have ended, one fails, or the
-/// program is asked to end. A failure at one side, and the end of the program, resets the other, so
-/// that what is cut short does not look whole.
+/// Joins a stream to a TCP connection until both directions have ended, one fails, or a signal ends
+/// the program. A failure at one side, and the end of the program, resets the other, so that
+/// truncated data does not look complete.
 pub(crate) async fn with_tcp(
     carried: Connection,
     tcp: TcpStream,
@@ -33,13 +35,13 @@ pub(crate) async fn with_tcp(
     result
 }
 
-/// Have the other end see a failure when `tcp` is dropped.
+/// Makes the other end see a failure when `tcp` is dropped.
 pub(crate) fn reset(tcp: &TcpStream) {
-    // If it cannot be set, the other end sees an end.
+    // If this fails, the other end sees an orderly end.
     let _ = tcp.set_zero_linger();
 }
 
-/// Move bytes until the end, and pass that on. Errors say at which side.
+/// Copies bytes until the end, and passes that end on. Errors name the side.
 pub(crate) async fn pump(
     (from, reader): (&str, &mut (impl AsyncRead + Unpin)),
     (to, writer): (&str, &mut (impl AsyncWrite + Unpin)),
@@ -52,7 +54,7 @@ pub(crate) async fn pump(
             0 => break,
             len => {
                 writer.write_all(&buffer[..len]).await.map_err(writing)?;
-                // Standard output keeps what is no whole line.
+                // Standard output buffers incomplete lines.
                 writer.flush().await.map_err(writing)?;
             }
         }

@@ -1,3 +1,5 @@
+//! `watm keygen`: makes a private key that signs roots, modules or notes.
+
 use std::path::PathBuf;
 
 use watm_seal::state::write_new;
@@ -9,15 +11,16 @@ use crate::sealing::{invalid, new_passphrase};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where the private key goes, which nobody else can read. There must be no such file.
+    /// File for the private key, readable by you alone. It must not exist.
     file: PathBuf,
-    /// A file with the passphrase on its first line. By default it is asked for.
+    /// A file with the passphrase on its first line. Without it the command asks for the
+    /// passphrase.
     #[arg(long, value_name = "FILE", conflicts_with = "unencrypted")]
     passphrase_file: Option<PathBuf>,
-    /// Do without a passphrase.
+    /// Do not encrypt the key.
     #[arg(long)]
     unencrypted: bool,
-    /// For programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }

@@ -1,32 +1,34 @@
+//! Private keys that the host keeps and modules sign with: the option `--key`.
+
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use watm_runtime::{Error, Keys};
 
-/// Private keys that stay here.
+/// Options for private keys that stay in the host.
 #[derive(clap::Args)]
 pub(crate) struct KeyOptions {
-    /// A private key in PEM that the module has signed with and does not get, by the name that its
-    /// configuration has for it (of `tls`: host-key); may be given several times. The module's seal
-    /// and grant need host-keys for it.
+    /// A private key in PEM that the module signs with and does not see, under the name that its
+    /// configuration uses (in `tls`: host-key); may be given several times. The module's seal and
+    /// grant must have host-keys.
     #[arg(long, value_name = "NAME=FILE")]
     pub(crate) key: Vec<NamedKey>,
 }
 
 impl KeyOptions {
-    /// Those that were named, read.
+    /// Reads the named keys.
     pub(crate) fn read(&self) -> Result<Keys, Error> {
         read(&self.key)
     }
 }
 
-/// Read the files.
+/// Reads the files of named keys.
 pub(crate) fn read(keys: &[NamedKey]) -> Result<Keys, Error> {
     keys.iter()
         .try_fold(Keys::new(), |all, key| all.add_file(&key.name, &key.file))
 }
 
-/// A key and where it is.
+/// A key's name and its file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NamedKey {
     pub(crate) name: String,

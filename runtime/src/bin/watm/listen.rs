@@ -1,3 +1,6 @@
+//! `watm listen`: accepts connections through a module, for standard input and output or an
+//! upstream. Datagrams and several addresses are left to `serving`.
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,24 +21,24 @@ use crate::stop::{self, DrainOptions, Stop};
 use crate::transparent::TransparentArguments;
 use crate::{Outcome, join, serve, serving, standard, watch};
 
-/// How long the upstream may take to accept: a little more than four unanswered SYNs.
+/// The time limit for connecting to the upstream: a little more than four unanswered SYNs.
 const CONNECTING: Duration = Duration::from_secs(20);
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Where clients of the transport connect to, or with udp:// before it where they send datagrams
-    /// to; port 0 lets the system choose. With --forward there may be several.
+    /// Address to accept the transport's connections on, or with udp:// in front its datagrams;
+    /// port 0 lets the system choose. With --forward there may be several.
     #[arg(value_name = "ADDRESS:PORT", value_parser = place, required = true)]
     addresses: Vec<Place>,
-    /// Pass what the module decodes on to this address: streams by TCP, and, where datagrams come in,
-    /// datagrams by UDP. Without it the first connection is for standard input and output, and there
-    /// is no other.
+    /// Forward decoded streams to this address by TCP, and, on udp:// listeners, decoded datagrams
+    /// by UDP. Without it, the first connection uses standard input and output, and no other is
+    /// accepted.
     #[arg(long, value_name = "HOST:PORT", value_parser = upstream)]
     forward: Option<Destination>,
-    /// Pass on to this address, by TCP, what the module would not have in the application: flows
-    /// with the attribute `decoy`. Without it they are refused.
+    /// Forward flows that the module refuses to the application, marked with the attribute `decoy`,
+    /// to this address by TCP. Without it they are refused.
     #[arg(long, value_name = "HOST:PORT", value_parser = upstream, requires = "forward")]
     decoy: Option<Destination>,
     #[command(flatten)]
@@ -44,16 +47,16 @@ pub(crate) struct Arguments {
     drain: DrainOptions,
 }
 
-/// Where connections are passed on to.
+/// The upstreams of connections.
 struct Upstreams {
     application: Destination,
     decoy: Option<Destination>,
-    /// Whether their clients' addresses go with them.
+    /// Set if upstreams see the clients' addresses.
     transparent: Option<BindTransparent>,
 }
 
 impl Upstreams {
-    /// For this connection.
+    /// Returns the upstream of this connection.
     fn of(&self, accepted: &Connection) -> Option<&Destination> {
         let attributes = &accepted.info().attributes;
         match attributes.iter().any(|(name, _)| name == "decoy") {
@@ -122,8 +125,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     })
 }
 
-/// The next connection. Never ready once the listener was asked to stop: how the program ends is
-/// the signal's to say, which may be heard here a moment later.
+/// Waits for the next connection. Pending forever once the listener was asked to stop: the signal,
+/// which may be noticed a moment later here, decides how the program ends.
 async fn next(listener: Arc<Listener>) -> Result<Option<Connection>, Failure> {
     match listener.accept().await {
         Ok(accepted) => Ok(Some(accepted)),
@@ -132,7 +135,8 @@ async fn next(listener: Arc<Listener>) -> Result<Option<Connection>, Failure> {
     }
 }
 
-/// Have nobody wait for a program that ends. Never ready.
+/// Stops accepting when a signal ends the program, so that clients do not wait for it. Never
+/// returns.
 async fn accept_until_asked((listener, mut stop): (Arc<Listener>, Stop)) {
     stop.requested().await;
     if let Err(error) = listener.stop_accepting().await {
@@ -141,7 +145,7 @@ async fn accept_until_asked((listener, mut stop): (Arc<Listener>, Stop)) {
     std::future::pending().await
 }
 
-/// As `watm serve` does it, which knows datagrams and several addresses.
+/// Serves as `watm serve` does, which supports datagrams and several addresses.
 fn forward_all(arguments: &Arguments, forward: Destination) -> Result<Outcome, Failure> {
     let connections = |place: &Place| match place.for_connections() {
         Some(address) => Place::tcp(address),

@@ -1,3 +1,6 @@
+//! Options for loading modules: the root, grants, pins and expectations. All commands that load a
+//! module use them.
+
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
@@ -10,22 +13,22 @@ use crate::options::read;
 use crate::question;
 use crate::sealing::{StateOptions, Wanted, invalid, read_complete_root};
 
-/// Which module a command wants, and whom it believes about it.
+/// Options for loading a module: expectations about it, and the trust in its signers.
 #[derive(Clone, clap::Args)]
 pub(crate) struct LoadingOptions {
-    /// For development: run the module although it has no seal.
+    /// Run the module although it has no seal; for development.
     #[arg(long)]
     unsealed: bool,
     #[command(flatten)]
     wanted: Wanted,
-    /// Must be the file with this SHA-256; may be given several times.
+    /// Accept only a file with this SHA-256; may be given several times.
     #[arg(long = "pin", value_name = "SHA256")]
     pins: Vec<Digest>,
-    /// The root to trust. By default the one that `watm trust` was told of.
+    /// Root to trust. By default the one that `watm trust` recorded.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
-    /// What modules are granted, by name. By default `watm/grants.toml` in the user's folder for
-    /// configuration, if it is there.
+    /// Capabilities that modules are granted, by name. By default `watm/grants.toml` in the user's
+    /// configuration folder, if it exists.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
     #[command(flatten)]
@@ -33,8 +36,8 @@ pub(crate) struct LoadingOptions {
 }
 
 impl LoadingOptions {
-    /// The same for a module beside the one that they are about: who is believed, but not which
-    /// module it is.
+    /// Returns the options for an additional module: the same trust, without expectations about the
+    /// name.
     pub(crate) fn for_another(&self) -> LoadingOptions {
         LoadingOptions {
             wanted: Wanted {
@@ -46,8 +49,8 @@ impl LoadingOptions {
         }
     }
 
-    /// The same for what takes the place of a module that runs by itself: of its name, unless they name
-    /// one.
+    /// Returns the options for a module that replaces a running one by itself: the same name,
+    /// unless the options have one.
     pub(crate) fn bound_to(&self, running: &Module) -> LoadingOptions {
         let mut bound = self.clone();
         let name = running.seal().map(|proof| proof.manifest.name.clone());
@@ -55,13 +58,13 @@ impl LoadingOptions {
         bound
     }
 
-    /// As for a module that can do nothing: it needs no approval.
+    /// Loads a module for a replay. It can do nothing, so it needs no approval.
     pub(crate) fn load_for_replay(&self, path: &Path) -> Result<Module, Failure> {
         Ok(self.load_as(path, true, None)?)
     }
 
-    /// Verify it, look at it, and compile it. `asks`: standard input is not for data, so that what
-    /// is not approved can be asked for there, if it is a terminal.
+    /// Verifies, inspects and compiles a module. `asks` is true if standard input carries no data,
+    /// so that a person at a terminal can approve its capabilities.
     pub(crate) fn load(&self, path: &Path, asks: bool) -> Result<Module, Failure> {
         let loaded = self.load_as(path, false, None);
         let needs_approval = match &loaded {
@@ -75,7 +78,8 @@ impl LoadingOptions {
         Ok(loaded?)
     }
 
-    /// What updates of the module in this file have to be: of its name too, if it says one.
+    /// Returns the options for updates of the module in this file, which must have its name if it
+    /// has one.
     pub(crate) fn for_updates(&self, path: &Path) -> Result<LoadOptions, Failure> {
         let options = self.options(false, None);
         if options.name.is_some() {
@@ -89,7 +93,7 @@ impl LoadingOptions {
         })
     }
 
-    /// What compiles, and whom it believes.
+    /// Creates an engine that trusts the configured root.
     pub(crate) fn engine(&self) -> Result<Engine, Failure> {
         Ok(Engine::new(EngineConfig {
             trust: self.trust()?,
@@ -97,7 +101,7 @@ impl LoadingOptions {
         })?)
     }
 
-    /// Whom these options say to believe.
+    /// Returns the trust that these options describe.
     pub(crate) fn trust(&self) -> Result<Trust, Failure> {
         let root = match &self.root {
             Some(path) => Some(self.explicit_root(path)?),
@@ -115,11 +119,11 @@ impl LoadingOptions {
         Ok(trust.grants(grants))
     }
 
-    /// The root in this file. What is remembered of modules is remembered under one root: where it is
-    /// another's, nothing could be judged by this one.
+    /// Reads the root in this file. A state belongs to one root: with another root's state, no
+    /// module could be judged by this one.
     fn explicit_root(&self, path: &Path) -> Result<Root, Failure> {
         let root = read_complete_root(path)?;
-        // Who has no folder for states has no other root in it.
+        // Without a folder for states, there is no state of another root.
         let Ok(store) = self.state.open() else {
             return Ok(root);
         };
@@ -138,13 +142,14 @@ impl LoadingOptions {
         }
     }
 
-    /// `only`: it has to be the file with this SHA-256.
+    /// Loads a module. With `only`, it must be the file with this SHA-256.
     fn load_as(&self, path: &Path, approve: bool, only: Option<Digest>) -> Result<Module, Fault> {
         let options = self.options(approve, only);
         Ok(self.engine()?.load_file_with(path, &options)?)
     }
 
-    /// What they say of the module. `only`: it has to be the file with this SHA-256.
+    /// Returns the expectations about the module. With `only`, it must be the file with this
+    /// SHA-256.
     pub(crate) fn options(&self, approve: bool, only: Option<Digest>) -> LoadOptions {
         LoadOptions {
             name: self.wanted.name.clone(),
@@ -159,7 +164,7 @@ impl LoadingOptions {
     }
 }
 
-/// Why it was not loaded.
+/// The reason why a module was not loaded.
 enum Fault {
     Load(Error),
     Other(Failure),

@@ -1,15 +1,15 @@
 //! The log: every line on standard error is a record of it.
 //!
 //! 1. Nothing else writes to standard error. Results go to standard output, and nothing else does.
-//! 2. [`PROGRAM`] is the target of records about the program itself: the addresses that it listens on,
-//!    reloads, swaps, drains, and the reason why it ends. `--log` does not silence these records:
-//!    scripts wait for them.
+//! 2. [`PROGRAM`] is the target of records about the program itself: the addresses that it listens
+//!   on, reloads, swaps, drains, and the reason why it ends. `--log` does not silence these
+//!   records: scripts wait for them.
 //! 3. ERROR: something stopped, or the operator's request was refused. WARN: something works less
-//!    well than configured. INFO: events that the operator causes or configured, and one record for
-//!    each connection. DEBUG: everything that strangers can trigger. TRACE: everything for each
-//!    packet.
+//!   well than configured. INFO: events that the operator causes or configured, and one record for
+//!   each connection. DEBUG: everything that strangers can trigger. TRACE: everything for each
+//!   packet.
 //! 4. A refusal by the operator's own configuration has INFO and names the option that would allow
-//!    it. Clients choose how often that happens, so that the host limits its rate.
+//!   it. Clients choose how often that happens, so the host limits its rate.
 //! 5. No record has payload or keys.
 //! 6. With `--log-format json` each line is one JSON object, from the first line on.
 
@@ -33,7 +33,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use json::Json;
 use text::Text;
 
-/// Target of records about the program itself, at INFO and above.
+/// The target of records about the program itself, at INFO and above.
 pub(crate) const PROGRAM: &str = "watm::program";
 
 /// The format of this process.
@@ -42,11 +42,11 @@ static FORMAT: OnceLock<Format> = OnceLock::new();
 /// Options of the log.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The least level of records on standard error. What a WATER module prints has DEBUG. Records of
-    /// the program itself, such as `listening on …`, are always written.
+    /// Least level of records on standard error. Output of a WATER module has DEBUG. Records of the
+    /// program itself, such as `listening on …`, are always written.
     #[arg(long = "log", value_name = "LEVEL", default_value = "warn")]
     level: Level,
-    /// Every line on standard error as text, or as a JSON object.
+    /// Format of every line on standard error: text, or a JSON object.
     #[arg(long = "log-format", value_name = "FORMAT", default_value = "text")]
     format: Format,
 }
@@ -54,11 +54,11 @@ pub(crate) struct Options {
 /// Options of the log that override those of a file.
 #[derive(Default, clap::Args)]
 pub(crate) struct Overrides {
-    /// The least level of records on standard error, by default info. What a WATER module prints
-    /// has DEBUG. Records of the program itself, such as `listening on …`, are always written.
+    /// Least level of records on standard error, by default info. Output of a WATER module has
+    /// DEBUG. Records of the program itself, such as `listening on …`, are always written.
     #[arg(long = "log", value_name = "LEVEL")]
     pub(crate) level: Option<Level>,
-    /// Every line on standard error as text, which is the default, or as a JSON object.
+    /// Format of every line on standard error: text, which is the default, or a JSON object.
     #[arg(long = "log-format", value_name = "FORMAT")]
     pub(crate) format: Option<Format>,
 }
@@ -81,14 +81,15 @@ pub(crate) enum Format {
     Json,
 }
 
-/// All that there is to say about it.
+/// The settings of the log.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// If nothing is said, INFO with a record of each connection, and WARN without.
+    /// The level. `None` means INFO with a record of each connection, and WARN without.
     pub(crate) level: Option<Level>,
-    /// Text if nothing is said.
+    /// The format. `None` means text.
     pub(crate) format: Option<Format>,
-    /// A record of each connection that ends, which has INFO, at every level but `off`.
+    /// True if each connection that ends has a record. It has INFO, and is written at every level
+    /// but `off`.
     pub(crate) connections: bool,
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn start(options: &Options) {
     });
 }
 
-/// As [`start`].
+/// Starts the log with these settings, as [`start`] does.
 pub(crate) fn start_as(settings: Settings) {
     let format = settings.format.unwrap_or(Format::Text);
     if FORMAT.set(format).is_err() {
@@ -123,7 +124,7 @@ pub(crate) fn start_as(settings: Settings) {
         .init();
 }
 
-/// Levels by target.
+/// Returns the levels by target.
 fn wanted(settings: Settings) -> Targets {
     let unless_said = match settings.connections {
         true => Level::Info,
@@ -143,15 +144,15 @@ fn wanted(settings: Settings) -> Targets {
         _ => LevelFilter::OFF,
     };
     Targets::new()
-        // Libraries below ours are heard from WARN up.
+        // Libraries outside the project log from WARN up.
         .with_default(level.min(LevelFilter::WARN))
         .with_target("watm", level)
         .with_target(PROGRAM, LevelFilter::INFO)
         .with_target("watm::connection", connections)
 }
 
-/// Logs why the program ends. `given` are its arguments, of which the format is taken where the log
-/// has not started: nothing else of them may be valid.
+/// Logs the reason why the program ends. If the log has not started, takes its format from the
+/// arguments in `given`, which need not be valid otherwise.
 pub(crate) fn fail(reason: &impl Display, given: &[OsString]) {
     start_as(Settings {
         level: None,
@@ -171,7 +172,7 @@ pub(crate) fn warn(reason: &impl Display) {
     tracing::warn!(target: PROGRAM, "warning: {reason}");
 }
 
-/// The last `--log-format` of these arguments, if it is valid.
+/// Returns the last `--log-format` in these arguments, if it is valid.
 fn format_in(given: &[OsString]) -> Option<Format> {
     let mut values = given.iter().enumerate().filter_map(|(index, argument)| {
         match argument.to_str()?.strip_prefix("--log-format")? {
@@ -183,20 +184,20 @@ fn format_in(given: &[OsString]) -> Option<Format> {
     <Format as clap::ValueEnum>::from_str(value, false).ok()
 }
 
-/// Returns true if a person reads standard error and can be asked: it is a terminal, and no program
-/// wants JSON.
+/// Returns true if a person reads standard error and can be asked: it is a terminal, and the format
+/// is not JSON.
 pub(crate) fn can_ask() -> bool {
     FORMAT.get() != Some(&Format::Json) && io::stderr().is_terminal()
 }
 
-/// Writes a question, or a part of it. It is no record, so that [`can_ask`] has to hold.
+/// Writes a question, or a part of it. It is not a record, so [`can_ask`] must hold.
 pub(crate) fn ask(question: &str) -> io::Result<()> {
     let mut terminal = io::stderr().lock();
     terminal.write_all(question.as_bytes())?;
     terminal.flush()
 }
 
-/// In the place of the standard library's own hook, which writes text.
+/// Logs a panic, in place of the standard library's hook, which writes text.
 fn panicked(panic: &PanicHookInfo<'_>) {
     tracing::error!(target: PROGRAM, "{panic}");
 }

@@ -1,17 +1,17 @@
-//! Carries streams through modules, looks at modules, seals and verifies them, and runs what was
-//! recorded of one.
+//! The command `watm`: carries streams through modules, inspects, seals and verifies modules, and
+//! replays recordings.
 //!
-//! Exit status, of every command:
+//! Exit status of every command:
 //!
-//! | status | means |
+//! | status | meaning |
 //! |---|---|
-//! | 0 | all went well, also when a signal ended it |
-//! | 1 | the network or the module did not let it happen: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found something amiss, `inspect` looked at WebAssembly that does not run here, `verify` at a file that is not to be run, or `update` at a source of none |
+//! | 0 | success, also when a signal ended it |
+//! | 1 | the network or the module failed: a connection failed or was not allowed, an address is in use, the module refused its configuration or trapped, a replay differs; `doctor` found a problem, `inspect` found WebAssembly that does not run here, `verify` refused a file, or `update` found no usable module |
 //! | 2 | nothing was tried: the arguments, a file, or the module cannot be used |
 //!
 //! The reason is a record of the [log](logging): in text a line that begins with `watm: `.
 
-// First, for its macros.
+// First, because other modules use its macros.
 #[macro_use]
 mod output;
 
@@ -63,8 +63,8 @@ use mimalloc::MiMalloc;
 
 use failure::Failure;
 
-/// The allocator, which gives back what modules have the host keep. glibc's holds two to five times as
-/// much, in pieces of all sizes: see `tests/hostile/README.md`.
+/// The allocator, which returns memory that modules made the host use. glibc's allocator holds two
+/// to five times as much, in pieces of all sizes: see `tests/hostile/README.md`.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -88,27 +88,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Connect through a module, for standard input and output, for local TCP clients, or for those
-    /// of a proxy.
+    /// Connect through a module, for standard input and output, for local TCP clients, or for
+    /// clients of a proxy.
     #[command(after_help = EXIT_STATUS)]
     Dial(Box<dial::Arguments>),
-    /// Bring up a WireGuard tunnel in this program, and let others use it: as a proxy, by ports, or
-    /// by standard input and output.
+    /// Bring up a WireGuard tunnel in this program, and use it as a proxy, by port forwards, or by
+    /// standard input and output.
     #[command(after_help = EXIT_STATUS)]
     Tunnel(Box<tunnel::Arguments>),
-    /// Accept connections through a module, and pass on what it decodes.
+    /// Accept connections through a module, and forward the decoded data.
     #[command(after_help = EXIT_STATUS)]
     Listen(listen::Arguments),
-    /// Accept connections and have the module pass each on to one address.
+    /// Accept connections, and let the module pass each on to one address.
     #[command(after_help = EXIT_STATUS)]
     Relay(relay::Arguments),
     /// Put modules in front of applications, with workers, limits, metrics and reloads.
     #[command(after_help = EXIT_STATUS)]
     Serve(Box<serving::Arguments>),
-    /// Show how a program is doing that runs modules: its tunnels, or listeners, and their peers.
+    /// Show the status of a program that runs modules: its tunnels or listeners, and their peers.
     #[command(after_help = EXIT_STATUS)]
     Status(reporting::show::Arguments),
-    /// Check what connections from clients' addresses need of this machine, and print what to run.
+    /// Check the requirements of connections from clients' addresses, and print the commands that
+    /// meet them.
     #[command(after_help = EXIT_STATUS)]
     Doctor(doctor::Arguments),
     /// Carry shadowsocks through a module, as its plugin (SIP003).
@@ -117,35 +118,35 @@ enum Command {
     /// Carry Tor through modules, as its pluggable transports.
     #[command(after_help = EXIT_STATUS)]
     Pt(pluggable::tor::Arguments),
-    /// Say what a module is and what it asks for, without running it.
+    /// Show a module's kind and requests, without running it.
     #[command(after_help = EXIT_STATUS)]
     Inspect(inspect::Arguments),
-    /// Run a module through the recording of one, and compare.
+    /// Run a module with the recording of another run, and compare.
     #[command(after_help = EXIT_STATUS)]
     Replay(replay::Arguments),
-    /// Make a private key, to sign roots or modules with.
+    /// Make a private key that signs roots or modules.
     #[command(after_help = EXIT_STATUS)]
     Keygen(keygen::Arguments),
-    /// Say who is trusted to sign what.
+    /// Make, sign and show roots, which say who may sign what.
     #[command(after_help = EXIT_STATUS)]
     Root(root::Arguments),
     /// Seal a module, so that any channel may deliver it, or add a signature to one.
     #[command(after_help = EXIT_STATUS)]
     Seal(seal::Arguments),
-    /// Check a sealed module, with nothing but a root: who signed it, and what it may do.
+    /// Verify a sealed module with nothing but a root, and show its signers and capabilities.
     #[command(after_help = EXIT_STATUS)]
     Verify(verify::Arguments),
-    /// Announce the newest release of a module, for hosts that updates are kept from.
+    /// Announce the newest release of a module to hosts whose updates may be withheld.
     #[command(after_help = EXIT_STATUS)]
     Note(note::Arguments),
-    /// Trust a root, and show what is trusted and known.
+    /// Trust a root, and show what this host trusts and knows.
     #[command(after_help = EXIT_STATUS)]
     Trust(trust::Arguments),
-    /// Take the newest module from a file, a folder, a web server or a registry, verify it, and put
-    /// it where a host loads it.
+    /// Fetch the newest module from a file, a folder, a web server or a registry, verify it, and
+    /// put it where a host loads it.
     #[command(after_help = EXIT_STATUS)]
     Update(update::Arguments),
-    /// Put a sealed module into a registry, for hosts to take from there.
+    /// Upload a sealed module to a registry, for hosts to download.
     #[command(after_help = EXIT_STATUS)]
     Publish(publish::Arguments),
 }
@@ -163,7 +164,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(&given) {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => return unusable(&error, &given),
-        // Help, or the version, for standard output.
+        // Help or the version, on standard output.
         Err(error) => error.exit(),
     };
     let result = match arguments.command {
@@ -187,7 +188,7 @@ fn main() -> ExitCode {
         Command::Update(arguments) => update::run(&arguments),
         Command::Publish(arguments) => publish::run(&arguments),
     };
-    // What still runs ends with the program, without being asked.
+    // Instances that still run end with the program, without notice.
     watm_runtime::note_usage();
     match result.and_then(|outcome| output::finish().map(|()| outcome)) {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
@@ -199,7 +200,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Logs what is wrong with the arguments, and how the command is used.
+/// Logs the fault in the arguments, and the usage of the command.
 fn unusable(error: &clap::Error, given: &[OsString]) -> ExitCode {
     let said = error.render().to_string();
     let said = said.strip_prefix("error: ").unwrap_or(&said);
@@ -208,9 +209,10 @@ fn unusable(error: &clap::Error, given: &[OsString]) -> ExitCode {
     failure.into()
 }
 
-/// What a command has found.
+/// The result of a command.
 enum Outcome {
     Well,
-    /// A replay that differs, a module that does not run here or is refused; it is said already.
+    /// A replay that differs, or a module that does not run here or is refused. The output says so
+    /// already.
     Otherwise,
 }

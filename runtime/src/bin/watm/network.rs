@@ -1,3 +1,5 @@
+//! Options for connections to servers of modules, shared by `update`, `publish` and `--update`.
+
 use std::path::PathBuf;
 
 use watm_update::{Credentials, NetworkOptions};
@@ -6,27 +8,27 @@ use crate::failure::Failure;
 use crate::options::read;
 use crate::sealing::invalid;
 
-/// How servers of modules are talked to.
+/// Options for connections to servers of modules.
 #[derive(clap::Args)]
 pub(crate) struct NetworkArguments {
-    /// Certificates in PEM to trust beside the system's.
+    /// Certificates in PEM to trust in addition to the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Talk to registries without TLS, and follow redirections from HTTPS to HTTP.
+    /// Use HTTP without TLS for registries, and follow redirections from HTTPS to HTTP.
     #[arg(long)]
     plain_http: bool,
-    /// A file with `user:password` or `Bearer TOKEN` for a server that asks for one. They go to the
-    /// host of the source, or of the destination.
+    /// A file with `user:password` or `Bearer TOKEN` for a server that asks for credentials. They
+    /// go to the host of the source, or of the destination.
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// Another host that gets the password, where a registry names it as its token service; may be
+    /// Another host that gets the password if a registry names it as its token service; may be
     /// given several times.
     #[arg(long, value_name = "HOST")]
     credentials_for: Vec<String>,
 }
 
 impl NetworkArguments {
-    /// Whether any of it was said.
+    /// Returns true if any option was given.
     pub(crate) fn is_given(&self) -> bool {
         self.ca.is_some()
             || self.plain_http

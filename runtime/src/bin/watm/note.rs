@@ -1,3 +1,5 @@
+//! `watm note`: writes a signed freshness note.
+
 use std::path::PathBuf;
 
 use watm_seal::{Announcement, Moment, Name, Note, Purpose, Release};
@@ -8,16 +10,16 @@ use crate::sealing::{DelegatedKeyOptions, invalid, now, read_root, write_output}
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Of the module.
+    /// Name of the module.
     name: Name,
-    /// The newest there is, as of now.
+    /// Newest release, as of now.
     #[arg(value_name = "EPOCH.SEQUENCE")]
     release: Release,
-    /// The root that the module is sealed under, in the version that lets the keys sign notes: by a
+    /// Root that the module is sealed under, in the version that lets the keys sign notes: by a
     /// delegation with "purpose": "freshness".
     #[arg(long, value_name = "ROOT")]
     root: PathBuf,
-    /// Where the note goes.
+    /// Output file.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]

@@ -1,3 +1,5 @@
+//! Options of every command that runs a module, and parsers that commands share.
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,18 +13,18 @@ use crate::logging;
 use crate::reporting::capture::{CaptureOptions, Capturing};
 use crate::watch::{Following, WatchOptions};
 
-/// What every command that runs a module takes.
+/// Options of every command that runs a module.
 #[derive(clap::Args)]
 pub(crate) struct ModuleOptions {
     /// A .wasm file: a module of WATER v0 or v1, or a component of watm:transport.
     #[arg(value_name = "MODULE")]
     pub(crate) file: PathBuf,
-    /// A file for the module, in its own format.
+    /// Configuration file for the module, in its own format.
     #[arg(long, visible_alias = "config-file", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Where the module may go beyond the address that it is given; may be given several times.
-    /// By default nowhere. A name, *.name, address, network or *, then :port or :low-high; for TCP
-    /// and UDP unless tcp:// or udp:// is in front.
+    /// Destination that the module may reach beyond the address that it is given; may be given
+    /// several times. None by default. A name, *.name, address, network or *, then :port or
+    /// :low-high; for TCP and UDP unless tcp:// or udp:// is in front.
     #[arg(long, value_name = "PATTERN")]
     pub(crate) allow: Vec<String>,
     #[command(flatten)]
@@ -31,14 +33,14 @@ pub(crate) struct ModuleOptions {
     pub(crate) running: RunningOptions,
 }
 
-/// How a module is run, whichever it is.
+/// Options for running any module.
 #[derive(clap::Args)]
 pub(crate) struct RunningOptions {
     #[command(flatten)]
     pub(crate) loading: LoadingOptions,
     #[command(flatten)]
     capture: CaptureOptions,
-    /// How long one connection may take until it is ready. By default 30.
+    /// Time limit for a connection to become ready. By default 30.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
@@ -47,7 +49,7 @@ pub(crate) struct RunningOptions {
     pub(crate) log: logging::Options,
 }
 
-/// A module that is ready to run, and what it is to run with.
+/// A compiled module with the options for running it.
 pub(crate) struct Loaded {
     pub(crate) module: Module,
     pub(crate) file: PathBuf,
@@ -61,7 +63,8 @@ pub(crate) struct Loaded {
 }
 
 impl ModuleOptions {
-    /// Check everything, and compile the module. `asks`: standard input is not for data.
+    /// Checks all options and compiles the module. `asks` is true if standard input carries no
+    /// data.
     pub(crate) fn load(&self, asks: bool) -> Result<Loaded, Failure> {
         logging::start(&self.running.log);
         let reach = reach_of(&self.allow)?;
@@ -73,8 +76,8 @@ impl ModuleOptions {
 }
 
 impl RunningOptions {
-    /// Compile the module in `file`, to be run with this configuration and to go no further than
-    /// `reach`. `asks`: standard input is not for data.
+    /// Compiles the module in `file` for this configuration and reach. `asks` is true if standard
+    /// input carries no data.
     pub(crate) fn load(
         &self,
         file: &Path,
@@ -102,7 +105,7 @@ impl RunningOptions {
 }
 
 impl Loaded {
-    /// A dialer, listener or relay with these options.
+    /// Applies these options to a dialer, listener or relay.
     pub(crate) fn apply<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
         let builder = builder
             .reach(self.reach.clone())
@@ -128,13 +131,13 @@ impl Loaded {
     }
 }
 
-/// What these patterns of `--allow` admit.
+/// Returns the reach that these `--allow` patterns admit.
 pub(crate) fn reach_of(allowed: &[String]) -> Result<Reach, Error> {
     let mut patterns = allowed.iter();
     patterns.try_fold(Reach::none(), |reach, pattern| reach.allow(pattern))
 }
 
-/// A file, or the fault with its name.
+/// Reads a file. The error names it.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|source| Error::File {
         path: path.to_owned(),
@@ -142,12 +145,12 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// `host:port`, not yet resolved.
+/// Parses `host:port` without resolving it.
 pub(crate) fn destination(text: &str) -> Result<Destination, String> {
     text.parse().map_err(|error: Error| error.to_string())
 }
 
-/// An address of this machine, to listen on. A name is resolved.
+/// Parses an address to listen on. Resolves names.
 pub(crate) fn listening_address(text: &str) -> Result<SocketAddr, String> {
     destination(text)?;
     let found = text.to_socket_addrs().map_err(|error| error.to_string())?;

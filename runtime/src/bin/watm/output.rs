@@ -1,5 +1,5 @@
-//! Results, on standard output. In the place of the standard library's macros, which end the program
-//! when whoever reads has gone: `watm inspect FILE | head -1`.
+//! Results on standard output. The macros here replace the standard library's, which end the
+//! program when a reader has closed the pipe: `watm inspect FILE | head -1`.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::failure::Failure;
 
-/// The first thing that went wrong with standard output.
+/// The first error of standard output.
 static FAULT: Mutex<Option<io::Error>> = Mutex::new(None);
 
 macro_rules! print {
@@ -22,13 +22,13 @@ macro_rules! println {
     };
 }
 
-/// To standard output. What goes wrong is kept for [`finish`].
+/// Prints to standard output. Keeps errors for [`finish`].
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     note(io::stdout().lock().write_fmt(text));
 }
 
-/// Whether all that was printed was taken. That a reader has gone is no failure: it has what it
-/// wanted.
+/// Flushes standard output, and returns its first error. A closed pipe is not a failure: the reader
+/// has what it needs.
 pub(crate) fn finish() -> Result<(), Failure> {
     note(io::stdout().flush());
     let fault = FAULT.lock().unwrap_or_else(PoisonError::into_inner).take();

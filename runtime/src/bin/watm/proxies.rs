@@ -1,4 +1,5 @@
-//! Listeners of this machine whose clients a module carries to where they want.
+//! Local proxies and port forwards, whose clients a module carries to their destinations. `dial`
+//! and `tunnel` serve them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -21,39 +22,39 @@ use crate::serve::{self, Complaints};
 use crate::stop::Stop;
 use crate::tcp;
 
-/// Where DNS is asked, unless a port is given.
+/// The default port of DNS servers.
 pub(crate) const DNS_PORT: u16 = 53;
 
-/// Proxies and forwarded ports. Each may be given several times.
+/// Options for proxies and forwarded ports. Each may be given several times.
 #[derive(clap::Args)]
 #[group(multiple = true)]
 pub(crate) struct ProxyOptions {
-    /// Serve SOCKS5 (CONNECT and UDP ASSOCIATE) and SOCKS4a here, and carry clients to where they
-    /// want.
+    /// Serve SOCKS5 (CONNECT and UDP ASSOCIATE) and SOCKS4a here, and carry clients to the
+    /// destinations that they name.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening_address)]
     socks5: Vec<SocketAddr>,
-    /// Serve HTTP CONNECT here, and plain requests of HTTP.
+    /// Serve HTTP CONNECT and plain HTTP requests here.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening_address)]
     http: Vec<SocketAddr>,
-    /// Carry what comes to this local port to one destination: tcp:ADDRESS:PORT=HOST:PORT or
+    /// Forward this local port to one destination: tcp:ADDRESS:PORT=HOST:PORT or
     /// udp:ADDRESS:PORT=HOST:PORT.
     #[arg(long = "forward", value_name = "PORT=HOST:PORT")]
     forwards: Vec<Forward>,
-    /// Connect to this without the module: a name, *.name, address or network, then :port or
-    /// :low-high, or a file with one a line. A network is for who asks by address: a name is not
-    /// looked up for it.
+    /// Connect to these destinations without the module: a name, *.name, address or network, then
+    /// :port or :low-high, or a file with one a line. A network matches clients that ask by
+    /// address: names are not looked up for it.
     #[arg(long, value_name = "PATTERN|FILE")]
     bypass: Vec<String>,
-    /// Serve those who say this name and the password in the file alone.
+    /// Serve only clients that authenticate with this name and the password in the file.
     #[arg(long = "user", value_name = "NAME:FILE")]
     users: Vec<String>,
-    /// Look names up by asking this server of DNS through the module, or `host` for the machine's
-    /// own resolver, in the place of the module or of the servers that a tunnel's file names.
+    /// Look names up by asking this DNS server through the module, or `host` for the machine's own
+    /// resolver, in place of the module or of the servers in a tunnel's file.
     #[arg(long, value_name = "ADDRESS|host")]
     dns: Vec<String>,
 }
 
-/// The same, checked.
+/// Checked options of the proxies.
 pub(crate) struct Proxies {
     socks5: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
@@ -66,13 +67,13 @@ pub(crate) struct Proxies {
 type Carrier = Bypassing<Resolving<Dialer>>;
 
 impl ProxyOptions {
-    /// Whether there is any listener.
+    /// Returns true if there is any listener.
     pub(crate) fn any(&self) -> bool {
         !(self.socks5.is_empty() && self.http.is_empty() && self.forwards.is_empty())
     }
 
-    /// Read the files, and refuse what would be open to all of a network. Without --dns it is
-    /// `resolver` that looks names up.
+    /// Reads the files. Refuses proxies that a whole network could use. Without --dns, `resolver`
+    /// looks names up.
     pub(crate) fn check(self, resolver: Resolver) -> Result<Proxies, Failure> {
         let mut users = Users::everybody();
         for user in &self.users {
@@ -109,12 +110,12 @@ impl ProxyOptions {
 }
 
 impl Proxies {
-    /// What looks names up.
+    /// Returns the resolver of names.
     pub(crate) fn resolver(&self) -> &Resolver {
         &self.resolver
     }
 
-    /// Serve clients until the program is asked to end.
+    /// Serves clients until a signal ends the program.
     pub(crate) async fn serve(self, dialer: Dialer, stop: &Stop) -> Result<(), Failure> {
         let carrier: Arc<Carrier> = Arc::new(Bypassing::new(
             Resolving::new(dialer, self.resolver),
@@ -167,7 +168,7 @@ impl Proxies {
     }
 }
 
-/// The same, as the proxies have it.
+/// Converts a destination to the proxies' type.
 pub(crate) fn destination_of(destination: &Parsed) -> Destination {
     match destination {
         Parsed::Address(address) => Destination::Address(*address),
@@ -191,7 +192,7 @@ async fn bind_datagrams(address: SocketAddr) -> Result<UdpSocket, Failure> {
     Ok(socket)
 }
 
-/// Serve each client of a listener, until the program is asked to end.
+/// Serves each client of a listener until a signal ends the program.
 pub(crate) async fn clients<Serving>(
     listener: TcpListener,
     serve_one: impl Fn(tokio::net::TcpStream) -> Serving + Clone + Send + Sync + 'static,
@@ -239,7 +240,8 @@ async fn datagrams(
     Ok(())
 }
 
-/// What a client asks for says nothing of the module, but a destination that cannot be had may.
+/// Logs a client's failure. Invalid requests say nothing about the module, but an unreachable
+/// destination may.
 pub(crate) fn complain(complaints: &Complaints, error: &Error) {
     match error {
         Error::Dial { .. } => complaints.failed(&error.to_string()),
@@ -278,7 +280,7 @@ fn bypass(given: &[String]) -> Result<Bypass, Failure> {
     Ok(bypass)
 }
 
-/// Who is to look names up, if it is said.
+/// Returns the resolver in `--dns`, if it is given.
 fn asked(given: &[String]) -> Result<Option<Resolver>, Failure> {
     if given.is_empty() {
         return Ok(None);

@@ -1,3 +1,5 @@
+//! `watm publish`: uploads a sealed module to a registry.
+
 use std::path::PathBuf;
 
 use watm_update::{PublishError, Source};
@@ -13,12 +15,12 @@ use crate::stop;
 pub(crate) struct Arguments {
     /// A sealed module.
     file: PathBuf,
-    /// oci://registry/repository:tag. A tag that is there moves to this module.
+    /// Destination, oci://registry/repository:tag. An existing tag moves to this module.
     #[arg(value_name = "DESTINATION")]
     to: Source,
     #[command(flatten)]
     network: NetworkArguments,
-    /// For programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }

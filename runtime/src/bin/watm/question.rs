@@ -1,3 +1,5 @@
+//! The question whether a module may have its capabilities. `loading` asks it at a terminal.
+
 use std::io::{self, BufRead};
 use std::path::Path;
 
@@ -8,8 +10,8 @@ use crate::logging;
 use crate::options::read;
 use crate::sealing::{CapabilitiesText, invalid};
 
-/// Ask on the terminal whether a module may have what it asks for. The SHA-256 of the file that was
-/// shown, if so. Whether its seal is good has been found out before.
+/// Asks on the terminal whether a module may have the capabilities that it requests. Returns the
+/// SHA-256 of the file that was shown, if so. The caller has verified its seal.
 pub(crate) fn ask(path: &Path) -> Result<Digest, Failure> {
     let bytes = read(path)?;
     let sealed = Sealed::parse(&bytes).map_err(|error| invalid(path, error))?;

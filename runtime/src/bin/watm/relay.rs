@@ -1,3 +1,5 @@
+//! `watm relay`: accepts connections that a module passes on to one address.
+
 use std::net::SocketAddr;
 
 use watm_runtime::{Destination, Relay};
@@ -10,10 +12,10 @@ use crate::{Outcome, serve, stop, watch};
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Where clients connect to; port 0 lets the system choose.
+    /// Address to accept connections on; port 0 lets the system choose.
     #[arg(value_name = "ADDRESS:PORT", value_parser = listening_address)]
     address: SocketAddr,
-    /// Where the module passes each connection on to.
+    /// Destination of the module's connections.
     #[arg(value_name = "HOST:PORT", value_parser = destination)]
     destination: Destination,
 }

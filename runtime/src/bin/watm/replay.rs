@@ -1,3 +1,5 @@
+//! `watm replay`: runs a module against a recording.
+
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -19,7 +21,7 @@ pub(crate) struct Arguments {
     /// what there is for it.
     #[arg(long)]
     lenient: bool,
-    /// Print what the module logged.
+    /// Print the records that the module logged.
     #[arg(long)]
     log: bool,
 }

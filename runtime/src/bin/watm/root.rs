@@ -1,3 +1,5 @@
+//! `watm root`: makes, signs and shows roots.
+
 use std::path::{Path, PathBuf};
 
 use watm_seal::{Refused, Root, SignedRoot};
@@ -8,7 +10,7 @@ use crate::sealing::{
     KeyOptions, RootText, invalid, parse_json, read_complete_root, read_root, write_output,
 };
 
-/// Below the help of `watm root new`.
+/// Text below the help of `watm root new`.
 const DESCRIPTION: &str = "\
 The description:
   {
@@ -36,35 +38,35 @@ enum Command {
     /// Make a root from a description in JSON: version 1, or the one after another.
     #[command(after_help = DESCRIPTION)]
     New {
-        /// Its keys, threshold, date of expiry, and to whom it delegates what.
+        /// Description of the root: its keys, threshold, date of expiry, and delegations.
         description: PathBuf,
-        /// Where it goes.
+        /// Output file.
         #[arg(long, short, value_name = "FILE")]
         output: PathBuf,
-        /// The version before it, complete. Its keys have to sign the new one too.
+        /// Previous version, complete. Its keys must sign the new one too.
         #[arg(long, value_name = "ROOT")]
         after: Option<PathBuf>,
         #[command(flatten)]
         keys: KeyOptions,
     },
-    /// Sign a root in its place; it goes from one signer to the next.
+    /// Sign a root in place, so that it passes from one signer to the next.
     Sign {
-        /// As `watm root new` wrote it.
+        /// Root as `watm root new` wrote it.
         root: PathBuf,
-        /// The version before it, by which it is known whether the new one is complete.
+        /// Previous version, which tells whether the new one is complete.
         #[arg(long, value_name = "ROOT")]
         after: Option<PathBuf>,
         #[command(flatten)]
         keys: KeyOptions,
     },
-    /// Say what a root says, and who has signed it.
+    /// Show the content of a root, and its signers.
     Show {
-        /// As `watm root new` wrote it.
+        /// Root as `watm root new` wrote it.
         root: PathBuf,
-        /// The version before it, by which it is known whether the new one is complete.
+        /// Previous version, which tells whether the new one is complete.
         #[arg(long, value_name = "ROOT")]
         after: Option<PathBuf>,
-        /// For programs. Its field `description` is what `watm root new` takes.
+        /// Print JSON, for programs. Its field `description` is input for `watm root new`.
         #[arg(long)]
         json: bool,
     },
@@ -151,12 +153,12 @@ fn print_id(signed: &SignedRoot, complete: &Complete) {
     }
 }
 
-/// Tells whether a host that trusts the version before would take a root by `watm trust`: enough keys
-/// have to have signed it.
+/// The completeness of a root: whether enough keys have signed it for a host that trusts the
+/// version before to accept it by `watm trust`.
 enum Complete {
     Yes,
     No(Refused),
-    /// Its own keys have signed it, and the keys of this version have to as well.
+    /// Its own keys have signed it, and the keys of this version must as well.
     Unknown(u32),
 }
 
@@ -175,7 +177,7 @@ impl Complete {
         }
     }
 
-    /// `None`: it is not known.
+    /// Returns `None` if it is not known.
     fn known(&self) -> Option<bool> {
         match self {
             Complete::Yes => Some(true),

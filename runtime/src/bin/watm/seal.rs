@@ -1,3 +1,5 @@
+//! `watm seal`: seals modules, and adds signatures.
+
 use std::path::{Path, PathBuf};
 
 use watm_seal::{Name, Purpose, Refused, Sealed, SignedRoot, add_signature, seal};
@@ -11,16 +13,15 @@ use crate::sealing::{
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A .wasm file. One that is sealed gets another signature, or with --manifest another seal.
+    /// A .wasm file. A sealed one gets another signature, or with --manifest a new seal.
     module: PathBuf,
-    /// Where the sealed module goes.
+    /// Output file.
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// What to say about the module, in JSON.
+    /// Manifest of the module, in JSON.
     #[arg(long, value_name = "FILE", requires = "root")]
     manifest: Option<PathBuf>,
-    /// The root that it is sealed under, in the version that lets the keys sign it, unless a rotation
-    /// does.
+    /// Root to seal under, in the version that lets the keys sign, unless a rotation does.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
     /// A newer version of the root, for hosts that do not know it yet; may be given several times,
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
     keys: DelegatedKeyOptions,
 }
 
-/// A version of a root, and the file that has it.
+/// A version of a root, and its file.
 type Version<'a> = (&'a Path, SignedRoot);
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
@@ -58,7 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 }
 
 impl Arguments {
-    /// A module with a new seal.
+    /// Seals a module anew.
     fn seal(
         &self,
         bytes: &[u8],
@@ -68,7 +69,7 @@ impl Arguments {
         let text: ManifestText = parse_json(manifest)?;
         let body = match Sealed::parse(bytes) {
             Ok(sealed) => sealed.body(),
-            // It has none, or what it has is refused below.
+            // The module has no seal, or `inspect` refuses it below.
             Err(_) => bytes.to_vec(),
         };
         let info = watm_runtime::inspect(&body).map_err(|error| invalid(&self.module, error))?;
@@ -92,7 +93,7 @@ impl Arguments {
         Ok(seal(&body, manifest, &rotations, &keys))
     }
 
-    /// One that is sealed already, with more signatures.
+    /// Adds signatures to a sealed module.
     fn sign(
         &self,
         file: Vec<u8>,
@@ -106,7 +107,7 @@ impl Arguments {
             let reason = format!("is not the root of {name}, {}", sealed.manifest().root);
             return Err(invalid(path, reason));
         }
-        // Those that come with the module are versions of its root as well.
+        // Roots in the module are versions of its root as well.
         let carried = sealed.chain().iter();
         let carried = carried.map(|root| (self.module.as_path(), root.record()));
         let given = root.iter().map(|(path, root)| (*path, root.record()));

@@ -1,4 +1,4 @@
-//! What the process may do, and whether an upstream answers.
+//! Checks of the process's privileges and limits, and of the upstream, for `watm doctor`.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,17 +14,17 @@ use crate::system::{effective_capabilities, most_descriptors};
 const NET_ADMIN: u64 = 1 << 12;
 const NET_RAW: u64 = 1 << 13;
 
-/// For 8,192 connections, with one at each side.
+/// The descriptors of 8,192 connections, with one for each side.
 const DESCRIPTORS: u64 = 16_384;
 
-/// What no client has: addresses for documentation (RFC 5737, RFC 3849).
+/// Addresses that no client has: those for documentation (RFC 5737, RFC 3849).
 const CLIENT_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const CLIENT_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 
-/// An upstream on this machine answers in far less.
+/// The time limit for an answer. An upstream on this machine needs far less.
 const ANSWER: Duration = Duration::from_secs(3);
 
-/// Whether other machines' addresses may be bound to, and packets marked.
+/// Checks the capabilities to bind to other machines' addresses and to mark packets.
 pub(super) fn capabilities(mark: Option<u32>) -> Check {
     let enough = match mark {
         Some(_) => NET_ADMIN,
@@ -71,7 +71,7 @@ pub(super) fn descriptors() -> Check {
     }
 }
 
-/// Whether it answers when this machine asks.
+/// Checks that the upstream answers this machine.
 pub(super) async fn direct(upstream: SocketAddr, udp: bool) -> Check {
     let (ok, found) = ask(upstream, udp, None).await;
     Check {
@@ -86,7 +86,7 @@ pub(super) async fn direct(upstream: SocketAddr, udp: bool) -> Check {
     }
 }
 
-/// Whether it answers when a client seems to ask.
+/// Checks that the upstream answers a client's address.
 pub(super) async fn from_client(
     upstream: SocketAddr,
     udp: bool,

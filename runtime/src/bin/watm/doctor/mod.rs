@@ -1,4 +1,5 @@
-//! Whether connections can go on from their clients' addresses, and if not, what to run.
+//! `watm doctor`: checks whether connections can continue from their clients' addresses, and prints
+//! the commands that enable it.
 
 mod checks;
 mod routing;
@@ -16,34 +17,34 @@ use crate::options::destination;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where connections are to go on to, as with `listen --forward` or as an upstream of `serve`.
+    /// Upstream of the connections, as with `listen --forward` or in `serve`.
     #[arg(value_name = "HOST:PORT", value_parser = destination)]
     upstream: Destination,
-    /// By datagrams.
+    /// Check datagrams in place of connections.
     #[arg(long)]
     udp: bool,
-    /// As with `listen --mark`.
+    /// Mark of the packets, as with `listen --mark`.
     #[arg(long, value_name = "MARK")]
     mark: Option<u32>,
-    /// The routing table that brings answers back, for what is printed to run.
+    /// Routing table for the answers, in the printed commands.
     #[arg(long, value_name = "TABLE", default_value_t = 100)]
     table: u32,
-    /// For programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }
 
-/// What was looked at.
+/// The result of a check.
 #[derive(Debug, Serialize)]
 struct Check {
-    /// The same for ever, for programs.
+    /// A stable name, for programs.
     name: &'static str,
-    /// For which upstream address; none: for all.
+    /// The upstream address it is about; `None` for all.
     upstream: Option<SocketAddr>,
     ok: bool,
-    /// What was found.
+    /// The finding.
     found: String,
-    /// What puts it right, each a command line.
+    /// Command lines that fix the problem.
     run: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! Whether answers come back, as `ip` tells.
+//! Checks that answers are routed back through this machine, with the help of `ip`.
 //!
-//! `ip -j` and not netlink itself: what is printed to run needs `ip` anyway, its JSON is kept
-//! stable, and five questions do not make up for a library of messages.
+//! They run `ip -j` and do not speak netlink: the printed commands need `ip` anyway, its JSON is
+//! stable, and five questions do not justify a netlink library.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Arguments, Check};
 use crate::system::kernel_setting;
 
-/// Those whose answers are to come back have to have come from somewhere.
+/// Makes a check from its outcome.
 fn check(name: &'static str, upstream: SocketAddr, found: Result<String, Fault>) -> Check {
     let (ok, found, run) = match found {
         Ok(found) => (true, found, Vec::new()),
@@ -39,8 +39,8 @@ fn fault(reason: impl Into<String>, run: impl IntoIterator<Item = String>) -> Fa
     }
 }
 
-/// Whether the upstream is on this machine: its answers go to clients, whom it could reach without
-/// us otherwise.
+/// Checks that the upstream is on this machine. An upstream elsewhere could reach the clients
+/// directly with its answers.
 pub(super) fn is_local(upstream: SocketAddr) -> Check {
     let found = way_to(upstream.ip()).and_then(|way| match way["type"].as_str() {
         Some("local") => Ok("it is an address of this machine".to_owned()),
@@ -55,7 +55,7 @@ pub(super) fn is_local(upstream: SocketAddr) -> Check {
     check("upstream is local", upstream, found)
 }
 
-/// Whether answers are looked up in a table of their own.
+/// Checks that a rule looks up answers in a table of their own.
 pub(super) fn rule(upstream: SocketAddr, arguments: &Arguments) -> Check {
     check(
         "rule",
@@ -70,7 +70,7 @@ pub(super) fn rule(upstream: SocketAddr, arguments: &Arguments) -> Check {
     )
 }
 
-/// Whether that table says that clients are here.
+/// Checks that this table routes all addresses to this machine.
 pub(super) fn route(upstream: SocketAddr, arguments: &Arguments) -> Check {
     let table = match find_rule(upstream.ip(), arguments.mark) {
         Ok(Some(rule)) => rule.table,
@@ -85,7 +85,7 @@ pub(super) fn route(upstream: SocketAddr, arguments: &Arguments) -> Check {
     let run = [format!(
         "ip {family} route add local {all} dev lo table {table}"
     )];
-    // A table that there is not is an error of `ip`, and has no such route.
+    // A missing table is an error of `ip`, and contains no such route.
     let routes = ip(&[family, "route", "list", "table", &table]).unwrap_or(Value::Null);
     let here = |route: &&Value| {
         route["type"] == "local" && ["default", all].iter().any(|every| route["dst"] == *every)
@@ -103,9 +103,9 @@ pub(super) fn route(upstream: SocketAddr, arguments: &Arguments) -> Check {
     check("route", upstream, found)
 }
 
-/// Whether the kernel throws answers away because of where they come from.
+/// Checks that the kernel does not drop answers because of their source address.
 pub(super) fn reverse_path(upstream: SocketAddr) -> Check {
-    /// Strict; 2 is loose.
+    /// Strict filtering; 2 is loose.
     const STRICT: u64 = 1;
     let found = way_to(upstream.ip()).and_then(|way| {
         let device = match way["type"].as_str() {
@@ -150,7 +150,8 @@ fn find_rule(upstream: IpAddr, mark: Option<u32>) -> Result<Option<Rule>, Fault>
     Ok(rules.iter().find_map(rule))
 }
 
-/// Answers of connections have the mark of what they answer only if the kernel is told so.
+/// Checks that the kernel copies the marks of packets to the answers, which a rule for a mark
+/// requires.
 fn marked(rule: Rule, arguments: &Arguments) -> Result<String, Fault> {
     let table = rule.table;
     if !rule.by_mark {
@@ -196,7 +197,8 @@ fn covers(rule: &Value, address: IpAddr) -> bool {
         return false;
     };
     if source == "all" {
-        // That is of every rule by something else; the table `local` has what is this machine's.
+        // Such a rule has another condition. The addresses of this machine are in the table
+        // `local`.
         return false;
     }
     let Ok(source) = source.parse::<IpAddr>() else {
@@ -210,7 +212,7 @@ fn covers(rule: &Value, address: IpAddr) -> bool {
     network.is_some_and(|network| network.contains(&address))
 }
 
-/// `0x7b`, also with a mask behind it.
+/// Parses numbers such as `0x7b`, with or without a mask behind them.
 fn number(text: &str) -> Option<u32> {
     let text = text.split('/').next()?;
     match text.strip_prefix("0x") {
@@ -230,7 +232,7 @@ fn family(address: IpAddr) -> &'static str {
     if address.is_ipv4() { "-4" } else { "-6" }
 }
 
-/// Ask `ip`, which needs no privileges for it.
+/// Runs `ip` with a question, which needs no privileges.
 fn ip(question: &[&str]) -> Result<Value, Fault> {
     let output = Command::new("ip")
         .arg("-j")
@@ -249,7 +251,7 @@ fn ip(question: &[&str]) -> Result<Value, Fault> {
             [],
         ));
     }
-    // Of nothing at all it says nothing.
+    // `ip` prints nothing for an empty list.
     let text = match output.stdout.trim_ascii() {
         b"" => b"[]",
         text => text,

@@ -1,3 +1,5 @@
+//! Grants and usage in the output of `watm inspect`.
+
 use std::path::Path;
 
 use serde_derive::Serialize;
@@ -8,16 +10,17 @@ use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::sealing::CapabilitiesText;
 
-/// What a module is allowed, and has used, beside what it asks for by its imports.
+/// The grants and the usage of a module, beside the requests that its imports imply.
 #[derive(Serialize)]
 pub(super) struct Grants {
-    /// What its seal asks for at most, true or not.
+    /// The capabilities in its seal, verified or not.
     ceiling: Option<CapabilitiesText>,
-    /// What it may have here, for this user; none if it is refused, and for one without a seal.
+    /// The capabilities that this user's host grants. `None` if the module is refused or has no
+    /// seal.
     granted: Option<CapabilitiesText>,
-    /// Why it is not loaded here.
+    /// The reason why it is refused here.
     refused: Option<String>,
-    /// What one of its name used the last time.
+    /// The usage of a module of its name in its last run.
     used: Option<LastUse>,
 }
 
@@ -78,7 +81,7 @@ fn print(what: &str, words: &[String]) {
     }
 }
 
-/// A line each for people.
+/// Describes usage in lines for people.
 fn words(used: &Used) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     words.extend(used.sockets.iter().map(|socket| format!("socket {socket}")));

@@ -1,8 +1,10 @@
+//! Requests that a module's imports imply, for `watm inspect`.
+
 use serde_derive::Serialize;
 use wasmparser::{Parser, Payload};
 use watm_runtime::{ModuleInfo, ModuleKind};
 
-/// Something that a module may be granted.
+/// An ability that a module may request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Request {
@@ -22,7 +24,7 @@ pub(super) enum Request {
 }
 
 impl Request {
-    /// For people.
+    /// Returns a description for people.
     pub(super) fn words(self) -> &'static str {
         match self {
             Request::Sockets => "network: sockets that it names and the host grants",
@@ -42,7 +44,7 @@ impl Request {
     }
 }
 
-/// What a module asks for, by what it imports. In the order of the list above, each once.
+/// Returns the requests that the imports imply, sorted, each once.
 pub(super) fn requests(info: &ModuleInfo) -> Vec<Request> {
     let mut found: Vec<Request> = info
         .imports
@@ -50,7 +52,7 @@ pub(super) fn requests(info: &ModuleInfo) -> Vec<Request> {
         .filter_map(|import| request(import))
         .collect();
     if info.kind == ModuleKind::Component {
-        // Handed over by the function that starts it.
+        // The function that starts a component passes its configuration.
         found.push(Request::Config);
     }
     found.sort_unstable();
@@ -78,10 +80,11 @@ fn request(import: &str) -> Option<Request> {
     })
 }
 
-/// Bytes of all memories that the file defines, those of modules in a component too.
+/// Returns the initial size of all memories in the file, in bytes, including those of modules in a
+/// component.
 pub(super) fn initial_memory(bytes: &[u8]) -> u64 {
     let mut total = 0u64;
-    // The file was read before without an error.
+    // An earlier reader has found no error in the file.
     for payload in Parser::new(0).parse_all(bytes).map_while(Result::ok) {
         if let Payload::MemorySection(memories) = payload {
             for memory in memories.into_iter().map_while(Result::ok) {

@@ -1,3 +1,5 @@
+//! The JSON format of the log.
+
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -8,7 +10,7 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A record as one object on one line: `timestamp`, `level`, `target`, `message`, and the
+/// Formats a record as one object on one line: `timestamp`, `level`, `target`, `message`, and the
 /// record's other fields by their names.
 pub(super) struct Json;
 

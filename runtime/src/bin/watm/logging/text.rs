@@ -1,3 +1,5 @@
+//! The text format of the log.
+
 use std::fmt::{self, Write};
 
 use tracing::field::{Field, Visit};
@@ -8,9 +10,9 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::PROGRAM;
 
-/// A record as one line: time, level, target, message, and fields. Records of the [program](PROGRAM)
-/// are for people who wait for them, and are the message alone: an announcement as it is, and a
-/// warning or an error after `watm: `.
+/// Formats a record as one line: time, level, target, message, and fields. Records of the
+/// [program](PROGRAM) are for people who wait for them, and consist of the message alone:
+/// announcements unchanged, warnings and errors after `watm: `.
 #[derive(Default)]
 pub(super) struct Text(Format);
 
@@ -42,7 +44,7 @@ struct Message(String);
 impl Visit for Message {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // A string takes all that is written to it.
+            // Writing to a string cannot fail.
             let _ = write!(self.0, "{value:?}");
         }
     }

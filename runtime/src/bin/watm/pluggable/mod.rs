@@ -1,4 +1,4 @@
-//! Modules in the place of other people's plugins: of shadowsocks (SIP003), and of Tor.
+//! Modules in place of plugins: of shadowsocks (SIP003), and of Tor.
 
 pub(crate) mod plugin;
 pub(crate) mod tor;

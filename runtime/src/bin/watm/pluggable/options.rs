@@ -1,7 +1,7 @@
-//! `key=value;key=value`, as both SIP003 and Tor's specification of pluggable transports have it: a
-//! backslash takes the meaning from what follows it.
+//! Plugin options, `key=value;key=value`, as both SIP003 and Tor's specification of pluggable
+//! transports define them: a backslash escapes the character after it.
 
-/// The pairs, in their order; the value of a key that stands alone is empty.
+/// Parses the pairs, in order. A key without `=` has an empty value.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     if text.is_empty() {
         return Ok(Vec::new());

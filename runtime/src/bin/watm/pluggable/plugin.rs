@@ -1,4 +1,4 @@
-//! A plugin of shadowsocks: <https://shadowsocks.org/doc/sip003.html>.
+//! `watm plugin`: a plugin of shadowsocks, <https://shadowsocks.org/doc/sip003.html>.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,23 +17,23 @@ use crate::{Outcome, dial, stop};
 pub(crate) struct Arguments {
     #[command(flatten)]
     module: ModuleOptions,
-    /// Of a server, which listens where clients come from.
+    /// Act as a server's plugin, which listens for clients.
     #[arg(long)]
     server: bool,
 }
 
-/// What shadowsocks says, in its environment.
+/// The environment that shadowsocks sets.
 struct Surroundings {
-    /// Of both sides: where the two plugins meet.
+    /// The address where the two plugins meet, on both sides.
     remote: (String, u16),
-    /// Where shadowsocks itself is to connect to, or listens.
+    /// The address that shadowsocks itself connects to, or listens on.
     local: (String, u16),
 }
 
-/// The arguments of this program where shadowsocks starts it, which it does without any of its own:
-/// those of the command `plugin`. In the plugin's options `module=FILE` is the module, and all
-/// others are options of the command: `server`, `config=FILE`, `unsealed` and so on. `None`: nobody
-/// wants a plugin. An error comes with the arguments that are right, which may say how it is logged.
+/// Returns the arguments of the command `plugin` if shadowsocks starts this program, which passes
+/// none itself, or `None` if it does not. In the plugin's options `module=FILE` is the module, and
+/// all others are options of the command: `server`, `config=FILE`, `unsealed` and so on. An error
+/// comes with the valid arguments, which may set the format of the log.
 pub(crate) fn arguments(
     given: &[OsString],
     variable: impl Fn(&str) -> Option<String>,
@@ -69,7 +69,7 @@ pub(crate) fn arguments(
     }
 }
 
-/// An argument of the command for an option of the plugin.
+/// Returns the command's argument for an option of the plugin.
 fn argument(key: &str, value: &str) -> Result<OsString, String> {
     if key == "module" {
         return match value.is_empty() {
@@ -106,8 +106,8 @@ fn argument(key: &str, value: &str) -> Result<OsString, String> {
     }
 }
 
-/// Carry connections until shadowsocks ends this program: of a client from `SS_LOCAL_…` through the
-/// module to `SS_REMOTE_…`, of a server the other way.
+/// Carries connections until shadowsocks ends this program: for a client from `SS_LOCAL_…` through
+/// the module to `SS_REMOTE_…`, for a server the other way.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     let around = Surroundings::read(|name| env::var(name).ok())?;
     if arguments.server {
@@ -120,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
 
 fn serve(arguments: &Arguments, around: &Surroundings) -> Result<Outcome, Failure> {
     let (hosts, port) = &around.remote;
-    // Several addresses have a line between them.
+    // Several addresses are separated by `|`.
     let places = hosts
         .split('|')
         .map(|host| one_address("SS_REMOTE_HOST", &(host.to_owned(), *port)))

@@ -1,31 +1,34 @@
+//! Options for captures of packets and keys.
+
 use std::path::PathBuf;
 
 use watm_runtime::Capture;
 
-/// Files for who looks for a mistake.
+/// Options for captures, for debugging.
 #[derive(clap::Args)]
 pub(crate) struct CaptureOptions {
-    /// Write all packets of the module's tunnels, in the clear, to this new file, in pcapng.
+    /// Write all packets of the module's tunnels, decrypted, to this new file, in pcapng.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Add the keys of the module's tunnels to this file, as Wireshark reads them (wg.keylog_file).
-    /// Who has it can read all traffic that went by outside, and has our private key.
+    /// Append the keys of the module's tunnels to this file, as Wireshark reads them
+    /// (wg.keylog_file). Anyone with the file can decrypt all captured traffic, and has your
+    /// private key.
     #[arg(long, value_name = "FILE")]
     key_log: Option<PathBuf>,
 }
 
 impl CaptureOptions {
-    /// What is wanted, if anything is.
+    /// Returns the requested capture, if any.
     pub(crate) fn capture(&self) -> Option<Capturing> {
         Capture::wanted(self.pcap.clone(), self.key_log.clone()).map(Capturing)
     }
 }
 
-/// A capture, for as long as the command goes on: what it runs may end later than it, or not at all.
+/// A capture that ends with the command. Instances may end later than the command, or not at all.
 pub(crate) struct Capturing(Capture);
 
 impl Capturing {
-    /// For a module.
+    /// Returns a handle for a module.
     pub(crate) fn capture(&self) -> Capture {
         self.0.clone()
     }

@@ -1,4 +1,4 @@
-//! Whether something answers, through a module.
+//! Readiness checks through a tunnel: the option `--ready-check`, which `/readyz` runs.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -23,26 +23,27 @@ use watm_socks::{Carried, Dial};
 
 use crate::proxies::destination_of;
 
-/// For all of it. Who asks whether a program is ready waits no longer, by habit.
+/// The time limit of a check. Monitors that ask for readiness usually wait no longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What HTTP goes by.
+/// A stream that carries HTTP.
 trait Carrying: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> Carrying for S {}
 
-/// Whom to ask, and what.
+/// A check: its destination and protocol.
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
-    /// Whether it accepts a connection, and then says something or closes when we have.
+    /// Passes if the destination accepts a connection, and then sends something or closes after our
+    /// half-close.
     Tcp(Destination),
-    /// Whether it answers a GET with anything but a fault of its own (500 and above).
+    /// Passes if the destination answers a GET with a status below 500.
     Http(Destination, Uri),
-    /// The same in TLS, by a certificate that this machine trusts.
+    /// Passes as with HTTP, over TLS with a certificate that this machine trusts.
     Https(Destination, Tls, Uri),
 }
 
-/// Who is asked in TLS, and whom to believe about it.
+/// The server's name in TLS, and the trusted roots.
 #[derive(Debug, Clone)]
 pub(crate) struct Tls {
     name: ServerName<'static>,
@@ -76,7 +77,7 @@ impl FromStr for Check {
 }
 
 impl Check {
-    /// Ask. If nothing good comes of it, why.
+    /// Runs the check. Fails with the reason.
     pub(crate) async fn pass(&self, dialer: &impl Dial) -> Result<(), String> {
         let (Check::Tcp(to) | Check::Http(to, _) | Check::Https(to, ..)) = self;
         let asking = async {
@@ -95,7 +96,8 @@ impl Check {
 }
 
 impl Tls {
-    /// With this machine's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name.
+    /// Creates the settings with this machine's roots, or those that `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` name.
     fn new(host: &str) -> Result<Tls, String> {
         let refused = |error: rustls::Error| format!("no certificate can be checked: {error}");
         let bare = host.trim_matches(['[', ']']).to_owned();
@@ -119,7 +121,8 @@ impl Tls {
     }
 }
 
-/// A connection may be ours before it is the other end's, so that only what comes of it tells.
+/// Waits for data or an end. A connection may exist at this end before the other, so its success
+/// alone proves nothing.
 async fn answers(mut stream: impl Carried) -> Result<(), String> {
     let said = async {
         stream.shutdown().await?;

@@ -1,4 +1,4 @@
-//! What is said of a dialer.
+//! Status pages of a dialer, for `watm tunnel --status`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,34 +20,35 @@ use crate::failure::Failure;
 use crate::logging::PROGRAM;
 use crate::options::listening_address;
 
-/// After this a session of WireGuard's is over (paper, section 6.1): with nothing to tell of a peer
-/// since, nobody knows whether it is there.
+/// The lifetime of a WireGuard session (paper, section 6.1). Without a handshake for longer, nobody
+/// knows whether the peer is reachable.
 const SESSION: Duration = Duration::from_secs(180);
 
-/// How long the module may take to answer.
+/// The time limit for the module's answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long what a check has found holds, so that whoever asks cannot make many.
+/// The time for which a check's result is kept, so that clients cannot cause many checks.
 const HOLDS: Duration = Duration::from_secs(1);
 
-/// Who may ask how the tunnel is, and what that means.
+/// Options for status pages.
 #[derive(clap::Args)]
 pub(crate) struct ReportOptions {
     /// Answer /status, /metrics and /readyz here, by HTTP, for `watm status` and others.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = listening_address)]
     status: Option<SocketAddr>,
-    /// A name by which others ask for --status, beside addresses and localhost; may be given several
-    /// times. Requests with other names in their Host header are refused.
+    /// Accept this name in the Host header of requests to --status, beside addresses and localhost;
+    /// may be given several times. Requests with other names are refused.
     #[arg(long, value_name = "NAME", requires = "status")]
     status_host: Vec<Host>,
-    /// For /readyz, ask this through the tunnel each time: `http://HOST[:PORT]/PATH`, the same with
-    /// `https`, by a certificate that this machine trusts, or `tcp:HOST:PORT`. Without it the tunnel is ready when a peer had a handshake in the last three minutes.
+    /// Make /readyz check this through the tunnel each time: `http://HOST[:PORT]/PATH`, the same
+    /// with `https`, with a certificate that this machine trusts, or `tcp:HOST:PORT`. Without it
+    /// the tunnel is ready if a peer had a handshake in the last three minutes.
     #[arg(long, value_name = "URL|tcp:HOST:PORT", requires = "status")]
     ready_check: Option<Check>,
 }
 
 impl ReportOptions {
-    /// Answer for as long as this is polled; never ready but for a failure.
+    /// Answers for as long as it is polled. Returns only on failure.
     pub(crate) async fn serve(
         &self,
         name: &str,
@@ -79,7 +80,7 @@ struct Report {
     dialer: Dialer,
     resolving: Resolving<Dialer>,
     check: Option<Check>,
-    /// What the last check has.
+    /// The result of the last check.
     found: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
@@ -91,7 +92,8 @@ impl Report {
         }
     }
 
-    /// One at a time; who waited for it has its answer too.
+    /// Runs the check, or returns a recent result. Runs one check at a time; callers that waited
+    /// share its result.
     async fn checked(&self, check: &Check) -> Result<(), String> {
         let mut found = self.found.lock().await;
         if let Some((when, known)) = &*found

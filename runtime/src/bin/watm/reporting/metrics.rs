@@ -1,14 +1,14 @@
-//! What modules count, for Prometheus.
+//! Metrics of modules for Prometheus, on the pages of tunnels and `watm serve`.
 //!
-//! Modules and the host name their counters with parts: `streams.failed`, `host.guest_time_ns`. Each
-//! name becomes one metric, by these rules:
+//! Modules and the host name their counters with parts: `streams.failed`, `host.guest_time_ns`.
+//! Each name becomes one metric, by these rules:
 //!
-//! 1. Other characters than letters and digits become `_`, and letters small. `host.…` begins with
-//!    `watm_host_`, everything else with `watm_module_`.
-//! 2. A last part that ends with `_ns`, `_us`, `_ms`, or the unit in full, ends with `_seconds`, and
-//!    its value is in seconds. A last part that begins with `bytes_` ends with `_bytes` instead.
+//! 1. Characters other than letters and digits become `_`, and letters lower-case. `host.…` begins
+//!   with `watm_host_`, everything else with `watm_module_`.
+//! 2. A last part that ends with `_ns`, `_us`, `_ms`, or the unit in full, ends with `_seconds`,
+//!   and its value is in seconds. A last part that begins with `bytes_` ends with `_bytes` instead.
 //! 3. A last part that is `flows`, `peers`, `open` or `memory_bytes`, or ends with `_open`, is a
-//!    gauge. Everything else is a counter, and ends with `_total`.
+//!   gauge. Everything else is a counter, and ends with `_total`.
 //!
 //! Names that become the same metric are added up. The cardinality is bounded for each listener and
 //! tunnel, whatever its module counts.
@@ -26,19 +26,19 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use watm_runtime::PeerStatus;
 
-/// Counters that are shown: more than any module of ours has.
+/// The most counters that are shown: more than any of the project's modules has.
 const COUNTED: usize = 256;
 
-/// Bytes of a counter's name that become part of a metric's.
+/// The most bytes of a counter's name that become part of a metric's.
 const LONGEST: usize = 100;
 
-/// Peers with numbers of their own; the bytes of all others are those of `other`.
+/// The most peers with series of their own. The bytes of all others are added to `other`.
 const MEASURED: usize = 256;
 
-/// A name that is no peer's: neither base64 nor an address.
+/// A name that no peer has: neither base64 nor an address.
 const OTHER: &str = "other";
 
-/// Units of time in names, and how many of each are a second.
+/// Units of time in names, and the number of each in a second.
 const TIMES: [(&str, f64); 6] = [
     ("_ns", 1e9),
     ("_nanoseconds", 1e9),
@@ -48,26 +48,26 @@ const TIMES: [(&str, f64); 6] = [
     ("_milliseconds", 1e3),
 ];
 
-/// What runs in one listener or tunnel, all workers together.
+/// The status of one listener or tunnel, all workers together.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// `listener` or `tunnel`.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
-    /// The module's, and the host's of it.
+    /// Counters of the module, and of the host about it.
     pub(crate) counters: Vec<(String, u64)>,
     pub(crate) peers: Vec<PeerStatus>,
 }
 
-/// The page of these alone.
+/// Writes a page of these groups alone.
 pub(crate) fn page(groups: Vec<Group>) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("watm");
     registry.register_collector(Box::new(Groups(groups)));
     written(&registry)
 }
 
-/// The page of a registry, in Prometheus's text format (version 0.0.4), where a counter's name has
-/// its `_total` in the metadata too. The library writes OpenMetrics, where it does not.
+/// Writes a registry in Prometheus's text format (version 0.0.4), in which a counter's metadata
+/// also has its `_total`. The library writes OpenMetrics, in which it does not.
 pub(crate) fn written(registry: &Registry) -> Result<String, fmt::Error> {
     let mut open_metrics = String::new();
     text::encode(&mut open_metrics, registry)?;
@@ -107,10 +107,10 @@ impl Collector for Groups {
     }
 }
 
-/// What a peer's status says of one quantity, in its base unit.
+/// Reads a quantity of a peer's status, in its base unit.
 type Gauge = fn(&PeerStatus) -> Option<f64>;
 
-/// Families of what modules count, and of what they know of their peers.
+/// Encodes the counters of modules, and their status of peers.
 pub(crate) fn encode(
     groups: &[Group],
     encoder: &mut DescriptorEncoder<'_>,
@@ -151,17 +151,17 @@ pub(crate) fn encode(
 fn handshake_time(peer: &PeerStatus) -> Option<f64> {
     let then = SystemTime::now().checked_sub(peer.last_handshake?)?;
     let since = then.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    // Two pages that are asked for one after the other have the same.
+    // Rounded, so that two consecutive pages agree.
     Some(since.as_secs_f64().round())
 }
 
-/// A metric that counters of modules become.
+/// A metric made from counters of modules.
 #[derive(Debug, PartialEq)]
 struct Counted {
-    /// Without `watm_`, and without a counter's `_total`.
+    /// The name without `watm_`, and without a counter's `_total`.
     metric: String,
     gauge: bool,
-    /// How many of the module's unit are one of the metric's.
+    /// The number of the module's units in one of the metric's.
     divisor: f64,
 }
 
@@ -201,7 +201,7 @@ impl Counted {
     }
 }
 
-/// A name of a module's choice, cut to what a metric's name may have.
+/// Cuts a module's name, and replaces characters that no metric name may have.
 fn printable(name: &str) -> Cow<'_, str> {
     let cut = &name[..name.floor_char_boundary(LONGEST)];
     let strange = |c: char| !c.is_ascii_alphanumeric() && !"._-".contains(c);
@@ -214,9 +214,9 @@ fn printable(name: &str) -> Cow<'_, str> {
 /// One metric of all groups.
 struct Family {
     counted: Counted,
-    /// Names that became it.
+    /// The counters that became this metric.
     names: BTreeSet<String>,
-    /// By the number of the group.
+    /// Values by the index of the group.
     values: BTreeMap<usize, u64>,
 }
 

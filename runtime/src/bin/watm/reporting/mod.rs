@@ -1,7 +1,7 @@
-//! What others may know of a program that runs modules.
+//! Status and metrics of programs that run modules.
 //!
-//! [`web`] answers by HTTP; what is said of [modules](module) and of their [peers] is the same
-//! whichever command runs them. [`show`] asks such a program, for people.
+//! [`web`] answers by HTTP. The pages describe [modules](module) and their [peers] in the same way
+//! for every command. [`show`] asks such a program and prints for people.
 
 pub(crate) mod capture;
 pub(crate) mod check;

@@ -1,9 +1,9 @@
-//! A module, for programs.
+//! Modules and their instances in `/status`.
 
 use serde_json::{Value, json};
 use watm_runtime::{Module, Phase, Status};
 
-/// What it is.
+/// Describes a module.
 pub(crate) fn of_module(module: &Module) -> Value {
     let seal = module.seal().map(|proof| {
         json!({
@@ -22,7 +22,7 @@ pub(crate) fn of_module(module: &Module) -> Value {
     })
 }
 
-/// How its instances do.
+/// Describes the instances of a module.
 pub(crate) fn of_instances(status: &Status) -> Value {
     let generations: Vec<Value> = status
         .generations

@@ -1,14 +1,14 @@
-//! What modules say of their peers.
+//! Peers in `/status`.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use watm_runtime::{PeerStatus, Status};
 
-/// Peers that a page lists.
+/// The most peers on a page.
 const LISTED: usize = 4096;
 
-/// Of all workers, which each know the peers that they have heard.
+/// Merges the peers of all workers, each of which knows those it has heard from.
 pub(crate) fn merged(statuses: &[Status]) -> Vec<PeerStatus> {
     let mut places = BTreeMap::new();
     let mut peers = Vec::<PeerStatus>::new();
@@ -36,7 +36,7 @@ pub(crate) fn merged(statuses: &[Status]) -> Vec<PeerStatus> {
     peers
 }
 
-/// For programs.
+/// Describes peers in JSON.
 pub(crate) fn listed(peers: &[PeerStatus]) -> Vec<Value> {
     let one = |peer: &PeerStatus| {
         json!({

@@ -1,4 +1,4 @@
-//! `watm status`: asks a program that runs modules, and shows what it says.
+//! `watm status`: asks a program that runs modules, and shows its answer.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,21 +17,21 @@ use crate::Outcome;
 use crate::failure::Failure;
 use crate::options::listening_address;
 
-/// Where programs answer unless they are told where.
+/// The default address of status pages.
 pub(crate) const ADDRESS: &str = "127.0.0.1:9586";
 
-/// For all of it: a program on this machine answers in milliseconds.
+/// The time limit for the whole exchange. A program on this machine answers in milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// More is no status.
+/// The largest answer, in bytes. No status is larger.
 const LARGEST: usize = 16 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where the program answers: its --status, or metrics of `watm serve`.
+    /// Address of the program's status page: its --status, or metrics in `watm serve`.
     #[arg(value_name = "ADDRESS:PORT", value_parser = listening_address, default_value = ADDRESS)]
     address: SocketAddr,
-    /// Show all that it says, in JSON.
+    /// Print the whole answer, in JSON.
     #[arg(long)]
     json: bool,
 }
@@ -85,7 +85,7 @@ async fn ask(address: SocketAddr) -> Result<Value, String> {
     }
 }
 
-/// For people: what runs, and a table of its peers.
+/// Describes running modules and their peers, for people.
 fn text(status: &Value) -> String {
     let mut text = String::new();
     for kind in ["tunnels", "listeners"] {
@@ -155,7 +155,7 @@ fn table(peers: &[Value]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A text of another program's, for a terminal.
+/// Makes text of another program safe for a terminal.
 fn word(value: &Value) -> String {
     let text = value.as_str().unwrap_or_default();
     text.replace(char::is_control, "\u{fffd}")

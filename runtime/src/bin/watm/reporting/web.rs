@@ -1,15 +1,16 @@
-//! Pages about the program, by HTTP: `/metrics`, `/status` and `/readyz`.
+//! Status pages by HTTP: `/metrics`, `/status` and `/readyz`. Tunnels and `watm serve` provide
+//! them.
 //!
 //! Every client gets an answer, whatever the others do:
 //!
-//! 1. A connection is always accepted. Beyond [`MOST_CLIENTS`] the oldest one ends that waits for its
-//!    client, or the oldest of all.
+//! 1. A connection is always accepted. Beyond [`MOST_CLIENTS`], the oldest one that waits for its
+//!   client ends, or the oldest of all.
 //! 2. A client has [`ASKING`] for each request.
 //! 3. Some [descriptors](Reserve) are kept back, for when the process has no others.
 //!
 //! Requests must name the program by an address, `localhost`, or a [name](Hosts) that the operator
-//! gives. Otherwise a web page could have its visitor's browser ask, by a name of the page's own that
-//! resolves to this machine (DNS rebinding).
+//! gives. Otherwise a web page could make its visitor's browser ask, by a name of the page's own
+//! that resolves to this machine (DNS rebinding).
 
 mod hosts;
 mod reserve;
@@ -39,32 +40,32 @@ use crate::failure::Failure;
 pub(crate) use hosts::{Host, Hosts};
 use reserve::Reserve;
 
-/// Connections of collectors and people at once.
+/// The most connections of collectors and people at once.
 const MOST_CLIENTS: usize = 64;
 
-/// How long a client may take for a request, and how long a connection may last.
+/// The time limits for a request, and for a connection.
 const ASKING: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// How long to wait after none could be accepted.
+/// The pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The page's media type.
+/// The media type of the metrics.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What can be asked.
+/// The content of the pages.
 pub(crate) trait Pages: Send + Sync + 'static {
     /// Renders the metrics in Prometheus's text format.
     fn metrics(&self) -> impl Future<Output = Result<String, fmt::Error>> + Send;
 
-    /// How it is doing.
+    /// Describes the status of the program.
     fn status(&self) -> impl Future<Output = Value> + Send;
 
-    /// Whether connections would get through; if not, why.
+    /// Returns normally if connections would get through, or else fails with the reason.
     fn ready(&self) -> impl Future<Output = Result<(), String>> + Send;
 }
 
-/// Bound, and not yet answering.
+/// A bound listener that does not answer yet.
 pub(crate) struct Web {
     listener: TcpListener,
     hosts: Arc<Hosts>,
@@ -72,7 +73,7 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// `option` is what the address was given by.
+    /// Binds the listener. `option` names the address's option in errors.
     pub(crate) async fn bind(
         option: &str,
         address: SocketAddr,
@@ -91,7 +92,7 @@ impl Web {
         })
     }
 
-    /// Never ready.
+    /// Answers clients. Never returns.
     pub(crate) async fn serve(self, pages: Arc<impl Pages>) {
         let clients = Arc::<Clients>::default();
         loop {
@@ -126,11 +127,11 @@ async fn converse(stream: TcpStream, pages: Arc<impl Pages>, hosts: Arc<Hosts>, 
         .timer(TokioTimer::new())
         .header_read_timeout(ASKING)
         .serve_connection(TokioIo::new(stream), answer);
-    // An error is the client's own.
+    // An error concerns this client only.
     let _ = timeout(LONGEST, serving).await;
 }
 
-/// The connections that are open, in the order of their arrival.
+/// Open connections, in the order of their arrival.
 #[derive(Default)]
 struct Clients(Mutex<Admitted>);
 
@@ -144,12 +145,12 @@ struct Admitted {
 #[derive(Default)]
 struct Connection {
     answering: Arc<AtomicUsize>,
-    /// Task that serves the connection, once there is one.
+    /// The task that serves the connection, once it runs.
     task: Option<AbortHandle>,
 }
 
 impl Clients {
-    /// A place for another connection, for which one ends where there are too many.
+    /// Admits another connection. If there are too many, another ends.
     fn admit(clients: &Arc<Clients>) -> Client {
         let mut admitted = clients.lock();
         if admitted.open.len() >= MOST_CLIENTS {
@@ -167,14 +168,14 @@ impl Clients {
         }
     }
 
-    /// Notes what serves a connection.
+    /// Records the task of a connection.
     fn serve(&self, number: u64, task: AbortHandle) {
         if let Some(connection) = self.lock().open.get_mut(&number) {
             connection.task = Some(task);
         }
     }
 
-    /// Frees a descriptor, if this error is about a lack of them and one is left.
+    /// Frees a descriptor if this error reports a lack of them and one is left.
     fn relieve(&self, error: &io::Error) -> bool {
         self.lock().reserve.relieve(error)
     }
@@ -200,7 +201,7 @@ impl Admitted {
     }
 }
 
-/// One of the open connections, until this is dropped.
+/// One of the open connections, until it is dropped.
 struct Client {
     number: u64,
     answering: Arc<AtomicUsize>,
@@ -208,7 +209,7 @@ struct Client {
 }
 
 impl Client {
-    /// A request, which is answered until the returned value is dropped.
+    /// Begins a request, which counts as being answered until the returned value is dropped.
     fn begin(&self) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
         Answering(self.answering.clone())
@@ -216,7 +217,7 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// The connection is closed: its descriptor may be one for the reserve.
+    /// Removes the connection. Its descriptor may go to the reserve.
     fn drop(&mut self) {
         let mut admitted = self.clients.lock();
         admitted.reserve.fill();

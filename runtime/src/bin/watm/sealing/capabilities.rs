@@ -1,13 +1,15 @@
+//! Capabilities in JSON manifests and in output for people.
+
 use serde_derive::{Deserialize, Serialize};
 use watm_seal::{Capabilities, Refused};
 
-/// Capabilities as a person writes them. What is left out is nothing.
+/// Capabilities as a person writes them. Missing fields allow nothing.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub(crate) struct CapabilitiesText {
-    /// `udp listen`.
+    /// Sockets such as `udp listen`.
     sockets: Vec<String>,
-    /// `tcp://*.example.com:443`.
+    /// Destinations such as `tcp://*.example.com:443`.
     connect: Vec<String>,
     host_crypto: bool,
     bind_transparent: bool,
@@ -43,7 +45,7 @@ impl CapabilitiesText {
         })
     }
 
-    /// A line each for people.
+    /// Describes them for people, in a line each.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         words.extend(self.sockets.iter().map(|socket| format!("socket {socket}")));
@@ -90,7 +92,7 @@ impl From<&Capabilities> for CapabilitiesText {
     }
 }
 
-/// Each as it is shown.
+/// Formats each item.
 pub(crate) fn texts<T: ToString>(items: impl IntoIterator<Item = T>) -> Vec<String> {
     items.into_iter().map(|item| item.to_string()).collect()
 }

@@ -1,3 +1,5 @@
+//! Keys to sign with: options, passphrases, and the check against a root's delegations.
+
 use std::path::{Path, PathBuf};
 
 use watm_seal::{KeyFile, Name, PrivateKey, Purpose, RootRecord};
@@ -7,31 +9,32 @@ use crate::failure::Failure;
 use crate::logging;
 use crate::options::read;
 
-/// The keys to sign with.
+/// Options for keys to sign with.
 #[derive(clap::Args)]
 pub(crate) struct KeyOptions {
     /// A private key to sign with, as `watm keygen` wrote it; may be given several times.
     #[arg(long = "key", value_name = "FILE")]
     keys: Vec<PathBuf>,
-    /// A file with the passphrase of these keys on its first line. By default it is asked for.
+    /// A file with the passphrase of these keys on its first line. Without it the command asks for
+    /// the passphrase.
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
 }
 
-/// Keys of a role that a root delegates, with the options of [`KeyOptions`].
+/// Options for keys with a delegation of a root.
 #[derive(clap::Args)]
 pub(crate) struct DelegatedKeyOptions {
     #[command(flatten)]
     keys: KeyOptions,
-    /// Sign although the root does not let these keys sign this. Hosts accept it when a later version
-    /// of the root does.
+    /// Sign although the root does not let these keys sign this. Hosts accept the signature once a
+    /// later version of the root does.
     #[arg(long)]
     undelegated: bool,
 }
 
 impl DelegatedKeyOptions {
-    /// Open all of them, and check that this root lets each of them sign for `purpose` and `name`.
-    /// `path` stands for the root in errors; without a root nothing can be checked.
+    /// Opens all keys, and checks that this root lets each of them sign for `purpose` and `name`.
+    /// `path` names the root in errors. Without a root nothing can be checked.
     pub(crate) fn open(
         &self,
         root: Option<(&Path, &RootRecord)>,

@@ -1,4 +1,4 @@
-//! The client's side: each transport is a server of SOCKS 5 for Tor, on a port of its own.
+//! The client's side of `watm pt`: each transport is a SOCKS5 server for Tor on a port of its own.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::{Outcome, proxies, stop, tcp};
 
-/// For Tor on this machine, and nobody else.
+/// A port for Tor on this machine alone.
 const ANY_PORT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// One transport that is ready.
+/// A transport that is ready.
 struct Ready {
     name: String,
     dialer: Dialer,
@@ -94,7 +94,7 @@ async fn begin(
 }
 
 impl Ready {
-    /// Serves one client. Tor hears why its arguments are refused, and of failures that SOCKS has
+    /// Serves one client. Logs for Tor why its arguments are refused, and failures that SOCKS has
     /// no number for, such as an option that the module does not know.
     async fn serve(&self, client: TcpStream) -> Result<(), Error> {
         let dialer = |arguments: &str| {
@@ -113,7 +113,7 @@ impl Ready {
         served
     }
 
-    /// Who connects for a client with these arguments of a bridge line.
+    /// Returns the dialer for a client with these arguments of a bridge line.
     fn dialer(&self, arguments: &str) -> Result<DialerWithOptions, String> {
         let arguments = options::parse(arguments)?;
         let own = || DialOptions::new().config(with_options(&self.config, &arguments));

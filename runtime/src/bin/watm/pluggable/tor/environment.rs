@@ -1,4 +1,4 @@
-//! What Tor wants (section 3.2).
+//! Tor's requests in the environment (section 3.2), for both sides of `watm pt`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use super::super::options;
 
-/// The version of the protocol that this speaks.
+/// The supported version of the protocol.
 const VERSION: &str = "1";
 
 pub(super) struct Environment {
     pub(super) side: Side,
-    /// Whether the end of standard input is the end of the program.
+    /// True if the end of standard input must end the program.
     pub(super) exit_with_input: bool,
 }
 
@@ -21,29 +21,29 @@ pub(super) enum Side {
 }
 
 pub(super) struct Client {
-    /// Names of transports.
+    /// The names of the requested transports.
     pub(super) transports: Vec<String>,
-    /// A proxy that all is to go through.
+    /// A proxy for all connections, if Tor requires one.
     pub(super) proxy: Option<String>,
 }
 
 pub(super) struct Server {
     pub(super) transports: Vec<Wanted>,
     pub(super) or_port: SocketAddr,
-    /// Tor's extended port, and the file with its cookie.
+    /// Tor's extended port and the file with its cookie.
     pub(super) extended: Option<(SocketAddr, PathBuf)>,
 }
 
-/// A transport that a server is to offer.
+/// A transport that a server must offer.
 pub(super) struct Wanted {
     pub(super) name: String,
-    /// Address to listen on, if Tor names one.
+    /// The address to listen on, if Tor names one.
     pub(super) place: Option<SocketAddr>,
-    /// Options of torrc (`ServerTransportOptions`), in their order.
+    /// Options of torrc (`ServerTransportOptions`), in order.
     pub(super) options: Vec<(String, String)>,
 }
 
-/// What to say to Tor in place of beginning.
+/// The answer to Tor if the environment is unusable.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) line: String,
@@ -71,7 +71,7 @@ impl Environment {
                 line: "VERSION-ERROR no-version".to_owned(),
             });
         }
-        // Nothing is kept, so that nothing is made there.
+        // Transports keep no state, so the folder stays unused.
         required("TOR_PT_STATE_LOCATION")?;
         let list = |text: String| text.split(',').map(str::to_owned).collect::<Vec<_>>();
         let side = match (
@@ -129,7 +129,7 @@ impl Server {
         };
         let or_port = match (given(OR_PORT), &extended) {
             (Some(port), _) => address(OR_PORT, &port)?,
-            // Then it is the other one that is used.
+            // Without it, the extended port is used.
             (None, Some((port, _))) => *port,
             (None, None) => {
                 return Err(Refused::environment(&format!("{OR_PORT} is not set")));
@@ -150,13 +150,13 @@ impl Server {
 
 const OPTIONS: &str = "TOR_PT_SERVER_TRANSPORT_OPTIONS";
 
-/// The options of each transport: `name:key=value;name:key=value`, with a backslash before a colon,
-/// a semicolon or a backslash of a value.
+/// Parses the options of each transport: `name:key=value;name:key=value`, with a backslash before a
+/// colon, a semicolon or a backslash of a value.
 fn server_options(text: &str) -> Result<BTreeMap<String, Vec<(String, String)>>, Refused> {
     let refused = |reason: String| Refused::environment(&format!("{OPTIONS}: {reason}"));
     let mut all = BTreeMap::<String, Vec<(String, String)>>::new();
     for (key, value) in options::parse(text).map_err(refused)? {
-        // Names of transports have no colon.
+        // Names of transports contain no colon.
         let Some((name, key)) = key.split_once(':') else {
             return Err(refused(format!(
                 "{key:?} must be the name of a transport, a colon and an option"

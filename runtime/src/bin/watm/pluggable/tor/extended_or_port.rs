@@ -1,5 +1,5 @@
-//! Tor's own port for transports, which is told who a connection is of:
-//! <https://spec.torproject.org/ext-orport-spec.html>.
+//! Tor's extended port for transports, which accepts the address of each connection's client:
+//! <https://spec.torproject.org/ext-orport-spec.html>. Upstreams of `serving` use it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Before the cookie in its file.
+/// The header of the cookie's file.
 const COOKIE_HEADER: &[u8; 32] = b"! Extended ORPort Auth Cookie !\x0a";
 const COOKIE: usize = 32;
 const NONCE: usize = 32;
@@ -28,23 +28,23 @@ const USER_ADDRESS: u16 = 1;
 const TRANSPORT: u16 = 2;
 const OKAY: u16 = 0x1000;
 
-/// Types of authentication, and messages before an answer, that are listened to.
+/// The most types of authentication, and messages before an answer, that are read.
 const MOST: usize = 32;
 
-/// How long Tor may take; it is on this machine.
+/// The time limit for Tor, which is on this machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where it is, and what is needed to speak to it.
+/// The extended port's cookie and the transport it is for.
 #[derive(Debug, Clone)]
 pub(crate) struct ExtendedOrPort {
     pub(crate) cookie: PathBuf,
-    /// The transport's name.
+    /// The name of the transport.
     pub(crate) transport: String,
 }
 
 impl ExtendedOrPort {
-    /// Say that what comes next is of this client. The cookie is read each time: Tor makes a new one
-    /// when it starts.
+    /// Announces that this connection belongs to `client`. Reads the cookie each time, since Tor
+    /// makes a new one when it starts.
     pub(crate) async fn introduce(
         &self,
         tor: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -65,7 +65,7 @@ impl ExtendedOrPort {
     }
 }
 
-/// A file of 64 bytes, read at once.
+/// Reads the cookie's file of 64 bytes.
 fn read_cookie(path: &Path) -> io::Result<[u8; COOKIE]> {
     let content = std::fs::read(path)?;
     let cookie = content.strip_prefix(COOKIE_HEADER);
@@ -125,7 +125,7 @@ async fn await_answer(tor: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
         match command {
             OKAY => return Ok(()),
             DENY => return Err(refused("it denies the connection")),
-            // Something newer, which may be left alone.
+            // A newer message, which may be ignored.
             _ => {}
         }
     }

@@ -1,8 +1,10 @@
-//! A pluggable transport of Tor, managed by it: <https://spec.torproject.org/pt-spec/>, version 1.
+//! `watm pt`: a pluggable transport that Tor manages, <https://spec.torproject.org/pt-spec/>,
+//! version 1.
 //!
-//! What Tor wants is in the environment; it is answered on standard output, a line for each
-//! transport. Both ends are ours: a client's connections come by SOCKS 5 and go out through a
-//! [dialer](client), a server's come in through a listener, and go on to Tor's own port.
+//! Tor passes its requests in the environment and reads the answers from standard output, a line
+//! for each transport. Modules carry both ends: connections of a client arrive by SOCKS5 and leave
+//! through a [dialer](client), connections of a server arrive through a listener and continue to
+//! Tor's own port.
 
 mod client;
 mod environment;
@@ -22,11 +24,12 @@ use environment::{Environment, Side};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A transport by the name that torrc has for it; may be given several times.
+    /// Transport by its name in torrc, and its module; may be given several times.
     #[arg(value_name = "NAME=MODULE", required = true, value_parser = named)]
     transports: Vec<(String, PathBuf)>,
-    /// A file for a transport's module, in its own format; may be given several times. The arguments
-    /// of a bridge line, and the options of ServerTransportOptions, are added to it as lines of TOML.
+    /// Configuration file for a transport's module, in its own format; may be given several times.
+    /// The arguments of a bridge line, and the options of ServerTransportOptions, are added to it
+    /// as lines of TOML.
     #[arg(long, value_name = "NAME=FILE", value_parser = named)]
     config: Vec<(String, PathBuf)>,
     #[command(flatten)]
@@ -35,7 +38,7 @@ pub(crate) struct Arguments {
     loading: LoadingOptions,
 }
 
-/// What carries a transport.
+/// A transport's name, module and configuration.
 struct Transport {
     name: String,
     module: PathBuf,
@@ -62,7 +65,7 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
     }
 }
 
-/// Serve until Tor ends this program, or standard input ends where Tor asks for that.
+/// Serves until Tor ends this program, or standard input ends if Tor requests that.
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     logging::start(&arguments.log);
     let mut configs: BTreeMap<_, _> = arguments.config.iter().cloned().collect();
@@ -104,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     }
 }
 
-/// To Tor, which reads lines.
+/// Writes a line to Tor.
 fn say(line: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     writeln!(output, "{line}")
@@ -112,13 +115,13 @@ fn say(line: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::failed(format!("standard output: {error}")))
 }
 
-/// Has Tor log a warning (pt-spec, section 3.3.4).
+/// Makes Tor log a warning (pt-spec, section 3.3.4).
 fn warn(message: &str) {
-    // An error: nobody reads, and the end of the program is said elsewhere.
+    // An error means that nobody reads. Other code reports the end of the program.
     let _ = say(&format!("LOG SEVERITY=warning MESSAGE={}", quoted(message)));
 }
 
-/// A string of C's, as messages to Tor are written.
+/// Quotes a string as C does, which messages to Tor require.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -133,7 +136,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A configuration with options of Tor's added, as strings of TOML.
+/// Adds Tor's options to a configuration, as strings of TOML.
 fn with_options(config: &[u8], options: &[(String, String)]) -> Vec<u8> {
     let mut all = config.to_vec();
     if all.last().is_some_and(|last| *last != b'\n') {
@@ -141,7 +144,8 @@ fn with_options(config: &[u8], options: &[(String, String)]) -> Vec<u8> {
     }
     for (key, value) in options {
         let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-        // A string of JSON is one of TOML. Modules need not read keys that are quoted.
+        // A JSON string is a TOML string. Plain keys stay unquoted, as modules need not read quoted
+        // ones.
         let key = match !key.is_empty() && key.bytes().all(is_bare) {
             true => key.clone(),
             false => serde_json::Value::from(key.as_str()).to_string(),
@@ -152,12 +156,12 @@ fn with_options(config: &[u8], options: &[(String, String)]) -> Vec<u8> {
     all
 }
 
-/// A reason as the rest of a line.
+/// Replaces line breaks, so that a reason fits into one line.
 fn one_line(reason: &Failure) -> String {
     reason.to_string().replace(['\n', '\r'], " ")
 }
 
-/// Ready when standard input ends, if that is asked for.
+/// Waits for the end of standard input if `asked`, or forever.
 async fn input_ends(asked: bool) {
     use tokio::io::AsyncReadExt;
 
@@ -166,7 +170,7 @@ async fn input_ends(asked: bool) {
     }
     let mut input = tokio::io::stdin();
     let mut ignored = [0; 256];
-    // An error is an end too.
+    // An error counts as the end.
     while matches!(input.read(&mut ignored).await, Ok(1..)) {}
 }
 

@@ -1,4 +1,4 @@
-//! The server's side: each transport is a listener, and Tor's port is what it is in front of.
+//! The server's side of `watm pt`: each transport is a listener in front of Tor's port.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::serving::{Many, Place, Upstream};
 
-/// Where a transport listens that Tor gives no place: on any port, of all addresses.
+/// The address of a transport for which Tor names none: any port, on all addresses.
 const ANYWHERE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 

@@ -1,3 +1,5 @@
+//! The check of requests' Host headers, against DNS rebinding.
+
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
@@ -7,15 +9,15 @@ use hyper::http::uri::Authority;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-/// Names by which the program may be asked, in addition to addresses and `localhost`.
+/// Names that requests may use, in addition to addresses and `localhost`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hosts {
     names: Vec<Host>,
-    /// How the operator gives names, for who asks by another.
+    /// The option for further names, in the error for clients.
     option: &'static str,
 }
 
-/// A name of a machine: in small letters, and without a dot at the end.
+/// A host name in lower case, without a dot at the end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host(String);
 
@@ -46,8 +48,8 @@ impl Hosts {
         Hosts { names, option }
     }
 
-    /// Fails with the reason for the client, if the request is for somebody else. A request without
-    /// a host is no browser's.
+    /// Fails with a reason for the client if the request names another host. A request without a
+    /// host does not come from a browser.
     pub(super) fn check<B>(&self, request: &Request<B>) -> Result<(), String> {
         let named = request.headers().get_all(HOST).iter().map(|value| {
             let authority = Authority::try_from(value.as_bytes()).ok();

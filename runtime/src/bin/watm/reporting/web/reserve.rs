@@ -1,16 +1,19 @@
+//! Reserved file descriptors, so that status pages answer when the process has no others.
+
 use std::io;
 
 use socket2::{Domain, Socket, Type};
 
 use crate::system::lacks_descriptors;
 
-/// Descriptors that are kept back: enough for who asks while the process has no others.
+/// The number of reserved descriptors: enough for clients of the pages while the process has no
+/// others.
 const KEPT: usize = 8;
 
 /// Descriptors for when the process has no others left.
 ///
-/// A system gives a descriptor that becomes free to whoever asks first. There are several, so that
-/// other threads of the process, which want one too, are not always faster.
+/// The system gives a freed descriptor to the first that asks. There are several, so that other
+/// threads, which want one too, do not always win.
 pub(super) struct Reserve(Vec<Socket>);
 
 impl Default for Reserve {
@@ -22,7 +25,7 @@ impl Default for Reserve {
 }
 
 impl Reserve {
-    /// Takes back what was given away, as far as there are descriptors.
+    /// Refills the reserve, as far as descriptors are available.
     pub(super) fn fill(&mut self) {
         while self.0.len() < KEPT {
             match Socket::new(Domain::IPV4, Type::STREAM, None) {
@@ -32,7 +35,7 @@ impl Reserve {
         }
     }
 
-    /// Frees a descriptor, if this error is about a lack of them and one is left.
+    /// Frees a descriptor if this error reports a lack of them and one is left.
     pub(super) fn relieve(&mut self, error: &io::Error) -> bool {
         lacks_descriptors(error) && self.0.pop().is_some()
     }
