@@ -1,20 +1,20 @@
-//! Where a flow goes, as SOCKS5 writes it (RFC 1928, section 5).
+//! Destinations of flows, in the encoding of SOCKS5 (RFC 1928, section 5).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use watm_core::Destination;
 
-/// Bytes of the longest address.
+/// The length of the longest address in bytes.
 pub const LONGEST: usize = 1 + 1 + 255 + 2;
 
-/// What bytes begin with.
+/// The result of parsing the beginning of some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed {
-    /// Too few, so far.
+    /// More bytes are needed.
     Incomplete,
-    /// This, in so many bytes.
+    /// The destination and its length in bytes.
     Complete(Destination, usize),
-    /// Something else.
+    /// Bytes that are not an address.
     Malformed,
 }
 
@@ -22,8 +22,8 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// The address that `bytes` begin with. A port is not 0, and a name has letters, digits, `-`,
-/// `.` and `_`; an address that is written as a name is one.
+/// Parses the address at the beginning of `bytes`. The port is not 0. A name has letters, digits,
+/// `-`, `.` and `_`; an IP address written as a name becomes an address.
 pub fn parse(bytes: &[u8]) -> Parsed {
     let Some((&kind, rest)) = bytes.split_first() else {
         return Parsed::Incomplete;
@@ -68,7 +68,7 @@ fn name(host: &[u8], port: u16) -> Option<Destination> {
     }
 }
 
-/// Append `destination`. False, and nothing appended, if its name is longer than fits.
+/// Append `destination`. Returns false, and appends nothing, if its name is too long.
 pub fn write(destination: &Destination, to: &mut Vec<u8>) -> bool {
     let port = match destination {
         Destination::Address(address) => {

@@ -1,4 +1,4 @@
-//! Authenticated ciphers, and keys for them.
+//! Authenticated ciphers and their keys, for streams and datagrams.
 
 use std::cell::OnceCell;
 
@@ -19,30 +19,31 @@ mod sodium;
 #[cfg(test)]
 mod vectors;
 
-/// Bytes of a tag.
+/// The length of a tag in bytes.
 pub const TAG: usize = 16;
 
-/// Bytes of the longest key and salt.
+/// The length of the longest key and salt in bytes.
 pub const LONGEST_KEY: usize = 32;
 
-/// Bytes of the longest nonce.
+/// The length of the longest nonce in bytes.
 const LONGEST_NONCE: usize = 24;
 
-/// The context of the keys that sessions have.
+/// The key derivation context of session keys.
 const SESSION: &str = "shadowsocks 2022 session subkey";
 
-/// The context of the keys that names of users are encrypted with.
+/// The key derivation context of keys that encrypt the names of users.
 const IDENTITY: &str = "shadowsocks 2022 identity subkey";
 
 /// A cipher with its key.
 pub trait Aead {
-    /// Bytes of a nonce.
+    /// The length of a nonce in bytes.
     fn nonce_length(&self) -> usize;
 
-    /// Encrypt in place and return the tag. The caller uses no nonce twice.
+    /// Encrypt in place and return the tag. The caller uses each nonce once.
     fn seal(&self, nonce: &[u8], text: &mut [u8]) -> [u8; TAG];
 
-    /// Decrypt in place what a tag follows. False: it is not authentic, and of no more use.
+    /// Decrypt a text followed by its tag in place. Returns false if it is not authentic; it is
+    /// then of no more use.
     fn open(&self, nonce: &[u8], sealed: &mut [u8]) -> bool;
 }
 
@@ -57,7 +58,7 @@ where
     fn seal(&self, nonce: &[u8], text: &mut [u8]) -> [u8; TAG] {
         let nonce = Nonce::<A>::try_from(nonce).expect("as long as nonce_length says");
         self.encrypt_inout_detached(&nonce, &[], text.into())
-            // The limits are gigabytes; a message here has less than 64 KiB.
+            // The limits are gigabytes; a message here is shorter than 64 KiB.
             .expect("not too long")
             .into()
     }
@@ -72,16 +73,17 @@ where
     }
 }
 
-/// From this length on a text goes to the host. A call costs half a microsecond, which is what
-/// the library in a module takes for so many bytes of ChaCha20, or for fewer of AES.
+/// The length in bytes from which on a text goes to the host. A call costs half a microsecond, as
+/// much as the library in a module takes for this many bytes of ChaCha20, or for fewer of AES.
 const HOST_FROM: usize = 128;
 
-/// A cipher that the host runs, where it grants that.
+/// A cipher that the host runs, if it grants this.
 struct HostAead {
     own: BoxedAead,
     algorithm: Algorithm,
     key: Key,
-    /// Handed over with the first text worth it; `None` inside: the host does not grant it.
+    /// The key in the host, handed over with the first text that is long enough. The inner `None`:
+    /// the host does not grant it.
     host: OnceCell<Option<Box<dyn AeadKey>>>,
 }
 
@@ -124,7 +126,7 @@ impl Aead for HostAead {
     }
 }
 
-/// A cipher and its key, of the length that the method has.
+/// A cipher with its key, which has the method's length.
 pub type BoxedAead = Box<dyn Aead>;
 
 /// The cipher of a session's messages.
@@ -147,8 +149,8 @@ pub fn session_aead(method: Method, key: &[u8]) -> BoxedAead {
     }
 }
 
-/// The cipher of datagrams of SIP022 that have no separate header: with the key itself, and a
-/// nonce of 24 random bytes.
+/// The cipher of SIP022 datagrams without a separate header: it uses the key itself, and a nonce of
+/// 24 random bytes.
 pub fn datagram_aead(method: Method, key: &[u8]) -> BoxedAead {
     match method {
         Method::Blake3Chacha12Poly1305 => keyed::<XChaCha12Poly1305>(key),
@@ -161,12 +163,12 @@ fn keyed<A: Aead + KeyInit + 'static>(key: &[u8]) -> BoxedAead {
     Box::new(A::new_from_slice(key).expect("a key as long as the method's"))
 }
 
-/// A nonce that counts, little-endian, from 0.
+/// A nonce that counts from 0, little-endian.
 #[derive(Debug, Clone, Default)]
 pub struct Counter([u8; LONGEST_NONCE]);
 
 impl Counter {
-    /// This one's first bytes, and count on.
+    /// Returns the first `length` bytes of this nonce, and increments it.
     pub fn next(&mut self, length: usize) -> [u8; LONGEST_NONCE] {
         let nonce = self.0;
         for byte in &mut self.0[..length] {
@@ -179,7 +181,7 @@ impl Counter {
     }
 }
 
-/// One key of bytes, no longer than the longest.
+/// A key of at most [`LONGEST_KEY`] bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     bytes: [u8; LONGEST_KEY],
@@ -187,7 +189,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// A copy of `bytes`; `None` if there are too many.
+    /// A copy of `bytes`. `None` if they are too long.
     pub fn new(bytes: &[u8]) -> Option<Key> {
         let mut key = Key {
             bytes: [0; LONGEST_KEY],
@@ -197,13 +199,12 @@ impl Key {
         Some(key)
     }
 
-    /// What it is.
+    /// The bytes of the key.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// The key that a password stands for (`EVP_BytesToKey` of OpenSSL with MD5, as SIP004
-    /// has it).
+    /// Derives a key from a password (`EVP_BytesToKey` of OpenSSL with MD5, as in SIP004).
     pub fn from_password(password: &str, length: usize) -> Key {
         let mut bytes = [0; LONGEST_KEY];
         let mut previous = None;
@@ -220,7 +221,7 @@ impl Key {
         Key { bytes, length }
     }
 
-    /// The cipher of what follows a salt in a stream, or in a datagram of SIP004.
+    /// The cipher of the data behind a salt, in a stream or in a datagram of SIP004.
     pub fn session(&self, method: Method, salt: &[u8]) -> BoxedAead {
         let key = match method.is_2022() {
             true => self.derive(SESSION, salt),
@@ -238,12 +239,12 @@ impl Key {
         session_aead(method, key.bytes())
     }
 
-    /// What encrypts the name of the user that a request with this salt is from.
+    /// The cipher for the name of a request's user, with the salt of the request.
     pub fn identity(&self, salt: &[u8]) -> BlockCipher {
         BlockCipher::new(&self.derive(IDENTITY, salt))
     }
 
-    /// How this key is called where another one's owner is to know it.
+    /// The name of this key, for the owner of another key.
     pub fn name(&self) -> [u8; 16] {
         let hash = blake3::hash(self.bytes());
         *hash.as_bytes().first_chunk().expect("it has 32 bytes")
@@ -255,23 +256,23 @@ impl Key {
         material[..self.length].copy_from_slice(self.bytes());
         material[self.length..length].copy_from_slice(salt);
         Key {
-            // A shorter one is its beginning.
+            // A shorter key is the beginning of the longest one.
             bytes: blake3::derive_key(context, &material[..length]),
             length: self.length,
         }
     }
 }
 
-/// AES for a single block, 16 bytes.
+/// AES for single blocks of 16 bytes.
 pub enum BlockCipher {
-    /// With a key of 16 bytes.
+    /// AES with a key of 16 bytes.
     Aes128(Box<Aes128>),
-    /// With a key of 32 bytes.
+    /// AES with a key of 32 bytes.
     Aes256(Box<Aes256>),
 }
 
 impl BlockCipher {
-    /// With this key, of 16 or 32 bytes.
+    /// Makes a cipher with this key, of 16 or 32 bytes.
     pub fn new(key: &Key) -> BlockCipher {
         let made = "16 or 32 bytes, as methods with headers have";
         match key.length {
@@ -299,7 +300,8 @@ impl BlockCipher {
     }
 }
 
-/// Random bytes. There is always some randomness, or else nothing here could be trusted.
+/// Fills `bytes` with random ones. Panics if the system has no randomness, because nothing here
+/// could be trusted then.
 pub fn random(bytes: &mut [u8]) {
     getrandom::getrandom(bytes).expect("the system has randomness to give");
 }
@@ -308,6 +310,6 @@ pub fn random(bytes: &mut [u8]) {
 pub fn random_below(bound: u32) -> u32 {
     let mut bytes = [0; 8];
     random(&mut bytes);
-    // The bias is 1 in 2 to the 32nd at most.
+    // The bias is at most 1 in 2^32.
     (((u64::from_le_bytes(bytes) >> 32) * u64::from(bound)) >> 32) as u32
 }

@@ -1,36 +1,35 @@
-//! What a server or a client is told.
+//! The configuration of a server or a client.
 //!
-//! The configuration is JSON, with the names that the configurations of other implementations
-//! have, so that a `config.json` of theirs is one too:
+//! The configuration is JSON with the field names of other implementations, so that their
+//! `config.json` is valid too:
 //!
 //! - `method`: such as `2022-blake3-aes-128-gcm` or `chacha20-ietf-poly1305`.
-//! - `password`: a password, or the key in base64 for the methods that begin with `2022-`. A
-//!   client that is one of several users has the server's key and its own, with a `:` between
-//!   them.
-//! - `users`: for a server with `2022-…-gcm`, a list of `{"name": …, "password": …}`, each with a
-//!   key of its own. A flow's peer is the name.
-//! - `server` and `server_port`: where the server is, for a client. Of a list, the first. A server
-//!   listens where its host says.
-//! - `target`: `host:port`, where a connection goes that is dialled without a destination.
-//! - `mode`: `tcp_and_udp`, which is the default, `tcp_only` or `udp_only`.
-//! - `udp_idle_timeout`, or `udp_timeout`: seconds after which a flow of datagrams ends in which
-//!   nothing moves, 300 by default, at least 60.
-//! - `prefix`: what the salt of a client's streams begins with, at most 8 characters from U+0000
+//! - `password`: a password, or the key in base64 for the methods that begin with `2022-`. A client
+//!   that is one of several users has the server's key and its own, with a `:` between them.
+//! - `users`: for a server with `2022-…-gcm`, a list of `{"name": …, "password": …}`, each with its
+//!   own key. The name becomes the peer of the user's flows.
+//! - `server` and `server_port`: the address of the server, for a client. Of a list, the first is
+//!   used. A server listens on the address that its host chooses.
+//! - `target`: `host:port`, the destination of a connection that is dialled without one.
+//! - `mode`: `tcp_and_udp` (the default), `tcp_only` or `udp_only`.
+//! - `udp_idle_timeout`, or `udp_timeout`: the idle time in seconds after which a datagram flow
+//!   ends, 300 by default, at least 60.
+//! - `prefix`: the beginning of the salts of a client's streams, at most 8 characters from U+0000
 //!   to U+00FF.
-//! - `segmented_header`: `true` if the beginning of a request of SIP022 may come in pieces, as it
-//!   does in another transport's stream. A stranger can then tell how long it is.
-//! - `gfw_report_compat`: `insecure` for the wire format of gfw-report's patch, which gives up
-//!   what the cipher is for; methods of SIP004, streams alone.
+//! - `segmented_header`: `true` if the beginning of a SIP022 request may arrive in pieces, as it
+//!   does in another transport's stream. A stranger can then find out its length.
+//! - `gfw_report_compat`: `insecure` for the wire format of gfw-report's patch, which defeats the
+//!   purpose of the cipher; for methods of SIP004, streams only.
 //!
-//! The other fields of shadowsocks-libev and shadowsocks-rust are of two kinds. Those that tune a
-//! program, such as `timeout`, `fast_open` or `locals`, have no effect, and a warning says so. Those
-//! that limit who may connect, or where and how traffic leaves, such as `acl` or `outbound_fwmark`,
-//! are refused: without them traffic would go where it was not to go. Unknown fields are refused
-//! too.
+//! The other fields of shadowsocks-libev and shadowsocks-rust are of two kinds. Fields that tune a
+//! program, such as `timeout`, `fast_open` or `locals`, have no effect, and a warning names them.
+//! Fields that limit who may connect, or where and how traffic leaves, such as `acl` or
+//! `outbound_fwmark`, are refused: ignoring them would let forbidden traffic pass. Unknown fields
+//! are refused too.
 //!
-//! A URL `ss://…` (SIP002) and a list of servers, which is a document of SIP008 if it has a
-//! `version`, are configurations too. The first server that is not `disabled` is taken. In a
-//! document of SIP008 unknown fields have no effect, and a warning names them.
+//! A URL `ss://…` (SIP002) and a list of servers are configurations too. A list with a `version` is
+//! a document of SIP008. The first server that is not `disabled` is used. In a document of SIP008
+//! unknown fields have no effect, and a warning names them.
 
 mod json;
 mod unique;
@@ -47,18 +46,17 @@ use watm_core::{ClientConfig, ConfigError, Destination};
 use crate::cipher::{BlockCipher, Key};
 use crate::method::Method;
 
-/// After how long without traffic a flow of datagrams ends, by default: what other
-/// implementations do.
+/// The default idle time after which a datagram flow ends, as in other implementations.
 pub(crate) const DEFAULT_UDP_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What the configuration says.
+/// A parsed configuration.
 pub(crate) struct Config {
     pub method: Method,
-    /// A server's; or a client's, from the server's to its own.
+    /// The key of a server; or the keys of a client, from the server's to its own.
     pub keys: Vec<Key>,
-    /// As they are written, for a URL.
+    /// The password as written, for a URL.
     pub password: String,
-    /// Sorted by the names of their keys.
+    /// The users, sorted by the names of their keys.
     pub users: Vec<User>,
     pub server: Option<Destination>,
     pub target: Option<Destination>,
@@ -67,21 +65,21 @@ pub(crate) struct Config {
     pub prefix: Vec<u8>,
     pub segmented_header: bool,
     pub insecure: bool,
-    /// What the user should know.
+    /// Problems that the user should know.
     pub warnings: Vec<String>,
 }
 
-/// Somebody with a key.
+/// A user with a key.
 pub(crate) struct User {
     pub name: String,
     pub key: Key,
-    /// The key as it is written.
+    /// The key as written.
     pub password: String,
-    /// How requests call it.
+    /// The name of the key in requests.
     pub id: [u8; 16],
 }
 
-/// What is carried.
+/// The kinds of flows that are carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Mode {
     #[default]
@@ -101,7 +99,7 @@ impl Mode {
 }
 
 impl std::fmt::Debug for Config {
-    /// Without keys.
+    /// Omits the keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Config")
             .field("method", &self.method)
@@ -112,11 +110,11 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// Read a configuration, in any of the formats.
+    /// Parses a configuration, in any of the formats.
     pub fn parse(config: &[u8]) -> Result<Config, ConfigError> {
         let text = std::str::from_utf8(config)
             .map_err(|_| ConfigError::Syntax("the configuration is not UTF-8 text".to_owned()))?;
-        // Some editors begin a file with a byte order mark.
+        // Some editors put a byte order mark at the beginning of a file.
         let text = text.trim_start_matches('\u{feff}').trim();
         match url::without_scheme(text) {
             Some(rest) => url::parse(rest),
@@ -129,27 +127,27 @@ impl Config {
         &self.keys[0]
     }
 
-    /// The key that sessions are made with: a client's own, if it has one.
+    /// The key of sessions: a client's own, if it has one.
     pub fn last_key(&self) -> &Key {
         self.keys.last().unwrap_or(&self.keys[0])
     }
 
-    /// Whose key has this name.
+    /// The user whose key has this name.
     pub fn user(&self, id: &[u8; 16]) -> Option<&User> {
         self.user_index(id).map(|index| &self.users[index])
     }
 
-    /// The place of whose key has this name.
+    /// The index of the user whose key has this name.
     pub fn user_index(&self, id: &[u8; 16]) -> Option<usize> {
         self.users.binary_search_by(|user| user.id.cmp(id)).ok()
     }
 
-    /// What encrypts a datagram's header with this key.
+    /// The cipher of a datagram's header under this key, if the method has headers.
     pub fn header(&self, key: &Key) -> Option<BlockCipher> {
         self.method.has_headers().then(|| BlockCipher::new(key))
     }
 
-    /// A URL for each user.
+    /// Makes a URL for each user.
     pub fn client_configs(&self, public: &Destination) -> Vec<ClientConfig> {
         let one = |peer: Option<&User>| {
             let password = match peer {
@@ -184,7 +182,7 @@ impl Config {
     }
 }
 
-/// The keys that a password stands for; an error is for people.
+/// Parses the keys in a password. The error is text for people.
 pub(crate) fn keys(method: Method, password: &str) -> Result<Vec<Key>, String> {
     if password.is_empty() {
         return Err(match method.is_2022() {
@@ -208,10 +206,10 @@ pub(crate) fn keys(method: Method, password: &str) -> Result<Vec<Key>, String> {
     parts.iter().map(|part| key(method, part)).collect()
 }
 
-/// Keys that a request may go through: servers that pass it on, and its own.
+/// The most keys of a request: those of servers that forward it, and its own.
 const MOST_KEYS: usize = 8;
 
-/// One key in base64.
+/// Parses one key in base64.
 pub(crate) fn key(method: Method, text: &str) -> Result<Key, String> {
     let bytes = STANDARD
         .decode(text)

@@ -1,7 +1,9 @@
+//! The methods by name, with their lengths.
+
 use std::fmt;
 use std::str::FromStr;
 
-/// How a server and its clients encrypt.
+/// An encryption method, which a server and its clients share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// `aes-128-gcm` (SIP004).
@@ -28,7 +30,7 @@ pub enum Method {
 
 use Method::*;
 
-/// As go-shadowsocks2 calls them.
+/// The names in go-shadowsocks2.
 const ALIASES: [(&str, Method); 3] = [
     ("AEAD_AES_128_GCM", Aes128Gcm),
     ("AEAD_AES_256_GCM", Aes256Gcm),
@@ -36,7 +38,7 @@ const ALIASES: [(&str, Method); 3] = [
 ];
 
 impl Method {
-    /// All there are.
+    /// All methods.
     pub const ALL: [Method; 10] = [
         Aes128Gcm,
         Aes192Gcm,
@@ -50,7 +52,7 @@ impl Method {
         Blake3Chacha8Poly1305,
     ];
 
-    /// As configurations call it.
+    /// The name in configurations.
     pub fn name(self) -> &'static str {
         match self {
             Aes128Gcm => "aes-128-gcm",
@@ -66,7 +68,7 @@ impl Method {
         }
     }
 
-    /// Bytes of a key, and of a salt.
+    /// The length of a key, and of a salt, in bytes.
     pub fn key_length(self) -> usize {
         match self {
             Aes128Gcm | Blake3Aes128Gcm => 16,
@@ -75,7 +77,7 @@ impl Method {
         }
     }
 
-    /// Whether it is one of SIP022, and not of SIP004.
+    /// Returns true for the methods of SIP022, and false for those of SIP004.
     pub fn is_2022(self) -> bool {
         matches!(
             self,
@@ -87,8 +89,7 @@ impl Method {
         )
     }
 
-    /// Whether datagrams have an AES-encrypted header before them, and requests may say which
-    /// user they are from.
+    /// Returns true if datagrams have an AES-encrypted header, and requests may name their user.
     pub fn has_headers(self) -> bool {
         matches!(self, Blake3Aes128Gcm | Blake3Aes256Gcm)
     }

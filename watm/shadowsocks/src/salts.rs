@@ -1,33 +1,33 @@
-//! Salts: new ones, and which there were.
+//! Salts: new ones, and the memory of used ones against replays.
 
 use std::collections::BTreeSet;
 
 use crate::cipher::{self, Key, LONGEST_KEY};
 use crate::method::Method;
 
-/// Requests of SIP022 that are remembered in a minute: four thousand a second. Beyond, new ones
-/// are refused, since the memory must neither grow nor forget.
+/// The most requests of SIP022 remembered in a minute: four thousand a second. Beyond that, new
+/// ones are refused, since the memory must neither grow nor forget.
 const IN_A_MINUTE: usize = 1 << 18;
 
-/// For how many seconds a salt of SIP022 is remembered at least. A request is taken for half a
-/// minute before and after its time, so it is old after one.
+/// The least time in seconds for which a salt of SIP022 is remembered. A request is accepted for
+/// half a minute before and after its time, so that it is too old after a minute.
 const MINUTE: u64 = 60;
 
-/// Salts of SIP004 that are remembered at least; at most it is twice as many. Such a request
-/// says no time, so that one older than these can be replayed: there is no way to tell.
+/// The least number of SIP004 salts remembered; at most twice as many are. Such a request carries
+/// no time, so that a replay with an older salt is not detected.
 const LAST: usize = 1 << 17;
 
-/// Salts that have been used.
+/// A memory of used salts.
 #[derive(Debug)]
 pub struct Salts {
     current: BTreeSet<[u8; LONGEST_KEY]>,
     previous: BTreeSet<[u8; LONGEST_KEY]>,
-    /// For those that are forgotten by time: when `current` began.
+    /// The start of `current`, for memories that forget by time.
     began: Option<u64>,
 }
 
 impl Salts {
-    /// For requests that say their time, or for those that do not.
+    /// Makes a memory for requests with a time, or for those without.
     pub fn new(timed: bool) -> Salts {
         Salts {
             current: BTreeSet::new(),
@@ -36,8 +36,8 @@ impl Salts {
         }
     }
 
-    /// Remember one that was used in this second, by somebody who has a key. False if it was
-    /// used before, or cannot be remembered.
+    /// Remember a salt that a holder of a key used in this second. Returns false if it was used
+    /// before, or cannot be remembered.
     pub fn admit(&mut self, salt: &[u8], now: u64) -> bool {
         let mut entry = [0; LONGEST_KEY];
         entry[..salt.len()].copy_from_slice(salt);
@@ -58,7 +58,7 @@ impl Salts {
         !self.previous.contains(&entry) && self.current.insert(entry)
     }
 
-    /// Write down all that are remembered, for [`Self::follow`].
+    /// Encodes all remembered salts, for [`Self::follow`].
     pub fn write(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.began.unwrap_or(0).to_be_bytes());
         for set in [&self.previous, &self.current] {
@@ -68,8 +68,8 @@ impl Salts {
         }
     }
 
-    /// Remember what another memory of this kind wrote down, and nothing else. Returns what
-    /// follows it; `None`, and nothing has changed, if it is cut short or holds too much.
+    /// Replaces the memory by an encoded one. Returns the bytes behind it. `None`, and nothing
+    /// changes, if it is truncated or holds too much.
     pub fn follow<'a>(&mut self, from: &'a [u8]) -> Option<&'a [u8]> {
         let (began, from) = from.split_first_chunk()?;
         let (previous, from) = read(from)?;
@@ -82,13 +82,13 @@ impl Salts {
         Some(from)
     }
 
-    /// How many are remembered.
+    /// The number of remembered salts.
     pub fn len(&self) -> usize {
         self.current.len() + self.previous.len()
     }
 }
 
-/// One set of a memory that was written down, and what follows it.
+/// Parses one set of an encoded memory. Returns it with the bytes behind it.
 fn read(from: &[u8]) -> Option<(BTreeSet<[u8; LONGEST_KEY]>, &[u8])> {
     let (count, from) = from.split_first_chunk()?;
     let count = usize::try_from(u32::from_be_bytes(*count)).ok()?;
@@ -100,7 +100,7 @@ fn read(from: &[u8]) -> Option<(BTreeSet<[u8; LONGEST_KEY]>, &[u8])> {
     Some((salts.iter().copied().collect(), from))
 }
 
-/// A new salt that begins with `prefix`.
+/// Makes a new salt that begins with `prefix`.
 pub fn fresh(method: Method, prefix: &[u8]) -> Key {
     let mut bytes = [0; LONGEST_KEY];
     let salt = &mut bytes[..method.key_length()];

@@ -1,13 +1,13 @@
-//! What one module hands over to the next.
+//! The state that one module hands over to the next.
 
 use crate::datagram::Remembered;
 use crate::salts::Salts;
 
-/// What a snapshot begins with: the format, and its version. The salts of streams follow, those of
-/// SIP004 first, and behind them what there is to say of datagrams, if there is anything.
+/// The beginning of a snapshot: the format and its version. The salts of streams follow, those of
+/// SIP004 first, and then the memory of datagrams, if there is any.
 const FORMAT: &[u8] = b"watm-shadowsocks 2\n";
 
-/// A memory of what has come.
+/// The memory against replays.
 pub struct Snapshot {
     pub salts_2017: Salts,
     pub salts_2022: Salts,
@@ -15,7 +15,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The beginning of a snapshot, for streams.
+    /// Encodes the beginning of a snapshot, for streams.
     pub fn write(salts_2017: &Salts, salts_2022: &Salts) -> Vec<u8> {
         let mut bytes = FORMAT.to_vec();
         salts_2017.write(&mut bytes);
@@ -23,7 +23,7 @@ impl Snapshot {
         bytes
     }
 
-    /// A whole one. `None`: another module's, or damaged.
+    /// Parses a whole snapshot. `None` if it is another module's, or damaged.
     pub fn read(bytes: &[u8]) -> Option<Snapshot> {
         let (mut salts_2017, mut salts_2022) = (Salts::new(false), Salts::new(true));
         let rest = salts_2017.follow(bytes.strip_prefix(FORMAT)?)?;

@@ -1,29 +1,29 @@
-//! What messages of SIP022 begin with: their type and their time.
+//! The beginning of SIP022 messages: their type and their time.
 
 use crate::stream::Refused;
 use crate::{cipher, wall};
 
-/// Bytes of both.
+/// The length of both in bytes.
 pub const LENGTH: usize = 9;
 
-/// The types: a client's, and a server's.
+/// The types of a client's and of a server's messages.
 pub const FROM_CLIENT: u8 = 0;
 pub const FROM_SERVER: u8 = 1;
 
-/// How far a message's time may be from ours, in seconds.
+/// The most seconds between a message's time and the local one.
 const TOLERANCE: u64 = 30;
 
-/// The most padding that a message of ours has, and one of others' may have.
+/// The most padding in sent and received messages, in bytes.
 pub const LONGEST_PADDING: usize = 900;
 
-/// A message of this type, and of now.
+/// The stamp of a message of this type, sent now.
 pub fn now(kind: u8) -> [u8; LENGTH] {
     let mut stamp = [kind; LENGTH];
     stamp[1..].copy_from_slice(&wall::now().to_be_bytes());
     stamp
 }
 
-/// Whether a message begins with this type and with about this time.
+/// Checks that a message begins with this type, and with a time close to now.
 pub fn check(message: &[u8], kind: u8) -> Result<(), Refused> {
     let (&found, rest) = message.split_first().ok_or(Refused::Length)?;
     let time = rest.first_chunk().ok_or(Refused::Length)?;
@@ -36,7 +36,7 @@ pub fn check(message: &[u8], kind: u8) -> Result<(), Refused> {
     }
 }
 
-/// How many bytes of padding a message gets that has no payload.
+/// The random length of the padding of a message without a payload, in bytes.
 pub fn padding() -> usize {
     1 + cipher::random_below(LONGEST_PADDING as u32) as usize
 }

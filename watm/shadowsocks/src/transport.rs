@@ -1,4 +1,4 @@
-//! Streams and datagrams together.
+//! The transport: streams and datagrams together.
 
 use watm_core::{
     ByteStream, ClientConfig, ConfigError, DatagramFlow, Destination, ErrorCode, Host, Instant,
@@ -10,12 +10,12 @@ use crate::datagram::{self, Datagrams};
 use crate::snapshot::Snapshot;
 use crate::stream::ShadowsocksStreams;
 
-/// The label of the socket, as of the listener.
+/// The label of the socket and of the listener.
 const LABEL: &str = "listen";
 
-/// Shadowsocks: a server on the listener and on the datagram socket that are granted as
-/// `listen`, of which either may be missing, and a client for what the host dials. A client's
-/// datagrams go through the socket too.
+/// Shadowsocks: a server on the listener and on the datagram socket that are granted as `listen`,
+/// of which either may be missing, and a client for flows that the host dials. A client's datagrams
+/// use the socket too.
 pub struct Shadowsocks {
     streams: Streams<ShadowsocksStreams>,
     datagrams: Option<Datagrams>,
@@ -32,7 +32,7 @@ impl Transport for Shadowsocks {
                 let config = streams.transport().config().clone();
                 Some(Datagrams::new(config, socket, serves))
             }
-            // Then it is for streams alone.
+            // Without a socket the transport is for streams only.
             Err(ErrorCode::AccessDenied | ErrorCode::NotSupported) => None,
             Err(error) => {
                 return Err(ConfigError::Other(format!(

@@ -1,4 +1,4 @@
-//! The date, which requests carry.
+//! The date, which requests contain.
 
 use std::cell::Cell;
 use std::time::SystemTime;
@@ -7,18 +7,18 @@ thread_local! {
     static FIXED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Let this thread's date stand at `seconds` since 1970; `None`: follow the system again.
+/// Fix this thread's date at `seconds` since 1970; `None`: follow the system again.
 ///
-/// For tests: the date is an argument of everything here.
+/// This is for tests, to which the date is an argument.
 pub fn set_wall_clock(seconds: Option<u64>) {
     FIXED.set(seconds);
 }
 
-/// Seconds since 1970.
+/// The seconds since 1970.
 #[allow(clippy::disallowed_methods)]
 pub(crate) fn now() -> u64 {
     FIXED.get().unwrap_or_else(|| {
-        // The host grants the date in the place of a clock: `wasi:clocks/wall-clock`.
+        // The host grants the date as a clock: `wasi:clocks/wall-clock`.
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .map_or(0, |since| since.as_secs())

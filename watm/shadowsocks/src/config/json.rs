@@ -1,4 +1,4 @@
-//! JSON: our own fields, those of other implementations, and documents of SIP008.
+//! JSON: the fields of this transport and of other implementations, and documents of SIP008.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use super::value::{self, field, quote};
 use super::{Config, DEFAULT_UDP_IDLE_TIMEOUT, Mode, User};
 use crate::method::Method;
 
-/// What a configuration with a plugin is told.
+/// The error for a configuration with a plugin.
 pub const NO_PLUGINS: &str =
     "plugins are not started by a module; put one before the server's port and leave this out";
 
-/// What belongs to one server.
+/// The fields of one server.
 const OF_SERVER: &[&str] = &[
     "method",
     "password",
@@ -30,18 +30,18 @@ const OF_SERVER: &[&str] = &[
     "gfw_report_compat",
 ];
 
-/// Other names of the same, which other implementations have.
+/// Other implementations' names of the same fields.
 const ALIASES: &[(&str, &str)] = &[
     ("address", "server"),
     ("port", "server_port"),
     ("udp_timeout", "udp_idle_timeout"),
 ];
 
-/// What only has a meaning for people.
+/// Fields that only inform people.
 const FOR_PEOPLE: &[&str] = &["id", "remarks", "name", "tag", "comment", "_comment"];
 
-/// What tunes another program, or says what else it does. Here that is the host's, or nobody's, and
-/// without it the same traffic goes the same way.
+/// Fields that tune another program, or describe its other tasks. They concern the host or nothing
+/// here, and ignoring them changes neither the traffic nor its way.
 const ELSEWHERE: &[&str] = &[
     "balancer",
     "dns",
@@ -90,8 +90,8 @@ const ELSEWHERE: &[&str] = &[
     "workers",
 ];
 
-/// What cannot be left out without traffic that was not to be: who may connect, where to, by which
-/// way. Each with what to do.
+/// Fields that must not be ignored, because forbidden traffic would pass: who may connect, where
+/// to, and by which way. Each with its advice.
 const UNSAFE_TO_IGNORE: &[(&str, &str)] = &[
     ("plugin", NO_PLUGINS),
     ("plugin_opts", NO_PLUGINS),
@@ -121,19 +121,19 @@ const UNSAFE_TO_IGNORE: &[(&str, &str)] = &[
 
 const OUTGOING: &str = "not supported; which way traffic leaves is for the host and its routes to say, so leave this out";
 
-/// What stands around a list of servers.
+/// The fields around a list of servers.
 const AROUND: &[&str] = &["version", "bytes_used", "bytes_remaining", "username"];
 
 /// The version of SIP008.
 const VERSION: u64 = 1;
 
-/// Users of a server.
+/// The most users of a server.
 const MOST_USERS: usize = 65_536;
 
-/// Seconds of an idle flow of datagrams: not less than SIP022 asks for, and at most a day.
+/// The range of the idle timeout in seconds: from the least in SIP022 to a day.
 const IDLE: std::ops::RangeInclusive<u64> = 60..=86_400;
 
-/// Read a configuration in JSON.
+/// Parses a configuration in JSON.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let Unique(value) = serde_json::from_str(text).map_err(|error| match error.is_data() {
         true => ConfigError::Syntax(error.to_string()),
@@ -159,7 +159,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     }
 }
 
-/// The first of these servers, which stand in `object`.
+/// Parses the first usable one of these servers, which are in `object`.
 fn of_list(object: &Map<String, Value>, servers: &[Value]) -> Result<Config, ConfigError> {
     let is_sip008 = match object.get("version") {
         None | Some(Value::Null) => false,
@@ -195,7 +195,7 @@ fn of_list(object: &Map<String, Value>, servers: &[Value]) -> Result<Config, Con
     Ok(config)
 }
 
-/// What to warn of a field that none of `known` reads; an error, if it must not be left out.
+/// Returns the warning about a field outside `known`, or an error if it must not be ignored.
 fn without_effect(
     name: &str,
     value: &Value,
@@ -226,7 +226,7 @@ fn without_effect(
     }
 }
 
-/// Whether a field says no more than one that is not there.
+/// Returns true if a field's value means the same as its absence.
 fn is_nothing(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -237,7 +237,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// `custom`: it may have fields that nobody here knows.
+/// Parses one server. `custom`: it may have unknown fields.
 fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Config, ConfigError> {
     let at = |name: &str, why: String| field(&format!("{path}{name}"), why);
     let mut warnings = Vec::new();
@@ -381,8 +381,8 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
     Ok(config)
 }
 
-/// Where a client's server is. Of several the first, as shadowsocks-libev has them, where each may
-/// have a port of its own.
+/// Parses the address of a client's server. Of several, the first is used, as in shadowsocks-libev,
+/// where each may have its own port.
 fn address(
     servers: &Value,
     port: Option<&Value>,
@@ -420,7 +420,7 @@ fn address(
     value::destination(host, port).ok_or_else(|| at("server", "not a host name or an address"))
 }
 
-/// A number, which shadowsocks-libev takes as a string too.
+/// Parses a number, which may be a string, as in shadowsocks-libev.
 fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.parse().ok(),
@@ -428,7 +428,7 @@ fn number(value: &Value) -> Option<u64> {
     }
 }
 
-/// A configuration of these, and all else by default.
+/// Makes a configuration of these values, with defaults for all others.
 pub fn assemble(method: Method, password: &str, users: Vec<User>) -> Result<Config, ConfigError> {
     let keys = super::keys(method, password).map_err(|why| field("password", why))?;
     let mut config = Config {

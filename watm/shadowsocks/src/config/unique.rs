@@ -1,6 +1,6 @@
-//! JSON in which a key stands once in its object.
+//! JSON objects without repeated keys.
 //!
-//! `serde_json` takes the last of several values. Which one a person meant, nobody knows, and two
+//! `serde_json` uses the last of several values. It cannot be known which one was meant, and two
 //! passwords are worth an error.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::value::quote;
 
-/// A value of JSON.
+/// A JSON value.
 pub struct Unique(pub Value);
 
 impl<'de> Deserialize<'de> for Unique {

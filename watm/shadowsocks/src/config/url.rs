@@ -1,4 +1,4 @@
-//! `ss://` URLs (SIP002), and those before them that are base64 as a whole.
+//! `ss://` URLs (SIP002), and the older ones that are base64 as a whole.
 
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
@@ -12,7 +12,7 @@ use crate::method::Method;
 
 const SCHEME: &str = "ss://";
 
-/// Parameters that say what is so anyway, with the value in which they do.
+/// Parameters without effect, with the only value that is supported.
 const NEEDLESS: &[(&str, &str)] = &[
     ("type", "tcp"),
     ("security", "none"),
@@ -22,13 +22,13 @@ const NEEDLESS: &[(&str, &str)] = &[
 const EXAMPLE: &str =
     "expected ss://METHOD:PASSWORD@HOST:PORT#NAME, where METHOD:PASSWORD may be in base64";
 
-/// What follows `ss://`, if a text begins with that, in capitals or not.
+/// The text behind `ss://`, in upper or lower case. `None` if the text begins with something else.
 pub fn without_scheme(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_at_checked(SCHEME.len())?;
     scheme.eq_ignore_ascii_case(SCHEME).then_some(rest)
 }
 
-/// Reads what follows the scheme of a URL.
+/// Parses the text behind the scheme of a URL.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let syntax = || ConfigError::Syntax(EXAMPLE.to_owned());
     let (rest, name) = text.split_once('#').unwrap_or((text, ""));
@@ -42,7 +42,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     let Some((user, host)) = rest.rsplit_once('@') else {
         let whole = decode(rest.trim_end_matches('/')).ok_or_else(syntax)?;
         let (user, host) = whole.rsplit_once('@').ok_or_else(syntax)?;
-        // What was in base64 is not encoded a second time.
+        // The text from base64 is not percent-encoded as well.
         return build(user.to_owned(), host, query);
     };
     let user = percent(user).ok_or_else(|| field("userinfo", "wrong percent encoding"))?;
@@ -84,7 +84,7 @@ fn build(user: String, host: &str, query: &str) -> Result<Config, ConfigError> {
             }
             "plugin" if text.is_empty() => {}
             "plugin" => return Err(field("plugin", json::NO_PLUGINS)),
-            // Outline says that a server is one of its own, and lists of servers which group it is in.
+            // Outline marks its own servers, and lists of servers name a group.
             "outline" | "group" => {}
             _ => match NEEDLESS.iter().find(|(known, _)| *known == name) {
                 Some((_, only)) if text.eq_ignore_ascii_case(only) || text.is_empty() => {}
@@ -106,7 +106,7 @@ fn percent(text: &str) -> Option<String> {
     Some(percent_decode_str(text).decode_utf8().ok()?.into_owned())
 }
 
-/// Base64 of either alphabet, with or without padding.
+/// Decodes base64 in either alphabet, with or without padding.
 fn decode(text: &str) -> Option<String> {
     let alphabet = match text.contains(['-', '_']) {
         true => &URL_SAFE,

@@ -1,19 +1,19 @@
-//! Values that more than one format has.
+//! Values that occur in more than one format.
 
 use watm_core::{ConfigError, Destination};
 
 use crate::method::Method;
 
-/// Bytes of the longest prefix: what leaves enough of a salt to chance, so that none comes
-/// twice.
+/// The length of the longest prefix in bytes: it leaves enough of a salt random, so that none
+/// repeats.
 const LONGEST_PREFIX: usize = 8;
 
-/// The error of a field.
+/// The error about a field.
 pub fn field(name: &str, why: impl Into<String>) -> ConfigError {
     ConfigError::Field(name.to_owned(), why.into())
 }
 
-/// A method by its name.
+/// Parses the name of a method.
 pub fn method(text: &str) -> Result<Method, String> {
     text.parse().map_err(|()| {
         let names: Vec<_> = Method::ALL.iter().map(|method| method.name()).collect();
@@ -38,7 +38,7 @@ pub fn method(text: &str) -> Result<Method, String> {
     })
 }
 
-/// A host and a port.
+/// Makes a destination of a host and a port.
 pub fn destination(host: &str, port: u16) -> Option<Destination> {
     let host = host
         .strip_prefix('[')
@@ -51,7 +51,7 @@ pub fn destination(host: &str, port: u16) -> Option<Destination> {
     text.parse().ok()
 }
 
-/// The bytes that the characters of a prefix stand for.
+/// Parses a prefix: each character stands for one byte.
 pub fn prefix(text: &str) -> Result<Vec<u8>, String> {
     let bytes: Option<Vec<u8>> = text
         .chars()
@@ -67,7 +67,7 @@ pub fn prefix(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// A word of the user's as it may stand in a message: one line, and not long.
+/// Shortens the user's text for a message: one line, and not long.
 pub fn quote(text: &str) -> String {
     let cut: String = text.chars().filter(|c| !c.is_control()).take(40).collect();
     match cut.is_empty() {

@@ -1,4 +1,4 @@
-//! The application's flows through a server.
+//! The datagram flows that the application dials through a server.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -13,30 +13,30 @@ use crate::config::Config;
 use crate::salts::Salts;
 use crate::stream::Refused;
 
-/// Sessions of a server's in which one flow is answered: a server that was started again has
-/// another, and what is on its way is the old one's.
+/// The server's sessions in which one flow may be answered: a restarted server has a new one, while
+/// answers of the old one are on their way.
 const ANSWERING: usize = 2;
 
-/// A client's flows. Each is a session of its own, so that the server's answer says which flow
-/// it is for; methods of SIP004 have no sessions, and there the answer's address says it.
+/// A client's flows. Each is its own session, so that an answer of the server identifies its flow.
+/// Methods of SIP004 have no sessions, and the answer's address identifies the flow.
 pub struct Client {
     flows: BTreeMap<u64, Flow>,
     server: Server,
-    /// SIP022: the flow of a session of ours, and of one of the server's.
+    /// The flow of a client session, and of a server session (SIP022).
     by_session: HashMap<u64, u64>,
     by_answer: HashMap<u64, u64>,
-    /// SIP004: the flows by where they go.
+    /// The flows by destination (SIP004).
     by_address: HashMap<Destination, u64>,
-    /// Those that go to a name, by the port: whose answers come from an address.
+    /// The flows to names, by port: their answers come from an address.
     by_port: BTreeMap<u16, Vec<u64>>,
-    /// Of datagrams of SIP004.
+    /// The salts of datagrams of SIP004.
     salts: Salts,
 }
 
 struct Flow {
     destination: Destination,
     address: Vec<u8>,
-    /// Of SIP022.
+    /// The session (SIP022).
     session: Option<packet::Session>,
     next: u64,
     /// The server's sessions, the newest first.
@@ -57,30 +57,30 @@ impl Default for Client {
     }
 }
 
-/// For how long the address that a name had is used for new flows.
+/// The time for which the address of the server's name is used for new flows.
 const FRESH: Duration = Duration::from_secs(300);
 
-/// Where the server is.
+/// The address of the server.
 #[derive(Default)]
 struct Server {
     address: Option<SocketAddr>,
-    /// When it was looked up.
+    /// The time of the last lookup.
     since: Option<Instant>,
     lookup: Option<Box<dyn Lookup>>,
 }
 
 impl Client {
-    /// Know the salts that the generation before this one knew.
+    /// Take over the salts of the generation before.
     pub fn succeed(&mut self, salts: Salts) {
         self.salts = salts;
     }
 
-    /// The salts that are remembered.
+    /// The remembered salts.
     pub fn salts(&self) -> &Salts {
         &self.salts
     }
 
-    /// Begin the flow with this number.
+    /// Open the flow with this number.
     pub fn open(
         &mut self,
         config: &Config,
@@ -119,7 +119,7 @@ impl Client {
         Ok(())
     }
 
-    /// Have the address of the server, or ask for it.
+    /// Find the address of the server, or begin a lookup.
     fn find_server(&mut self, config: &Config, host: &mut dyn Host) -> Result<(), ErrorCode> {
         let now = host.now();
         match &config.server {
@@ -135,7 +135,7 @@ impl Client {
         Ok(())
     }
 
-    /// There may be an answer to who looks up the server. Fails if nobody knows where it is.
+    /// Handle a possible answer to the lookup of the server. Fails if its address is unknown.
     pub fn looked_up(&mut self, now: Instant) -> Result<(), ErrorCode> {
         let Some(lookup) = &mut self.server.lookup else {
             return Ok(());
@@ -151,7 +151,7 @@ impl Client {
         self.server.lookup = None;
         match (found, self.server.address) {
             (Ok(address), _) => self.server.address = Some(address),
-            // What it was before is better than nothing.
+            // Keep the old address if the lookup fails.
             (Err(_), Some(_)) => {}
             (Err(error), None) => return Err(error),
         }
@@ -159,7 +159,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the server's address is known.
+    /// Returns true if the server's address is known.
     pub fn has_server(&self) -> bool {
         self.server.address.is_some()
     }
@@ -169,13 +169,13 @@ impl Client {
         self.flows.keys().copied().collect()
     }
 
-    /// Whether a datagram from there is an answer.
+    /// Returns true if a datagram from this address is an answer.
     pub fn is_from_server(&self, remote: SocketAddr) -> bool {
         let server = self.server.address;
         !self.flows.is_empty() && server.is_some_and(|server| packet::is_same(server, remote))
     }
 
-    /// Open an answer. Returns the flow that it is for, and what it says.
+    /// Open an answer. Returns its flow and its payload.
     pub fn open_answer<'a>(
         &mut self,
         config: &Config,
@@ -229,8 +229,8 @@ impl Client {
         Ok((number, opened.payload))
     }
 
-    /// SIP004: the flow that an answer from there is for. One to a name is known by its port,
-    /// if no other one is to a name with that port.
+    /// Finds the flow of an answer from this address (SIP004). A flow to a name is found by its
+    /// port, if no other flow goes to a name with that port.
     fn route(&self, address: Destination) -> Option<u64> {
         if let Some(&number) = self.by_address.get(&address) {
             return Some(number);
@@ -244,7 +244,7 @@ impl Client {
         }
     }
 
-    /// Queue what a flow says.
+    /// Queue a datagram of a flow. Returns false if it cannot be queued.
     pub fn seal(
         &mut self,
         config: &Config,

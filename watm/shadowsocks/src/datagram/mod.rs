@@ -1,4 +1,4 @@
-//! Datagrams: a server's, from many clients, and a client's, to one server, over one socket.
+//! Datagrams over one socket: a server's, from many clients, and a client's, to one server.
 
 mod client;
 mod outgoing;
@@ -24,77 +24,77 @@ use self::server::Server;
 use crate::config::Config;
 use crate::stream::Refused;
 
-/// Tokens of this half have the top bit; those of streams have not.
+/// The top bit, which tokens of datagrams have and those of streams have not.
 const OURS: Token = 1 << 63;
 
-/// What log records are marked with.
+/// The target of log records.
 const TARGET: &str = "shadowsocks";
 
-/// The socket's.
+/// The socket's token.
 pub const SOCKET: Token = OURS;
 
-/// Of who looks up the server's name. No flow's number is as high.
+/// The token of the lookup of the server's name. No flow's number is as high.
 const LOOKUP: Token = OURS | 1 << 62;
 
-/// Flows at a time. Each is of somebody with a key.
+/// The most flows at a time. Each belongs to a holder of a key.
 const MAX_FLOWS: usize = 16_384;
 
-/// What one call receives at most: some two hundred full packets, about a millisecond's work.
+/// The most that one call receives: about two hundred full packets, about a millisecond's work.
 const RECEIVE_DATAGRAMS: u32 = 64;
 const RECEIVE_BYTES: u32 = 128 << 10;
 const RECEIVE_ROUNDS: usize = 4;
 
-/// Flows whose application is heard in one call, and in how many goes each.
+/// Flows whose application is read in one call, and the reads of each.
 const TURNS: usize = 256;
 const FLOW_ROUNDS: usize = 4;
 
-/// How long the flows of a module that gave way to another have for what is on its way.
+/// The time that the flows of a replaced module have for datagrams on their way.
 const RETIRED: Duration = Duration::from_secs(5);
 
-/// What has happened, for people and metrics.
+/// Counts of events, reported in the status.
 #[derive(Debug, Default)]
 struct Counters {
     received: u64,
     sent: u64,
-    /// From strangers, or damaged.
+    /// Datagrams of strangers, or damaged ones.
     refused: u64,
     replays: u64,
-    /// The application took no more of a flow, or no more flows.
+    /// Datagrams dropped because the application took no more of a flow, or no more flows.
     dropped: u64,
-    /// The network took no more.
+    /// Datagrams dropped because the network took no more.
     unsent: u64,
 }
 
-/// One flow of the application's.
+/// A flow of the application.
 struct Flow {
     stream: Box<dyn DatagramFlow>,
     owner: Owner,
-    /// When something moved last.
+    /// The time when a datagram last moved.
     active: Instant,
     queued: bool,
 }
 
-/// Whose it is.
+/// The owner of a flow.
 enum Owner {
-    /// A client's of ours: the number of its session, and where it goes, as SOCKS5 writes it
-    /// and as it is.
+    /// A client of this server: the number of its session, and the destination, encoded as in
+    /// SOCKS5 and parsed.
     Session(u64, Vec<u8>, Destination),
-    /// The application's, dialled here.
+    /// The application, which dialled it.
     Dialled,
 }
 
-/// All flows of datagrams.
+/// All datagram flows, of the server and of the client.
 pub struct Datagrams {
     config: Rc<Config>,
     socket: Outgoing,
     local: SocketAddr,
     readable: bool,
     flows: BTreeMap<u64, Flow>,
-    /// The number of the last one, and of the last session.
+    /// The number of the last flow or session.
     last: u64,
-    /// Those that the application may have said something in.
+    /// Flows in which the application may have sent something.
     due: VecDeque<u64>,
-    /// When to look at which flow, or session. One that was active since has another.
+    /// The times at which to check a flow or a session. Active ones are rescheduled then.
     deadlines: BTreeSet<(Instant, u64)>,
     server: Server,
     client: Client,
@@ -103,7 +103,7 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// Over this socket.
+    /// Makes the flows of this socket.
     pub fn new(config: Rc<Config>, socket: Box<dyn DatagramSocket>, serves: bool) -> Datagrams {
         Datagrams {
             local: socket.local_address(),
@@ -121,25 +121,25 @@ impl Datagrams {
         }
     }
 
-    /// Whether this token is of this half.
+    /// Returns true if this token belongs to datagrams.
     pub fn owns(token: Token) -> bool {
         token & OURS != 0
     }
 
-    /// Know what the generation before this one knew.
+    /// Take over the memory of the generation before.
     pub fn succeed(&mut self, remembered: Remembered, now: Instant) {
         self.client.succeed(remembered.client);
         self.server
             .succeed(remembered.server, remembered.windows, now);
     }
 
-    /// Append what [`Remembered::read`] reads.
+    /// Append the state that [`Remembered::read`] reads.
     pub fn snapshot(&self, now: Instant, to: &mut Vec<u8>) {
         let (server, client) = (self.server.salts(), self.client.salts());
         Remembered::write(server, client, self.server.windows(now), to);
     }
 
-    /// Another configuration. Who has no key any more is not heard any more.
+    /// Replace the configuration. Sessions whose key is gone end.
     pub fn reconfigure(&mut self, config: Rc<Config>) {
         self.config = config;
         self.server.reconfigure(&self.config);
@@ -151,8 +151,8 @@ impl Datagrams {
         });
     }
 
-    /// Whether another generation serves from now on. The flows that were dialled here end: what is
-    /// answered in them would come to that one.
+    /// Record whether another generation serves from now on. The flows dialled here end then,
+    /// because their answers would go to that generation.
     pub fn set_retired(&mut self, retired: bool, now: Instant) {
         self.retired = retired;
         self.readable = !retired;
@@ -166,7 +166,7 @@ impl Datagrams {
         }
     }
 
-    /// Open a flow to the server that the configuration names.
+    /// Open a flow to the server in the configuration.
     pub fn dial(
         &mut self,
         destination: Option<&Destination>,
@@ -185,7 +185,7 @@ impl Datagrams {
         Ok(OURS | number)
     }
 
-    /// Make progress on these tokens, and by the time.
+    /// Make progress on these tokens, and on due timers.
     pub fn process(&mut self, ready: &[Token], host: &mut dyn Host) {
         for &token in ready.iter().filter(|&&token| Datagrams::owns(token)) {
             match token {
@@ -203,7 +203,7 @@ impl Datagrams {
         self.counters.unsent += self.socket.flush();
     }
 
-    /// When to be called next.
+    /// The time of the next call.
     pub fn wakeup(&self) -> Wakeup {
         if self.readable || !self.due.is_empty() && !self.socket.is_blocked() {
             return Wakeup::Again;
@@ -217,7 +217,7 @@ impl Datagrams {
         }
     }
 
-    /// Flows open now.
+    /// The number of open flows.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
@@ -235,7 +235,7 @@ impl Datagrams {
         ]
     }
 
-    /// What waited for the server's address goes on, or ends.
+    /// Handle the result of the lookup: the waiting flows continue, or end.
     fn looked_up(&mut self, host: &mut dyn Host) {
         let found = self.client.looked_up(host.now());
         for number in self.client.flows() {
@@ -274,7 +274,7 @@ impl Datagrams {
         }
     }
 
-    /// What has come from the network.
+    /// Receive from the network.
     fn receive(&mut self, host: &mut dyn Host) {
         let mut arrived: BTreeMap<u64, Batch> = BTreeMap::new();
         let mut buffer = Vec::new();
@@ -309,7 +309,7 @@ impl Datagrams {
         }
     }
 
-    /// One datagram, for one of the flows that `arrived` is for.
+    /// Handle one datagram. `arrived` collects the payloads by flow.
     fn take(
         &mut self,
         remote: SocketAddr,
@@ -342,7 +342,7 @@ impl Datagrams {
                 };
                 let Some((stream, address)) = offered.zip(packet::written(&opened.address)) else {
                     self.counters.dropped += 1;
-                    // It has no flow, maybe, by which it would end.
+                    // A session without a flow ends by this deadline.
                     let due = host.now() + self.config.udp_idle_timeout;
                     self.deadlines.insert((due, session));
                     return Ok(());
@@ -357,7 +357,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// What the application has said.
+    /// Send the datagrams of the application.
     fn send(&mut self, now: Instant) {
         for _ in 0..self.due.len().min(TURNS) {
             if self.socket.is_blocked() {
@@ -388,7 +388,7 @@ impl Datagrams {
             return Sent::All;
         };
         if matches!(flow.owner, Owner::Dialled) && !self.client.has_server() {
-            // It is heard when there is somebody to tell.
+            // The application is read once the server's address is known.
             return Sent::All;
         }
         let batch = match flow.stream.receive(RECEIVE_DATAGRAMS, RECEIVE_BYTES) {
@@ -418,7 +418,7 @@ impl Datagrams {
         Sent::Some
     }
 
-    /// End what has been silent for too long.
+    /// End flows and sessions after their idle timeout.
     fn expire(&mut self, now: Instant) {
         let idle = match self.retired {
             true => RETIRED,
@@ -443,7 +443,7 @@ impl Datagrams {
         }
     }
 
-    /// End a flow, or a session.
+    /// End a flow or a session.
     fn remove(&mut self, number: u64) {
         match self.flows.remove(&number).map(|flow| flow.owner) {
             Some(Owner::Session(session, _, destination)) => {
@@ -458,7 +458,7 @@ impl Datagrams {
     }
 }
 
-/// How much of what a flow has to say was said.
+/// The part of a flow's datagrams that was sent.
 enum Sent {
     All,
     Some,

@@ -1,4 +1,4 @@
-//! The socket, and what waits to be sent.
+//! The socket with its send queue.
 
 use std::net::SocketAddr;
 
@@ -6,11 +6,11 @@ use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn, ErrorCode};
 
 use super::packet::OVERHEAD;
 
-/// What is sent at once.
+/// The size of a batch that is sent at once.
 const FULL_DATAGRAMS: usize = 64;
 const FULL_BYTES: usize = 128 << 10;
 
-/// What waits at most while the network takes nothing. More is lost, as it is in a network.
+/// The most bytes queued while the network accepts none. Further ones are lost, as in a network.
 const MOST_BYTES: usize = 1 << 20;
 
 /// A datagram socket with a queue.
@@ -29,12 +29,13 @@ impl Outgoing {
         }
     }
 
-    /// As [`DatagramSocket::receive`].
+    /// See [`DatagramSocket::receive`].
     pub fn receive(&mut self, datagrams: u32, bytes: u32) -> Result<DatagramBatch, ErrorCode> {
         self.socket.receive(datagrams, bytes)
     }
 
-    /// Queue what `write` appends. False: there is no room, or it appended nothing.
+    /// Queue the datagram that `write` appends. Returns false if there is no room, or it appended
+    /// nothing.
     pub fn push(
         &mut self,
         remote: SocketAddr,
@@ -61,14 +62,14 @@ impl Outgoing {
         true
     }
 
-    /// Send if there is enough to be worth it. Returns how many were lost.
+    /// Send if the batch is full. Returns the number of datagrams lost.
     pub fn flush_if_full(&mut self) -> u64 {
         let full =
             self.batch.datagrams.len() >= FULL_DATAGRAMS || self.batch.payload.len() >= FULL_BYTES;
         if full { self.flush() } else { 0 }
     }
 
-    /// Send what there is, unless the network takes nothing. Returns how many were lost.
+    /// Send the batch, unless the network accepts nothing. Returns the number of datagrams lost.
     pub fn flush(&mut self) -> u64 {
         if self.blocked || self.batch.is_empty() {
             return 0;
@@ -76,7 +77,7 @@ impl Outgoing {
         let count = self.batch.datagrams.len();
         let sent = match self.socket.send(&self.batch) {
             Ok(sent) => (sent as usize).min(count),
-            // Some may not go where they were to go, which the host logs. The others are gone.
+            // The host may forbid some destinations, and logs them. The other datagrams are gone.
             Err(ErrorCode::AccessDenied) => count,
             Err(_) => {
                 self.batch.payload.clear();
@@ -94,12 +95,12 @@ impl Outgoing {
         0
     }
 
-    /// Whether the network takes nothing for now.
+    /// Returns true if the network accepts nothing for now.
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
 
-    /// It may take more.
+    /// Record that the network may accept more.
     pub fn unblock(&mut self) {
         self.blocked = false;
     }

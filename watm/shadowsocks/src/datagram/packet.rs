@@ -1,4 +1,4 @@
-//! Datagrams of all methods, sealed and opened.
+//! The datagrams of all methods: sealing and opening.
 
 use std::net::SocketAddr;
 
@@ -12,13 +12,13 @@ use crate::salts;
 use crate::stamp::{self, FROM_CLIENT, FROM_SERVER};
 use crate::stream::Refused;
 
-/// Bytes of a session's number and a packet's, which are a block of AES.
+/// The length of a session's number and a packet's in bytes, which is a block of AES.
 pub const HEADER: usize = 16;
 
-/// Bytes of the nonce where there is no separate header.
+/// The length in bytes of the nonce where there is no separate header.
 const LONG_NONCE: usize = 24;
 
-/// The header of a datagram of SIP022: whose session, and its place there.
+/// The header of a datagram of SIP022: its session, and its number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Header {
     pub session: u64,
@@ -51,7 +51,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// The session with this number, of the user with this key.
+    /// Makes the session with this number, under the key of its user.
     pub fn new(method: Method, key: &Key, id: u64) -> Session {
         let aead = match method.has_headers() {
             true => key.session(method, &id.to_be_bytes()),
@@ -60,7 +60,7 @@ impl Session {
         Session { id, aead }
     }
 
-    /// One whose number is chosen here.
+    /// Makes a session with a random number.
     pub fn fresh(method: Method, key: &Key) -> Session {
         let mut id = [0; 8];
         cipher::random(&mut id);
@@ -68,28 +68,28 @@ impl Session {
     }
 }
 
-/// What a datagram turned out to say.
+/// The content of an opened datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Opened<'a> {
-    /// Where it goes, or comes from.
+    /// The destination, or the source.
     pub address: Destination,
     pub payload: &'a [u8],
-    /// Of an answer of SIP022: the session that it belongs to.
+    /// The session that an answer of SIP022 belongs to.
     pub answers: Option<u64>,
 }
 
-/// Whose a datagram of SIP022 says to be.
+/// The claimed origin of a datagram of SIP022.
 pub struct Announced {
     pub header: Header,
-    /// The place of the user in the configuration, if it has users.
+    /// The index of the user in the configuration, if it has users.
     pub user: Option<usize>,
-    /// Where the rest begins.
+    /// The offset of the rest.
     rest: usize,
     nonce: [u8; LONG_NONCE],
 }
 
-/// Read what stands before the rest, in a datagram for a server. For the methods without a
-/// separate header that takes opening it, which is why `datagram` changes.
+/// Reads the header of a datagram for a server. Methods without a separate header must decrypt for
+/// this, so that `datagram` changes.
 pub fn announced(config: &Config, datagram: &mut [u8]) -> Result<Announced, Refused> {
     let mut nonce = [0; LONG_NONCE];
     let Some(cipher) = config.header(config.key()) else {
@@ -117,7 +117,7 @@ pub fn announced(config: &Config, datagram: &mut [u8]) -> Result<Announced, Refu
     Ok(announced)
 }
 
-/// The same for an answer to a client, whose header its own key encrypts.
+/// Reads the header of an answer to a client, which is encrypted with the client's own key.
 pub fn announced_answer(config: &Config, datagram: &mut [u8]) -> Result<Announced, Refused> {
     let Some(cipher) = config.header(config.last_key()) else {
         return announced_inside(config, config.last_key(), datagram);
@@ -151,7 +151,7 @@ fn announced_inside(config: &Config, key: &Key, datagram: &mut [u8]) -> Result<A
     })
 }
 
-/// Open the rest of a datagram of SIP022, that says to be of this session.
+/// Opens the rest of a datagram of SIP022 that claims this session.
 pub fn open<'a>(
     method: Method,
     announced: &Announced,
@@ -183,7 +183,7 @@ pub fn open<'a>(
     with_address(rest, answers)
 }
 
-/// Open a datagram of SIP004. Also returns its salt, which the caller has to admit.
+/// Opens a datagram of SIP004. Also returns its salt, which the caller must admit.
 pub fn open_2017<'a>(
     method: Method,
     key: &Key,
@@ -212,19 +212,19 @@ fn with_address(text: &[u8], answers: Option<u64>) -> Result<Opened<'_>, Refused
     }
 }
 
-/// One datagram of a session.
+/// A datagram of a session.
 pub struct Message<'a> {
     /// Its number in the session.
     pub packet: u64,
-    /// Of a server: the client's session that it is for.
+    /// The client's session that an answer of a server is for.
     pub answers: Option<u64>,
-    /// Where it goes, or comes from, as SOCKS5 writes it.
+    /// The destination or the source, encoded as in SOCKS5.
     pub address: &'a [u8],
     pub payload: &'a [u8],
 }
 
-/// Append a datagram of SIP022. The keys are those that it goes through: the server's first,
-/// the user's last.
+/// Appends a datagram of SIP022. `keys` are those that it passes: the server's first, the user's
+/// last.
 pub fn seal(
     config: &Config,
     keys: &[Key],
@@ -279,7 +279,7 @@ pub fn seal(
     if let Some(id) = answers {
         to.extend_from_slice(&id.to_be_bytes());
     }
-    // An empty one says so by its length, as any other does; padding hides the shortest.
+    // An empty payload shows in the length, as any other does; padding hides the shortest.
     let padding = if payload.is_empty() {
         stamp::padding()
     } else {
@@ -294,7 +294,7 @@ pub fn seal(
     to.extend_from_slice(&tag);
 }
 
-/// Append a datagram of SIP004. Returns its salt.
+/// Appends a datagram of SIP004. Returns its salt.
 pub fn seal_2017(
     method: Method,
     key: &Key,
@@ -313,20 +313,20 @@ pub fn seal_2017(
     salt
 }
 
-/// What is added to a payload at most: a header, users' names, a nonce, times, an address, a tag.
+/// The most bytes added to a payload: a header, users' names, a nonce, times, an address, a tag.
 pub const OVERHEAD: usize =
     HEADER * 8 + LONG_NONCE + stamp::LENGTH + 8 + 2 + address::LONGEST + TAG;
 
-/// The longest payload of UDP.
+/// The longest payload of UDP, in bytes.
 pub const LARGEST: usize = 65_507;
 
-/// An address as SOCKS5 writes it; `None` if its name does not fit.
+/// Encodes an address as in SOCKS5. `None` if its name does not fit.
 pub fn written(destination: &Destination) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(address::LONGEST);
     address::write(destination, &mut bytes).then_some(bytes)
 }
 
-/// Whether two ends are the same, one of which may be an IPv4 address written as IPv6.
+/// Returns true if two addresses are the same, where one may be an IPv4-mapped IPv6 address.
 pub fn is_same(left: SocketAddr, right: SocketAddr) -> bool {
     left.port() == right.port() && left.ip().to_canonical() == right.ip().to_canonical()
 }

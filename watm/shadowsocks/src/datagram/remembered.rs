@@ -1,4 +1,4 @@
-//! What a module that gives way to another knows of datagrams that have come.
+//! The memory of datagrams for replay protection, as a replaced module hands it over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,20 +9,20 @@ use super::server::Origin;
 use super::window::Window;
 use crate::salts::Salts;
 
-/// For how long the windows of sessions are worth something that the next module has not heard of
-/// yet: a datagram of SIP022 is taken for half a minute before and after its time.
+/// The time for which the windows of sessions matter that the next module has not heard yet: a
+/// datagram of SIP022 is accepted for half a minute before and after its time.
 const WORTH: Duration = Duration::from_secs(61);
 
-/// Bytes of a session's number, and of its user's name.
+/// The length in bytes of a session's number and of its user's name.
 const NAME: usize = 8 + 16;
 
-/// A memory, as it is handed over.
+/// The memory to hand over.
 #[derive(Debug)]
 pub struct Remembered {
-    /// Of SIP004: a server's, and a client's.
+    /// The salts of SIP004, of the server and of the client.
     pub server: Salts,
     pub client: Salts,
-    /// Of a server's sessions of SIP022.
+    /// The windows of the server's sessions (SIP022).
     pub windows: BTreeMap<Origin, Window>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Remembered {
 }
 
 impl Remembered {
-    /// What [`Self::read`] reads.
+    /// Appends the state that [`Self::read`] reads.
     pub fn write<'a>(
         server: &Salts,
         client: &Salts,
@@ -55,7 +55,7 @@ impl Remembered {
         }
     }
 
-    /// All of `from`; `None` if it is cut short or holds too much.
+    /// Parses all of `from`. `None` if it is truncated or holds too much.
     pub fn read(from: &[u8]) -> Option<Remembered> {
         let mut remembered = Remembered::default();
         let from = remembered.server.follow(from)?;
@@ -74,7 +74,7 @@ impl Remembered {
     }
 }
 
-/// The windows of sessions that the module before this one had.
+/// The session windows of the module before this one.
 #[derive(Debug, Default)]
 pub struct Inherited {
     windows: BTreeMap<Origin, Window>,
@@ -82,7 +82,7 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// These, from now on.
+    /// Takes over these windows at `now`.
     pub fn new(windows: BTreeMap<Origin, Window>, now: Instant) -> Inherited {
         Inherited {
             windows,
@@ -90,7 +90,7 @@ impl Inherited {
         }
     }
 
-    /// What has come of a session that begins here.
+    /// The window of a session that begins here.
     pub fn window(&mut self, origin: &Origin, now: Instant) -> Window {
         if self.until.is_some_and(|until| until <= now) {
             *self = Inherited::default();
@@ -98,7 +98,7 @@ impl Inherited {
         self.windows.get(origin).cloned().unwrap_or_default()
     }
 
-    /// Those that are still worth something, for who follows this one.
+    /// The windows that still matter, for the next module.
     pub fn windows(&self, now: Instant) -> impl Iterator<Item = (&Origin, &Window)> {
         let worth = self.until.is_some_and(|until| now < until);
         self.windows.iter().filter(move |_| worth)

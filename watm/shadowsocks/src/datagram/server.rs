@@ -1,4 +1,4 @@
-//! Clients' sessions.
+//! The sessions of clients, and their datagrams.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
@@ -14,40 +14,40 @@ use crate::config::Config;
 use crate::salts::Salts;
 use crate::stream::Refused;
 
-/// Sessions at a time. Each is of somebody with a key.
+/// The most sessions at a time. Each belongs to a holder of a key.
 pub const MAX_SESSIONS: usize = 16_384;
 
-/// Destinations of one session at a time.
+/// The most destinations of one session at a time.
 const MAX_DESTINATIONS: usize = 1024;
 
-/// What tells sessions apart.
+/// The identity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Origin {
-    /// SIP004: where it comes from.
+    /// The source address (SIP004).
     Address(SocketAddr),
-    /// SIP022: its number, and its user's key.
+    /// The session's number, and the name of its user's key (SIP022).
     Session(u64, [u8; 16]),
 }
 
-/// A server's clients.
+/// The clients of a server.
 pub struct Server {
     sessions: BTreeMap<u64, Session>,
     by_origin: HashMap<Origin, u64>,
-    /// Of datagrams of SIP004.
+    /// The salts of datagrams of SIP004.
     salts: Salts,
     inherited: Inherited,
 }
 
 struct Session {
     origin: Origin,
-    /// The keys and the user's name that answers are for.
+    /// The key for answers, and the user's name.
     key: Key,
     user: Option<String>,
-    /// Where it was heard last.
+    /// The address from which it was last heard.
     remote: SocketAddr,
     active: Instant,
     flows: HashMap<Destination, u64>,
-    /// Of SIP022.
+    /// The state of a session of SIP022.
     state: Option<State>,
 }
 
@@ -71,18 +71,18 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Know the salts and windows that the generation before this one knew.
+    /// Take over the salts and windows of the generation before.
     pub fn succeed(&mut self, salts: Salts, windows: BTreeMap<Origin, Window>, now: Instant) {
         self.salts = salts;
         self.inherited = Inherited::new(windows, now);
     }
 
-    /// The salts that are remembered.
+    /// The remembered salts.
     pub fn salts(&self) -> &Salts {
         &self.salts
     }
 
-    /// The windows of all sessions, and of those that there were before, as many as there may be.
+    /// The windows of all sessions, and inherited ones of sessions that have not begun here.
     pub fn windows(&self, now: Instant) -> impl Iterator<Item = (Origin, &Window)> {
         let here = self.sessions.values();
         let here =
@@ -93,7 +93,7 @@ impl Server {
             .take(MAX_SESSIONS)
     }
 
-    /// Open a datagram from there. Returns the number of its session; a new one takes the
+    /// Open a datagram from this address. Returns the number of its session; a new session gets the
     /// number after `last`.
     pub fn open<'a>(
         &mut self,
@@ -213,33 +213,33 @@ impl Server {
         }
     }
 
-    /// The flow of a session to there.
+    /// The flow of a session to this destination.
     pub fn flow(&self, number: u64, destination: &Destination) -> Option<u64> {
         self.sessions.get(&number)?.flows.get(destination).copied()
     }
 
-    /// Whether a session may have another flow.
+    /// Returns true if a session may have another flow.
     pub fn has_room(&self, number: u64) -> bool {
         let session = self.sessions.get(&number);
         session.is_some_and(|session| session.flows.len() < MAX_DESTINATIONS)
     }
 
-    /// A session has this flow to there.
+    /// Record a session's flow to this destination.
     pub fn set_flow(&mut self, number: u64, destination: Destination, flow: u64) {
         if let Some(session) = self.sessions.get_mut(&number) {
             session.flows.insert(destination, flow);
         }
     }
 
-    /// A flow to there has ended. Returns when the session was heard last, if that was its last
-    /// flow.
+    /// Record the end of a flow to this destination. Returns the time when the session was last
+    /// heard, if this was its last flow.
     pub fn forget_flow(&mut self, number: u64, destination: &Destination) -> Option<Instant> {
         let session = self.sessions.get_mut(&number)?;
         session.flows.remove(destination);
         session.flows.is_empty().then_some(session.active)
     }
 
-    /// What the application is told of a flow.
+    /// The description of a flow for the application.
     pub fn info(&self, number: u64, destination: &Destination, local: SocketAddr) -> FlowInfo {
         let session = self.sessions.get(&number);
         let source = session.map_or(local, |session| session.remote);
@@ -252,7 +252,7 @@ impl Server {
         }
     }
 
-    /// Queue an answer in a session, from `address`, as SOCKS5 writes it.
+    /// Queue an answer in a session, from `address`, which is encoded as in SOCKS5.
     pub fn seal(
         &mut self,
         config: &Config,
@@ -281,13 +281,13 @@ impl Server {
             }
             _ => out.push(session.remote, payload.len(), |to| {
                 let salt = packet::seal_2017(config.method, &key, address, payload, to);
-                // Nobody may send it back.
+                // Refuse the same salt if somebody sends it back.
                 salts.admit(salt.bytes(), 0);
             }),
         }
     }
 
-    /// When a session was heard last; `None` if there is no such one, or it has flows.
+    /// The time when a session was last heard. `None` if it does not exist or has flows.
     pub fn active(&self, number: u64) -> Option<Instant> {
         let session = self.sessions.get(&number)?;
         session.flows.is_empty().then_some(session.active)
@@ -300,17 +300,17 @@ impl Server {
         }
     }
 
-    /// Sessions at the moment.
+    /// The number of sessions.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Whether there is a session with this number.
+    /// Returns true if there is a session with this number.
     pub fn has(&self, number: u64) -> bool {
         self.sessions.contains_key(&number)
     }
 
-    /// End the sessions that this configuration has no key for.
+    /// End the sessions whose key is not in this configuration.
     pub fn reconfigure(&mut self, config: &Config) {
         let stay = |session: &Session| match session.origin {
             Origin::Address(_) => !config.method.is_2022() && session.key == *config.key(),

@@ -1,13 +1,13 @@
-//! Which of the last packets have come.
+//! The sliding window against replayed packets, one for each session.
 
-/// Packets that may come out of order: a millisecond of the fastest links.
+/// The number of packets that may come out of order: a millisecond of the fastest links.
 const SIZE: u64 = 2048;
 const WORDS: usize = SIZE as usize / 64;
 
-/// A window over the numbers of packets, that moves up (RFC 6479).
+/// A sliding window over packet numbers (RFC 6479).
 #[derive(Debug, Clone)]
 pub struct Window {
-    /// Beyond the highest number seen.
+    /// The number after the highest one seen.
     next: u64,
     seen: [u64; WORDS],
 }
@@ -22,7 +22,7 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Whether a packet with this number may be new.
+    /// Returns true if a packet with this number may be new.
     pub fn is_new(&self, number: u64) -> bool {
         if number >= self.next {
             return number < u64::MAX;
@@ -31,13 +31,13 @@ impl Window {
         self.next - number <= SIZE - 64 && self.seen[word] & bit == 0
     }
 
-    /// An authentic packet with this number has come. False if it is not new.
+    /// Record an authentic packet with this number. Returns false if it is not new.
     pub fn admit(&mut self, number: u64) -> bool {
         if !self.is_new(number) {
             return false;
         }
         if number >= self.next {
-            // Words that the window has moved onto: none of their numbers has been seen.
+            // The words that the window has moved onto: none of their numbers has been seen.
             let old = self.next.div_ceil(64);
             let new = number / 64 + 1;
             for word in old..new.min(old + WORDS as u64) {
@@ -50,10 +50,10 @@ impl Window {
         true
     }
 
-    /// Bytes of one that is written down.
+    /// The length of an encoded window in bytes.
     pub const LENGTH: usize = 8 * (1 + WORDS);
 
-    /// Append it, for [`Self::read`].
+    /// Appends the window, for [`Self::read`].
     pub fn write(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&self.next.to_be_bytes());
         for word in self.seen {
@@ -61,7 +61,7 @@ impl Window {
         }
     }
 
-    /// One that was written down; `None` if it has another length.
+    /// Parses a window. `None` if the length is wrong.
     pub fn read(from: &[u8]) -> Option<Window> {
         let (words, rest) = from.as_chunks();
         let (&next, seen) = words.split_first()?;

@@ -1,4 +1,4 @@
-//! A direction of a stream: chunks, each a length and a payload, both sealed.
+//! One direction of a stream: chunks, each a length and a payload, both sealed.
 
 use watm_stream::{Buffer, CHUNK};
 
@@ -6,17 +6,17 @@ use super::Refused;
 use super::insecure::Shuffle;
 use crate::cipher::{Aead, BoxedAead, Counter, TAG};
 
-/// Bytes of a length, sealed.
+/// The bytes of a sealed length.
 pub const SEALED_LENGTH: usize = 2 + TAG;
 
-/// The longest payload of SIP004, and of SIP022.
+/// The longest payloads of SIP004 and of SIP022, in bytes.
 pub const LONGEST_2017: usize = 0x3fff;
 pub const LONGEST_2022: usize = 0xffff;
 
-/// What fits into a connection's buffer; a longer chunk is gathered elsewhere.
+/// The longest chunk that fits into a connection's buffer; longer chunks are gathered elsewhere.
 const FITS: usize = CHUNK - 1024;
 
-/// Makes chunks.
+/// Encodes chunks.
 pub struct Sealer {
     aead: BoxedAead,
     counter: Counter,
@@ -24,8 +24,8 @@ pub struct Sealer {
     insecure: Option<Insecure>,
 }
 
-/// What a direction has in the mode that is compatible with gfw-report's patch: two counters
-/// with the same key, and a first chunk whose bits are mixed.
+/// The state of a direction in the mode that is compatible with gfw-report's patch: two counters
+/// under the same key, and a first chunk with shuffled bits.
 struct Insecure {
     lengths: Counter,
     first: Option<Shuffle>,
@@ -41,7 +41,7 @@ impl Sealer {
         }
     }
 
-    /// As gfw-report's patch does it.
+    /// Makes a sealer for gfw-report's patch.
     pub fn insecure(aead: BoxedAead, shuffle: Shuffle) -> Sealer {
         let mut sealer = Sealer::new(aead, Shuffle::LONGEST_PAYLOAD);
         sealer.insecure = Some(Insecure {
@@ -51,12 +51,12 @@ impl Sealer {
         sealer
     }
 
-    /// The longest payload of a chunk.
+    /// The longest payload of a chunk, in bytes.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Append `data` in chunks.
+    /// Appends `data` in chunks.
     pub fn chunks(&mut self, data: &[u8], to: &mut Buffer) {
         for payload in data.chunks(self.longest) {
             match &mut self.insecure {
@@ -83,7 +83,7 @@ impl Sealer {
         }
     }
 
-    /// Append one sealed message.
+    /// Appends one sealed message.
     pub fn message(&mut self, text: &[u8], to: &mut Buffer) {
         seal(&*self.aead, &mut self.counter, text, to);
     }
@@ -97,15 +97,15 @@ fn seal(aead: &dyn Aead, counter: &mut Counter, text: &[u8], to: &mut Buffer) {
     to.extend(&tag);
 }
 
-/// Takes chunks apart.
+/// Decodes chunks.
 pub struct Opener {
     aead: BoxedAead,
     counter: Counter,
     longest: usize,
     insecure: Option<Insecure>,
-    /// Of the chunk whose length has been read: how many bytes it has.
+    /// The bytes of the chunk whose length has been read.
     expected: Option<usize>,
-    /// The beginning of one that does not fit into a connection's buffer.
+    /// The beginning of a chunk that does not fit into a connection's buffer.
     gathered: Vec<u8>,
 }
 
@@ -121,7 +121,7 @@ impl Opener {
         }
     }
 
-    /// As gfw-report's patch does it.
+    /// Makes an opener for gfw-report's patch.
     pub fn insecure(aead: BoxedAead, shuffle: Shuffle) -> Opener {
         let mut opener = Opener::new(aead, LONGEST_2017);
         opener.insecure = Some(Insecure {
@@ -131,18 +131,18 @@ impl Opener {
         opener
     }
 
-    /// Whether the stream may end here.
+    /// Returns true if the stream may end here.
     pub fn is_between(&self) -> bool {
         self.expected.is_none()
     }
 
-    /// The payload's length is known from elsewhere.
+    /// Set the length of the next payload, which another message gave.
     pub fn expect(&mut self, payload: usize) {
         self.expected = Some(payload + TAG);
     }
 
-    /// Open the message of `length` bytes, without its tag, that `from` begins with, and take
-    /// it away. `None`: it has not come yet.
+    /// Opens the message of `length` bytes, without its tag, at the beginning of `from`, and
+    /// consumes it. Returns false if it has not arrived yet.
     pub fn message(
         &mut self,
         length: usize,
@@ -158,7 +158,7 @@ impl Opener {
         Ok(true)
     }
 
-    /// Open one chunk, and hand its payload to `take`. False: it has not come whole.
+    /// Opens one chunk, and passes its payload to `take`. Returns false if it is incomplete.
     pub fn chunk(&mut self, from: &mut Buffer, take: impl FnOnce(&[u8])) -> Result<bool, Refused> {
         let Some(expected) = self.expect_chunk(from)? else {
             return Ok(false);
@@ -183,7 +183,7 @@ impl Opener {
         Ok(true)
     }
 
-    /// The length of the next chunk, sealed; `None` if that has not come.
+    /// The sealed length of the next chunk. `None` if it has not arrived.
     fn expect_chunk(&mut self, from: &mut Buffer) -> Result<Option<usize>, Refused> {
         if self.expected.is_none() {
             let Some(sealed) = from.bytes_mut().get_mut(..SEALED_LENGTH) else {

@@ -1,4 +1,4 @@
-//! One connection.
+//! The codec of one connection, of a client or of a server.
 
 use std::rc::Rc;
 
@@ -13,21 +13,21 @@ use crate::cipher::{Key, TAG};
 use crate::config::Config;
 use crate::{salts, wall};
 
-/// A connection of a client's or of a server's.
+/// A connection of a client or of a server.
 ///
-/// A server says nothing to who has no key, and does nothing: whatever does not begin as it
-/// must, or was there before, is read to its end and never answered. When that is too long,
-/// the connection is reset, as one is that says nothing.
+/// A server neither answers nor acts for a connection without a key: one that does not begin as it
+/// must, or is a replay, is read to its end and never answered. After the handshake timeout it is
+/// closed, as a silent one is.
 pub struct ShadowsocksCodec {
     config: Rc<Config>,
     memory: Rc<Memory>,
     role: Role,
     /// The salt of the request, and the key that it was made with.
     request: Option<(Key, Key)>,
-    /// Of SIP004: a salt that is not remembered before something behind it is authentic.
+    /// A salt of SIP004 that is not remembered before something behind it is authentic.
     unseen: Option<Key>,
     inward: Inward,
-    /// `None`: nothing was sent.
+    /// The sealer. `None` before anything was sent.
     outward: Option<Sealer>,
 }
 
@@ -36,23 +36,23 @@ enum Role {
     Client { target: Vec<u8> },
 }
 
-/// What a server was asked for.
+/// The request that a server received.
 struct Request {
     destination: Destination,
     user: Option<String>,
 }
 
 enum Inward {
-    /// Of a server: nothing has come.
+    /// A server before its request has arrived.
     Request,
-    /// SIP022: its first message has come.
+    /// A server of SIP022 after the first message of the request.
     Variable(Opener, Option<String>),
-    /// SIP004: the address has not come whole; this has.
+    /// A server of SIP004 with this part of the address.
     Address(Opener, Vec<u8>),
-    /// Of a client: nothing has come.
+    /// A client before its answer has arrived.
     Answer,
     Open(Opener),
-    /// Of a server, to whom a stranger speaks.
+    /// A server whose client is a stranger.
     Deaf,
 }
 
@@ -103,7 +103,7 @@ impl ShadowsocksCodec {
         }
     }
 
-    /// A salt of our own, which nobody may send back to us.
+    /// A fresh salt. It is remembered, so that it cannot be sent back.
     fn fresh_salt(&self, prefix: &[u8]) -> Key {
         let salt = salts::fresh(self.config.method, prefix);
         if !self.config.method.is_2022() {
@@ -112,7 +112,7 @@ impl ShadowsocksCodec {
         salt
     }
 
-    /// Whether this salt comes for the first time.
+    /// Fails if this salt was used before.
     fn admit(&self, salt: &Key) -> Result<(), Refused> {
         let salts = match self.config.method.is_2022() {
             true => &self.memory.salts_2022,
@@ -124,7 +124,7 @@ impl ShadowsocksCodec {
         }
     }
 
-    /// Something authentic came: remember its salt.
+    /// Remember the salt once something authentic `came`.
     fn saw(&mut self, came: bool) -> Result<(), Refused> {
         match self.unseen.take_if(|_| came) {
             Some(salt) => self.admit(&salt),
@@ -132,7 +132,7 @@ impl ShadowsocksCodec {
         }
     }
 
-    /// Take what `from` has. False: there is not enough of it.
+    /// Processes a step of `from`. Returns false if it needs more bytes.
     fn step(&mut self, from: &mut Buffer, application: &mut Buffer) -> Result<bool, Refused> {
         match std::mem::replace(&mut self.inward, Inward::Deaf) {
             Inward::Request if self.config.method.is_2022() => self.read_request(from),
@@ -185,7 +185,7 @@ impl ShadowsocksCodec {
         }
     }
 
-    /// SIP022: who asks, and when.
+    /// Reads the first message of a request of SIP022: its user and its time.
     fn read_request(&mut self, from: &mut Buffer) -> Result<bool, Refused> {
         let salt_length = self.config.method.key_length();
         let identity_length = if self.config.users.is_empty() { 0 } else { 16 };
@@ -217,7 +217,7 @@ impl ShadowsocksCodec {
         Ok(true)
     }
 
-    /// Of a client: what the server's stream begins with.
+    /// Reads the beginning of the server's stream, for a client.
     fn read_answer(&mut self, from: &mut Buffer) -> Result<bool, Refused> {
         let method = self.config.method;
         let key = *self.config.last_key();
@@ -313,7 +313,7 @@ impl Codec for ShadowsocksCodec {
     fn outward(&mut self, from: &mut Buffer, network: &mut Buffer) -> Result<(), ErrorCode> {
         let mut data = from.bytes();
         if self.outward.is_none() && !data.is_empty() {
-            // A server's. It was asked for something, or there would be no application.
+            // Only a server gets here, and it has a request, or there would be no application.
             let (request, key) = self.request.ok_or(ErrorCode::InvalidState)?;
             let salt = self.fresh_salt(&[]);
             let mut sealer = self.sealer(&key, &salt);
@@ -336,7 +336,7 @@ impl Codec for ShadowsocksCodec {
     fn end_inward(&mut self, rest: &Buffer, _application: &mut Buffer) -> Result<(), ErrorCode> {
         let whole = match &self.inward {
             Inward::Open(opener) => opener.is_between(),
-            // A server that has nothing to say says nothing.
+            // A server without data sends nothing.
             Inward::Answer => true,
             _ => false,
         };

@@ -1,12 +1,11 @@
 //! The first chunk in each direction, as gfw-report's patch of shadowsocks-rust (their commit
-//! d1cf917) sends it: with as many ones or zeros more as make a censor's count of them unusual,
-//! and all bits mixed by the password.
+//! d1cf917) sends it: with enough ones or zeros added to make a censor's count of them unusual, and
+//! all bits shuffled by the password.
 //!
-//! It is insecure. A direction's lengths and payloads are sealed under one key with the same
-//! nonces, so that whoever sees them learns the difference of a length and the beginning of a
-//! payload, and can forge both; the order of the bits is the same for all connections; and how
-//! much was added is believed before anything is authenticated. Here that number is at least
-//! compared with what there is.
+//! This is insecure. The lengths and payloads of a direction are sealed under one key with the same
+//! nonces: an observer learns the difference of a length and the beginning of a payload, and can
+//! forge both. The order of the bits is the same for all connections. The number of added bytes is
+//! trusted before anything is authenticated; here it is at least compared with the actual length.
 
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -16,21 +15,21 @@ use rand_seeder::SipHasher;
 use super::chunk::{LONGEST_2017, SEALED_LENGTH};
 use crate::cipher::{self, Key, TAG};
 
-/// Bytes at the end, which say how many were added before them.
+/// The length in bytes of the trailing count of added bytes.
 const COUNT: usize = 4;
 
-/// How the bits of one connection's first chunks are mixed, and what goes before them.
+/// The shuffling of one connection's first chunks, and the length of the bits before them.
 pub struct Shuffle {
     key: Key,
-    /// Bits before the payload, half of which are ones.
+    /// The number of bits before the payload, half of which are ones.
     before: usize,
 }
 
 impl Shuffle {
-    /// The longest payload, so that what is added fits.
+    /// The longest payload in bytes, so that the additions fit.
     pub const LONGEST_PAYLOAD: usize = 0x2f00;
 
-    /// With this key, behind a salt of the same length.
+    /// Makes a shuffle with this key, behind a salt of the same length.
     pub fn new(key: Key) -> Shuffle {
         Shuffle {
             before: 8 * (key.bytes().len() + SEALED_LENGTH),
@@ -38,7 +37,7 @@ impl Shuffle {
         }
     }
 
-    /// What is sent in the place of a sealed payload.
+    /// Encodes a sealed payload for sending.
     pub fn encode(&self, mut sealed: Vec<u8>) -> Vec<u8> {
         let ones: usize = sealed.iter().map(|byte| byte.count_ones() as usize).sum();
         let zeros = 8 * sealed.len() - ones;
@@ -64,8 +63,7 @@ impl Shuffle {
         mixed
     }
 
-    /// The sealed payload, in the place of what came; `None` if it says that more was added
-    /// than there is.
+    /// Decodes the sealed payload. `None` if it claims more added bytes than there are.
     pub fn decode<'a>(&self, mixed: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let mut sealed = vec![0; mixed.len()];
         for (place, index) in self.order(mixed.len()).into_iter().enumerate() {
@@ -82,10 +80,10 @@ impl Shuffle {
         Some(&mut mixed[..length])
     }
 
-    /// Where each bit of so many bytes goes.
+    /// The position of each bit of this many bytes.
     fn order(&self, bytes: usize) -> Vec<u32> {
-        // The other end is a 64-bit machine, whose vectors hash as a length of 64 bits and
-        // their bytes.
+        // The other end is a 64-bit machine, whose slices hash as a length of 64 bits and their
+        // bytes.
         let mut hasher = SipHasher::new();
         std::hash::Hasher::write_u64(&mut hasher, self.key.bytes().len() as u64);
         std::hash::Hasher::write(&mut hasher, self.key.bytes());

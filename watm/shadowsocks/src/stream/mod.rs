@@ -1,4 +1,4 @@
-//! Connections.
+//! Shadowsocks over streams.
 
 mod chunk;
 mod codec;
@@ -21,34 +21,34 @@ use crate::config::Config;
 use crate::salts::Salts;
 use crate::snapshot::Snapshot;
 
-/// How long a connection may take to send a request: some time between these, in milliseconds.
+/// The range of the handshake timeout in milliseconds: each connection gets a random time in it.
 const SHORTEST_HANDSHAKE_MS: u32 = 30_000;
 const LONGEST_HANDSHAKE_MS: u32 = 60_000;
 
-/// Why a connection is not one of ours. Strangers are not told.
+/// The reason why a connection or a datagram is refused. Strangers are not told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// A tag is wrong: damaged, or made with another key.
+    /// A wrong tag: the message is damaged, or made with another key.
     NotAuthentic,
-    /// A length that cannot be.
+    /// An impossible length.
     Length,
-    /// A request's first part came in pieces.
+    /// A first part of a request that arrived in pieces.
     Pieces,
-    /// A message is not of the kind that belongs here.
+    /// A message of the wrong kind.
     Kind,
-    /// A request from another time.
+    /// A request whose time is not close to now.
     Time,
-    /// It was there before.
+    /// A replay.
     Replayed,
-    /// No user has this name.
+    /// The name of an unknown user.
     User,
-    /// No address.
+    /// A malformed address.
     Address,
-    /// A request has neither padding nor a payload.
+    /// A request with neither padding nor a payload.
     Bare,
     /// An answer to another request.
     Answer,
-    /// There are as many as there may be.
+    /// No room for more.
     Full,
 }
 
@@ -76,12 +76,12 @@ impl From<Refused> for ErrorCode {
     }
 }
 
-/// What outlives a configuration.
+/// The state that outlives a configuration.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub salts_2017: RefCell<Salts>,
     pub salts_2022: RefCell<Salts>,
-    /// Requests that were not answered, by reason: strangers', and replays.
+    /// Requests left unanswered, by reason: strangers' requests, and replays.
     pub probes: Cell<u64>,
     pub replays: Cell<u64>,
 }
@@ -143,9 +143,10 @@ impl StreamTransport for ShadowsocksStreams {
         self.config.warnings.clone()
     }
 
-    /// A prober measures how long a server keeps a connection that it does not answer. Each gets
-    /// another time here, from the range in which shadowsocks-libev gives up on silent connections
-    /// and Outline on all (59 s), so that no single number says which server this is.
+    /// A prober measures how long a server keeps a connection that it does not answer. Each
+    /// connection gets another time here, from the range in which shadowsocks-libev gives up on
+    /// silent connections and Outline on all (59 s), so that no fixed number identifies this
+    /// server.
     fn handshake_timeout(&self) -> Duration {
         let more = u64::from(cipher::random_below(
             LONGEST_HANDSHAKE_MS - SHORTEST_HANDSHAKE_MS,

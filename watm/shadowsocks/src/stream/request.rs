@@ -1,4 +1,4 @@
-//! What stands before the chunks of SIP022.
+//! The messages before the chunks in SIP022.
 
 use watm_core::Destination;
 use watm_stream::Buffer;
@@ -9,10 +9,11 @@ use crate::address::{self, Parsed};
 use crate::cipher::Key;
 use crate::stamp::{self, FROM_CLIENT, FROM_SERVER, LONGEST_PADDING};
 
-/// Bytes of a request's first message: its type, its time and the length of the next.
+/// The length in bytes of a request's first message: its type, its time and the length of the next.
 pub const FIXED: usize = stamp::LENGTH + 2;
 
-/// Append a request for `target`, as SOCKS5 writes it. Its data are to come, so it is padded.
+/// Appends a request for `target`, which is encoded as in SOCKS5. It carries padding because its
+/// data follow later.
 pub fn write(target: &[u8], sealer: &mut Sealer, to: &mut Buffer) {
     let padding = stamp::padding();
     let mut variable = target.to_vec();
@@ -24,7 +25,7 @@ pub fn write(target: &[u8], sealer: &mut Sealer, to: &mut Buffer) {
     sealer.message(&variable, to);
 }
 
-/// Read a request's first message, and expect the next. False: it has not come whole.
+/// Reads a request's first message, and expects the next. Returns false if it is incomplete.
 pub fn read_fixed(opener: &mut Opener, from: &mut Buffer) -> Result<bool, Refused> {
     let mut fixed = Vec::with_capacity(FIXED);
     if !opener.message(FIXED, from, &mut fixed)? {
@@ -35,7 +36,7 @@ pub fn read_fixed(opener: &mut Opener, from: &mut Buffer) -> Result<bool, Refuse
     Ok(true)
 }
 
-/// What the second message says: where to go, and what comes first.
+/// Parses the second message: the destination, and the first data.
 pub fn read_variable(message: &[u8]) -> Result<(Destination, &[u8]), Refused> {
     let Parsed::Complete(destination, length) = address::parse(message) else {
         return Err(Refused::Address);
@@ -54,8 +55,8 @@ pub fn read_variable(message: &[u8]) -> Result<(Destination, &[u8]), Refused> {
     }
 }
 
-/// Append what a server's stream begins with: an answer to the request with this salt, whose
-/// first payload has so many bytes.
+/// Appends the beginning of a server's stream: an answer to the request with this salt, whose first
+/// payload has `length` bytes.
 pub fn write_answer(request: &Key, length: usize, sealer: &mut Sealer, to: &mut Buffer) {
     let mut fixed = stamp::now(FROM_SERVER).to_vec();
     fixed.extend_from_slice(request.bytes());
@@ -63,7 +64,7 @@ pub fn write_answer(request: &Key, length: usize, sealer: &mut Sealer, to: &mut 
     sealer.message(&fixed, to);
 }
 
-/// Read that, and expect the first payload. False: it has not come whole.
+/// Reads that beginning, and expects the first payload. Returns false if it is incomplete.
 pub fn read_answer(request: &Key, opener: &mut Opener, from: &mut Buffer) -> Result<bool, Refused> {
     let salt = request.bytes();
     let mut fixed = Vec::with_capacity(FIXED + salt.len());
@@ -79,7 +80,7 @@ pub fn read_answer(request: &Key, opener: &mut Opener, from: &mut Buffer) -> Res
     Ok(true)
 }
 
-/// Append the names of the keys that a request goes through, for the one that is last.
+/// Appends the names of the keys that a request passes on its way to the last one.
 pub fn write_identities(keys: &[Key], salt: &Key, to: &mut Buffer) {
     for pair in keys.windows(2) {
         let mut name = pair[1].name();
