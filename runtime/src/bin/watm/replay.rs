@@ -17,8 +17,8 @@ pub(crate) struct Arguments {
     module: PathBuf,
     #[command(flatten)]
     loading: LoadingOptions,
-    /// For another version of the module: go on after a difference, and give the module
-    /// what there is for it.
+    /// Continue after a difference, and give the module the recorded events that fit; for another
+    /// version of the module.
     #[arg(long)]
     lenient: bool,
     /// Print the records that the module logged.

@@ -1,4 +1,5 @@
-//! Many connections at once, each by itself.
+//! Accept loops: serve many connections at once, each in its own task. `dial`, `listen`, `proxies`
+//! and others use them.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -13,32 +14,31 @@ use crate::failure::Failure;
 use crate::logging::PROGRAM;
 use crate::stop::Stop;
 
-/// Connections at once. Each has two descriptors here, of which a program has some ten thousand
-/// at most without being given more. The next ones wait in the kernel.
+/// The most connections at once. Each has two descriptors, of which a process has some ten thousand
+/// unless it gets more. Further connections wait in the kernel.
 const AT_ONCE: usize = 4096;
 
-/// How long to wait after nothing could be accepted, for instance because descriptors are short.
+/// The pause after a failed accept, for instance for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long connections may take to end once they were told to: twice what a connection takes to
-/// close at most.
+/// The time limit for connections to end once told to: twice what closing one takes at most.
 const ENDING: Duration = Duration::from_secs(3);
 
-/// Say where clients connect to.
+/// Announces the address that clients connect to.
 pub(crate) fn announce(address: impl Display) {
     tracing::info!(target: PROGRAM, %address, "listening on {address}");
 }
 
-/// As [`announce`], of one listener among several.
+/// Announces one of several listeners, as [`announce`] does.
 pub(crate) fn announce_as(what: &str, address: SocketAddr) {
     tracing::info!(target: PROGRAM, %address, what, "listening on {address} for {what}");
 }
 
-/// Take connections from `accept`, and have each carried by `carry`, until the program is asked
-/// to end. `accept` is dropped first then, and with it should go the listener. Those that are open
-/// go on until their time is over, and are told to end then.
+/// Accepts connections from `accept` and runs `carry` for each, until a signal ends the program.
+/// Drops `accept` first then, which must close the listener. Open connections continue until their
+/// time is over, and are told to end then.
 ///
-/// An error of `accept` that says that there will be no more is returned.
+/// Returns an error of `accept`, which means that there are no more connections.
 pub(crate) async fn all<Accepted, Accepting, Carrying>(
     mut accept: impl FnMut() -> Accepting,
     carry: impl Fn(Accepted, Stop) -> Carrying,
@@ -79,7 +79,7 @@ where
     result
 }
 
-/// Logs that something does not work, once until it works again.
+/// Logs a failure once, until things work again.
 #[derive(Default)]
 pub(crate) struct Complaints(AtomicBool);
 

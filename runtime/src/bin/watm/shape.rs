@@ -1,4 +1,5 @@
-//! Options that a module cannot honour because of its shape.
+//! Options that a module cannot honour because of its shape. `listen` and `serving` check them
+//! before they start.
 
 use std::path::Path;
 
@@ -6,16 +7,17 @@ use watm_runtime::{Module, ModuleKind};
 
 use crate::failure::Failure;
 
-/// What an option has to know of a flow.
+/// The property of flows that an option requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Its client's address.
+    /// The client's address.
     Client,
-    /// Its destination or its attributes, which the module learns from the client.
+    /// The destination or the attributes, which the module learns from the client.
     Facts,
 }
 
-/// Fails if the module cannot tell what this option needs. A component can tell everything.
+/// Fails if the module cannot provide the property that this option requires. A component provides
+/// all.
 pub(crate) fn check(module: &Module, option: &str, needs: Needs) -> Result<(), Failure> {
     let info = module.info();
     let why = match needs {
@@ -33,7 +35,7 @@ pub(crate) fn check(module: &Module, option: &str, needs: Needs) -> Result<(), F
     )))
 }
 
-/// The name that the component beside a module of this name has here, in words.
+/// Names the component of the same transport for an error, by the convention of file names.
 fn component(module: &str) -> String {
     let file = Path::new(module).file_name().and_then(|name| name.to_str());
     match file.and_then(|name| name.strip_suffix(".watm1.wasm")) {

@@ -1,4 +1,4 @@
-//! A connection for standard input and output.
+//! Joins a connection with standard input and output, for `dial`, `listen` and `tunnel --stdio`.
 
 use tokio::io::{AsyncWriteExt, stdin, stdout};
 use watm_runtime::{Connection, ErrorCode};
@@ -8,8 +8,8 @@ use crate::join::pump;
 use crate::stop::Stop;
 use crate::system;
 
-/// Standard input to the stream, the stream to standard output, until both have ended, one
-/// fails, or the program is asked to end.
+/// Copies standard input to the stream, and the stream to standard output, until both have ended,
+/// one fails, or a signal ends the program.
 pub(crate) async fn join(mut carried: Connection, stop: &mut Stop) -> Result<(), Failure> {
     let result = {
         let (mut reader, mut writer) = tokio::io::split(&mut carried);

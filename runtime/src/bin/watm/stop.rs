@@ -1,3 +1,6 @@
+//! Signals that end a program, and the time that its connections have then. Commands run inside of
+//! `run`.
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -10,14 +13,13 @@ use crate::failure::Failure;
 use crate::serving::Seconds;
 use crate::system;
 
-/// How long connections may take to end after the program was asked to, unless it is told: whoever
-/// asked may not wait for long.
+/// The default time for connections to end after a signal. Its sender may not wait for long.
 pub(crate) const DRAIN: Duration = Duration::from_secs(1);
 
 #[derive(clap::Args)]
 pub(crate) struct DrainOptions {
-    /// How long connections may take to end after SIGTERM or SIGINT, by default 1; a second signal
-    /// ends them at once.
+    /// Time for connections to end after SIGTERM or SIGINT, by default 1; a second signal ends them
+    /// at once.
     #[arg(long, value_name = "SECONDS")]
     drain_timeout: Option<Seconds>,
 }
@@ -28,25 +30,25 @@ impl DrainOptions {
     }
 }
 
-/// Whether the program was asked to end.
+/// A handle that tells whether the program must end.
 #[derive(Clone)]
 pub(crate) struct Stop {
-    /// How often.
+    /// The number of signals so far.
     asked: watch::Receiver<u32>,
-    /// How long what is open may take then.
+    /// The time that open connections have then.
     drain: Duration,
 }
 
 impl Stop {
-    /// Wait until it was; for ever if it never is.
+    /// Waits for the first signal; forever if there is none.
     pub(crate) async fn requested(&mut self) {
         self.requested_times(1).await;
     }
 
-    /// Wait until what is open has had its time, or the program was asked again.
+    /// Waits until open connections have had their time, or a second signal arrives.
     pub(crate) async fn drained(&mut self) {
         self.requested().await;
-        // Over or not: whichever comes first.
+        // Both outcomes mean the end.
         let _ = timeout(self.drain, self.requested_times(2)).await;
     }
 
@@ -56,14 +58,15 @@ impl Stop {
         }
     }
 
-    /// One that is not asked before somebody sends, for what is to go on until then.
+    /// Returns a handle of which the caller decides when it is told, for work that continues until
+    /// then.
     pub(crate) fn later(&self) -> (watch::Sender<u32>, Stop) {
         let (ask, asked) = watch::channel(0);
         let drain = self.drain;
         (ask, Stop { asked, drain })
     }
 
-    /// What `work` comes to, unless the program is asked to end before.
+    /// Returns the result of `work`, or `None` if a signal arrives before.
     pub(crate) async fn unless<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             outcome = work => Some(outcome),
@@ -72,7 +75,7 @@ impl Stop {
     }
 }
 
-/// Run `work` in a runtime. A signal is told to it, and it ends when it is ready to.
+/// Runs `work` in a runtime. Signals are passed to it, and it ends when it is ready.
 pub(crate) fn run<Work>(work: impl FnOnce(Stop) -> Work) -> Result<Outcome, Failure>
 where
     Work: Future<Output = Result<(), Failure>>,
@@ -80,7 +83,7 @@ where
     run_draining(DRAIN, work)
 }
 
-/// As [`run`], with so much time for what is open.
+/// Runs `work` as [`run`] does, with this time for open connections.
 pub(crate) fn run_draining<Work>(
     drain: Duration,
     work: impl FnOnce(Stop) -> Work,
@@ -95,11 +98,11 @@ where
         .map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))?;
     let result = runtime.block_on(async {
         let (ask, asked) = watch::channel(0);
-        // Before anything is done that somebody could answer with a signal.
+        // Before anything that somebody could answer with a signal.
         let requested = match system::end_requested() {
             Ok(requested) => Some(requested),
             Err(error) => {
-                // Then a signal ends the program by itself, at once.
+                // A signal ends the program immediately in this case.
                 tracing::warn!(target: "watm", "no signal can be caught: {error}");
                 None
             }

@@ -1,4 +1,4 @@
-//! What only one kind of operating system can do, or each does differently.
+//! Functions that differ by operating system: signals, descriptors, and kernel settings.
 
 #[cfg(unix)]
 pub(crate) use unix::{
@@ -12,12 +12,12 @@ pub(crate) use elsewhere::{
     lacks_descriptors, most_descriptors, raise_descriptors,
 };
 
-/// What somebody wants of a program that serves.
+/// The meaning of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// To end.
+    /// The program must end.
     End,
-    /// To read its configuration again.
+    /// The program must reload its configuration.
     Reload,
 }
 
@@ -38,7 +38,7 @@ mod unix {
     use super::Signal;
     use crate::failure::Failure;
 
-    /// SIGINT, SIGTERM and SIGHUP, from when this was made.
+    /// SIGINT, SIGTERM and SIGHUP, caught since this was made.
     pub(crate) struct Signals([(unix::Signal, Signal); 3]);
 
     impl Signals {
@@ -65,30 +65,29 @@ mod unix {
         }
     }
 
-    /// Have as many descriptors as the system lets this program take.
+    /// Raises the limit on descriptors as far as the system allows.
     pub(crate) fn raise_descriptors() {
         let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
         let raised = Rlimit {
             current: maximum,
             maximum,
         };
-        // Those that there are have to do.
+        // An error leaves the limit as it is.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 
-    /// How many that is; `None`: there is no limit.
+    /// Returns the limit on descriptors; `None` means unlimited.
     pub(crate) fn most_descriptors() -> Option<u64> {
         getrlimit(Resource::Nofile).maximum
     }
 
-    /// Whether this error says that the process, or the system, has no descriptors left.
+    /// Returns true if this error means that the process, or the system, has no descriptors left.
     pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
         let errno = Errno::from_io_error(error);
         matches!(errno, Some(Errno::MFILE | Errno::NFILE))
     }
 
-    /// The bits of what this process may do beyond a user's (capabilities(7)), where the system
-    /// has such.
+    /// Returns the bits of this process's effective capabilities(7), where the system has such.
     pub(crate) fn effective_capabilities() -> Option<u64> {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
         let mut lines = status.lines();
@@ -96,24 +95,24 @@ mod unix {
         u64::from_str_radix(bits.trim(), 16).ok()
     }
 
-    /// A setting of the kernel's by its name, such as `net/ipv4/tcp_fwmark_accept`, where it has
-    /// such.
+    /// Returns a kernel setting by its name, such as `net/ipv4/tcp_fwmark_accept`, where the system
+    /// has such.
     pub(crate) fn kernel_setting(name: &str) -> Option<u64> {
         let text = std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?;
         text.trim().parse().ok()
     }
 
-    /// Tell whoever reads standard output that no more comes, while the program goes on.
+    /// Closes standard output for its reader, while the program continues.
     pub(crate) fn close_output() -> io::Result<()> {
         const OUTPUT: i32 = 1;
         let nowhere = OpenOptions::new().write(true).open("/dev/null")?;
-        // SAFETY: the descriptor is not closed by this value, and stays open: another file
-        // takes its place.
+        // SAFETY: this value does not close the descriptor, which stays open: another file takes
+        // its place.
         let mut output = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(OUTPUT) });
         Ok(rustix::io::dup2(nowhere, &mut output)?)
     }
 
-    /// Wait for SIGINT or SIGTERM, which are caught from this call on.
+    /// Returns a future of the next SIGINT or SIGTERM, both caught from this call on.
     pub(crate) fn end_requested() -> io::Result<impl Future<Output = ()>> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
@@ -138,12 +137,12 @@ mod elsewhere {
     use super::Signal;
     use crate::failure::Failure;
 
-    /// The reader is told at the end of the program.
+    /// Does nothing: the reader notices the end of the program.
     pub(crate) fn close_output() -> io::Result<()> {
         Ok(())
     }
 
-    /// Wait for Ctrl-C; for ever if it cannot be caught.
+    /// Waits for Ctrl-C; forever if it cannot be caught.
     pub(crate) fn end_requested() -> io::Result<impl Future<Output = ()>> {
         Ok(async {
             if tokio::signal::ctrl_c().await.is_err() {
@@ -152,7 +151,7 @@ mod elsewhere {
         })
     }
 
-    /// Ctrl-C, from when this is waited for.
+    /// Ctrl-C, caught while this is awaited.
     pub(crate) struct Signals(());
 
     impl Signals {
@@ -169,14 +168,14 @@ mod elsewhere {
         }
     }
 
-    /// There is no such limit.
+    /// Does nothing: the system has no such limit.
     pub(crate) fn raise_descriptors() {}
 
     pub(crate) fn most_descriptors() -> Option<u64> {
         None
     }
 
-    /// WSAEMFILE.
+    /// Compares with WSAEMFILE.
     pub(crate) fn lacks_descriptors(error: &io::Error) -> bool {
         error.raw_os_error() == Some(10024)
     }
@@ -189,7 +188,7 @@ mod elsewhere {
         None
     }
 
-    /// A stream to a socket with a path, which tokio does not have here.
+    /// A stream to a socket with a path, which tokio does not support here.
     pub(crate) enum LocalStream {}
 
     impl LocalStream {

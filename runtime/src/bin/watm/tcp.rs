@@ -1,4 +1,4 @@
-//! TCP clients of this program.
+//! TCP listeners and clients of the commands.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::failure::Failure;
 
-/// Listen, and where.
+/// Binds a listener. Returns it with its address.
 pub(crate) async fn bind(address: SocketAddr) -> Result<(SocketAddr, TcpListener), Failure> {
     let listener = TcpListener::bind(address)
         .await
@@ -14,11 +14,11 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(SocketAddr, TcpListener
     listener.map_err(|error| Failure::failed(format!("{address}: {error}")))
 }
 
-/// A client; none if the system is short of something.
+/// Accepts a client. Returns `None` if the system lacks a resource.
 pub(crate) async fn accept(listener: &TcpListener) -> Option<TcpStream> {
     match listener.accept().await {
         Ok((client, _)) => {
-            // Latency matters more than packets.
+            // Latency matters more than the number of packets.
             let _ = client.set_nodelay(true);
             Some(client)
         }

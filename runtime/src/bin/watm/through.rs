@@ -1,4 +1,5 @@
-//! Modules that another one goes to the network through: a tunnel in a tunnel, or in a stream.
+//! `--through`: chains of modules that reach the network through each other, such as a tunnel in a
+//! tunnel, or in a stream.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -15,26 +16,26 @@ use crate::loading::LoadingOptions;
 use crate::options::read;
 use crate::proxies::{DNS_PORT, destination_of};
 
-/// What modules call the socket of datagrams that they dial by.
+/// The label of the socket that modules send datagrams by.
 pub(crate) const LABEL: &str = "listen";
 
-/// Of datagrams that a tunnel's are carried in, as many wait as the system keeps for a socket: 4 MiB,
-/// in full packets.
+/// The bytes and datagrams that may wait in a flow which carries a tunnel: 4 MiB as in a system's
+/// socket, in full packets.
 const QUEUED_BYTES: usize = 4 << 20;
 const QUEUED: usize = QUEUED_BYTES / 1024;
 
-/// What a module goes to the network through.
+/// Options for the chain that a module uses in place of the network.
 #[derive(clap::Args)]
 pub(crate) struct ThroughOptions {
-    /// Go to the network through this module, with this file as its configuration; udp: grants it a
-    /// socket for datagrams, as WireGuard wants it. May be given several times: the first goes to
-    /// the network by itself, each further one through the one before it. What is allowed and
-    /// trusted holds for all of them.
+    /// Reach the network through this module, with this file as its configuration; udp: grants it a
+    /// UDP socket, which WireGuard needs. May be given several times: the first uses the network
+    /// itself, and each further one the module before it. Trust and allowed destinations apply to
+    /// all of them.
     #[arg(long = "through", value_name = "[udp:]MODULE[=FILE]")]
     hops: Vec<Hop>,
-    /// Look up what modules call by name by asking this server of DNS through the one that they go
-    /// through, or `host` for the machine's own resolver. By default that module is told the name,
-    /// and what only addresses will do for, as WireGuard's endpoint, is looked up by the machine.
+    /// Look up names that modules connect to by asking this DNS server through the next module of
+    /// the chain, or `host` for the machine's own resolver. By default that module gets the name,
+    /// and the machine looks names up that require an address, such as WireGuard's endpoint.
     #[arg(
         long = "through-dns",
         value_name = "ADDRESS|host",
@@ -74,12 +75,13 @@ impl FromStr for Hop {
     }
 }
 
-/// A chain of modules that run.
+/// A running chain of modules.
 #[derive(Clone)]
 pub(crate) struct Through(Arc<Resolving<Dialer>>);
 
 impl ThroughOptions {
-    /// Load and start them; none: the network itself. `asks`: standard input is not for data.
+    /// Loads and starts the modules. Returns `None` without any, for the network itself. `asks` is
+    /// true if standard input carries no data.
     pub(crate) fn open(
         &self,
         loading: &LoadingOptions,
@@ -112,12 +114,12 @@ impl ThroughOptions {
     }
 }
 
-/// All addresses of this machine, at a port that the system chooses.
+/// All addresses of this machine, on a port that the system chooses.
 pub(crate) const ANYWHERE: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 impl Through {
-    /// Have the module's connections made by the chain, and its datagrams if it is granted a socket
-    /// for them.
+    /// Makes the chain carry the module's connections, and its datagrams if it is granted a UDP
+    /// socket.
     pub(crate) fn carry<R>(&self, builder: RoleBuilder<R>, datagrams: bool) -> RoleBuilder<R> {
         let builder = builder.connector(self.clone());
         match datagrams {

@@ -1,3 +1,5 @@
+//! `watm trust`: changes and shows the trusted root, approvals and accepted releases.
+
 use std::path::{Path, PathBuf};
 
 use serde_derive::Serialize;
@@ -16,27 +18,29 @@ use crate::sealing::{
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A root to trust from now on, or a newer version of the one that is. Without it, what is
-    /// trusted and known is shown.
+    /// Root to trust, or a newer version of the trusted one. Without it, the command shows what is
+    /// trusted and known.
     root: Option<PathBuf>,
-    /// Trust it only if this is its id, which somebody has told you.
+    /// Trust the root only if it has this id, which you got from a trusted source.
     #[arg(long, requires = "root")]
     id: Option<Digest>,
-    /// A freshness note to take in.
+    /// Freshness note to record.
     #[arg(long, value_name = "FILE", conflicts_with = "root")]
     note: Option<PathBuf>,
-    /// Approve what this sealed module asks for, and any module of its name that asks for no more.
+    /// Approve the capabilities that this sealed module requests, and any module of its name that
+    /// requests no more.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["root", "note"])]
     approve: Option<PathBuf>,
-    /// Take back what was approved for modules of this name.
+    /// Revoke the approval of modules of this name.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "note", "approve"])]
     revoke: Option<Name>,
-    /// Forget all about modules of this name, which releases of it were run too: any is run again.
+    /// Forget everything about modules of this name, including the releases that ran: any release
+    /// is accepted again.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["root", "note", "approve", "revoke"])]
     forget: Option<Name>,
     #[command(flatten)]
     state: StateOptions,
-    /// For programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }
@@ -45,7 +49,7 @@ pub(crate) struct Arguments {
 #[serde(rename_all = "kebab-case")]
 struct Shown {
     root: Option<String>,
-    /// The one that came with this program, for users who have trusted none.
+    /// The root built into this program, for users who have trusted none.
     built_in: Option<String>,
     version: Option<u32>,
     epoch: Option<u32>,
@@ -112,7 +116,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     Ok(Outcome::Well)
 }
 
-/// Approve what a module asks for, whose seal is good.
+/// Approves the capabilities of a module with a valid seal.
 fn approve(path: &Path, store: &StateFile) -> Result<(), Failure> {
     let state = store.load().map_err(Failure::unusable)?;
     let root = trusted_root(None, &state)?;
@@ -134,7 +138,7 @@ fn approve(path: &Path, store: &StateFile) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The root in this file: the first one, or one that follows from what is trusted.
+/// Reads the root in this file: the first one, or one that follows from the trusted one.
 fn newer_root(path: &Path, id: Option<Digest>, state: &State) -> Result<Root, Failure> {
     let signed = read_root(path)?;
     if let Some(id) = id
@@ -156,7 +160,7 @@ fn newer_root(path: &Path, id: Option<Digest>, state: &State) -> Result<Root, Fa
     root.map_err(|error| invalid(path, error))
 }
 
-/// Checks that this is the version that is trusted, or a newer one.
+/// Checks that this is the trusted version, or a newer one.
 fn check_newer(known: &Root, signed: &SignedRoot) -> Result<(), String> {
     let (trusted, found) = (known.record().version, signed.record().version);
     if found < trusted {
@@ -175,7 +179,7 @@ fn check_newer(known: &Root, signed: &SignedRoot) -> Result<(), String> {
     }
 }
 
-/// Fails for a note that says less than another one that was seen.
+/// Fails for a note that says less than another one seen before.
 fn check_news(note: &Announcement, state: &State) -> Result<(), String> {
     let mut names = state.names();
     let known = names.find(|(name, _)| **name == note.name);

@@ -1,3 +1,5 @@
+//! `watm update`: fetches a newer module, verifies it, and puts it into a file, once or repeatedly.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,32 +17,33 @@ use crate::stop::{self, Stop};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where the module comes from: a file, a folder, which needs --name, https://…, http://…,
+    /// Source of the module: a file, a folder, which needs --name, https://…, http://…,
     /// oci://registry/repository:tag or oci://registry/repository@sha256:…
     source: Source,
-    /// The file that a host loads. It is replaced as a whole, and only by a module that is verified
-    /// and, unless --name says another, has the name of the one in place.
+    /// File that a host loads. It is replaced as a whole, and only by a verified module with the
+    /// name of the one in place, unless --name says another.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     #[command(flatten)]
     wanted: Wanted,
-    /// The root to trust. By default the one that `watm trust` was told of.
+    /// Root to trust. By default the one that `watm trust` recorded.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
     #[command(flatten)]
     state: StateOptions,
-    /// Approve what this release asks for, which was kept aside, and put it in place.
+    /// Approve the capabilities of this release, which was kept aside, and put it in place.
     #[arg(long, value_name = "EPOCH.SEQUENCE", conflicts_with = "every")]
     approve: Option<Release>,
-    /// Where a freshness note about the module comes from.
+    /// Source of a freshness note about the module.
     #[arg(long, value_name = "SOURCE")]
     note: Option<Source>,
-    /// Go on, and look again after this time: 30s, 15m, 1h, 1d. By default it is done once.
+    /// Keep running, and check again after this time: 30s, 15m, 1h, 1d. By default the command
+    /// checks once.
     #[arg(long, value_name = "TIME", value_parser = interval)]
     every: Option<Duration>,
     #[command(flatten)]
     network: NetworkArguments,
-    /// For programs: each time one line.
+    /// Print JSON, for programs: a line for each check.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -70,7 +73,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Until a signal. What has been said is not said again until something else was.
+/// Checks until a signal. A report that equals the one before is not printed.
 async fn follow(mut watch: Watch, json: bool, mut stop: Stop) -> Result<(), Failure> {
     let mut said = None;
     while let Some(report) = stop.unless(watch.next()).await {
@@ -109,7 +112,7 @@ impl Arguments {
 #[serde(rename_all = "kebab-case")]
 struct Shown {
     source: String,
-    /// `updated`, `unchanged`, `pending` or `refused`.
+    /// The outcome: `updated`, `unchanged`, `pending` or `refused`.
     outcome: &'static str,
     code: Option<&'static str>,
     reason: Option<String>,
@@ -119,7 +122,7 @@ struct Shown {
     expires: Option<String>,
     sha256: Option<String>,
     previous: Option<String>,
-    /// What it asks for in addition.
+    /// The capabilities that it requests in addition.
     more: Vec<String>,
     pending: Option<PathBuf>,
     warnings: Vec<NoticeShown>,

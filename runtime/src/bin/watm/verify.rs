@@ -1,3 +1,5 @@
+//! `watm verify`: verifies a sealed module, and shows its manifest.
+
 use std::path::PathBuf;
 
 use serde_derive::Serialize;
@@ -13,27 +15,27 @@ use crate::sealing::{ManifestText, StateOptions, Wanted, now, trusted_root, upda
 pub(crate) struct Arguments {
     /// A sealed module, from anywhere.
     file: PathBuf,
-    /// The root to trust. By default the one that `watm trust` was told of.
+    /// Root to trust. By default the one that `watm trust` recorded.
     #[arg(long, value_name = "ROOT")]
     root: Option<PathBuf>,
     #[command(flatten)]
     state: StateOptions,
     #[command(flatten)]
     wanted: Wanted,
-    /// Must have this role: dialer, fixed-dialer, listener or relay.
+    /// Accept only modules with this role: dialer, fixed-dialer, listener or relay.
     #[arg(long)]
     role: Option<ModuleRole>,
-    /// Must understand this configuration.
+    /// Accept only modules that understand this version of the configuration.
     #[arg(long, value_name = "NUMBER")]
     config_schema: Option<u32>,
-    /// Must be the file with this SHA-256; may be given several times.
+    /// Accept only a file with this SHA-256; may be given several times.
     #[arg(long = "pin", value_name = "SHA256")]
     pins: Vec<Digest>,
-    /// Remember it as accepted, and what it asks for as approved: nothing older is accepted from
-    /// now on.
+    /// Record the module as accepted and its capabilities as approved: older releases are refused
+    /// from now on.
     #[arg(long)]
     accept: bool,
-    /// For programs.
+    /// Print JSON, for programs.
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +43,7 @@ pub(crate) struct Arguments {
 #[derive(Serialize)]
 struct Shown {
     accepted: bool,
-    /// Why not, the same for ever.
+    /// The code of the refusal, which is stable.
     code: Option<&'static str>,
     reason: Option<String>,
     sha256: String,
@@ -97,7 +99,7 @@ impl Arguments {
             role: self.role,
             config_schema: self.config_schema,
             pins: self.pins.iter().copied().collect(),
-            // Nothing is run: what it asks for is shown.
+            // Nothing is run: the output shows the requested capabilities.
             approval: Approval::Given,
             ..self.wanted.policy()?
         })

@@ -1,4 +1,5 @@
-//! The module of a running program follows its file, or a source of newer ones.
+//! `--watch` and `--update`: the module of a running program follows its file, or a source of newer
+//! releases.
 
 use std::fmt::Display;
 use std::fs;
@@ -19,44 +20,45 @@ use crate::logging::PROGRAM;
 use crate::network::NetworkArguments;
 use crate::options::Loaded;
 
-/// Between two looks. A file is taken when two in a row saw the same, so that one that is still
-/// being written is left alone.
+/// The interval of checks. A file is loaded when two checks in a row saw the same, so that one that
+/// is still being written is left alone.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 
-/// By which a module gives way to another while connections are accepted.
+/// Options for replacing a module while connections are accepted.
 #[derive(clap::Args)]
 pub(crate) struct WatchOptions {
-    /// While connections are accepted: load the module again when its file is another one, for
-    /// connections that come after it. One that is not to be had, or has another name by its seal,
-    /// changes nothing.
+    /// While connections are accepted: load the module again when its file changes, for later
+    /// connections. A module that cannot be loaded, or has another name in its seal, changes
+    /// nothing.
     #[arg(long)]
     watch: bool,
-    /// While connections are accepted: take newer releases of the module from here, for connections
-    /// that come after them: a file, a folder, https://…, http://…,
-    /// oci://registry/repository:tag or oci://registry/repository@sha256:…. The newest that did well
-    /// is kept, and started with the next time.
+    /// While connections are accepted: fetch newer releases of the module from here, for later
+    /// connections: a file, a folder, https://…, http://…, oci://registry/repository:tag or
+    /// oci://registry/repository@sha256:…. The newest release that ran well is kept, and started
+    /// with the next time.
     #[arg(long, value_name = "SOURCE", conflicts_with = "watch")]
     update: Option<Source>,
-    /// With --update: how often to look there, such as 30s, 15m or 1d. By default 1h.
+    /// Interval of the checks of --update, such as 30s, 15m or 1d. By default 1h.
     #[arg(long, value_name = "TIME", value_parser = interval, requires = "update")]
     every: Option<Duration>,
-    /// With --update: where a freshness note about the module comes from.
+    /// Source of a freshness note about the module, with --update.
     #[arg(long, value_name = "SOURCE", requires = "update")]
     note: Option<Source>,
     #[command(flatten)]
     network: NetworkArguments,
 }
 
-/// What is followed.
+/// The origin of newer modules.
 pub(crate) enum Following {
     Nothing,
     File(Option<Mark>),
-    /// Until somebody does.
+    /// The updates from a source, until `follow` takes them.
     Source(Box<Mutex<Option<Updates>>>),
 }
 
 impl WatchOptions {
-    /// Whether the module follows its file, for what has no other way to newer ones.
+    /// Returns true if the module follows its file. Fails with `--update`, for commands that
+    /// support files alone.
     pub(crate) fn follows_file(&self) -> Result<bool, Failure> {
         match &self.update {
             None => Ok(self.watch),
@@ -67,8 +69,8 @@ impl WatchOptions {
         }
     }
 
-    /// What to follow, and the module that came from there before, in the place of the one in
-    /// `file`. To be called before the file is loaded.
+    /// Returns the origin to follow, and the module that it gave before, which replaces the one in
+    /// `file`. Must be called before the file is loaded.
     pub(crate) fn begin(
         &self,
         file: &Path,
@@ -103,8 +105,8 @@ impl WatchOptions {
     }
 }
 
-/// Hand each new module to `swap`. Never ready. What comes of it is said; on an error the module
-/// before goes on.
+/// Passes each new module to `swap`, and logs the results. After an error the previous module
+/// continues. Never returns.
 pub(crate) async fn follow<Swapping>(loaded: &Loaded, swap: impl Fn(Module) -> Swapping)
 where
     Swapping: Future<Output = Result<(), Error>>,
@@ -177,7 +179,7 @@ where
     Ok(swap(module).await?)
 }
 
-/// By what a file is told from another, or itself when it was written again.
+/// Properties by which a file is told from another, or from itself when it was written again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     len: u64,
@@ -185,7 +187,8 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// To be taken before the file is read. `None`: there is no such file.
+    /// Reads the properties. Must be called before the file is read. Returns `None` if there is no
+    /// such file.
     pub(crate) fn of(path: &Path) -> Option<Mark> {
         let found = fs::metadata(path).ok()?;
         Some(Mark {

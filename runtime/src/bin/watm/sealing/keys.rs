@@ -66,7 +66,7 @@ impl DelegatedKeyOptions {
 }
 
 impl KeyOptions {
-    /// Open all of them.
+    /// Opens all keys.
     pub(crate) fn open(&self) -> Result<Vec<PrivateKey>, Failure> {
         let given = self.passphrase_file.as_deref().map(read_passphrase);
         let given = given.transpose()?;
@@ -90,7 +90,7 @@ fn open(path: &Path, given: Option<&str>) -> Result<PrivateKey, Failure> {
     opened.map_err(|error| invalid(path, error))
 }
 
-/// A passphrase for a new key: from a file, or asked for twice.
+/// Returns a passphrase for a new key, from a file or asked for twice.
 pub(crate) fn new_passphrase(given: Option<&Path>) -> Result<String, Failure> {
     if let Some(path) = given {
         return read_passphrase(path);
@@ -102,7 +102,7 @@ pub(crate) fn new_passphrase(given: Option<&Path>) -> Result<String, Failure> {
     }
 }
 
-/// The first line of a file.
+/// Reads the first line of a file.
 fn read_passphrase(path: &Path) -> Result<String, Failure> {
     let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is no text"))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())

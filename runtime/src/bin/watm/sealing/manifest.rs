@@ -1,3 +1,5 @@
+//! Manifests in JSON, as people write them for `watm seal` and `watm verify` prints them.
+
 use std::collections::BTreeMap;
 
 use serde_derive::{Deserialize, Serialize};
@@ -12,22 +14,23 @@ use super::capabilities::texts;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct ManifestText {
     name: String,
-    /// `1.42`: epoch and sequence.
+    /// Epoch and sequence, such as `1.42`.
     release: String,
     #[serde(default)]
     version: String,
-    /// By default what the module says.
+    /// The world. By default the one that the module is built for.
     world: Option<String>,
-    /// By default what a WATER module can do, and for a component listening.
+    /// The roles. By default those of a WATER module's exports, and for a component that of a
+    /// listener.
     roles: Option<Vec<String>>,
-    /// By default now.
+    /// The time from which it is valid. By default now.
     not_before: Option<String>,
-    /// `2027-11-21`.
+    /// A date such as `2027-11-21`.
     expires: String,
     #[serde(default = "stable")]
     channel: String,
     audience: Option<String>,
-    /// By default the version of this program.
+    /// The oldest host. By default the version of this program.
     #[serde(default = "this_version")]
     min_host: String,
     #[serde(default)]
@@ -53,7 +56,7 @@ fn this_version() -> String {
 }
 
 impl ManifestText {
-    /// For this module, under this root.
+    /// Makes the manifest of this module under this root.
     pub(crate) fn parse(
         &self,
         root: Digest,
@@ -82,7 +85,7 @@ impl ManifestText {
                 .collect::<Result<_, _>>()?,
             release: self.release.parse()?,
             version: self.version.clone(),
-            // Both are the sealer's to fill in.
+            // `watm_seal::seal` fills in both.
             body_length: 0,
             body_sha256: Digest::of(&[]),
             not_before: match &self.not_before {
@@ -109,7 +112,7 @@ impl ManifestText {
         })
     }
 
-    /// A line each for people, with what it is about before it.
+    /// Describes the manifest for people: lines, each with its subject before it.
     pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = vec![("name", self.name.clone())];
         let version = match self.version.is_empty() {
@@ -158,7 +161,7 @@ impl ManifestText {
     }
 }
 
-/// As [`watm_seal::World`] is written.
+/// Formats the module's world as [`watm_seal::World`] does.
 fn world_of(info: &ModuleInfo) -> String {
     match info.kind {
         ModuleKind::WaterV0 => "water-v0".to_owned(),

@@ -1,4 +1,4 @@
-//! What the commands around seals share: their descriptions in JSON, keys, and the state.
+//! Shared parts of the commands that seal and trust: descriptions in JSON, keys, and the state.
 
 mod capabilities;
 mod files;

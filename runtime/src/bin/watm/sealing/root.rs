@@ -1,3 +1,5 @@
+//! Roots in JSON, as people write them for `watm root new` and `watm root show` prints them.
+
 use serde_derive::{Deserialize, Serialize};
 use watm_seal::{Capabilities, Delegation, Moment, Purpose, Refused, Root, RootRecord, SignedRoot};
 
@@ -10,10 +12,10 @@ use super::capabilities::texts;
 pub(crate) struct RootText {
     #[serde(default = "one")]
     epoch: u32,
-    /// `2027-11-21`.
+    /// A date such as `2027-11-21`.
     expires: String,
     threshold: u8,
-    /// In hexadecimal, as `watm keygen` says them.
+    /// Root keys in hexadecimal, as `watm keygen` prints them.
     keys: Vec<String>,
     #[serde(default)]
     delegations: Vec<DelegationText>,
@@ -29,9 +31,9 @@ struct DelegationText {
     purpose: PurposeText,
     threshold: u8,
     keys: Vec<String>,
-    /// `wireguard`, `team-a/*`, `*`.
+    /// Patterns of names: `wireguard`, `team-a/*`, `*`.
     names: Vec<String>,
-    /// Without it there is no ceiling, or for notes no use of one.
+    /// The most capabilities. Without it there is no ceiling; for notes it has no use.
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<CapabilitiesText>,
 }
@@ -49,7 +51,7 @@ fn one() -> u32 {
 }
 
 impl RootText {
-    /// Version 1, or the one after `previous`.
+    /// Makes version 1, or the version after `previous`.
     pub(crate) fn parse(&self, previous: Option<&Root>) -> Result<RootRecord, Refused> {
         let mut delegations = self
             .delegations
@@ -69,7 +71,7 @@ impl RootText {
         })
     }
 
-    /// A line each for people, with what it is about before it.
+    /// Describes the root for people: lines, each with its subject before it.
     pub(crate) fn words(&self) -> Vec<(&'static str, String)> {
         let mut words = vec![
             ("epoch", self.epoch.to_string()),
@@ -127,7 +129,7 @@ impl DelegationText {
     }
 }
 
-/// A list as a set.
+/// Parses the items of a list into a collection.
 fn parse_all<T, S>(texts: &[String]) -> Result<S, Refused>
 where
     T: std::str::FromStr<Err = Refused>,

@@ -1,3 +1,5 @@
+//! The option `--state`, and changes of the state.
+
 use std::path::PathBuf;
 
 use watm_runtime::{BuiltIn, Trust, private};
@@ -8,10 +10,10 @@ use super::{invalid, read_complete_root};
 use crate::failure::Failure;
 use crate::logging;
 
-/// What is trusted, and what is known.
+/// Options for the state of accepted modules and trusted roots.
 #[derive(Clone, clap::Args)]
 pub(crate) struct StateOptions {
-    /// Where what has been accepted is remembered. By default `watm/trust` in the user's folder
+    /// State of accepted modules, approvals and roots. By default `watm/trust` in the user's folder
     /// for states.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
@@ -25,8 +27,8 @@ impl StateOptions {
         })
     }
 
-    /// Opens the state as [`open`](StateOptions::open) does, for a command without a log, and prints a
-    /// warning if every user may write the state.
+    /// Opens the state as [`open`](StateOptions::open) does, for a command without a log, and
+    /// prints a warning if every user may write the state.
     pub(crate) fn open_aloud(&self) -> Result<StateFile, Failure> {
         let store = self.open()?;
         if let Some(open) = private::writable_by_everybody(store.path()) {
@@ -39,7 +41,7 @@ impl StateOptions {
         Ok(store)
     }
 
-    /// For an engine.
+    /// Returns the trust of an engine that uses this state.
     pub(crate) fn trust(&self) -> Trust {
         match &self.state {
             Some(path) => Trust::at(path),
@@ -48,7 +50,7 @@ impl StateOptions {
     }
 }
 
-/// Change the state, and make its folder if it is missing.
+/// Changes the state, and makes its folder if it is missing.
 pub(crate) fn update<T>(
     store: &StateFile,
     change: impl FnOnce(&mut State) -> T,
@@ -59,7 +61,7 @@ pub(crate) fn update<T>(
     store.update(change).map_err(Failure::failed)
 }
 
-/// The root that is given, or the one of the state, or the one that came with this program.
+/// Returns the given root, or the state's, or the one built into this program.
 pub(crate) fn root(given: Option<&PathBuf>, state: &State) -> Result<Root, Failure> {
     match (given, state.root()) {
         (Some(path), _) => read_complete_root(path),

@@ -1,27 +1,29 @@
+//! Options for a module's seal: name, channel, audience and release.
+
 use watm_runtime::BuiltIn;
 use watm_seal::{Name, Policy, Release};
 
 use crate::failure::Failure;
 
-/// Which module a command wants, by its seal.
+/// Expectations about the seal of a module.
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct Wanted {
-    /// Must be this module.
+    /// Accept only a module with this name.
     #[arg(long)]
     pub(crate) name: Option<Name>,
-    /// Must be for this channel.
+    /// Accept only modules for this channel.
     #[arg(long)]
     pub(crate) channel: Option<Name>,
-    /// A group that this host belongs to; may be given several times.
+    /// Group that this host belongs to; may be given several times.
     #[arg(long = "audience", value_name = "NAME")]
     pub(crate) audiences: Vec<Name>,
-    /// Take this release although a newer one was taken before.
+    /// Accept this release although a newer one was accepted before.
     #[arg(long, value_name = "EPOCH.SEQUENCE", requires = "name")]
     pub(crate) allow_downgrade: Option<Release>,
 }
 
 impl Wanted {
-    /// The same as this program has it, with its floors.
+    /// Returns the policy with these expectations, and the floors of this program.
     pub(crate) fn policy(&self) -> Result<Policy, Failure> {
         Ok(Policy {
             name: self.name.clone(),

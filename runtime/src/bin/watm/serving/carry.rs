@@ -1,4 +1,5 @@
-//! One connection, from its flow to its record.
+//! Connections from flow to record: `frontend` hands each flow over, and this module connects,
+//! copies and logs it.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -22,28 +23,28 @@ use super::traffic::Traffic;
 use super::upstream::{self, Unreachable};
 use crate::serve::Complaints;
 
-/// Bytes that are kept here for each flow: half of it the task, then the upstream's socket and the
-/// counts.
+/// Bytes that are kept here for each flow: half of it for the task, the rest for the upstream's
+/// socket and the counters.
 pub(super) const FLOW_BYTES: usize = 4096;
 
-/// How long a flow of datagrams may be idle while the program ends. Datagrams have no end, so a
-/// drain does not wait for one.
+/// The time after which an idle flow of datagrams ends while the program ends. Datagrams have no
+/// end, so a drain does not wait for one.
 const DRAINING_IDLE: Duration = Duration::from_millis(500);
 
-/// What all connections of a listener have in common.
+/// State shared by all connections of a listener.
 pub(super) struct Common {
     pub(super) listener: String,
     pub(super) terms: Mutex<Arc<Terms>>,
-    /// Whether connections go on from their clients' addresses.
+    /// Set if connections continue from their clients' addresses.
     pub(super) transparent: Mutex<Option<BindTransparent>>,
     pub(super) gate: Arc<Gate>,
     pub(super) clients: Arc<Clients>,
     pub(super) metrics: ListenerMetrics,
     pub(super) complaints: Complaints,
     pub(super) flow_sockets: Arc<FlowSockets>,
-    /// Set once no more connections are accepted.
+    /// True once no more connections are accepted.
     pub(super) draining: watch::Sender<bool>,
-    /// Set once open connections have to end.
+    /// True once open connections must end.
     pub(super) force: watch::Sender<bool>,
 }
 
@@ -91,7 +92,7 @@ impl Admission for Common {
     }
 }
 
-/// Closes connections that are in their handshake where a client has too many connections.
+/// Closes handshakes of clients that have too many connections.
 pub(super) async fn clear(common: Arc<Common>) {
     loop {
         common.gate.crowded().await;
@@ -99,7 +100,7 @@ pub(super) async fn clear(common: Arc<Common>) {
     }
 }
 
-/// Spawns a task that carries this flow. A flow for which there is no place is refused without one.
+/// Spawns a task that carries this flow. A flow without a place is refused without a task.
 pub(super) fn begin(common: &Arc<Common>, flow: Flow) {
     let terms = common.terms();
     common.metrics.opened();
@@ -116,7 +117,7 @@ pub(super) fn begin(common: &Arc<Common>, flow: Flow) {
     }
 }
 
-/// Carry this flow until it ends, and write that down.
+/// Carries this flow until it ends, and logs the end.
 async fn carry(
     common: Arc<Common>,
     terms: Arc<Terms>,
@@ -127,7 +128,7 @@ async fn carry(
     let mut forced = common.force.subscribe();
     let ending = tokio::select! {
         biased;
-        // First, since it takes the place before a socket is made.
+        // Polled first, since it takes the place before a socket is made.
         () = evicted(&common, &flow, &traffic) => Ending::Evicted,
         ending = join(&common, &terms, &flow, &traffic) => ending,
         () = idle(&common, &terms, &flow, &traffic) => Ending::Idle,
@@ -138,7 +139,7 @@ async fn carry(
     drop(place);
 }
 
-/// Let go of a flow, and write that down.
+/// Ends a flow, and logs the end.
 fn end(common: &Common, terms: &Terms, flow: Flow, traffic: &Traffic, ending: Ending) {
     let info = flow.info().clone();
     if ending != Ending::Done {
@@ -179,7 +180,7 @@ async fn join_stream(
     traffic: &Arc<Traffic>,
 ) -> Result<Ending, Unreachable> {
     let transparent = common.transparent();
-    // What connecting takes is not kept for as long as the flow.
+    // Boxed, so that the flow does not keep the state of connecting.
     let connecting = Box::pin(upstream::connect(terms, transparent.as_ref(), flow.info()));
     let mut upstream = connecting.await?;
     common.works(traffic.age());
@@ -189,7 +190,8 @@ async fn join_stream(
     Ok(ending(joined, flow.broken_off().as_ref()))
 }
 
-/// `broken_off`: why the module broke the flow off.
+/// Returns the ending of a joined stream. `broken_off` is the module's reason for breaking the flow
+/// off.
 fn ending(joined: Result<(), JoinError>, broken_off: Option<&ErrorCode>) -> Ending {
     use ErrorCode::{ConnectionAborted, ConnectionReset, RemoteUnreachable};
 
@@ -203,14 +205,14 @@ fn ending(joined: Result<(), JoinError>, broken_off: Option<&ErrorCode>) -> Endi
     }
 }
 
-/// Tell an upstream who comes.
+/// Announces the client to the upstream.
 async fn introduce(
     terms: &Terms,
     info: &FlowInfo,
     upstream: &mut (impl AsyncRead + AsyncWrite + Unpin),
 ) -> io::Result<()> {
     match &terms.introduction {
-        // A decoy is to take them for its own clients.
+        // A decoy must take the clients for its own.
         _ if upstream::is_decoys(info) => Ok(()),
         Introduction::None => Ok(()),
         Introduction::Proxy(version) => {
@@ -236,19 +238,20 @@ async fn join_datagrams(
     Ok(ending(joined, None))
 }
 
-/// What each datagram to an upstream begins with: who it is from, since each is by itself.
+/// Returns the prefix of each datagram to an upstream, which names its client, since each stands
+/// alone.
 fn each_begins(terms: &Terms, info: &FlowInfo) -> Vec<u8> {
     match &terms.introduction {
         Introduction::Proxy(version) if !upstream::is_decoys(info) => {
             header::write(*version, info, Network::Udp)
         }
-        // Tor's port has no datagrams.
+        // Tor's port accepts no datagrams.
         _ => Vec::new(),
     }
 }
 
 impl Common {
-    /// Returns the counters of bytes that a connection of this client moves.
+    /// Returns the counters of bytes for a connection of this client.
     fn traffic(&self, info: &FlowInfo) -> Traffic {
         let client = match &info.peer {
             Some(peer) => peer.clone(),
@@ -270,7 +273,7 @@ fn network_of(flow: &Flow) -> Network {
     }
 }
 
-/// Ready when nothing has been moved for as long as the terms allow.
+/// Waits until nothing has been moved for as long as the terms allow.
 async fn idle(common: &Common, terms: &Terms, flow: &Flow, traffic: &Traffic) {
     let timeout = terms.datagram_idle_timeout;
     if let Flow::Stream(_) = flow {
@@ -288,8 +291,8 @@ async fn idle(common: &Common, terms: &Terms, flow: &Flow, traffic: &Traffic) {
     }
 }
 
-/// Ready when a flow of datagrams has to make room for another; never for a stream. It has a place
-/// among the sockets for as long as this is waited for.
+/// Waits until a flow of datagrams must make room for another; forever for a stream. The flow has a
+/// place among the sockets while this is polled.
 async fn evicted(common: &Common, flow: &Flow, traffic: &Arc<Traffic>) {
     match flow {
         Flow::Stream(_) => std::future::pending().await,

@@ -1,10 +1,11 @@
-//! Bytes by client, of so many clients and no more.
+//! Counters of bytes by client, for a bounded number of clients. `carry` counts, and `metrics`
+//! shows them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The clients that were seen last; all others are one, named [`OTHER`](Clients::OTHER).
+/// The most recently seen clients. All others are counted as one, named [`OTHER`](Clients::OTHER).
 pub(super) struct Clients {
     most: usize,
     other: Arc<Client>,
@@ -14,7 +15,7 @@ pub(super) struct Clients {
 #[derive(Default)]
 struct Known {
     clients: HashMap<Arc<str>, Entry>,
-    /// Counts connections.
+    /// The number of connections so far, as a clock.
     now: u64,
 }
 
@@ -23,19 +24,19 @@ struct Entry {
     seen: u64,
 }
 
-/// One client's bytes.
+/// The bytes of one client.
 #[derive(Default)]
 pub(super) struct Client {
     received: AtomicU64,
     sent: AtomicU64,
-    /// Another took its place: what it still moves is the others'.
+    /// True once another client has replaced it. Its bytes then count for the others.
     forgotten: AtomicBool,
-    /// Who then counts.
+    /// The counter of the others.
     other: Option<Arc<Client>>,
 }
 
 impl Clients {
-    /// The name that those have together who have none.
+    /// The common name of clients without a counter of their own.
     pub(super) const OTHER: &str = "other";
 
     pub(super) fn new(most: usize) -> Clients {
@@ -46,7 +47,8 @@ impl Clients {
         }
     }
 
-    /// For a connection of this client. The one that was seen longest ago makes room.
+    /// Returns the counter for a connection of this client. The least recently seen client makes
+    /// room.
     pub(super) fn enter(&self, name: &str) -> Arc<Client> {
         let mut known = self.lock();
         known.now += 1;
@@ -75,7 +77,7 @@ impl Clients {
         client
     }
 
-    /// Each name with what was received and sent, that of the others last.
+    /// Returns each name with its received and sent bytes, the others last.
     pub(super) fn bytes(&self) -> Vec<(Arc<str>, u64, u64)> {
         let known = self.lock();
         let mut all: Vec<_> = known
@@ -115,7 +117,8 @@ impl Client {
         }
     }
 
-    /// What is added meanwhile may be missing in the sum: a piece of one connection.
+    /// Moves the counts to the others. Bytes added meanwhile may be missing in the sum: a piece of
+    /// one connection.
     fn forget(&self) {
         self.forgotten.store(true, Ordering::Relaxed);
         if let Some(other) = &self.other {

@@ -1,4 +1,4 @@
-//! The configuration as it is written.
+//! The configuration file of `watm serve`, as it is written. `settings` checks and completes it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::logging;
 use crate::reporting::web::Host;
 
-/// More is no configuration.
+/// The largest configuration, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// A whole file.
+/// The content of a file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
@@ -53,7 +53,7 @@ pub(super) struct Drain {
     pub(super) timeout: Option<Seconds>,
 }
 
-/// Of all listeners, or of one in their place.
+/// Limits of all listeners, or of one of them.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Limits {
@@ -74,7 +74,7 @@ pub(super) struct Listener {
     pub(super) module: PathBuf,
     pub(super) config: Option<String>,
     pub(super) config_file: Option<PathBuf>,
-    /// By name.
+    /// Files of private keys, by name.
     #[serde(default)]
     pub(super) keys: BTreeMap<String, PathBuf>,
     pub(super) addresses: Vec<Place>,
@@ -95,7 +95,7 @@ pub(super) struct Listener {
     pub(super) limits: Limits,
 }
 
-/// Connect from clients' addresses.
+/// Options for connecting from clients' addresses.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Transparent {
@@ -105,7 +105,7 @@ pub(super) struct Transparent {
 }
 
 impl Limits {
-    /// What is not said here is as in `general`.
+    /// Returns these limits, with missing ones from `general`.
     pub(super) fn or(self, general: Limits) -> Limits {
         Limits {
             connections: self.connections.or(general.connections),
@@ -123,13 +123,13 @@ impl Limits {
 }
 
 impl File {
-    /// Errors name the file, the line and the key.
+    /// Reads a file. Errors name the file, the line and the key.
     pub(super) fn read(path: &Path) -> Result<(File, String), Failure> {
         parse(path)
     }
 }
 
-/// A configuration, and its text.
+/// Parses a configuration. Returns it with its text.
 fn parse<T: DeserializeOwned>(path: &Path) -> Result<(T, String), Failure> {
     let unusable = |reason: &str| Failure::unusable(format!("{}: {reason}", path.display()));
     let len = std::fs::metadata(path)
@@ -146,7 +146,7 @@ fn parse<T: DeserializeOwned>(path: &Path) -> Result<(T, String), Failure> {
     Ok((file, text))
 }
 
-/// The format of logs in the configuration at `path`, which may be wrong everywhere else.
+/// Returns the format of logs in the configuration at `path`, whose other parts may be invalid.
 pub(super) fn log_format(path: &Path) -> Option<logging::Format> {
     #[derive(Deserialize)]
     struct Partial {
@@ -160,7 +160,7 @@ pub(super) fn log_format(path: &Path) -> Option<logging::Format> {
     Some(partial.logs.format)
 }
 
-/// With the line that it is on, and the key of that line.
+/// Prefixes a reason with the line of its span, and the key in that line.
 pub(super) fn located(text: &str, span: Option<Range<usize>>, reason: &str) -> String {
     let Some(before) = span.and_then(|span| text.get(..span.start)) else {
         return reason.to_owned();
@@ -179,8 +179,8 @@ pub(super) fn located(text: &str, span: Option<Range<usize>>, reason: &str) -> S
     }
 }
 
-/// Where the key is that a reason begins with, among the lines of this table; the table itself, if it
-/// is not there.
+/// Returns the span of the key that a reason begins with, among the lines of this table, or the
+/// table's span if the key is missing.
 pub(super) fn key_in(text: &str, table: Range<usize>, reason: &str) -> Range<usize> {
     let key = reason.split_once(':').map_or(reason, |(key, _)| key);
     let mut at = table.start;

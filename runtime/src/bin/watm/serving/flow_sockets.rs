@@ -1,8 +1,8 @@
-//! Sockets of datagram flows, and how many there may be.
+//! Sockets of datagram flows, with a limit on their number. `carry` takes a place for each flow.
 //!
 //! Each flow of datagrams has a socket to its upstream until it has been idle for a while, and any
-//! stranger can begin one with a single datagram. So flows have half of the process's descriptors.
-//! The other half stays for connections, the management port and files.
+//! stranger can begin one with a single datagram. Flows therefore have half of the process's
+//! descriptors. The other half stays for connections, the management port and files.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,17 +13,17 @@ use tokio::time::Instant;
 
 use super::traffic::Traffic;
 
-/// One flow in so many makes room at once, so that looking for the idlest costs little where there
-/// are many.
+/// The divisor of the flows that are evicted at once, so that searching for the idlest costs little
+/// when there are many.
 const BATCH: usize = 1024;
 
-/// Sockets of the datagram flows of all listeners.
+/// The sockets of the datagram flows of all listeners.
 pub(super) struct FlowSockets {
-    /// Descriptors of the process; `None` is no limit.
+    /// The limit on descriptors of the process; `None` means unlimited.
     descriptors: Option<u64>,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
-    /// The bound was reached and logged.
+    /// True once the bound was reached and logged.
     reached: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ struct Open {
     evicted: Arc<Notify>,
 }
 
-/// A flow's place among them.
+/// The place of a flow among them.
 pub(super) struct FlowSocket {
     all: Arc<FlowSockets>,
     number: u64,
@@ -40,7 +40,7 @@ pub(super) struct FlowSocket {
 }
 
 impl FlowSockets {
-    /// For a process with so many descriptors; `None` is no limit.
+    /// Creates a set for a process with this limit on descriptors; `None` means unlimited.
     pub(super) fn new(descriptors: Option<u64>) -> FlowSockets {
         FlowSockets {
             descriptors,
@@ -50,7 +50,7 @@ impl FlowSockets {
         }
     }
 
-    /// A place for a flow. At the bound, the flow that has been idle the longest is evicted.
+    /// Takes a place for a flow. At the bound, this evicts the flow that has been idle the longest.
     pub(super) fn take(self: &Arc<FlowSockets>, traffic: &Arc<Traffic>) -> FlowSocket {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let evicted = Arc::new(Notify::new());
@@ -116,7 +116,7 @@ fn evict_idlest(open: &mut HashMap<u64, Open>) {
 }
 
 impl FlowSocket {
-    /// Ready when the flow has to make room for another.
+    /// Waits until the flow must make room for another.
     pub(super) async fn evicted(&self) {
         self.evicted.notified().await;
     }

@@ -1,4 +1,4 @@
-//! A listener at work: its module on each of its workers.
+//! A running listener: its module on each of its workers. `service` starts, reloads and drains it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,31 +27,31 @@ use crate::reporting::peers::merged;
 use crate::serve::{Complaints, announce};
 use crate::shape::{self, Needs};
 
-/// What modules call their socket.
+/// The label of the modules' socket.
 const LISTEN: &str = "listen";
 
-/// Between two looks at whether connections have ended.
+/// The interval of checks whether connections have ended.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long connections that are in their handshake have to get through it while the program ends.
+/// The time limit for handshakes while the program ends.
 const HANDSHAKES: Duration = Duration::from_secs(5);
 
-/// How long to wait for what a module says of itself.
+/// The time limit for a module's status.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A module as it serves, and its configuration.
+/// A module in service, with its configuration.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) module: Module,
     pub(super) config: Vec<u8>,
-    /// That it may sign with.
+    /// The keys that it may sign with.
     pub(super) keys: Keys,
-    /// Whether its flows go on from their clients' addresses.
+    /// Set if its flows continue from their clients' addresses.
     pub(super) transparent: Option<BindTransparent>,
 }
 
 impl Serving {
-    /// What these settings name. Nothing runs yet.
+    /// Loads the module and the files that these settings name. Starts nothing.
     pub(super) fn load(
         settings: &Listener,
         loading: &LoadingOptions,
@@ -85,19 +85,19 @@ impl Serving {
 pub(super) struct Frontend {
     pub(super) common: Arc<Common>,
     pub(super) settings: Mutex<Listener>,
-    /// Where clients connect to, with what was asked for as port 0.
+    /// The bound addresses, with the system's choice for port 0.
     pub(super) addresses: Vec<(Protocol, SocketAddr)>,
     workers: Vec<Server>,
     serving: tokio::sync::Mutex<Serving>,
 }
 
 impl Frontend {
-    /// The module that serves.
+    /// Returns the module in service.
     pub(super) async fn module(&self) -> Module {
         self.serving.lock().await.module.clone()
     }
 
-    /// Take the addresses, and start the module on each worker. Blocks.
+    /// Binds the addresses, and starts the module on each worker. Blocks.
     pub(super) fn start(
         settings: &Listener,
         serving: Serving,
@@ -152,8 +152,8 @@ impl Frontend {
         })
     }
 
-    /// Whether the module would run with this configuration, without taking an address: it is
-    /// started once on one of the machine's own, which nobody knows. Blocks.
+    /// Checks that the module would run with this configuration, without binding its addresses:
+    /// starts it once on a local address that nobody knows. Blocks.
     pub(super) fn check(settings: &Listener, serving: &Serving) -> Result<(), Failure> {
         let failed = |failure: Failure| failure.about(&format!("listener {}", settings.name));
         let kinds = places(settings, &serving.module).map_err(failed)?;
@@ -173,15 +173,15 @@ impl Frontend {
         Ok(())
     }
 
-    /// Say where clients connect to.
+    /// Announces the addresses that clients connect to.
     pub(super) fn announce(&self) {
         for (protocol, address) in &self.addresses {
             announce(Place::of(*protocol, *address));
         }
     }
 
-    /// Put this in the place of what serves, on all workers or on none; what was there before, if it
-    /// is another.
+    /// Replaces the module in service, on all workers or on none. Returns the previous one if it
+    /// differs.
     pub(super) async fn swap(&self, next: Serving) -> Result<Option<Serving>, Error> {
         let mut serving = self.serving.lock().await;
         if serving.is(&next) {
@@ -203,7 +203,7 @@ impl Frontend {
         Ok(Some(std::mem::replace(&mut *serving, next)))
     }
 
-    /// Of connections that come from now on.
+    /// Sets the terms of future connections.
     pub(super) fn set_settings(&self, settings: Listener) {
         *self.common.terms.lock().expect("no panic under this lock") =
             Arc::new(settings.terms.clone());
@@ -229,12 +229,12 @@ impl Frontend {
         self.workers.len()
     }
 
-    /// Accept no more; ready when all that is open has ended. Flows of datagrams are let go once
-    /// they are idle for a moment.
+    /// Stops accepting, and waits until everything has ended. Datagram flows end once they are idle
+    /// for a moment.
     pub(super) async fn drain(&self) {
         self.common.draining.send_replace(true);
         for worker in &self.workers {
-            // An error: it is closed, and accepts nothing.
+            // An error means that it is closed, and accepts nothing.
             let _ = worker.stop_accepting().await;
         }
         let asked = Instant::now();
@@ -246,24 +246,24 @@ impl Frontend {
         }
     }
 
-    /// Ends what is still open. Returns how many connections there were; flows of datagrams do not
+    /// Ends everything that is still open. Returns the number of connections. Datagram flows do not
     /// count, since they have no end to wait for.
     pub(super) async fn force(&self) -> usize {
         let mut open = self.common.gate.open_streams();
         if open == 0 && self.any_worker_counts(&["host.connections_open"]).await {
-            // One at least, which has not told the application of a flow yet.
+            // At least one, whose flow the module has not offered yet.
             open = 1;
         }
         self.common.force.send_replace(true);
         open
     }
 
-    /// Whether any connection is being carried.
+    /// Returns true if any connection is being carried.
     pub(super) fn is_open(&self) -> bool {
         self.common.gate.open() > 0
     }
 
-    /// The addresses are free afterwards.
+    /// Closes all workers. Their addresses are free afterwards.
     pub(super) async fn close(&self) {
         for worker in &self.workers {
             worker.close();
@@ -278,8 +278,8 @@ impl Frontend {
         !self.is_open() && !self.any_worker_counts(&open).await
     }
 
-    /// Returns true if one of these counters is above zero. A worker between two instances of its module
-    /// has nothing open.
+    /// Returns true if one of these counters is above zero. A worker between two instances of its
+    /// module has nothing open.
     async fn any_worker_counts(&self, names: &[&str]) -> bool {
         let is_counted = |status: &Status| {
             let mut counts = names.iter().filter_map(|name| status.counters.get(*name));
@@ -288,7 +288,7 @@ impl Frontend {
         self.statuses().await.iter().any(is_counted)
     }
 
-    /// What each worker says of itself; those that do not answer are left out.
+    /// Returns the status of each worker. Workers that do not answer are left out.
     pub(super) async fn statuses(&self) -> Vec<Status> {
         let mut all = Vec::new();
         for worker in &self.workers {
@@ -299,7 +299,7 @@ impl Frontend {
         all
     }
 
-    /// The sums of their counters, and their peers.
+    /// Returns the sums of the workers' counters, and their peers.
     pub(super) async fn counters(&self) -> Group {
         let statuses = self.statuses().await;
         let mut sums = BTreeMap::<String, u64>::new();
@@ -316,14 +316,15 @@ impl Frontend {
     }
 }
 
-/// What a module is given at one address.
+/// The kinds of sockets at one address.
 #[derive(Clone, Copy, Default)]
 struct Kinds {
     tcp: bool,
     udp: bool,
 }
 
-/// By address. What is asked for has to be what the module takes.
+/// Returns the kinds of sockets by address. Fails if the module does not support the configured
+/// protocols.
 fn places(settings: &Listener, module: &Module) -> Result<BTreeMap<SocketAddr, Kinds>, Failure> {
     let taken = module.listens_on();
     let mut places = BTreeMap::<SocketAddr, Kinds>::new();
@@ -338,7 +339,7 @@ fn places(settings: &Listener, module: &Module) -> Result<BTreeMap<SocketAddr, K
                 )));
             }
             (Some(Protocol::Udp), _) | (None, [Network::Udp]) => kinds.udp = true,
-            // Of a module that takes both, connections are what is usual.
+            // Connections are the default for a module that accepts both.
             (Some(Protocol::Tcp) | None, _) => kinds.tcp = true,
         }
     }
@@ -376,7 +377,7 @@ fn check_shape(settings: &Listener, module: &Module) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is for connections alone is refused where datagrams are taken.
+/// Refuses options for connections alone where datagrams are accepted.
 fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
     if let Introduction::Proxy(ProxyHeader::V1) = terms.introduction {
         return Err(Failure::unusable(
@@ -397,7 +398,7 @@ fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
     }
 }
 
-/// What one worker has of an address.
+/// The sockets of one worker at an address.
 struct Sockets {
     tcp: Option<TcpListener>,
     udp: Option<UdpSocket>,
@@ -413,7 +414,8 @@ impl Sockets {
     }
 }
 
-/// As is the case with two addresses, and where the configuration says how many.
+/// Warns if several workers run a module that must run alone. Two addresses or an explicit number
+/// of workers cause this.
 fn warn_if_several(settings: &Listener, module: &Module, workers: usize) {
     if workers > 1 && module.info().alone {
         let (listener, name) = (&*settings.name, module.name());
@@ -425,7 +427,7 @@ fn warn_if_several(settings: &Listener, module: &Module, workers: usize) {
     }
 }
 
-/// For each worker at this address some.
+/// Binds the sockets of each worker at this address.
 fn sockets(
     settings: &Listener,
     mut address: SocketAddr,
@@ -438,7 +440,7 @@ fn sockets(
         let (only, backlog) = (settings.ipv6_only, settings.backlog);
         listeners = share_address(address, only, workers.count(module.info()), backlog)?;
         if let Some(first) = listeners.first() {
-            // With what was asked for as port 0.
+            // Contains the system's choice for port 0.
             address = first.local_addr().map_err(Failure::failed)?;
         }
     }
@@ -455,7 +457,7 @@ fn sockets(
     Ok((0..count).map(of_one).collect())
 }
 
-/// A worker with these sockets.
+/// Prepares a worker with these sockets.
 fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBuilder {
     let limits = Limits::for_connections_of(&serving.module);
     let limits = Limits {
@@ -482,7 +484,7 @@ fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBui
     builder
 }
 
-/// On the worker's own thread, where its connections stay.
+/// Accepts flows on the worker's own thread, where its connections stay.
 async fn accept(worker: Server, common: Arc<Common>) {
     while let Some(flow) = worker.accept().await {
         begin(&common, flow);

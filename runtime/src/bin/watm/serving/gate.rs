@@ -1,9 +1,10 @@
-//! How many connections may be open.
+//! Limits on open connections, in all and by client. `carry` asks for each connection and each
+//! flow.
 //!
-//! A connection counts for its client from the moment it is accepted. While it is in its
-//! handshake, the client is the address that it comes from, and it may be closed in favour of newer
-//! ones. Once the module has handed it over as a flow, the client is the one that the module names,
-//! and the connection stays.
+//! A connection counts for its client from the moment it is accepted. During its handshake, the
+//! client is the address that it comes from, and newer connections may replace it. Once the module
+//! has handed it over as a flow, the client is the one that the module names, and the connection
+//! stays.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,32 +17,33 @@ use watm_runtime::{Accepted, Network};
 use super::outcome::Ending;
 use super::settings::Terms;
 
-/// How long a connection has for its handshake, whatever its client has open besides. What a proxy
-/// passes on at once is over by then, and nobody knows before that it is a proxy.
+/// The time that a connection has for its handshake, whatever else its client has open. Connections
+/// that a proxy forwards at once have ended theirs by then; only afterwards is it known to be a
+/// proxy.
 pub(super) const GRACE: Duration = Duration::from_secs(1);
 
-/// Proxies that are remembered.
+/// The most proxies that are remembered.
 const MOST_PROXIES: usize = 1024;
 
-/// Counts the open connections of a listener.
+/// The open connections of a listener.
 #[derive(Default)]
 pub(super) struct Gate {
     open: Mutex<Open>,
-    /// Told when a client has more connections than it may.
+    /// Notified when a client has more connections than allowed.
     crowded: Notify,
 }
 
 #[derive(Default)]
 struct Open {
-    /// Flows.
+    /// The number of flows.
     total: usize,
-    /// Those that are streams.
+    /// The number of flows that are streams.
     streams: usize,
     clients: HashMap<IpAddr, Client>,
     /// Numbers of connections in a handshake, by the addresses of both ends.
     handshakes: HashMap<(SocketAddr, SocketAddr), u64>,
     last: u64,
-    /// Addresses whose connections turned out to be other clients'. Their handshakes are not
+    /// Addresses whose connections turned out to carry other clients. Their handshakes are not
     /// limited.
     proxies: HashSet<IpAddr>,
 }
@@ -49,7 +51,7 @@ struct Open {
 #[derive(Default)]
 struct Client {
     flows: usize,
-    /// By their numbers, which grow with time.
+    /// Handshakes by their numbers, which increase with time.
     handshakes: BTreeMap<u64, Handshake>,
 }
 
@@ -58,7 +60,7 @@ struct Handshake {
     began: Instant,
 }
 
-/// A flow's place.
+/// The place of a flow.
 pub(super) struct Place {
     gate: Arc<Gate>,
     client: IpAddr,
@@ -66,7 +68,7 @@ pub(super) struct Place {
 }
 
 impl Gate {
-    /// Whether a connection is taken whose module knows nothing of it yet.
+    /// Admits a connection, or refuses it, before its module knows of it.
     pub(super) fn admit(&self, accepted: &Arc<Accepted>, terms: &Terms) -> Result<(), Ending> {
         let address = client_of(accepted.remote().ip());
         let mut open = self.lock();
@@ -88,14 +90,14 @@ impl Gate {
             self.crowded.notify_one();
         }
         let replaced = open.handshakes.insert(ends(accepted), number);
-        // The client uses the same port again, and the module has not noticed its end.
+        // The client reused the port, and the module has not noticed the end of the old connection.
         if let (Some(old), Some(client)) = (replaced, open.clients.get_mut(&address)) {
             client.handshakes.remove(&old);
         }
         Ok(())
     }
 
-    /// A connection is closed that was admitted.
+    /// Removes an admitted connection that is closed.
     pub(super) fn leave(&self, accepted: &Accepted) {
         let mut open = self.lock();
         if open
@@ -106,8 +108,8 @@ impl Gate {
         }
     }
 
-    /// A place for a flow, or which limit is in the way. `connection`: both ends of the connection
-    /// that it came by, the client's first.
+    /// Returns a place for a flow, or the limit that prevents one. `connection` has both ends of
+    /// the connection that it came by, the client's first.
     pub(super) fn enter(
         self: &Arc<Gate>,
         source: IpAddr,
@@ -117,7 +119,7 @@ impl Gate {
     ) -> Result<Place, Ending> {
         let client = client_of(source);
         let mut open = self.lock();
-        // Datagrams come by none.
+        // Datagrams have no connection.
         if network == Network::Tcp
             && let Some(ends) = connection
             && let Some(accepted) = open.end_handshake(ends)
@@ -145,23 +147,23 @@ impl Gate {
         })
     }
 
-    /// Flows.
+    /// Returns the number of flows.
     pub(super) fn open(&self) -> usize {
         self.lock().total
     }
 
-    /// Flows that have an end of their own, which datagrams do not.
+    /// Returns the number of flows with an end of their own, which datagrams lack.
     pub(super) fn open_streams(&self) -> usize {
         self.lock().streams
     }
 
-    /// Ready when a client has had more connections than it may for a moment.
+    /// Waits until a client has had too many connections for a moment.
     pub(super) async fn crowded(&self) {
         self.crowded.notified().await;
         tokio::time::sleep(GRACE).await;
     }
 
-    /// Close the oldest handshakes of clients that have more connections than they may.
+    /// Closes the oldest handshakes of clients that have more connections than allowed.
     pub(super) fn clear(&self, terms: &Terms) {
         let most = terms.per_client.unwrap_or(usize::MAX);
         let mut closing = Vec::new();
@@ -183,7 +185,7 @@ impl Gate {
         closing.iter().for_each(|accepted| accepted.close());
     }
 
-    /// Close all connections that are in a handshake.
+    /// Closes all connections in a handshake.
     pub(super) fn close_handshakes(&self) {
         let open = self.lock();
         let clients = open.clients.values();
@@ -234,13 +236,13 @@ impl Drop for Place {
     }
 }
 
-/// A connection's addresses, by which its flow is known: the client's, and the listener's.
+/// Returns a connection's addresses, which identify its flow: the client's, and the listener's.
 fn ends(accepted: &Accepted) -> (SocketAddr, SocketAddr) {
     (accepted.remote(), accepted.local())
 }
 
-/// Who is one client: an address of IPv4, 64 bits of one of IPv6, since one machine has as many as
-/// it likes of the rest.
+/// Returns the address that identifies a client: an IPv4 address, or the first 64 bits of an IPv6
+/// address, since one machine can use any number of the rest.
 fn client_of(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

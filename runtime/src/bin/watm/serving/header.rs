@@ -1,4 +1,4 @@
-//! The header of the PROXY protocol that an upstream gets first.
+//! Writer of PROXY protocol headers, which upstreams get first. `carry` sends them.
 //!
 //! <https://www.haproxy.org/download/3.2/doc/proxy-protocol.txt>, revision of 2026-04-27.
 
@@ -16,18 +16,18 @@ const VERSION_2_PROXY: u8 = 0x21;
 const IPV4: u8 = 0x10;
 const IPV6: u8 = 0x20;
 
-/// Bytes before the addresses.
+/// The length of the header before the addresses, in bytes.
 const FIXED: usize = 16;
 
-/// The most that a value may have, so that a header fits into one look of whoever reads it, and
-/// the most of a unique id (section 2.2.5).
+/// The most bytes of a value, so that readers get a header at once, and of a unique id (section
+/// 2.2.5).
 const LONGEST_VALUE: usize = 255;
 const LONGEST_UNIQUE_ID: usize = 128;
 
-/// TLVs that the client's connection came with, in hexadecimal. They go on as they are: an upstream
-/// may compare an identifier, or know a type that nobody knows here.
+/// The attribute with the TLVs of the client's connection, in hexadecimal. They are forwarded
+/// unchanged: an upstream may compare an identifier, or know a type that is unknown here.
 const TLVS: &str = "proxy.tlvs";
-/// The most bytes of these.
+/// The most bytes of these TLVs.
 const LONGEST_TLVS: usize = 4096;
 
 /// Types, each with the attribute of a flow that has its value.
@@ -51,14 +51,14 @@ const SSL_VALUES: [(u8, &str); 7] = [
 
 const SSL_CIPHER: u8 = 0x23;
 
-/// Of TLS: it was used; a certificate came in this connection; one came in this session.
+/// Flags of TLS: it was used; a certificate came in this connection; one came in this session.
 const CLIENT_SSL: u8 = 1;
 const CERTIFICATE_ON_CONNECTION: u8 = 2;
 const CERTIFICATE_IN_SESSION: u8 = 4;
 
-/// Writes who a flow is from and where it arrived, and in version 2 also what the transport knows of
-/// TLS, with a checksum. The header never says LOCAL or UNKNOWN: a flow is always a client's. Version 1
-/// has no datagrams.
+/// Writes the source and the destination of a flow, and in version 2 also the transport's knowledge
+/// of TLS, with a checksum. The header is never LOCAL or UNKNOWN: a flow always has a client.
+/// Version 1 has no datagrams.
 pub(super) fn write(version: ProxyHeader, info: &FlowInfo, network: Network) -> Vec<u8> {
     let ends = ends(info);
     match version {
@@ -67,9 +67,10 @@ pub(super) fn write(version: ProxyHeader, info: &FlowInfo, network: Network) -> 
     }
 }
 
-/// The client's address, and the one it connected to, both of one family. Where they are of two,
-/// the IPv4 address becomes an IPv4-mapped IPv6 address, as HAProxy writes it. A destination that is
-/// a name, of a flow without an underlay, becomes the unspecified address with the name's port.
+/// Returns the client's address, and the one it connected to, both of one family. If the families
+/// differ, the IPv4 address becomes an IPv4-mapped IPv6 address, as HAProxy writes it. A
+/// destination that is a name, of a flow without an underlay, becomes the unspecified address with
+/// the name's port.
 fn ends(info: &FlowInfo) -> (SocketAddr, SocketAddr) {
     let source = canonical(info.source);
     let arrived = match (&info.destination, &info.underlay) {
@@ -94,7 +95,7 @@ fn mapped(end: SocketAddr) -> SocketAddr {
     }
 }
 
-/// `0.0.0.0` or `::`, of this address's family.
+/// Returns `0.0.0.0` or `::`, in the family of this address.
 fn unspecified(like: IpAddr) -> IpAddr {
     match like {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -117,7 +118,7 @@ fn write_v2(ends: (SocketAddr, SocketAddr), info: &FlowInfo, network: Network) -
     let (source, arrived) = ends;
     let family = if source.is_ipv4() { IPV4 } else { IPV6 };
     let mut header = SIGNATURE.to_vec();
-    // The length comes when it is known.
+    // The length follows once it is known.
     header.extend([VERSION_2_PROXY, family | protocol, 0, 0]);
     for end in [source, arrived] {
         match end.ip() {
@@ -148,7 +149,7 @@ fn write_v2(ends: (SocketAddr, SocketAddr), info: &FlowInfo, network: Network) -
     header
 }
 
-/// The TLVs that a flow came with: none unless they are sound.
+/// Parses the TLVs that a flow came with. Returns none if they are invalid.
 fn tlvs(info: &FlowInfo) -> Vec<(u8, Vec<u8>)> {
     let text = attribute(info, TLVS).filter(|text| text.len() <= 2 * LONGEST_TLVS);
     let bytes = text.and_then(from_hex).unwrap_or_default();
@@ -158,7 +159,7 @@ fn tlvs(info: &FlowInfo) -> Vec<(u8, Vec<u8>)> {
         let Some((value, after)) = after.split_at_checked(length) else {
             return Vec::new();
         };
-        // The checksum is of the header that is written here.
+        // This header has a checksum of its own.
         if kind != CRC32C {
             all.push((kind, value.to_vec()));
         }
@@ -183,14 +184,14 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 fn ssl(info: &FlowInfo) -> Vec<u8> {
     let verified = attribute(info, "tls.verified");
-    // A session that is resumed has the certificate of the connection that it began with.
+    // A resumed session has the certificate of the connection that it began with.
     let resumed = attribute(info, "tls.resumed") == Some("yes");
     let mut value = vec![match (verified, resumed) {
         (None, _) => CLIENT_SSL,
         (Some(_), true) => CLIENT_SSL | CERTIFICATE_IN_SESSION,
         (Some(_), false) => CLIENT_SSL | CERTIFICATE_ON_CONNECTION | CERTIFICATE_IN_SESSION,
     }];
-    // Zero: a certificate came and was verified.
+    // Zero means that a certificate came and was verified.
     let failed = u32::from(verified != Some("yes"));
     value.extend(failed.to_be_bytes());
     add_all(&mut value, &SSL_VALUES, info);
@@ -217,8 +218,8 @@ fn add_all<'a>(
     }
 }
 
-/// OpenSSL's name of a cipher, which the specification has in its example and HAProxy sends. Ciphers of
-/// TLS 1.3 have IANA's name in OpenSSL too.
+/// Returns OpenSSL's name of a cipher, as in the specification's example and as HAProxy sends it.
+/// OpenSSL also uses IANA's names for ciphers of TLS 1.3.
 fn openssl_name(iana: &str) -> String {
     let Some((exchange, cipher)) = iana
         .strip_prefix("TLS_")
@@ -239,7 +240,7 @@ fn add(header: &mut Vec<u8>, kind: u8, value: &[u8]) {
     header.extend(value);
 }
 
-/// What a transport says of a flow under this name.
+/// Returns the attribute of a flow with this name.
 pub(super) fn attribute<'a>(info: &'a FlowInfo, name: &str) -> Option<&'a str> {
     let found = info.attributes.iter().find(|(known, _)| known == name);
     found.map(|(_, value)| value.as_str())

@@ -1,4 +1,4 @@
-//! Listeners without a file, for who says on the way what they are.
+//! Listeners without a configuration file, for `watm listen`, `watm plugin` and `watm pt`.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -23,17 +23,18 @@ use crate::options::ModuleOptions;
 use crate::pluggable::tor::extended_or_port::ExtendedOrPort;
 use crate::system::{Signal, Signals, raise_descriptors};
 
-/// How long connections may take to end: whoever started this is ending too.
+/// The time limit for connections to end. The parent process ends too.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// Some listeners, each started by itself.
+/// A set of listeners, each started by itself.
 pub(crate) struct Many {
     runtime: Runtime,
-    /// Caught from the start, since whoever reads where it listens may answer with one.
+    /// Signals, caught from the start, since a program that reads the addresses may answer with
+    /// one.
     signals: Signals,
     service: Arc<Service>,
     loading: LoadingOptions,
-    /// Whether modules follow their files.
+    /// True if modules follow their files.
     watch: bool,
 }
 
@@ -54,7 +55,7 @@ impl Many {
         })
     }
 
-    /// Put a module in front of an upstream; where it listens.
+    /// Puts a module in front of an upstream. Returns the address that it listens on.
     pub(crate) fn start(
         &mut self,
         name: &str,
@@ -92,12 +93,12 @@ impl Many {
             .block_on(async { self.service.add(listener, serving) })
     }
 
-    /// Until a signal comes, or `end` is ready.
+    /// Serves until a signal arrives or `end` is ready.
     pub(crate) fn serve(self, end: impl Future<Output = ()>) -> Result<Outcome, Failure> {
         self.serve_draining(ENDING, end)
     }
 
-    /// As [`serve`](Many::serve), with so much time for connections to end.
+    /// Serves as [`serve`](Many::serve) does, with this time for connections to end.
     fn serve_draining(
         mut self,
         drain: Duration,
@@ -123,18 +124,18 @@ impl Many {
     }
 }
 
-/// What one module is in front of, and where.
+/// The addresses and upstreams of one module.
 pub(crate) struct Front {
     pub(crate) listen: Vec<Place>,
     pub(crate) upstream: Upstream,
     pub(crate) decoy: Option<Upstream>,
-    /// Whether connections go on from their clients' addresses.
+    /// Set if connections continue from their clients' addresses.
     pub(crate) transparent: Option<TransparentOptions>,
-    /// How long connections may take to end.
+    /// The time limit for connections to end.
     pub(crate) drain: Duration,
 }
 
-/// One module in front of an upstream, streams and datagrams, until a signal comes.
+/// Serves one module in front of an upstream, streams and datagrams, until a signal arrives.
 pub(crate) fn in_front(module: &ModuleOptions, front: Front) -> Result<Outcome, Failure> {
     logging::start(&module.running.log);
     let overrides = Overrides {
@@ -149,7 +150,7 @@ pub(crate) fn in_front(module: &ModuleOptions, front: Front) -> Result<Outcome, 
     let mut many = Many::new(&module.running.loading)?;
     many.watch = module.running.watch.follows_file()?;
     for listener in &mut settings.listeners {
-        // `[::]` and `0.0.0.0` may be there side by side.
+        // `[::]` and `0.0.0.0` may stand side by side.
         listener.ipv6_only = listener.addresses.len() > 1;
         listener.transparent.clone_from(&front.transparent);
         listener.terms.decoy.clone_from(&front.decoy);

@@ -1,7 +1,7 @@
-//! What is counted, for Prometheus.
+//! Metrics of `watm serve`, for Prometheus.
 //!
 //! The cardinality is bounded: listeners by the configuration, reasons by their kinds, clients by
-//! `metrics.clients`, what modules say themselves as for [tunnels](crate::reporting::metrics).
+//! `metrics.clients`, and counters of modules as for [tunnels](crate::reporting::metrics).
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ struct OfResult {
     result: String,
 }
 
-/// All that is counted.
+/// The metrics of all listeners.
 pub(super) struct Metrics {
     registry: Mutex<Registry>,
     opened: Family<OfListener, Counter>,
@@ -56,7 +56,7 @@ pub(super) struct Metrics {
     modules: Arc<Modules>,
 }
 
-/// Of one listener.
+/// The metrics of one listener.
 #[derive(Clone)]
 pub(super) struct ListenerMetrics {
     listener: String,
@@ -79,7 +79,7 @@ impl Metrics {
             closed: Family::default(),
             bytes: Family::default(),
             connect: Family::new_with_constructor(|| {
-                // From a millisecond to eight seconds.
+                // A millisecond to eight seconds.
                 Histogram::new(exponential_buckets(0.001, 2.0, 14))
             }),
             upstream_failures: Family::default(),
@@ -151,7 +151,7 @@ impl Metrics {
         }
     }
 
-    /// The page, with what the modules themselves say now.
+    /// Writes the page, with the current counters of the modules.
     pub(super) fn page(&self, modules: Vec<Group>) -> Result<String, fmt::Error> {
         *self.modules.0.lock().expect("no panic under this lock") = modules;
         metrics::written(&self.lock())
@@ -221,7 +221,7 @@ impl Collector for ByClient {
     }
 }
 
-/// Of each listener.
+/// The counters of the listeners' modules.
 #[derive(Debug, Default)]
 struct Modules(Mutex<Vec<Group>>);
 

@@ -1,12 +1,12 @@
-//! Listeners in front of applications, for as long as they are wanted.
+//! `watm serve`: listeners in front of applications.
 //!
 //! 1. The configuration becomes [`Settings`], or an error that names its place.
-//! 2. Each listener is a [`Frontend`]: a module on each of its workers, with a
-//!    socket of its own each.
-//! 3. What a module hands over is [carried](carry) on the worker's own thread, to an
-//!    [upstream] and back, and written down when it ends.
-//! 4. A [`Service`] is all of them; it is [asked](crate::reporting::web) how it does, reloaded, and
-//!    drained.
+//! 2. Each listener is a [`Frontend`]: a module on each of its workers, with a socket of its own
+//!   each.
+//! 3. Each flow is [carried](carry) on the worker's own thread, to an [upstream] and back, and
+//!   logged when it ends.
+//! 4. A [`Service`] has all listeners. It answers [status requests](crate::reporting::web), is
+//!   reloaded, and is drained.
 
 mod carry;
 mod clients;
@@ -50,56 +50,58 @@ pub(crate) use values::{Place, Seconds, Upstream};
 use values::{ProxyHeader, Workers};
 use watching::Watching;
 
-/// Threads for what is no connection: signals, metrics, reloads.
+/// Threads for everything but connections: signals, metrics, reloads.
 const THREADS: usize = 2;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A configuration (TOML), or a module: then --listen and --upstream say the rest.
+    /// A configuration (TOML), or a module; with a module, --listen and --upstream are required.
     #[arg(value_name = "CONFIG|MODULE")]
     file: PathBuf,
     /// Check the configuration, the modules and their own configurations, and start nothing.
     #[arg(long)]
     check: bool,
-    /// Where clients connect to, such as 0.0.0.0:443 or udp://0.0.0.0:443; may be given several times.
+    /// Address that clients connect to, such as 0.0.0.0:443 or udp://0.0.0.0:443; may be given
+    /// several times.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<Place>,
-    /// The application: HOST:PORT, unix:PATH, or dynamic, which is where each flow itself goes, as
-    /// far as --allow admits it.
+    /// Application: HOST:PORT, unix:PATH, or dynamic, which is the destination of each flow, as far
+    /// as --allow admits it.
     #[arg(long, value_name = "UPSTREAM")]
     upstream: Option<Upstream>,
     /// Workers for each address, each with a socket and an instance of the module; by default auto,
-    /// one for each core, of which the first alone takes datagrams.
+    /// one for each core, of which only the first accepts datagrams.
     #[arg(long, value_name = "NUMBER")]
     workers: Option<Workers>,
-    /// A file for the module, in its own format.
+    /// Configuration file for the module, in its own format.
     #[arg(long, visible_alias = "config-file", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
     keys: KeyOptions,
-    /// Tell the upstream of each client by a header of the PROXY protocol.
+    /// Announce each client to the upstream with a PROXY protocol header.
     #[arg(long, value_name = "VERSION")]
     proxy_header: Option<ProxyHeader>,
-    /// Where a dynamic upstream may be; may be given several times. A name, *.name, address, network
-    /// or *, then :port or :low-high; for TCP and UDP unless tcp:// or udp:// is in front.
+    /// Destination that a dynamic upstream may have; may be given several times. A name, *.name,
+    /// address, network or *, then :port or :low-high; for TCP and UDP unless tcp:// or udp:// is
+    /// in front.
     #[arg(long, value_name = "PATTERN")]
     allow: Vec<String>,
-    /// Where the module itself may connect to; may be given several times.
+    /// Destination that the module itself may connect to; may be given several times.
     #[arg(long, value_name = "PATTERN")]
     reach: Vec<String>,
     /// Answer /metrics, /status and /readyz here, by HTTP.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// A name by which others ask for these, beside addresses and localhost; may be given several
-    /// times. Requests with other names in their Host header are refused.
+    /// Accept this name in the Host header of these requests, beside addresses and localhost; may
+    /// be given several times. Requests with other names are refused.
     #[arg(long, value_name = "NAME")]
     metrics_host: Vec<Host>,
-    /// How long connections may take to end after SIGTERM or SIGINT, by default 30; a second signal
-    /// ends them at once.
+    /// Time for connections to end after SIGTERM or SIGINT, by default 30; a second signal ends
+    /// them at once.
     #[arg(long, value_name = "SECONDS")]
     drain_timeout: Option<Seconds>,
-    /// Load a module again when its file is another one, for connections that come after it. One
-    /// that is not to be had changes nothing. SIGHUP does the same, with the configuration.
+    /// Load a module again when its file changes, for later connections. A module that cannot be
+    /// loaded changes nothing. SIGHUP does the same, with the configuration.
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -134,7 +136,7 @@ impl Arguments {
     }
 }
 
-/// By how it begins.
+/// Tells modules from configurations by their first bytes.
 fn is_module(path: &Path) -> Result<bool, Failure> {
     let mut begin = [0; 4];
     let read = File::open(path).and_then(|mut file| file.read(&mut begin));
@@ -166,7 +168,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
     threads()?.block_on(serve(arguments, settings))
 }
 
-/// What runs all but the workers.
+/// Starts the runtime of everything but the workers.
 fn threads() -> Result<Runtime, Failure> {
     let built = Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -227,7 +229,7 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
     }
 }
 
-/// How long a drain may take from now on.
+/// Reloads the configuration. Returns the time limit of drains from now on.
 async fn reload(
     arguments: &Arguments,
     service: &Service,

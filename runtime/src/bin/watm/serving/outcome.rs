@@ -1,31 +1,31 @@
-//! How a connection ended.
+//! Reasons why connections end.
 
-/// In logs and as the label `reason` of metrics.
+/// The reason why a connection ended, in logs and as the label `reason` of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Ending {
-    /// Both directions, one after the other.
+    /// Both directions ended, one after the other.
     Done,
-    /// The client aborted, or is gone.
+    /// The client reset the connection, or is gone.
     ClientReset,
-    /// The module ended it: the client broke the protocol, for instance.
+    /// The module ended it, for instance because the client broke the protocol.
     Module,
-    /// The upstream's side failed.
+    /// The connection to the upstream failed.
     UpstreamReset,
     UpstreamRefused,
     UpstreamTimeout,
     UpstreamFailed,
-    /// Not a destination that is allowed.
+    /// The destination is not allowed.
     Denied,
     Idle,
-    /// A flow of datagrams, idle the longest, made room for another.
+    /// A datagram flow made room for another, being idle the longest.
     Evicted,
-    /// It was as old as it may be.
+    /// It reached the longest allowed lifetime.
     Lifetime,
-    /// Too many connections.
+    /// The listener has too many connections.
     Limit,
-    /// Too many of this client.
+    /// The client has too many connections.
     ClientLimit,
-    /// It did not end while the program was ending.
+    /// It did not end in time while the program was ending.
     Forced,
 }
 

@@ -1,3 +1,5 @@
+//! The status pages of `watm serve`.
+
 use std::fmt;
 
 use serde_json::Value;

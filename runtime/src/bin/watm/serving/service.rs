@@ -1,4 +1,4 @@
-//! All listeners, and what can be said of and asked from them together.
+//! All listeners of `watm serve`: started, reloaded and drained together.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::failure::Failure;
 use crate::loading::LoadingOptions;
 use crate::system::most_descriptors;
 
-/// How long connections that are ended by force may take to be written down, and between two looks.
+/// The time limit for logging connections that were ended by force, and the interval of checks.
 const FORCING: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_millis(5);
 
@@ -32,7 +32,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Without a listener yet.
+    /// Creates a service without listeners.
     pub(super) fn new(clients: Clients, loading: &LoadingOptions) -> Service {
         let clients = Arc::new(clients);
         Service {
@@ -46,7 +46,7 @@ impl Service {
         }
     }
 
-    /// Start all listeners, or none. Blocks. Somebody may be asked for approval.
+    /// Starts all listeners, or none. Blocks. May ask a person for approval.
     pub(super) fn start(settings: &Settings, loading: &LoadingOptions) -> Result<Service, Failure> {
         let service = Service::new(Clients::new(settings.clients), loading);
         for listener in &settings.listeners {
@@ -68,9 +68,8 @@ impl Service {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Go on with these settings: all of them, or as before if one is not to be had. Modules and
-    /// their configurations are read again; listeners may come and go, and what they are bound to
-    /// stays.
+    /// Applies new settings, all of them or none. Reads modules and their configurations again.
+    /// Listeners may come and go; the addresses and sockets of existing ones stay.
     pub(super) async fn reload(&self, settings: Settings) -> Result<(), Failure> {
         let running = self.frontends();
         let find = |name: &str| {
@@ -132,7 +131,7 @@ impl Service {
         Ok(())
     }
 
-    /// And this listener. Blocks for as long as its module takes to start.
+    /// Adds this listener. Blocks while its module starts.
     pub(super) fn add(&self, listener: &Listener, serving: Serving) -> Result<(), Failure> {
         let frontend = self.begin(listener, serving)?;
         self.lock().push(frontend);
@@ -152,7 +151,7 @@ impl Service {
         tokio::task::block_in_place(start).map(Arc::new)
     }
 
-    /// Load the module of one listener again, with its configuration.
+    /// Loads the module of one listener again, with its configuration. Returns true if it differs.
     pub(super) async fn reload_module(&self, frontend: &Frontend) -> Result<bool, Failure> {
         let running = frontend.module().await;
         let (settings, loading) = (frontend.settings(), self.loading.bound_to(&running));
@@ -163,8 +162,8 @@ impl Service {
         Ok(frontend.swap(serving).await.map_err(about)?.is_some())
     }
 
-    /// Accept no more, and wait for what is open; how many connections were ended by force. Flows
-    /// of datagrams are not among them.
+    /// Stops accepting, and waits until everything has ended. Returns the number of connections
+    /// that were ended by force, without datagram flows.
     pub(super) async fn drain(&self, patience: Duration, hurry: impl Future<Output = ()>) -> usize {
         self.draining.store(true, Ordering::Relaxed);
         let frontends = self.frontends();
@@ -188,7 +187,7 @@ impl Service {
                 sleep(INTERVAL).await;
             }
         };
-        // Those that are still open then are not written down.
+        // Connections that are still open then are not logged.
         let _ = timeout(FORCING, ended).await;
         for frontend in frontends {
             frontend.close().await;
@@ -196,7 +195,7 @@ impl Service {
         forced
     }
 
-    /// The files whose change `--watch` looks for, with who they are of.
+    /// Returns the files that `--watch` follows, with their listeners.
     pub(super) fn module_files(&self) -> Vec<(PathBuf, Arc<Frontend>)> {
         let all = self.frontends().into_iter();
         all.map(|frontend| (frontend.settings().module, frontend))
@@ -204,7 +203,7 @@ impl Service {
     }
 }
 
-/// It was in the configuration, and is no more.
+/// Ends a listener that is no longer in the configuration.
 async fn retire(frontend: Arc<Frontend>) {
     frontend.drain().await;
     frontend.close().await;
@@ -222,7 +221,7 @@ async fn swap_back(swapped: Vec<(&Arc<Frontend>, Serving)>) {
     }
 }
 
-/// What a listener is bound to stays as it is.
+/// Checks that everything a listener is bound to stays the same.
 fn check_bound(now: &Listener, next: &Listener) -> Result<(), Failure> {
     let differs = [
         ("addresses", now.addresses != next.addresses),

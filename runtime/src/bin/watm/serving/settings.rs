@@ -1,4 +1,4 @@
-//! The configuration as it is used: checked, and complete.
+//! The settings of `watm serve`: the configuration file and the command line, checked and complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -16,50 +16,51 @@ use crate::options::read;
 use crate::pluggable::tor::extended_or_port::ExtendedOrPort;
 use crate::reporting::web::Host;
 
-/// Connections that the kernel completes before they are accepted.
+/// The default backlog: connections that the kernel completes before they are accepted.
 const BACKLOG: u32 = 1024;
 
-/// Connections of one listener at once: as many as a program's descriptors allow for on most
-/// systems, with two for each.
+/// The default limit on connections of one listener: as many as a process's descriptors allow on
+/// most systems, with two for each.
 const CONNECTIONS: usize = 16_384;
 
-/// How long an upstream may take to accept.
+/// The default time limit for an upstream to accept.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection may be silent: what most firewalls on the way forget first.
+/// The default time after which a silent connection ends. Most firewalls on the way forget it
+/// earlier.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// How long a flow of datagrams may be silent (RFC 4787 says two minutes at least, and most
-/// systems have less).
+/// The default time after which a silent datagram flow ends. RFC 4787 requires at least two
+/// minutes, and most systems use less.
 const DATAGRAM_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long connections may take to end after the program was asked to.
+/// The default time for connections to end when the program ends.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Clients whose bytes are counted one by one.
+/// The default number of clients with byte counters of their own.
 const CLIENTS: usize = 1000;
 
-/// More clients than this make a page of metrics that no collector takes.
+/// The largest such number. More clients would make a page of metrics too large for collectors.
 const MOST_CLIENTS: usize = 10_000;
 
-/// All of it.
+/// The settings of the program.
 pub(super) struct Settings {
     pub(super) log: logging::Settings,
     pub(super) metrics: Option<SocketAddr>,
-    /// Names by which others ask for metrics.
+    /// Further names that requests for metrics may use.
     pub(super) metrics_hosts: Vec<Host>,
     pub(super) clients: usize,
     pub(super) drain: Duration,
     pub(super) listeners: Vec<Listener>,
 }
 
-/// A module in front of something.
+/// A module in front of an upstream.
 #[derive(Clone)]
 pub(super) struct Listener {
     pub(super) name: String,
     pub(super) module: PathBuf,
     pub(super) config: Config,
-    /// That the module may sign with.
+    /// The keys that the module may sign with.
     pub(super) keys: Vec<NamedKey>,
     pub(super) addresses: Vec<Place>,
     pub(super) ipv6_only: bool,
@@ -68,12 +69,12 @@ pub(super) struct Listener {
     pub(super) reach: Reach,
     pub(super) memory: Option<usize>,
     pub(super) descriptors: Option<usize>,
-    /// Whether it connects from its clients' addresses.
+    /// Set if it connects from its clients' addresses.
     pub(super) transparent: Option<TransparentOptions>,
     pub(super) terms: Terms,
 }
 
-/// A module's own configuration.
+/// The configuration of a module.
 #[derive(Clone)]
 pub(super) enum Config {
     None,
@@ -82,7 +83,7 @@ pub(super) enum Config {
 }
 
 impl Config {
-    /// Its bytes, as they are now.
+    /// Returns its current bytes.
     pub(super) fn read(&self) -> Result<Vec<u8>, Failure> {
         Ok(match self {
             Config::None => Vec::new(),
@@ -92,13 +93,13 @@ impl Config {
     }
 }
 
-/// How a connection is carried on. What can be changed while others are open.
+/// The terms on which connections are carried. They can change while connections are open.
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) upstream: Upstream,
-    /// Of clients that the module does not let in; none: they are refused.
+    /// The upstream of clients that the module does not admit. Without one they are refused.
     pub(super) decoy: Option<Upstream>,
-    /// Of a dynamic upstream.
+    /// Destinations that a dynamic upstream may have.
     pub(super) allow: Reach,
     pub(super) introduction: Introduction,
     pub(super) connections: usize,
@@ -109,7 +110,7 @@ pub(super) struct Terms {
     pub(super) lifetime: Option<Duration>,
 }
 
-/// What an upstream is told of a client before anything else.
+/// The announcement of a client, which an upstream gets first.
 #[derive(Clone)]
 pub(super) enum Introduction {
     None,
@@ -117,7 +118,7 @@ pub(super) enum Introduction {
     Tor(ExtendedOrPort),
 }
 
-/// What the command line says in the place of the file.
+/// Values on the command line that replace those of the file.
 #[derive(Default)]
 pub(super) struct Overrides {
     pub(super) log: logging::Overrides,
@@ -135,7 +136,7 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// Whether anything of these is a listener's.
+    /// Returns true if any value belongs to a listener.
     fn of_listener(&self) -> bool {
         !self.listen.is_empty()
             || self.upstream.is_some()
@@ -148,7 +149,7 @@ impl Overrides {
     }
 }
 
-/// Of a file. Relative paths in it start from its folder.
+/// Reads the settings in a file. Relative paths in it start from its folder.
 pub(super) fn from_file(path: &Path, overrides: Overrides) -> Result<Settings, Failure> {
     let (mut file, text) = File::read(path)?;
     let unusable = |reason: String| Failure::unusable(format!("{}: {reason}", path.display()));
@@ -173,7 +174,7 @@ pub(super) fn from_file(path: &Path, overrides: Overrides) -> Result<Settings, F
     })
 }
 
-/// Of the command line alone.
+/// Makes settings from the command line alone.
 pub(super) fn from_arguments(module: &Path, overrides: Overrides) -> Result<Settings, Failure> {
     let Some(upstream) = overrides.upstream.clone() else {
         return Err(Failure::unusable(
@@ -216,7 +217,7 @@ pub(super) fn from_arguments(module: &Path, overrides: Overrides) -> Result<Sett
     })
 }
 
-/// Paths of the command line start from `base`.
+/// Applies overrides to a listener. Paths on the command line start from `base`.
 fn override_listener(listener: &mut file::Listener, overrides: &Overrides, base: &Path) {
     if !overrides.listen.is_empty() {
         listener.addresses.clone_from(&overrides.listen);
@@ -371,7 +372,7 @@ fn listener(
         ipv6_only: listener.ipv6_only,
         workers: listener.workers,
         backlog: listener.backlog.map_or(BACKLOG, |backlog| {
-            // More is as much as there can be, which is what the kernel makes of it.
+            // The kernel lowers larger values to its limit.
             backlog.0.try_into().unwrap_or(u32::MAX)
         }),
         reach: patterns("reach", &listener.reach)?,
@@ -399,8 +400,7 @@ mod tests {
 
     use super::*;
 
-    /// Each kind of table, how one begins in a file that is good but for what comes after it, and
-    /// its keys: each with something wrong and what is said of that.
+    /// The keys of a kind of table: each with an invalid value and the error for it.
     type Keys = &'static [(&'static str, &'static str, &'static str)];
 
     const LISTENER: &str =
@@ -486,7 +486,7 @@ mod tests {
             .to_owned()
     }
 
-    /// What a table that has `odd` in it may have instead.
+    /// Returns the keys that a table with `odd` in it may have instead.
     fn expected(text: &str) -> BTreeSet<String> {
         let error = error_of(text);
         let (_, list) = error

@@ -1,4 +1,4 @@
-//! How the program is doing, for programs and people.
+//! The status of all listeners, for `/status` and `/readyz`.
 
 use serde_json::{Value, json};
 use watm_runtime::Phase;
@@ -10,7 +10,7 @@ use super::values::Protocol;
 use crate::reporting::module::{of_instances, of_module};
 use crate::reporting::peers::{listed, merged};
 
-/// All of it.
+/// Describes the service.
 pub(super) async fn of(service: &Service) -> Value {
     let mut listeners = Vec::new();
     for frontend in service.frontends() {
@@ -24,7 +24,7 @@ pub(super) async fn of(service: &Service) -> Value {
     })
 }
 
-/// Whether connections would get through; if not, why.
+/// Returns normally if connections would get through, or else fails with the reason.
 pub(super) async fn ready(service: &Service) -> Result<(), String> {
     if service.is_draining() {
         return Err("draining".to_owned());

@@ -1,4 +1,4 @@
-//! What one connection has moved, and when it last did.
+//! The bytes of one connection, and the time of its last byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use watm_runtime::Meter;
 use super::clients::Client;
 use super::metrics::ListenerMetrics;
 
-/// Counts for the connection, its client and its listener.
+/// Counters for the connection, its client and its listener.
 pub(super) struct Traffic {
     began: Instant,
     received: AtomicU64,
     sent: AtomicU64,
-    /// Of the last byte, in milliseconds after the begin.
+    /// The time of the last byte, in milliseconds after `began`.
     last: AtomicU64,
     client: Arc<Client>,
     metrics: ListenerMetrics,
@@ -45,12 +45,12 @@ impl Traffic {
         self.began.elapsed()
     }
 
-    /// Time of the last byte, or of the begin.
+    /// Returns the time of the last byte, or of the beginning.
     pub(super) fn last(&self) -> Instant {
         self.began + Duration::from_millis(self.last.load(Ordering::Relaxed))
     }
 
-    /// Ready when nothing has been moved for so long; never for `None`.
+    /// Waits until nothing has been moved for this long; forever for `None`.
     pub(super) async fn idle(&self, timeout: Option<Duration>) {
         let Some(timeout) = timeout else {
             return std::future::pending().await;

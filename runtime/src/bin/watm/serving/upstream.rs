@@ -1,4 +1,4 @@
-//! Connections to what is behind a listener.
+//! Connections to upstreams. `carry` makes them for flows, and `status` for checks.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ use super::settings::Terms;
 use super::values::Upstream;
 use crate::system::LocalStream;
 
-/// Why there is none.
+/// The reason why an upstream cannot be reached.
 pub(super) struct Unreachable {
     pub(super) ending: Ending,
     pub(super) reason: String,
-    /// The destination, if it is not among those that the configuration allows.
+    /// The destination, if the configuration does not allow it.
     pub(super) refused: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl From<Error> for Unreachable {
     }
 }
 
-/// What a flow is to be joined to, in words.
+/// Describes the destination of a flow.
 pub(super) fn describe(terms: &Terms, info: &FlowInfo) -> String {
     match chosen(terms, info) {
         Ok(Upstream::Dynamic) => info.destination.to_string(),
@@ -68,12 +68,12 @@ pub(super) fn describe(terms: &Terms, info: &FlowInfo) -> String {
     }
 }
 
-/// Whether the module does not let this client in, and has it be shown something else.
+/// Returns true if the module does not admit this client, which gets the decoy instead.
 pub(super) fn is_decoys(info: &FlowInfo) -> bool {
     attribute(info, "decoy").is_some()
 }
 
-/// Where a flow goes.
+/// Chooses the upstream of a flow.
 fn chosen<'a>(terms: &'a Terms, info: &FlowInfo) -> Result<&'a Upstream, Unreachable> {
     if !is_decoys(info) {
         return Ok(terms.upstream.of(info.source.ip()));
@@ -85,8 +85,8 @@ fn chosen<'a>(terms: &'a Terms, info: &FlowInfo) -> Result<&'a Upstream, Unreach
     })
 }
 
-/// Connect for a flow, within the time that the terms give.
-/// `transparent`: from the client's address.
+/// Connects for a flow, within the time that the terms allow. With `transparent`, connects from the
+/// client's address.
 pub(super) async fn connect(
     terms: &Terms,
     transparent: Option<&BindTransparent>,
@@ -108,7 +108,7 @@ pub(super) async fn connect(
     in_time(terms, connecting).await
 }
 
-/// As [`connect`], for datagrams.
+/// Connects for datagrams, as [`connect`] does for streams.
 pub(super) async fn connect_datagrams(
     terms: &Terms,
     transparent: Option<&BindTransparent>,
@@ -125,7 +125,7 @@ pub(super) async fn connect_datagrams(
     in_time(terms, connecting).await
 }
 
-/// Whether somebody answers there; `None`: that cannot be known beforehand.
+/// Returns true if the upstream answers; `None` if that depends on the flow.
 pub(super) async fn answers(upstream: &Upstream, terms: &Terms) -> Option<bool> {
     let connected = async {
         match upstream {
@@ -178,7 +178,7 @@ async fn addresses(
         Upstream::Tcp(destination) => look_up(destination)
             .await
             .map_err(|error| Unreachable::new(&error)),
-        // Only of streams, and taken care of by who has one.
+        // Paths serve streams alone, and callers handle them.
         Upstream::Unix(_) | Upstream::ByFamily { .. } => Err(Unreachable {
             ending: Ending::UpstreamFailed,
             reason: "datagrams do not go to the socket of a path".to_owned(),

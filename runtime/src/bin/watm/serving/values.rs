@@ -1,4 +1,4 @@
-//! Values of a configuration: what each may be, and what would be right in the place of another.
+//! Values in the configuration and on the command line, with their parsers.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -10,14 +10,14 @@ use std::time::Duration;
 use serde_derive::Deserialize;
 use watm_runtime::{Destination, Error, ModuleInfo};
 
-/// Most workers for one address: no machine that this is for has more cores.
+/// The most workers for one address. The program's target machines have no more cores.
 const MOST_WORKERS: usize = 256;
 
-/// Longest time that can be asked for: a year.
+/// The longest time, in seconds: a year.
 const LONGEST: f64 = 366.0 * 24.0 * 3600.0;
 
-/// Where clients connect to, and by what: `tcp://address:port` or `udp://address:port`. Without a
-/// scheme it is TCP, or UDP for a module that takes datagrams alone.
+/// An address and its protocol: `tcp://address:port` or `udp://address:port`. Without a scheme it
+/// is TCP, or UDP for a module that accepts datagrams alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Place {
@@ -32,7 +32,7 @@ pub(super) enum Protocol {
 }
 
 impl Place {
-    /// By this.
+    /// Creates a place with this protocol.
     pub(super) fn of(protocol: Protocol, address: SocketAddr) -> Place {
         Place {
             protocol: Some(protocol),
@@ -40,12 +40,12 @@ impl Place {
         }
     }
 
-    /// The address, if connections come to it, which is so if nothing is said.
+    /// Returns the address, unless it is for datagrams.
     pub(crate) fn for_connections(&self) -> Option<SocketAddr> {
         (self.protocol != Some(Protocol::Udp)).then_some(self.address)
     }
 
-    /// For connections.
+    /// Creates a place for connections.
     pub(crate) fn tcp(address: SocketAddr) -> Place {
         Place {
             protocol: Some(Protocol::Tcp),
@@ -74,7 +74,7 @@ impl FromStr for Place {
     }
 }
 
-/// Connections are what is usual.
+/// Writes the scheme only for datagrams.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
@@ -92,19 +92,20 @@ impl TryFrom<String> for Place {
     }
 }
 
-/// How many workers serve an address.
+/// The number of workers for an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) enum Workers {
-    /// One for each core, of which the first alone takes datagrams: most modules of those know of
-    /// sessions that go on from other addresses. One of a module that is to be alone.
+    /// One for each core, of which only the first accepts datagrams, since most modules for
+    /// datagrams have sessions that continue from other addresses. One for a module that must run
+    /// alone.
     #[default]
     Auto,
     Exactly(usize),
 }
 
 impl Workers {
-    /// Those of the module that take connections.
+    /// Returns the number of workers that accept connections.
     pub(super) fn count(self, module: &ModuleInfo) -> usize {
         match self {
             Workers::Exactly(count) => count,
@@ -115,7 +116,7 @@ impl Workers {
         }
     }
 
-    /// Those that take datagrams.
+    /// Returns the number of workers that accept datagrams.
     pub(super) fn count_for_datagrams(self) -> usize {
         match self {
             Workers::Exactly(count) => count,
@@ -157,15 +158,15 @@ impl TryFrom<toml::Value> for Workers {
     }
 }
 
-/// Where a connection is passed on to.
+/// The next hop of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) enum Upstream {
     Tcp(Destination),
     Unix(PathBuf),
-    /// To where the flow itself says that it goes.
+    /// The destination that the flow itself names.
     Dynamic,
-    /// By the client's address.
+    /// An upstream by the family of the client's address.
     ByFamily {
         ipv4: Box<Upstream>,
         ipv6: Box<Upstream>,
@@ -173,7 +174,7 @@ pub(crate) enum Upstream {
 }
 
 impl Upstream {
-    /// For a client.
+    /// Returns the upstream of a client.
     pub(super) fn of(&self, client: IpAddr) -> &Upstream {
         match self {
             Upstream::ByFamily { ipv4, .. } if client.to_canonical().is_ipv4() => ipv4,
@@ -182,7 +183,7 @@ impl Upstream {
         }
     }
 
-    /// All that it may be.
+    /// Returns all possible upstreams.
     pub(super) fn all(&self) -> Vec<&Upstream> {
         match self {
             Upstream::ByFamily { ipv4, ipv6 } => vec![ipv4, ipv6],
@@ -247,7 +248,7 @@ impl fmt::Display for Upstream {
     }
 }
 
-/// A time in seconds, which may be a part of one.
+/// A time in seconds, which may have a fraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) struct Seconds(pub(super) Duration);
@@ -257,7 +258,7 @@ impl Seconds {
         self.0
     }
 
-    /// `None` for 0, which means never.
+    /// Returns `None` for 0, which means never.
     pub(super) fn or_never(self) -> Option<Duration> {
         Some(self.0).filter(|time| !time.is_zero())
     }
@@ -289,14 +290,14 @@ impl TryFrom<toml::Value> for Seconds {
     fn try_from(value: toml::Value) -> Result<Seconds, String> {
         Seconds::try_from(match value {
             toml::Value::Integer(seconds) => f64::from(i32::try_from(seconds).unwrap_or(-1)),
-            // Some modules' own configurations have numbers in quotes.
+            // Configurations of some modules quote their numbers.
             toml::Value::String(text) => return text.parse(),
             other => other.as_float().unwrap_or(f64::NAN),
         })
     }
 }
 
-/// A time that is not none.
+/// A time above zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) struct Time(pub(super) Duration);
@@ -311,7 +312,7 @@ impl TryFrom<toml::Value> for Time {
     }
 }
 
-/// How many of something there may be: one at least.
+/// A count of at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub(crate) struct Count(pub(super) usize);
@@ -331,7 +332,7 @@ impl TryFrom<toml::Value> for Count {
     }
 }
 
-/// The PROXY protocol towards an upstream.
+/// The version of the PROXY protocol towards an upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ProxyHeader {

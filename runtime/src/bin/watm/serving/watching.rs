@@ -1,4 +1,4 @@
-//! The modules of running listeners follow their files.
+//! `--watch`: the modules of running listeners follow their files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Followed {
         }
     }
 
-    /// Whether there is another file, which is not being written any more.
+    /// Returns true if the file has changed, and nobody writes it any more.
     fn look(&mut self) -> bool {
         let now = Mark::of(&self.file);
         let changed = now.is_some() && now == self.seen && now != self.known;
@@ -39,13 +39,13 @@ impl Followed {
 }
 
 impl Watching {
-    /// Of the files as they are now.
+    /// Starts with the files as they are now.
     pub(super) fn new(service: &Service) -> Watching {
         let files = service.module_files().into_iter();
         Watching(files.map(|(file, _)| Followed::new(file)).collect())
     }
 
-    /// Never ready. What comes of it is said.
+    /// Follows the files, and logs the results. Never returns.
     pub(super) async fn follow(mut self, service: Arc<Service>) {
         loop {
             sleep(INTERVAL).await;

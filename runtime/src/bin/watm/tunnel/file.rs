@@ -1,5 +1,5 @@
-//! What this program does of a file of wg-quick(8) by itself. All else in it is the module's, which
-//! also says what is wrong with it.
+//! The parts of a wg-quick(8) file that this program uses itself. The module reads everything, and
+//! reports faults in the rest.
 
 use std::net::IpAddr;
 
@@ -7,29 +7,29 @@ use watm_runtime::Destination;
 
 use crate::failure::Failure;
 
-/// Where peers are, who we are in the tunnel, what looks names up, and what port to be reached at.
+/// The endpoints, addresses, DNS servers and listening port in a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct File {
-    /// It is no text, which the module says better.
+    /// True if the file is not text. The module's error explains that better.
     pub(super) garbled: bool,
-    /// Number of sections `[Peer]`.
+    /// The number of sections `[Peer]`.
     pub(super) peers: usize,
-    /// Number of lines `Endpoint`, also of those that are wrong.
+    /// The number of lines `Endpoint`, including invalid ones.
     pub(super) places: usize,
-    /// Of the peers that have one.
+    /// Valid endpoints of peers.
     pub(super) endpoints: Vec<Destination>,
-    /// Ours in the tunnel, in the order of the file.
+    /// This machine's addresses in the tunnel, in the order of the file.
     pub(super) addresses: Vec<IpAddr>,
-    /// Servers of DNS in the tunnel, in the order of the file.
+    /// DNS servers in the tunnel, in the order of the file.
     pub(super) dns: Vec<IpAddr>,
-    /// Domains in which names without a dot are looked for, in the order of the file.
+    /// Search domains for names without a dot, in the order of the file.
     pub(super) search: Vec<String>,
-    /// 0 if there is none.
+    /// The listening port; 0 if there is none.
     pub(super) listen_port: u16,
 }
 
 impl File {
-    /// Read it. What is not understood is left out.
+    /// Reads a file, and ignores lines that are not understood.
     pub(super) fn read(bytes: &[u8]) -> File {
         let text = String::from_utf8_lossy(bytes);
         let mut file = File {
@@ -50,9 +50,9 @@ impl File {
         file
     }
 
-    /// Fails if there is nobody for a tunnel to go to. `name` is the file's, for errors.
+    /// Fails if the tunnel has no peer to connect to. `name` is the file's, for errors.
     ///
-    /// Without an `Endpoint` the peer has to begin, which it can where it knows our port.
+    /// Without an `Endpoint` the peer must connect, which it can if it knows the listening port.
     pub(super) fn check(&self, name: &str) -> Result<(), Failure> {
         if self.garbled {
             return Ok(());
@@ -72,7 +72,7 @@ impl File {
         Err(Failure::unusable(format!("{name}: {missing}")))
     }
 
-    /// The port on which a peer is waited for, if none can be connected to.
+    /// Returns the port on which to wait for a peer, if no peer can be connected to.
     pub(super) fn waits_on(&self) -> Option<u16> {
         (self.places == 0).then_some(self.listen_port)
     }
@@ -102,13 +102,13 @@ impl File {
     }
 }
 
-/// As wg-quick has them: with commas between, blanks, or both.
+/// Splits a list as wg-quick does: at commas, blanks, or both.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let between = |c: char| c == ',' || c.is_whitespace();
     text.split(between).filter(|word| !word.is_empty())
 }
 
-/// As the module has it: a comment begins at a `#`, or at a `;` after a space.
+/// Cuts a comment as the module does: it begins at a `#`, or at a `;` after a space.
 fn without_comment(line: &str) -> &str {
     let line = line.split('#').next().unwrap_or(line);
     let cut = line.char_indices().find(|&(at, c)| {
@@ -121,7 +121,7 @@ fn without_comment(line: &str) -> &str {
     cut.map_or(line, |(at, _)| &line[..at]).trim()
 }
 
-/// `[2001:db8::1%eth0]:51820` as `[2001:db8::1]:51820`.
+/// Turns `[2001:db8::1%eth0]:51820` into `[2001:db8::1]:51820`.
 fn without_zone(text: &str) -> String {
     match text.split_once('%') {
         Some((address, rest)) if text.starts_with('[') => {

@@ -1,4 +1,5 @@
-//! WireGuard as a client: a tunnel in this process, for any program that knows proxies or ports.
+//! `watm tunnel`: a WireGuard tunnel in this process, for any program that supports proxies or port
+//! forwards.
 
 mod file;
 mod module;
@@ -24,27 +25,27 @@ use crate::{Outcome, logging, standard, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A file of wg-quick(8), as a provider hands it out.
+    /// A file of wg-quick(8), as providers hand it out.
     #[arg(value_name = "CONF")]
     file: PathBuf,
-    /// The module of WireGuard. By default wireguard.wasm, in a folder of WATM_MODULES, in
-    /// watm/modules in the user's folder for data, or in modules beside this program.
+    /// WireGuard module. By default wireguard.wasm, in a folder of WATM_MODULES, in watm/modules in
+    /// the user's data folder, or in modules beside this program.
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
-    /// Carry standard input and output to this destination in the tunnel, and end with it: a
+    /// Connect standard input and output to this destination in the tunnel, and end with it, as
     /// ProxyCommand of ssh.
     #[arg(long, value_name = "HOST:PORT", value_parser = destination)]
     stdio: Option<Destination>,
-    /// Let others in the tunnel connect to this port of ours, and carry them to a service:
+    /// Accept connections from the tunnel on this port, and carry them to a service:
     /// tcp:ADDRESS:PORT=HOST:PORT or udp:ADDRESS:PORT=HOST:PORT, with an Address of the file or
     /// `0.0.0.0` or `[::]` for all. May be given several times.
     #[arg(long = "reverse", value_name = "PORT=HOST:PORT")]
     reverses: Vec<Forward>,
     #[command(flatten)]
     through: ThroughOptions,
-    /// Where modules of --through may go beyond where they are told to, such as to their own
-    /// servers; may be given several times. A name, *.name, address, network or *, then :port or
-    /// :low-high; for TCP and UDP unless tcp:// or udp:// is in front.
+    /// Destination that modules of --through may reach beyond those they are given, such as their
+    /// own servers; may be given several times. A name, *.name, address, network or *, then :port
+    /// or :low-high; for TCP and UDP unless tcp:// or udp:// is in front.
     #[arg(long, value_name = "PATTERN", requires = "hops")]
     allow: Vec<String>,
     #[command(flatten)]
@@ -122,7 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     })
 }
 
-/// Names are looked up in the tunnel, if the file says by whom.
+/// Returns the resolver: the DNS servers in the file, asked through the tunnel, if there are any.
 fn resolver(file: &File) -> Resolver {
     let servers = file.dns.iter();
     let servers: Vec<_> = servers.map(|ip| SocketAddr::new(*ip, DNS_PORT)).collect();
@@ -132,8 +133,8 @@ fn resolver(file: &File) -> Resolver {
     }
 }
 
-/// The user's own file says where the peers are, and the module may look for them nowhere else, nor send
-/// there first.
+/// Returns the reach of the module: the endpoints in the user's file, and no datagrams to strangers
+/// first.
 fn reach(file: &File) -> Result<Reach, Failure> {
     let mut endpoints = file.endpoints.iter();
     let none = Reach::none().with_datagrams();
@@ -142,7 +143,7 @@ fn reach(file: &File) -> Result<Reach, Failure> {
     })?)
 }
 
-/// Where to be reached: by both families, if the machine has both.
+/// Returns the address of the UDP socket, for both families if the machine supports both.
 fn socket_address(file: &File) -> SocketAddr {
     let any: IpAddr = match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),

@@ -1,4 +1,4 @@
-//! Where the module of WireGuard is.
+//! The search for the WireGuard module's file.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use etcetera::BaseStrategy;
 
 use crate::failure::Failure;
 
-/// What its file is called.
+/// The name of the file.
 const FILE: &str = "wireguard.wasm";
 
-/// Folders of modules, as `PATH` has those of programs.
+/// The variable with folders of modules, in the format of `PATH`.
 const VARIABLE: &str = "WATM_MODULES";
 
-/// The file: the given one, or the first in the folders of `WATM_MODULES`, of the user, and of this
+/// Returns the given file, or the first in the folders of `WATM_MODULES`, of the user, and of this
 /// program.
 pub(super) fn find(given: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(file) = given {

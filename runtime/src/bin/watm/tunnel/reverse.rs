@@ -1,4 +1,5 @@
-//! Ports of our addresses in the tunnel, and where here what comes to them goes.
+//! `--reverse`: ports at this machine's addresses in the tunnel, and the local services that they
+//! lead to.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::proxies::complain;
 use crate::serve::Complaints;
 use crate::stop::Stop;
 
-/// Those that are asked for, each at an address that the tunnel has.
+/// The reverse port forwards, each at an address of the tunnel.
 #[derive(Clone)]
 pub(super) struct Reverses(Arc<[Forward]>);
 
 impl Reverses {
-    /// Each of `wanted` at every address of the file that it is for: an unspecified one stands for
-    /// all of its family.
+    /// Expands each of `wanted` to the file's addresses that it covers: an unspecified address
+    /// stands for all of its family.
     pub(super) fn check(wanted: &[Forward], file: &File) -> Result<Reverses, Failure> {
         let mut all = Vec::new();
         for reverse in wanted {
@@ -46,7 +47,7 @@ impl Reverses {
         Ok(Reverses(all.into()))
     }
 
-    /// Whether a flow to there is carried on.
+    /// Returns true if a flow to this destination is forwarded.
     pub(super) fn admit(&self, carried: Carried, to: &Destination) -> bool {
         self.find(carried, to).is_some()
     }
@@ -61,8 +62,8 @@ impl Reverses {
             .find(|reverse| reverse.network == network && *to == Destination::Address(reverse.from))
     }
 
-    /// Carry what the dialer's other end opens, until the program is asked to end. How many there
-    /// are at once is bounded by the module's limit of flows.
+    /// Carries the flows that the dialer's other end opens, until a signal ends the program. The
+    /// module's limit on flows bounds their number.
     pub(super) async fn serve(self, dialer: Dialer, mut stop: Stop) -> Result<(), Failure> {
         for Forward { network, from, .. } in &*self.0 {
             let network = match network {
@@ -90,7 +91,7 @@ impl Reverses {
                         Flow::Stream(_) => Carried::Tcp,
                         Flow::Datagrams(_) => Carried::Udp,
                     };
-                    // The module offers nothing else.
+                    // The module offers no others.
                     let Some(reverse) = self.find(network, &info.destination) else { continue };
                     let to = reverse.to.clone();
                     let (counters, complaints) = (counters.clone(), complaints.clone());

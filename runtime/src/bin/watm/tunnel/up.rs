@@ -1,4 +1,4 @@
-//! Whether the tunnel is up.
+//! Reports when the tunnel's peers complete their first handshake.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use watm_runtime::Dialer;
 
 use crate::logging::PROGRAM;
 
-/// How often to look at first, and from when on less often: who answers does so at once, or when it
-/// is back.
+/// The interval of checks at first, the interval later, and the number of early checks. A peer that
+/// answers does so at once, or when it is back.
 const SOON: Duration = Duration::from_millis(100);
 const LATER: Duration = Duration::from_secs(2);
 const FIRST: u32 = 50;
 
-/// Say of each peer when its first handshake is done. The module tells of those that do not answer,
-/// and why, when it has tried long enough. Never ready.
+/// Logs the first handshake of each peer. The module itself logs which peers do not answer, and
+/// why, when it has tried long enough. Never returns.
 pub(super) async fn tell(dialer: &Dialer) {
     let mut told = BTreeSet::new();
     for look in 0u32.. {
         sleep(if look < FIRST { SOON } else { LATER }).await;
-        // Between two instances there is none.
+        // No status is available between two instances.
         let Ok(status) = dialer.status().await else {
             continue;
         };
