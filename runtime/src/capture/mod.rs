@@ -1,4 +1,5 @@
-//! Files with what modules carry in the clear, for who looks for a mistake.
+//! Captures: files with the decrypted traffic of modules, for debugging. `component::capture` writes
+//! to them.
 
 mod pcapng;
 
@@ -14,30 +15,30 @@ use crate::log::{cut, printable};
 use crate::{Error, private};
 use pcapng::Way;
 
-/// What a file of packets may grow to, unless it is said: as much as a recording.
+/// The default limit of a packet file, in bytes: the same as that of a recording.
 const PACKET_BYTES: u64 = 1 << 30;
 
-/// What is written of keys at most: those of sixty thousand handshakes.
+/// The limit of a key log, in bytes: the keys of sixty thousand handshakes.
 const SECRET_BYTES: u64 = 16 << 20;
 
-/// The longest that a module may write of them at once.
+/// The most bytes of keys that a module may write at once.
 const LONGEST_SECRET: usize = 1 << 10;
 
-/// Of one packet; no IP packet is longer, but for jumbograms.
+/// The most bytes of one packet; only jumbograms are longer.
 const LONGEST_PACKET: usize = 65_535;
 
-/// Peers with an interface of their own. All others share one.
+/// The most peers with an interface of their own. All others share one.
 const INTERFACES: usize = 256;
 
-/// Of the name of one, in bytes.
+/// The longest name of an interface, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// A user's wish to see what a module carries: its packets in a file of pcapng, the keys of its
-/// sessions in a key log. Clones are the same one.
+/// Captures a module's traffic for the user: its packets in a pcapng file, the keys of its sessions
+/// in a key log. Clones are the same capture.
 ///
-/// Both files are for their owner alone, and say all of what the tunnel was to hide; while they are
-/// written, a record of level WARN at the start and [`Status::captures`](crate::Status::captures)
-/// tell so. A module needs the capability `capture`, of its seal and its grant.
+/// Only their owner can read both files, which reveal everything that the tunnel hides. While they
+/// are written, a WARN record at the start and [`Status::captures`](crate::Status::captures) say so.
+/// A module needs the capability `capture`, in its seal and its grant.
 #[derive(Clone, Debug)]
 pub struct Capture(Arc<Files>);
 
@@ -54,43 +55,43 @@ struct Open {
     begun: bool,
     packets: Option<Writing>,
     secrets: Option<Writing>,
-    /// By their peers.
+    /// The interfaces' numbers by their peers.
     interfaces: BTreeMap<String, u32>,
     block: Vec<u8>,
 }
 
-/// A file that is written to.
+/// An open file of a capture.
 #[derive(Debug)]
 struct Writing {
     path: PathBuf,
     file: File,
-    /// Whether it was made for this.
+    /// True if the capture has created it.
     new: bool,
-    /// What the server is called in logs.
+    /// The server's name in logs.
     server: String,
     written: u64,
-    /// What of that says nothing yet.
+    /// The bytes of the file's head, which holds no packet.
     head: u64,
     limit: u64,
-    /// It is complete, for this reason.
+    /// The reason why it ended, once it has.
     ended: Option<String>,
 }
 
 impl Capture {
-    /// Write packets and keys into these files; `None`: none of them. The file of packets has to be a
-    /// new one, and ends at 1 GiB; keys are added to what is in a key log. A new file for which there
-    /// was nothing to write is removed at the end.
+    /// Writes packets and keys into these files; `None` writes neither. The packet file must be a new
+    /// one, and ends at 1 GiB; keys are appended to an existing key log. A new file that stays empty
+    /// is removed at the end.
     pub fn new(packets: Option<PathBuf>, secrets: Option<PathBuf>) -> Capture {
         Capture::with_packet_bytes(packets, secrets, PACKET_BYTES)
     }
 
-    /// As [`new`](Capture::new), if any of the files is wanted.
+    /// Makes a capture as [`new`](Capture::new), if any of the files is given.
     pub fn wanted(packets: Option<PathBuf>, secrets: Option<PathBuf>) -> Option<Capture> {
         let any = packets.is_some() || secrets.is_some();
         any.then(|| Capture::new(packets, secrets))
     }
 
-    /// As [`new`](Capture::new), with another bound of the file of packets.
+    /// Makes a capture as [`new`](Capture::new), with another limit of the packet file.
     pub fn with_packet_bytes(
         packets: Option<PathBuf>,
         secrets: Option<PathBuf>,
@@ -104,29 +105,29 @@ impl Capture {
         }))
     }
 
-    /// Open the files, once, for a server that is called so. `None`: they are open.
+    /// Opens the files, once, for the server of this name. `None` if they are already open.
     pub(crate) fn begin(&self, server: &str) -> Result<Option<Begun>, Error> {
         let mut open = self.0.lock();
         if open.begun {
             return Ok(None);
         }
-        // Of the two files none is left, if one cannot be had.
+        // If one file cannot be opened, neither is kept.
         open.begin(&self.0, server)
             .inspect_err(|_| open.end())
             .map(|()| Some(Begun(Some(self.clone()))))
     }
 
-    /// Write no more. What is empty is removed, if it was made for this.
+    /// Stops writing. Removes an empty file that the capture has created.
     pub fn end(&self) {
         self.0.lock().end();
     }
 
-    /// Whether packets, and whether keys are wanted.
+    /// Returns true for packets if they are captured, and true for keys.
     pub(crate) fn wishes(&self) -> (bool, bool) {
         (self.0.packets.is_some(), self.0.secrets.is_some())
     }
 
-    /// A packet from a peer, or to it.
+    /// Writes a packet from a peer, or to it.
     pub(crate) fn packet(&self, peer: &str, from_peer: bool, packet: &[u8]) {
         let files = &*self.0;
         let mut open = files.lock();
@@ -138,7 +139,7 @@ impl Capture {
         let interface = open.interface(peer, &mut block);
         let way = if from_peer { Way::In } else { Way::Out };
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        // 584 years.
+        // The cast overflows after 584 years.
         let now = now.unwrap_or(Duration::ZERO).as_nanos() as u64;
         pcapng::packet(&mut block, interface, now, &way, packet, LONGEST_PACKET);
         if let Some(writing) = &mut open.packets {
@@ -147,7 +148,7 @@ impl Capture {
         open.block = block;
     }
 
-    /// Lines for the key log. What cannot be such is left out.
+    /// Writes lines to the key log. Drops text that is not made of such lines.
     pub(crate) fn secret(&self, lines: &str) {
         let text = |byte: u8| byte == b'\n' || (b' '..=b'~').contains(&byte);
         if lines.len() > LONGEST_SECRET || !lines.bytes().all(text) || !lines.ends_with('\n') {
@@ -158,7 +159,7 @@ impl Capture {
         }
     }
 
-    /// What is written now, in a sentence for each file.
+    /// Describes what is being written, in a sentence for each file.
     pub(crate) fn describe(&self) -> Vec<String> {
         let open = self.0.lock();
         let one = |what: &str, writing: &Option<Writing>| {
@@ -181,11 +182,11 @@ impl Capture {
     }
 }
 
-/// Files that are open for a server that may not start, in which case they are closed again.
+/// Open files for a server that may not start, in which case they are closed again.
 pub(crate) struct Begun(Option<Capture>);
 
 impl Begun {
-    /// The server runs, which is when the files are told of.
+    /// Keeps the files open, and logs them: the server runs.
     pub(crate) fn keep(mut self) {
         let Some(capture) = self.0.take() else {
             return;
@@ -264,7 +265,7 @@ impl Open {
         number
     }
 
-    /// As before [`begin`](Open::begin).
+    /// Returns to the state before [`begin`](Open::begin).
     fn end(&mut self) {
         let ended = take(self);
         for writing in [ended.packets, ended.secrets].into_iter().flatten() {
@@ -287,7 +288,7 @@ impl Writing {
         }
     }
 
-    /// All of it or nothing, and then nothing more.
+    /// Writes all of the bytes or none; after a failure, nothing more.
     fn write(&mut self, bytes: &[u8]) {
         if self.ended.is_some() {
             return;
@@ -313,10 +314,11 @@ impl Writing {
         }
     }
 
-    /// So that nobody takes it for a capture, and the next one finds no file in its way.
+    /// Removes a file without contents, so that nobody takes it for a capture, and the next capture
+    /// can create it.
     fn remove_if_empty(&self) {
         if self.new && self.written == self.head {
-            // One that cannot be removed is in the way, which is said then.
+            // An error is ignored here: the next capture reports the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -332,7 +334,7 @@ fn new_file(path: &Path) -> Result<File, Error> {
     })
 }
 
-/// The file, and whether it is a new one.
+/// Returns the file, and true if it is a new one.
 fn key_log(path: &Path) -> Result<(File, bool), Error> {
     let open = || match private::create_file(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -385,7 +387,7 @@ mod tests {
         assert!((800..=1000).contains(&size), "{size}");
         let said = capture.describe();
         assert!(said[0].contains("limit of 1000 bytes"), "{said:?}");
-        // Begun once, whoever else it is for.
+        // A capture begins once, whichever server asks again.
         assert!(capture.begin("another").unwrap().is_none());
         let again = Capture::new(Some(path), None).begin("test");
         let refused = again.err().unwrap().to_string();
@@ -447,10 +449,10 @@ mod tests {
                 assert_eq!(capture.describe(), [""; 0]);
             }
         }
-        // One of the two cannot be had.
+        // One of the two cannot be opened.
         assert!(both(&folder).begin("test").is_err());
         assert!(!packets.exists());
-        // The server ran, and nothing went through it but a key.
+        // The server ran, and only a key was written.
         let capture = both(&keys);
         capture.begin("test").unwrap().unwrap().keep();
         capture.secret("A = one\n");

@@ -1,32 +1,34 @@
-//! Blocks of pcapng (draft-ietf-opsawg-pcapng), as far as IP packets need them.
+//! Blocks of pcapng (draft-ietf-opsawg-pcapng), as far as IP packets need them. Called by
+//! `capture`.
 //!
-//! Ours, because the crate that writes it has had candidates alone since it knew nanoseconds.
+//! Written here, because the crate for pcapng has had only release candidates since it supports
+//! nanoseconds.
 
-/// IP packets, and nothing before them.
+/// The link type of bare IP packets.
 const LINKTYPE_RAW: u16 = 101;
 
-/// Of 10 to the power of minus nine seconds.
+/// The time resolution: 10 to the power of minus nine seconds.
 const NANOSECONDS: u8 = 9;
 
-/// Options: their numbers by the block that they are in.
+/// The numbers of options, which depend on the block that they are in.
 const END: u16 = 0;
 const USER_APPLICATION: u16 = 4;
 const INTERFACE_NAME: u16 = 2;
 const TIME_RESOLUTION: u16 = 9;
 const FLAGS: u16 = 2;
 
-/// A place that packets come from.
+/// The direction of a packet.
 pub(super) enum Way {
     In,
     Out,
 }
 
-/// What a file begins with.
+/// Writes the head of a file.
 pub(super) fn section(out: &mut Vec<u8>) {
     block(out, 0x0a0d_0d0a, |out| {
         out.extend(0x1a2b_3c4d_u32.to_le_bytes());
         out.extend([1_u16, 0].map(u16::to_le_bytes).concat());
-        // Of unknown length.
+        // The length of the section is unknown.
         out.extend(u64::MAX.to_le_bytes());
         let program = concat!("watm ", env!("CARGO_PKG_VERSION"));
         option(out, USER_APPLICATION, program.as_bytes());
@@ -34,11 +36,11 @@ pub(super) fn section(out: &mut Vec<u8>) {
     });
 }
 
-/// An interface, which is numbered in the order of the file.
+/// Writes an interface. Interfaces are numbered in the order of the file.
 pub(super) fn interface(out: &mut Vec<u8>, name: &str) {
     block(out, 1, |out| {
         out.extend([LINKTYPE_RAW, 0].map(u16::to_le_bytes).concat());
-        // As long as they are.
+        // Packets are not truncated.
         out.extend(0_u32.to_le_bytes());
         option(out, INTERFACE_NAME, name.as_bytes());
         option(out, TIME_RESOLUTION, &[NANOSECONDS]);
@@ -46,7 +48,8 @@ pub(super) fn interface(out: &mut Vec<u8>, name: &str) {
     });
 }
 
-/// A packet, in nanoseconds since 1970, of which the file is to have this much.
+/// Writes a packet at `time`, in nanoseconds since 1970, of which the file gets `length` bytes at
+/// most.
 pub(super) fn packet(
     out: &mut Vec<u8>,
     interface: u32,
@@ -84,7 +87,7 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     out[begin + 4..begin + 8].copy_from_slice(&length);
 }
 
-/// At most 64 KiB, which the names of programs and peers are not.
+/// Writes an option of at most 64 KiB; the names of programs and peers are shorter.
 fn option(out: &mut Vec<u8>, number: u16, value: &[u8]) {
     out.extend(number.to_le_bytes());
     out.extend((value.len() as u16).to_le_bytes());
@@ -92,7 +95,7 @@ fn option(out: &mut Vec<u8>, number: u16, value: &[u8]) {
     pad(out);
 }
 
-/// To the next 32 bits; every block begins at one.
+/// Pads to the next 32 bits, at which every block begins.
 fn pad(out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(4), 0);
 }

@@ -1,13 +1,15 @@
+//! The wait between restarts of a module. The driver asks for it after each failure.
+
 use std::time::{Duration, Instant};
 
 /// The first wait after a failure, short enough for a client to retry into.
 const FIRST: Duration = Duration::from_millis(100);
-/// The longest: what a person watching would still wait for.
+/// The longest wait: one that a person watching would still wait for.
 const LONGEST: Duration = Duration::from_secs(10);
-/// An instance that ran for this long was healthy; a failure after it is the first again.
+/// The uptime of a healthy instance; a failure after it counts as the first one again.
 pub(super) const HEALTHY: Duration = Duration::from_secs(60);
 
-/// How long to wait before the next instance.
+/// The wait before the next instance: it doubles with each failure.
 pub(super) struct Backoff {
     next: Duration,
     started: Instant,
@@ -21,12 +23,12 @@ impl Backoff {
         }
     }
 
-    /// An instance has started.
+    /// Notes that an instance has started.
     pub(super) fn started(&mut self, now: Instant) {
         self.started = now;
     }
 
-    /// It failed: how long to wait.
+    /// Notes that it failed, and returns how long to wait.
     pub(super) fn failed(&mut self, now: Instant) -> Duration {
         if now.duration_since(self.started) >= HEALTHY {
             self.next = FIRST;

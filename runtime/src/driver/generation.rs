@@ -1,3 +1,6 @@
+//! One running instance behind a server's sockets, and the time of its next call. `Driver` keeps a
+//! list of them.
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,38 +12,38 @@ use crate::Module;
 use crate::component::{Instance, Trap, Wakeup};
 use crate::engine::Ticking;
 
-/// `again` in a row with no token ready and nothing read or written, after which the module is
-/// made to wait: it says it has work but moves nothing.
+/// The number of `again` answers in a row, with no token ready and nothing read or written, after
+/// which the module is made to wait: it says that it has work but moves nothing.
 const IDLE_AGAINS: u32 = 64;
-/// How long then.
+/// The length of that wait.
 const IDLE_PAUSE: Duration = Duration::from_millis(1);
 
-/// One instance behind the sockets, and when it is called next.
+/// An instance behind the sockets, and the time of its next call.
 pub(super) struct Generation {
     pub(super) number: u32,
     pub(super) module: Module,
     pub(super) instance: Instance,
-    /// When it was started.
+    /// The time at which it was started.
     pub(super) since: Instant,
-    /// When another began to serve in its place.
+    /// Set once another generation serves in its place.
     pub(super) retired: Option<Retired>,
     wakeup: Wakeup,
     timer: Pin<Box<Sleep>>,
-    /// Whether `timer` is to be waited for.
+    /// True if `timer` is to be waited for.
     timed: bool,
     due: bool,
-    /// It has used more than its share of a core: only `timer` is waited for.
+    /// True if it has used more than its share of a core: only `timer` is waited for.
     resting: bool,
     idle_agains: u32,
     _ticking: Ticking,
 }
 
-/// The last part of a generation's life.
+/// The state of a generation that drains.
 pub(super) struct Retired {
     pub(super) since: Instant,
-    /// When its flows are reset; `None`: they have all the time they take.
+    /// The time at which its flows are reset; `None` for no limit.
     pub(super) deadline: Option<Instant>,
-    /// It has nothing left to do.
+    /// True if it has nothing left to do.
     pub(super) finished: bool,
 }
 
@@ -67,7 +70,7 @@ impl Generation {
         }
     }
 
-    /// Call it with the tokens that are ready, collected in `ready`.
+    /// Calls it with its ready tokens, which are collected in `ready`.
     pub(super) fn process(&mut self, ready: &mut Vec<u64>) -> Result<(), Trap> {
         ready.clear();
         self.instance.ready().take(ready);
@@ -84,12 +87,12 @@ impl Generation {
         Ok(())
     }
 
-    /// Something else than `process` has changed it: it may have new timers.
+    /// Notes that a call other than `process` has changed it: it may have new timers.
     pub(super) fn changed(&mut self) {
         self.wakeup = Wakeup::Again;
     }
 
-    /// Prepare to wait; `true`: there is no need to.
+    /// Prepares to wait. Returns true if it must be called at once.
     pub(super) fn arm(&mut self, now: Instant) -> bool {
         let rest = self.instance.rests_until(now);
         self.resting = rest.is_some();
@@ -111,17 +114,17 @@ impl Generation {
         self.due
     }
 
-    /// See [`Instance::coalescing`].
+    /// Returns the interval between calls; see [`Instance::coalescing`].
     pub(super) fn coalescing(&self) -> Duration {
         self.instance.coalescing()
     }
 
-    /// Whether there is something to call it for already.
+    /// Returns true if there is already a reason to call it.
     pub(super) fn has_work(&self) -> bool {
         !self.resting && !self.instance.ready().is_empty()
     }
 
-    /// Ready when it is to be called.
+    /// Returns ready when it is to be called.
     pub(super) fn poll_due(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let ready = self.due
             || (!self.resting && self.instance.ready().poll_ready(cx).is_ready())

@@ -1,8 +1,8 @@
-//! Steps a module: one thread a server.
+//! Runs a server's module, on one thread for each server. `server` starts it.
 //!
-//! A thread of its own, because calls into a module are synchronous: a slow one stalls
-//! itself, and neither the application nor another server. The application's side of the
-//! flows is reached through wakers alone.
+//! It has a thread of its own because calls into a module are synchronous: a slow call delays
+//! itself, and neither the application nor another server. The application's side of the flows is
+//! reached only through wakers.
 
 mod backoff;
 mod generation;
@@ -32,21 +32,21 @@ use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;
 
-/// Requests that may wait for a module to return from a call.
+/// The most requests that may wait for a module to return from a call.
 const COMMAND_QUEUE: usize = 64;
 
-/// What a server is started with.
+/// The settings that a server is started with.
 pub(crate) struct Plan {
     pub(crate) hub: Arc<Hub>,
     pub(crate) module: Module,
     pub(crate) config: Vec<u8>,
-    /// What another server's module would leave to its successor, which is for this one too.
+    /// The snapshot of another server's module, which this server's module starts with.
     pub(crate) beside: Option<Vec<u8>>,
     pub(crate) sockets: Vec<(String, BoundSocket)>,
-    /// Of the listeners.
+    /// The admission of the listeners' connections.
     pub(crate) admission: Option<Arc<dyn Admission>>,
     pub(crate) reach: Reach,
-    /// A component's; runs in `home`, or with the dial that it is for.
+    /// The connector of a component; runs in `home`, or with the dial that it is for.
     pub(crate) connector: Option<Arc<dyn Connect>>,
     pub(crate) home: Option<Handle>,
     pub(crate) host_crypto: bool,
@@ -59,8 +59,8 @@ pub(crate) struct Plan {
 /// Takes the answer to a command. Dropped unused when the server closes.
 pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, Error>) + Send>;
 
-/// What the application asks of the driver, answered between two calls. The end of the
-/// commands closes the server.
+/// A request of the application to the driver, answered between two calls. Closing the channel
+/// closes the server.
 pub(crate) enum Command {
     Status(Reply<Status>),
     ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
@@ -72,8 +72,8 @@ pub(crate) enum Command {
     StopAccepting(Reply<()>),
 }
 
-/// Start the thread, and wait until the module has started. What the thread's executor is reached
-/// by comes along.
+/// Starts the thread, and waits until the module has started. Returns the sender of commands, and
+/// the handle of the thread's executor.
 pub(crate) fn start(plan: Plan) -> Result<(mpsc::Sender<Command>, Handle), Error> {
     let (sender, receiver) = mpsc::channel(COMMAND_QUEUE);
     let (started, outcome) = blocking::sync_channel(1);
@@ -110,7 +110,7 @@ fn serve(
     };
     let executor = runtime.handle().clone();
     let outcome = |result: Result<(), Error>| {
-        // As above.
+        // The builder waits for this, too.
         let _ = started.send(result.map(|()| executor.clone()));
     };
     if plan.module.water().is_some() {
@@ -126,7 +126,7 @@ fn serve(
     } else {
         serve_component(&runtime, plan, commands, &outcome);
     }
-    // The sockets are closed by now; that of the runtime itself goes before the news.
+    // The sockets are closed by now. The runtime is dropped before the closing is reported.
     drop(runtime);
     drop(closed);
 }
@@ -143,7 +143,7 @@ fn serve_component(
     match prepared {
         Ok(driver) => {
             outcome(Ok(()));
-            // Without a budget: sockets are polled through the module's tokens, and the
+            // The task has no budget: sockets are polled through the module's tokens, and the
             // driver yields by itself.
             let run = driver.run(commands);
             runtime.block_on(tokio::task::coop::unconstrained(run));
@@ -208,7 +208,7 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
         .map_err(|failure| failure.error(&name))
 }
 
-/// Whatever ends the thread, nobody waits for it in vain.
+/// Reports the closing whatever ends the thread, so that nobody waits in vain.
 struct ClosedOnDrop(Arc<Hub>);
 
 impl Drop for ClosedOnDrop {

@@ -1,14 +1,16 @@
+//! The pace of a module's calls, for modules that ask for an interval between them.
+
 use std::time::{Duration, Instant};
 
-/// Calls that may follow each other as closely as they come, after a quiet time.
+/// The number of calls that may follow each other at once after a quiet time.
 const BURST: u32 = 16;
 
-/// How far calls are apart: a bucket that gains one in each interval, and loses one with each time
-/// that the thread waits for something to do.
+/// A token bucket for calls: it gains one in each interval, and loses one each time that the thread
+/// waits for something to do.
 pub(super) struct Pace {
-    /// When there was as much in the bucket as there is now.
+    /// The time for which `credit` is right.
     at: Instant,
-    /// What is in it, as time: an interval for each call.
+    /// The contents of the bucket, as time: an interval for each call.
     credit: Duration,
 }
 
@@ -20,7 +22,7 @@ impl Pace {
         }
     }
 
-    /// There is nothing to do now: how long to do nothing then, even if something comes up.
+    /// Returns how long to pause now that there is nothing to do, even if something comes up.
     pub(super) fn pause(&mut self, now: Instant, interval: Duration) -> Duration {
         let passed = now.saturating_duration_since(self.at);
         let credit = (self.credit + passed).min(interval * BURST);
@@ -37,7 +39,8 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_micros(600);
 
-    /// Calls that come so far apart, each of which takes no time: when they were made.
+    /// Returns when calls are made that come `apart` from each other, and each of which takes no
+    /// time.
     fn calls(pace: &mut Pace, begin: Instant, apart: Duration, count: u32) -> Vec<Duration> {
         let mut free = begin;
         (0..count)
@@ -58,11 +61,11 @@ mod tests {
         let made = calls(&mut pace, later, apart, 100);
         let waited = |number: usize| made[number] - apart * number as u32;
         assert!((0..=BURST as usize).all(|number| waited(number).is_zero()));
-        // From then on one in each interval.
+        // After the burst there is one call in each interval.
         for number in 40..100 {
             assert_eq!(made[number] - made[number - 1], INTERVAL, "{number}");
         }
-        // What is as far apart as that never has to wait.
+        // Calls that are an interval apart never have to wait.
         let mut pace = Pace::new(begin);
         let made = calls(&mut pace, later, INTERVAL, 1000);
         assert_eq!(made[999], INTERVAL * 999);

@@ -1,3 +1,5 @@
+//! Restarts after failures: an instance that traps is dropped, and a new one starts after a pause.
+
 use std::time::{Duration, Instant};
 
 use super::backoff::HEALTHY;
@@ -7,30 +9,30 @@ use crate::component::{Grants, Instance, StartError, Trap};
 use crate::net::Port;
 use crate::{Module, Phase};
 
-/// How often sockets are emptied while there is no instance.
+/// The interval at which sockets are emptied while there is no instance.
 const DISCARD_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Failures of a module that was swapped in, after which the one before serves again.
+/// The number of failures of a swapped-in module after which the former one serves again.
 const FAILURES_BEFORE_FALLBACK: u32 = 3;
 
-/// Between two instances.
+/// The pause between two instances.
 pub(super) struct Rest {
     until: Instant,
     discard: Instant,
-    /// What the status says.
+    /// The phase in the status.
     pub(super) phase: Phase,
 }
 
 impl Rest {
-    /// When to look after it.
+    /// Returns the time of the next check.
     pub(super) fn due(&self) -> Instant {
         self.until.min(self.discard)
     }
 }
 
 impl Driver {
-    /// A new instance that has accepted the configuration, and the snapshot of the one that
-    /// serves, if there is one.
+    /// Starts a new instance, which accepts the configuration, and the snapshot of the serving
+    /// generation, if there is one.
     pub(super) fn instantiate(
         &mut self,
         predecessor: Option<&[u8]>,
@@ -48,7 +50,7 @@ impl Driver {
         started
     }
 
-    /// A generation is lost.
+    /// Handles the failure of a generation.
     pub(super) fn failed(&mut self, number: u32, trap: Trap) {
         let Some(index) = self.generations.iter().position(|g| g.number == number) else {
             return;
@@ -76,7 +78,7 @@ impl Driver {
         self.set_alarm();
     }
 
-    /// Drop it, which resets its flows, and tell the others.
+    /// Drops a generation, which resets its flows, and tells the others.
     pub(super) fn end(&mut self, generation: Generation) {
         let number = generation.number;
         drop(generation);
@@ -93,7 +95,7 @@ impl Driver {
         });
     }
 
-    /// Keep the sockets empty, and try to start again once the wait is over.
+    /// Discards what arrives on the sockets, and starts a new instance once the pause is over.
     pub(super) fn tend_rest(&mut self, now: Instant) {
         let Some(rest) = &mut self.rest else {
             return;
@@ -110,7 +112,8 @@ impl Driver {
         }
         let name = self.name().to_owned();
         let alone = self.generations.is_empty();
-        // Whose flows it should know. If that is what it fails of, it is not told again.
+        // The new instance should know the older ones' flows. If the snapshot makes it fail, the
+        // next one starts without.
         let inherited = self.inherited.take().filter(|_| !alone);
         match self.instantiate(inherited.as_deref()) {
             Ok(generation) => {
@@ -143,7 +146,7 @@ impl Driver {
         }
     }
 
-    /// After too many failures of a module that was swapped in: the one before, once.
+    /// Returns to the former module, once, after too many failures of one that was swapped in.
     fn fall_back(&mut self) {
         if self.failures < FAILURES_BEFORE_FALLBACK {
             return;
@@ -180,7 +183,7 @@ impl Driver {
     }
 }
 
-/// See [`Driver::instantiate`].
+/// Starts an instance; see [`Driver::instantiate`].
 pub(super) fn start(
     module: &Module,
     config: &[u8],

@@ -1,3 +1,5 @@
+//! The run loop of a server's thread: waits for events, and calls the generations of the module.
+
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,42 +19,43 @@ use crate::component::{Grants, StartError, Trap};
 use crate::net::{NetworkChanges, Port};
 use crate::{Error, GenerationStatus, Module, Phase, Status};
 
-/// Calls in a row without looking at the sockets, while the application keeps tokens
-/// ready. A look costs a system call.
+/// The most calls in a row without a look at the sockets, while the application keeps tokens ready.
+/// A look costs a system call.
 const CALLS_BEFORE_LOOK: u32 = 8;
 
-/// The thread's state.
+/// The state of the thread.
 pub(super) struct Driver {
     pub(super) grants: Grants,
-    /// What serves, or is to serve again.
+    /// The module that serves, or is to serve again.
     pub(super) module: Module,
-    /// The latest that an instance of it accepted.
+    /// The latest configuration that an instance of it accepted.
     pub(super) config: Vec<u8>,
-    /// Those that run, each with its turn. The one that serves is among them, unless it failed.
+    /// The running generations, which take turns. The serving one is among them, unless it failed.
     pub(super) generations: Vec<Generation>,
-    /// The number of the next one.
+    /// The number of the next generation.
     pub(super) next: u32,
-    /// Between two instances, after a failure.
+    /// The pause between two instances, after a failure.
     pub(super) rest: Option<Rest>,
     pub(super) backoff: Backoff,
-    /// A module that is being started, to be swapped in.
+    /// A module that is starting, to be swapped in.
     pub(super) candidate: Option<Candidate>,
-    /// A swap whose first second is not over.
+    /// A swap on probation.
     pub(super) probation: Option<Probation>,
-    /// What served before the last swap, and did well.
+    /// The module before the last swap, which served well.
     pub(super) fallback: Option<Predecessor>,
-    /// What the module that serves was given of it, for as long as there are older generations.
+    /// The snapshot that the serving module started with, for as long as there are older
+    /// generations.
     pub(super) inherited: Option<Vec<u8>>,
-    /// Failures since then.
+    /// The number of failures since the last swap.
     pub(super) failures: u32,
-    /// When something other than the modules is due.
+    /// The time at which something other than the modules is due.
     alarm: Alarm,
-    /// If it matters to a socket.
+    /// The changes of the network, if a socket needs them.
     network: Option<NetworkChanges>,
     ready: Vec<u64>,
     pace: Pace,
     calls: u32,
-    /// Whose turn it is, so that none waits for ever.
+    /// The command queue and the generations take turns, so that none starves.
     command_first: bool,
     first: usize,
 }
@@ -63,20 +66,20 @@ enum Event {
     /// The candidate of a swap has started, or failed to.
     Candidate(Box<Started>),
     Alarm,
-    /// The machine's has changed.
+    /// The machine's addresses or routes have changed.
     Network,
     Closed,
 }
 
-/// One timer for all that the driver itself has to do.
+/// One timer for everything that the driver itself has to do.
 struct Alarm {
     timer: Pin<Box<Sleep>>,
     set: bool,
 }
 
 impl Driver {
-    /// With a first instance that has accepted the configuration, and what it is to know of one
-    /// beside it.
+    /// Starts a first instance, which accepts the configuration, and the snapshot of a module
+    /// beside it, if there is one.
     pub(super) fn new(
         module: Module,
         config: Vec<u8>,
@@ -116,7 +119,7 @@ impl Driver {
         let number = first.number;
         driver.generations.push(first);
         if beside.is_some() {
-            // As after a swap: it waits until it is told that its turn has come.
+            // The module was started as in a swap, so it waits until it is told that it serves.
             driver.grants.post.serve(number);
             driver.announce();
         }
@@ -127,7 +130,7 @@ impl Driver {
         &self.grants.hub.name
     }
 
-    /// Until the commands end.
+    /// Runs until the application closes the command channel.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         loop {
             match self.event(&mut commands).await {
@@ -150,7 +153,7 @@ impl Driver {
         }
     }
 
-    /// The generation that serves.
+    /// Returns the serving generation.
     pub(super) fn serving(&mut self) -> Option<&mut Generation> {
         self.generations
             .iter_mut()
@@ -175,7 +178,7 @@ impl Driver {
         }
     }
 
-    /// Tell all that run.
+    /// Tells all generations that the network has changed.
     fn network_changed(&mut self) {
         for (_, port) in self.grants.ports.iter() {
             if let Port::Udp(port) = port {
@@ -206,7 +209,7 @@ impl Driver {
                     }))
                 });
             }
-            // Its successor starts with another configuration.
+            // The candidate starts with the former configuration.
             Command::Reconfigure(_, reply) if self.candidate.is_some() => {
                 let module = self.name().to_owned();
                 reply(Err(Error::Busy { module }));
@@ -252,7 +255,7 @@ impl Driver {
         self.set_alarm();
     }
 
-    /// Have the serving generation answer; `true`: it did, and not with an error.
+    /// Has the serving generation answer. Returns true if it did, and not with an error.
     fn ask<T>(
         &mut self,
         reply: Reply<T>,
@@ -344,14 +347,14 @@ impl Driver {
         }
     }
 
-    /// Do what is due, besides the modules.
+    /// Does what is due apart from the modules.
     fn tend(&mut self, now: Instant) {
         self.tend_rest(now);
         self.tend_swap(now);
         self.set_alarm();
     }
 
-    /// To be called when one of these has changed.
+    /// Sets the alarm. Called when one of the times has changed.
     pub(super) fn set_alarm(&mut self) {
         let rest = self.rest.as_ref().map(Rest::due);
         let probation = self.probation.as_ref().map(Probation::due);
@@ -366,7 +369,7 @@ impl Driver {
         }
     }
 
-    /// If calls come densely, and the modules want them further apart, do nothing for a moment.
+    /// Coalesces: pauses briefly if calls come densely, and the modules want them further apart.
     fn let_more_come(&mut self, now: Instant) {
         let wanted = self.generations.iter().map(Generation::coalescing).min();
         let interval = wanted.unwrap_or_default();
@@ -375,12 +378,13 @@ impl Driver {
         }
         let pause = self.pace.pause(now, interval);
         if !pause.is_zero() {
-            // The thread, for timers of the executor have no better resolution than milliseconds.
+            // The thread sleeps, because timers of the executor have a resolution of a millisecond
+            // at best.
             thread::sleep(pause);
         }
     }
 
-    /// Wait until somebody wants something.
+    /// Waits for the next event.
     async fn event(&mut self, commands: &mut mpsc::Receiver<Command>) -> Event {
         let now = Instant::now();
         let mut due = false;
@@ -392,7 +396,7 @@ impl Driver {
         }
         self.calls += 1;
         if due || self.calls >= CALLS_BEFORE_LOOK {
-            // Lets the runtime look at the sockets.
+            // Yielding lets the runtime look at the sockets.
             self.calls = 0;
             tokio::task::yield_now().await;
         }
@@ -434,7 +438,7 @@ impl Driver {
             {
                 return Poll::Ready(event);
             }
-            // The runtime looks at the sockets before it comes back.
+            // The runtime looks at the sockets before it returns here.
             self.calls = 0;
             Poll::Pending
         })
@@ -442,15 +446,15 @@ impl Driver {
     }
 }
 
-/// Why there is no new generation.
+/// The reason why a generation could not start.
 pub(super) enum StartFailure {
     Module(StartError),
-    /// The machine does not let the host do its work.
+    /// The machine prevents the host from doing its work.
     Host(Error),
 }
 
 impl StartFailure {
-    /// As an error of this server's.
+    /// Returns the failure as an error of this server.
     pub(super) fn error(self, module: &str) -> Error {
         let module = module.to_owned();
         match self {

@@ -1,8 +1,8 @@
-//! One module takes the place of another while traffic flows.
+//! Swaps: one module replaces another while traffic flows.
 //!
-//! The new one starts with the old one's snapshot, on a thread of its own so that the old one serves
-//! for as long as that takes. It serves from then on; the old one finishes its flows. For its first
-//! second the old one is kept whatever it says, and serves again if the new one fails.
+//! The new module starts with the old one's snapshot, on a thread of its own, so that the old one
+//! serves meanwhile. Then the new one serves, and the old one finishes its flows. During the
+//! probation the old one is kept in any case, and serves again if the new one fails.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -26,22 +26,22 @@ use crate::server::check_use;
 use crate::share::Share;
 use crate::{Error, Keys, Module, Phase, SwapOptions};
 
-/// Between two looks whether a state has been written, which takes some milliseconds.
+/// The interval between checks if a state has been written, which takes some milliseconds.
 const REMEMBERING: Duration = Duration::from_millis(5);
 
-/// Modules start within some milliseconds. For so long nothing else is done, and beyond it the old
-/// module serves: what it does from then on, its successor has not been told of.
+/// The usual time of a start, during which the driver does nothing else. If a start takes longer, the
+/// old module serves on, and its successor does not learn what it does from then on.
 const USUAL_START: Duration = Duration::from_millis(50);
 
-/// What is asked for.
+/// A request for a swap.
 pub(crate) struct Swap {
     pub(crate) module: Module,
     pub(crate) options: SwapOptions,
-    /// Whether it is remembered that the module has served, or else it does not.
+    /// True if the swap requires that the module's acceptance is written to the state.
     pub(crate) remember: bool,
 }
 
-/// A module and its configuration, which did well.
+/// A module that served well, and its configuration.
 pub(super) struct Predecessor {
     pub(super) module: Module,
     pub(super) config: Vec<u8>,
@@ -49,37 +49,37 @@ pub(super) struct Predecessor {
     pub(super) keys: Keys,
 }
 
-/// The first second of a module that was swapped in.
+/// The probation of a module that was swapped in.
 pub(super) struct Probation {
     until: Instant,
     /// The generation that served before.
     generation: u32,
     before: Predecessor,
     reply: Reply<u32>,
-    /// Whether what follows from the new module is to be remembered when it is over.
+    /// True if the module's acceptance must be written to the state at the end.
     remember: bool,
-    /// It is being; on a thread of its own, since a disk takes its time.
+    /// The result of that writing, which runs on a thread of its own, since a disk takes its time.
     remembering: Option<blocking::Receiver<Result<(), Error>>>,
 }
 
 impl Probation {
-    /// When it is over.
+    /// Returns the end of the probation.
     pub(super) fn due(&self) -> Instant {
         self.until
     }
 }
 
-/// A module that starts, on a thread of its own: the one that serves goes on meanwhile, however long
-/// it takes.
+/// A module that starts on a thread of its own. The serving one continues, however long the start
+/// takes.
 pub(super) struct Candidate {
-    /// The generation that serves.
+    /// The number of the serving generation.
     beside: u32,
-    /// Its own.
+    /// The candidate's own number.
     number: u32,
     module: Module,
     config: Vec<u8>,
     grants: Grants,
-    /// What it is told of the one that serves.
+    /// The snapshot of the serving generation, which it starts with.
     snapshot: Arc<[u8]>,
     options: SwapOptions,
     remember: bool,
@@ -87,11 +87,11 @@ pub(super) struct Candidate {
     starting: Starting,
 }
 
-/// What a candidate's thread hands over: its generation, or why there is none.
+/// The result of a candidate's thread: its generation, or the reason why there is none.
 pub(super) type Started = Result<Generation, StartFailure>;
 
-/// The thread of a candidate. Dropped, it waits until the thread has ended, so that no socket is
-/// held by it any more.
+/// The thread of a candidate. Dropping this waits until the thread has ended, so that it holds no
+/// socket any more.
 struct Starting {
     thread: Option<JoinHandle<()>>,
     started: oneshot::Receiver<Started>,
@@ -128,14 +128,14 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by the thread.
+            // The thread has reported a panic.
             let _ = thread.join();
         }
     }
 }
 
 impl Candidate {
-    /// Ready when it has started, or failed to.
+    /// Returns ready when the candidate has started, or failed to.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Started> {
         let started = Pin::new(&mut self.starting.started).poll(cx);
         started.map(|started| {
@@ -241,8 +241,8 @@ impl Driver {
         }
     }
 
-    /// Gives a candidate the time that a module takes to start. What happens meanwhile waits: the new
-    /// module begins with all that the old one knows.
+    /// Gives a candidate the time that a module usually takes to start. Other events wait, so that
+    /// the new module begins with all that the old one knows.
     pub(super) async fn wait_for_candidate(&mut self) {
         let Some(candidate) = &mut self.candidate else {
             return;
@@ -253,8 +253,8 @@ impl Driver {
         }
     }
 
-    /// The candidate serves from now on, on probation, unless it did not start or nobody serves
-    /// whose place it could take.
+    /// Makes the candidate serve, on probation, unless it did not start or the generation that it
+    /// should replace no longer serves.
     pub(super) fn candidate_started(&mut self, started: Started) {
         let Some(candidate) = self.candidate.take() else {
             return;
@@ -316,8 +316,8 @@ impl Driver {
         });
     }
 
-    /// Have fewer than `most` generations, if need be by ending those without open flows before
-    /// they are quite finished: they wait for late packets. `false`: all have flows.
+    /// Makes sure that there are fewer than `most` generations, if need be by ending those without
+    /// open flows early: they wait for late packets. Returns false if all have flows.
     fn make_room(&mut self, most: usize) -> bool {
         while self.generations.len() >= most {
             let idle = self.generations.iter_mut().position(|generation| {
@@ -336,7 +336,7 @@ impl Driver {
         true
     }
 
-    /// Tell all who serves: the new one first, so that the others have somebody to turn to.
+    /// Tells all generations which one serves: the new one first, so that the others can turn to it.
     pub(super) fn announce(&mut self) {
         let serving = self.grants.post.serving();
         let mut numbers: Vec<u32> = self.generations.iter().map(|g| g.number).collect();
@@ -350,14 +350,14 @@ impl Driver {
             if let Err(trap) = told {
                 self.failed(number, trap);
                 if number == serving {
-                    // The others have been told of who serves instead.
+                    // The failure has told the others which one serves instead.
                     return;
                 }
             }
         }
     }
 
-    /// The module that serves failed in its first second.
+    /// Rolls back a module that failed during its probation.
     pub(super) fn roll_back(&mut self, reason: &str) {
         self.take_back("failed at once", |failed| Error::Swap {
             module: failed.name().to_owned(),
@@ -365,8 +365,8 @@ impl Driver {
         });
     }
 
-    /// It cannot be remembered that the module serves, which somebody could use to bring back an
-    /// older one. What it has opened meanwhile is reset.
+    /// Rolls back because the module's acceptance could not be written: otherwise somebody could use
+    /// that to bring back an older module. Resets what the module has opened meanwhile.
     fn forget(&mut self, error: Error) {
         let serving = self.grants.post.serving();
         if let Some(index) = self.generations.iter().position(|g| g.number == serving) {
@@ -376,7 +376,7 @@ impl Driver {
         self.take_back("cannot be remembered", |_| error);
     }
 
-    /// Whether it has been remembered that the new module serves; `None`: not yet.
+    /// Returns the result of writing the module's acceptance; `None` while it is still being written.
     fn remembered(&mut self, now: Instant) -> Option<Result<(), Error>> {
         let probation = self.probation.as_mut()?;
         if !probation.remember || self.module.is_remembered() {
@@ -433,13 +433,13 @@ impl Driver {
                 );
                 self.announce();
             }
-            // It failed too.
+            // The old one failed too.
             None => self.begin_rest(Phase::Restarting),
         }
         (probation.reply)(Err(error(&failed)));
     }
 
-    /// End a probation that is over, and generations whose time is.
+    /// Ends a probation that is over, and generations whose time to drain is.
     pub(super) fn tend_swap(&mut self, now: Instant) {
         let is_over = self.probation.as_ref().is_some_and(|p| p.until <= now);
         let remembered = is_over.then(|| self.remembered(now)).flatten();
@@ -483,8 +483,7 @@ impl Driver {
         }
     }
 
-    /// Drop the generations that have nothing left to do, but for one that may have to serve
-    /// again.
+    /// Drops the generations that have nothing left to do, except the one that a rollback would need.
     pub(super) fn sweep(&mut self) {
         let kept = self.probation.as_ref().map(|p| p.generation);
         while let Some(index) = self.generations.iter().position(|generation| {

@@ -1,4 +1,4 @@
-//! A WATER module behind a server: an instance a connection, all on the server's thread.
+//! A WATER module behind a server: one instance for each connection, all on the server's thread.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -17,7 +17,7 @@ use crate::roles::{Job, Opened, Settings, Wire, WireKind, serve_all};
 use crate::water::{Slot, WaterRunner};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
 
-/// The label of the one socket that such a module can use.
+/// The label of the only socket that such a module can use.
 const LISTEN: &str = "listen";
 
 pub(super) struct WaterServer {
@@ -25,21 +25,21 @@ pub(super) struct WaterServer {
     reach: Reach,
     log_level: tracing::Level,
     listener: Option<TcpListener>,
-    /// Whether there is or was one.
+    /// True if there is or was a listener.
     listens: bool,
     /// Decides which connections it takes.
     admission: Option<Arc<dyn Admission>>,
-    /// Whether it is to be closed.
+    /// True once the listener is to be closed.
     ending: watch::Sender<bool>,
-    /// Changed by a new module or configuration, for connections that come after it.
+    /// The module and configuration of new connections; a swap or reconfiguration changes it.
     current: Arc<Slot<Current>>,
     /// The number of the next generation.
     next: u32,
-    /// Dials that are on their way.
+    /// The permits of dials in progress.
     dialling: Arc<Semaphore>,
 }
 
-/// What serves new connections.
+/// The module that serves new connections.
 #[derive(Clone)]
 struct Current {
     generation: u32,
@@ -49,7 +49,8 @@ struct Current {
 }
 
 impl WaterServer {
-    /// Within the context of a tokio runtime. Has the module look at its configuration.
+    /// Starts the server, and has the module check its configuration. Needs the context of a tokio
+    /// runtime.
     pub(super) async fn new(plan: Plan) -> Result<WaterServer, Error> {
         let refuse =
             |reason: String| Err(Error::Options(format!("{}: {reason}", plan.module.name())));
@@ -104,7 +105,7 @@ impl WaterServer {
         })
     }
 
-    /// Until the commands end.
+    /// Runs until the application closes the command channel.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut accepting = Some(self.accept_all());
         poll_fn(|cx| {
@@ -132,7 +133,7 @@ impl WaterServer {
         let at_once = hub.limits.handshakes;
         let mut asked = self.ending.subscribe();
         let ending = async move {
-            // An error: the server ends altogether.
+            // An error means that the whole server ends.
             let _ = asked.wait_for(|ending| *ending).await;
         };
         Box::pin(serve_all(listener, at_once, ending, move |wire| {
@@ -158,7 +159,7 @@ impl WaterServer {
                     reason,
                 })),
             },
-            // Each connection has an instance of its own.
+            // Each connection has an instance of its own, so there is nothing to pass on.
             Command::Snapshot(reply) => reply(Ok(Vec::new())),
             Command::StopAccepting(reply) => {
                 self.ending.send_replace(true);
@@ -182,7 +183,7 @@ impl WaterServer {
         }
     }
 
-    /// Serve new connections with this configuration, once the module has accepted it.
+    /// Makes new connections use this configuration, once the module has accepted it.
     fn reconfigure(&self, config: Vec<u8>, reply: Reply<()>) {
         let Some(change) = self.current.begin() else {
             return reply(Err(self.busy()));
@@ -201,8 +202,8 @@ impl WaterServer {
         });
     }
 
-    /// Serve new connections with this module, and this configuration or the one in force, once
-    /// the module has accepted it. The answer comes when the module has passed its probation.
+    /// Makes new connections use this module, with this configuration or the one in force, once the
+    /// module has accepted it. Replies when the module has passed its probation.
     fn replace(&mut self, swap: Swap, reply: Reply<u32>) {
         let Swap {
             module,
@@ -228,7 +229,7 @@ impl WaterServer {
                 let proved = change.prove(next, options.probation, remembered).await;
                 proved.map_err(|(before, why)| before.runner.serves_again(&module, why))?;
                 hub.keep_for(&module);
-                // Without connections it is gone.
+                // The former runner is gone if it has no connections.
                 if let (Some(drain), Some(before)) = (options.drain, before.upgrade()) {
                     before.end_connections_after(drain);
                 }
@@ -308,7 +309,7 @@ fn make_runner(
     let limits = module.granted().limits(module, hub.limits.clone());
     let settings = Settings {
         name: hub.name.clone(),
-        // A server has a configuration, which is empty by default.
+        // A server always has a configuration, which is empty by default.
         config: (!config.is_empty()).then_some(config),
         sockets: Vec::new(),
         listens: None,
@@ -334,7 +335,7 @@ impl AsRef<WaterRunner> for Current {
     }
 }
 
-/// Makes a connection ready, and offers it when its handshake is over. Ready when an instance has it.
+/// Opens a connection, and offers it when its handshake is over. Returns when an instance has it.
 async fn accept(hub: Arc<Hub>, by: Current, admission: Option<Arc<dyn Admission>>, wire: Wire) {
     let client = wire.peer;
     let admitted = match (admission, wire.peer.zip(wire.local)) {
@@ -364,10 +365,10 @@ async fn accept(hub: Arc<Hub>, by: Current, admission: Option<Arc<dyn Admission>
     });
 }
 
-/// Has the client see a reset.
+/// Makes the client see a reset.
 fn reset(wire: Wire) {
     if let WireKind::Tcp(stream) = wire.kind {
-        // If it fails the client sees an end.
+        // If this fails, the client sees an end.
         let _ = stream.set_zero_linger();
     }
 }

@@ -1,11 +1,11 @@
-//! Compiled modules on disk.
+//! The cache of compiled modules on disk. `Engine` loads modules through it.
 //!
-//! Compiled code is loaded without checks (`deserialize` is unsafe for that reason): who
-//! can write an entry runs code in this process. So the directory must belong to the
-//! user and be closed to others, and each entry carries an HMAC under a key that is in
-//! the directory too, readable by the user alone. The directory keeps other users
-//! out; the HMAC catches what it does not: a disk error, a torn write, an entry
-//! copied from another machine or restored from somebody else's backup.
+//! Compiled code is loaded without checks (`deserialize` is unsafe for that reason): whoever can
+//! write an entry can run code in this process. The directory must therefore belong to the user and
+//! be closed to others. Each entry carries an HMAC under a key that is in the directory too,
+//! readable only by the user. The directory keeps other users out; the HMAC catches other faults: a
+//! disk error, a torn write, an entry copied from another machine or restored from somebody else's
+//! backup.
 
 use std::fs;
 use std::hash::{Hash, Hasher};
@@ -26,9 +26,9 @@ const KEY_FILE: &str = "key";
 const KEY_BYTES: usize = 32;
 const TAG_BYTES: usize = 32;
 
-/// What the compiler makes of a kind of module.
+/// The compiled form of a module.
 pub(crate) trait Compiled: Sized {
-    /// In errors.
+    /// The kind of module, in errors.
     const KIND: &'static str;
 
     fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> wasmtime::Result<Self>;
@@ -37,7 +37,7 @@ pub(crate) trait Compiled: Sized {
 
     /// # Safety
     ///
-    /// `code` must be what `serialize` gave, unchanged.
+    /// `code` must be the result of `serialize`, unchanged.
     unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Self>;
 }
 
@@ -53,7 +53,7 @@ impl Compiled for Component {
     }
 
     unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises the same.
         unsafe { Component::deserialize(engine, code) }
     }
 }
@@ -70,7 +70,7 @@ impl Compiled for Module {
     }
 
     unsafe fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Module> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises the same.
         unsafe { Module::deserialize(engine, code) }
     }
 }
@@ -78,7 +78,7 @@ impl Compiled for Module {
 pub(crate) struct Cache {
     directory: PathBuf,
     key: hmac::Key,
-    /// Of the engine's version, options and machine.
+    /// The digest of the engine's version, options and machine.
     compatibility: [u8; 32],
 }
 
@@ -104,7 +104,7 @@ impl Cache {
         })
     }
 
-    /// The compiled form of the module with this SHA-256, if it is here and intact.
+    /// Returns the compiled form of the module with this SHA-256, if it is in the cache and intact.
     pub(crate) fn get<C: Compiled>(&self, engine: &wasmtime::Engine, sha256: &[u8]) -> Option<C> {
         let path = self.path(sha256);
         let bytes = fs::read(&path).ok()?;
@@ -117,8 +117,8 @@ impl Cache {
             );
             return None;
         }
-        // SAFETY: the HMAC says that `put` below wrote these bytes for this module, and
-        // they are what `serialize` gave it for an engine of the same compatibility.
+        // SAFETY: the HMAC proves that `put` below wrote these bytes for this module, and they are
+        // the result of `serialize` for an engine of the same compatibility.
         match unsafe { C::deserialize(engine, code) } {
             Ok(compiled) => Some(compiled),
             Err(error) => {
@@ -128,7 +128,7 @@ impl Cache {
         }
     }
 
-    /// Keep the compiled form. A failure costs the next start a compilation, no more.
+    /// Stores the compiled form. A failure only costs the next start a compilation.
     pub(crate) fn put<C: Compiled>(&self, sha256: &[u8], compiled: &C) {
         let path = self.path(sha256);
         if let Err(error) = self.write(&path, sha256, compiled) {
@@ -146,7 +146,8 @@ impl Cache {
     }
 
     fn path(&self, sha256: &[u8]) -> PathBuf {
-        // One directory for all; 128 bits of each are far more than tell them apart.
+        // All entries are in one directory, where 128 bits of each digest suffice to distinguish
+        // them.
         self.directory.join(format!(
             "{}-{}.bin",
             hex(&sha256[..16]),
@@ -154,7 +155,7 @@ impl Cache {
         ))
     }
 
-    /// What the tag covers: the code's digest, and what it is the code of.
+    /// Returns what the tag covers: the digest of the code, and of what it was compiled from.
     fn signed(&self, sha256: &[u8], code: &[u8]) -> Vec<u8> {
         let mut signed = Vec::with_capacity(96);
         signed.extend_from_slice(sha256);
@@ -196,11 +197,11 @@ fn load_or_make_key(directory: &Path) -> io::Result<hmac::Key> {
         .map_err(|_| io::Error::other("the system gives no random numbers"))?
         .expose();
     write_atomically(&path, &bytes)?;
-    // Another process may have won a race; both use what is there now.
+    // Another process may have won a race; both use its file.
     usable(&fs::read(&path)?).ok_or_else(|| io::Error::other("the key file is damaged"))
 }
 
-/// Write a file that only the user can read, so that it is there whole or not at all.
+/// Writes a file that only the user can read, either whole or not at all.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +210,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // Nothing more can be done about what cannot be removed either.
+        // An error is ignored: nothing more can be done about the file.
         let _ = fs::remove_file(&temporary);
     }
     written

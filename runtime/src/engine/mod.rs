@@ -1,4 +1,4 @@
-//! One compiler and one clock tick for all servers of a process.
+//! One compiler and one clock tick for all servers of a process. Modules are loaded through it.
 
 mod cache;
 mod ticker;
@@ -16,7 +16,7 @@ use crate::{Error, LoadOptions, Trust};
 use cache::Cache;
 use ticker::Ticker;
 
-/// Compiles modules. One a process is enough; clones share everything.
+/// Compiles modules. One engine for each process is enough; clones share everything.
 #[derive(Clone)]
 pub struct Engine {
     inner: Arc<Inner>,
@@ -32,30 +32,29 @@ struct Inner {
 /// Options of an [`Engine`].
 #[derive(Debug, Clone, Default)]
 pub struct EngineConfig {
-    /// Where compiled modules are kept.
+    /// The directory of compiled modules.
     pub cache: CacheDir,
-    /// Whose modules are loaded.
+    /// The trust in the signers of modules.
     pub trust: Trust,
 }
 
-/// Where compiled modules are kept, so that a second start takes a millisecond.
+/// The directory of compiled modules, with which a second start takes a millisecond.
 #[derive(Debug, Clone, Default)]
 pub enum CacheDir {
     /// `watm` in the user's cache directory (`$XDG_CACHE_HOME`, `~/.cache`, on Windows
-    /// `%LOCALAPPDATA%`), made with mode 0700 where there are modes. If it is not private
-    /// or cannot be made, a warning is logged and nothing is cached.
+    /// `%LOCALAPPDATA%`), created with mode 0700 where there are modes. If it is not private or
+    /// cannot be created, a warning is logged and nothing is cached.
     #[default]
     Default,
-    /// This directory, made if missing. [`Engine::new`] fails if it is not private; on
-    /// Windows that is not checked, and the caller's to see to.
+    /// This directory, created if missing. [`Engine::new`] fails if it is not private; on Windows
+    /// the caller must make sure of that.
     Path(PathBuf),
-    /// Nowhere.
+    /// No cache.
     Off,
 }
 
 impl Engine {
-    /// Make an engine. Fails if the cache directory that was asked for is not private to
-    /// the user.
+    /// Makes an engine. Fails if a given cache directory is not private to the user.
     pub fn new(config: EngineConfig) -> Result<Engine, Error> {
         let wasmtime = wasmtime::Engine::new(&wasmtime_config())
             .map_err(|error| Error::System(format!("wasmtime: {error:#}")))?;
@@ -81,17 +80,17 @@ impl Engine {
         })
     }
 
-    /// Load a module from a file. The first time it is compiled, which takes a tenth of a
-    /// second or more of every core; then it comes from the cache.
+    /// Loads a module from a file. The first time it is compiled, which takes a tenth of a second
+    /// or more of every core; then it comes from the cache.
     ///
-    /// The file is read once, and what is compiled is what was verified. A compiled module is
-    /// never taken from anywhere but the cache. Errors name the file, what is wrong with it, and
-    /// what would be right; [`Error::Untrusted`] is one whose seal is not good here.
+    /// The file is read once, so that the verified bytes are the ones that are compiled. A compiled
+    /// module only ever comes from the cache. Errors name the file, the fault, and the remedy;
+    /// [`Error::Untrusted`] is a module whose seal is not valid here.
     pub fn load_file(&self, path: impl AsRef<Path>) -> Result<Module, Error> {
         self.load_file_with(path, &LoadOptions::default())
     }
 
-    /// As [`load_file`](Engine::load_file), and it has to be as these options say.
+    /// Loads a module as [`load_file`](Engine::load_file), and checks it against `options`.
     pub fn load_file_with(
         &self,
         path: impl AsRef<Path>,
@@ -105,12 +104,12 @@ impl Engine {
         self.load_with(&path.display().to_string(), &bytes, options)
     }
 
-    /// Load a module from memory; `name` stands for it in errors and logs.
+    /// Loads a module from memory; `name` stands for it in errors and logs.
     pub fn load(&self, name: &str, bytes: &[u8]) -> Result<Module, Error> {
         self.load_with(name, bytes, &LoadOptions::default())
     }
 
-    /// As [`load`](Engine::load), and it has to be as these options say.
+    /// Loads a module as [`load`](Engine::load), and checks it against `options`.
     pub fn load_with(
         &self,
         name: &str,
@@ -121,7 +120,7 @@ impl Engine {
         Module::load(self, name, bytes, trust, options)
     }
 
-    /// Whose modules are loaded.
+    /// Returns the trust in the signers of modules.
     #[cfg(feature = "update")]
     pub(crate) fn trust(&self) -> &Trust {
         &self.inner.trust
@@ -135,14 +134,14 @@ impl Engine {
         self.inner.cache.as_ref()
     }
 
-    /// Advance the epoch for as long as the result lives.
+    /// Advances the epoch for as long as the result lives.
     pub(crate) fn tick(&self) -> Result<Ticking, Error> {
         self.inner.ticker.start()
     }
 }
 
-/// At most one byte more than a module may have, so that a device or a disk image given by
-/// mistake does not fill the memory.
+/// Reads a file, up to one byte more than a module may have, so that a device or a disk image given
+/// by mistake does not fill the memory.
 fn read_module(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     if file.metadata()?.is_dir() {
@@ -157,23 +156,23 @@ fn read_module(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Twice what wasmtime gives a module.
+/// The stack of a call: twice the size that wasmtime gives a module.
 const ASYNC_STACK_BYTES: usize = 1 << 20;
 
 fn wasmtime_config() -> wasmtime::Config {
     let mut config = wasmtime::Config::new();
     // The deadline of a call is checked at every tick; see `component::cpu`.
     config.epoch_interruption(true);
-    // Names in a backtrace come from the module's name section; more is not worth
-    // reading DWARF for.
+    // Names in a backtrace come from the module's name section; more is not worth reading DWARF
+    // for.
     config.wasm_backtrace_details(wasmtime::WasmBacktraceDetails::Disable);
-    // A module says by its instructions what it needs. Vectors: yes, ciphers live on
-    // them. Relaxed ones differ between machines.
+    // The instructions of a module determine what it needs. SIMD is enabled, because ciphers depend
+    // on it. Relaxed SIMD differs between machines.
     config.wasm_relaxed_simd(false);
     // A recording replays on any machine, so a NaN has the same bits on all of them.
     config.cranelift_nan_canonicalization(true);
-    // The stack of a call that may wait: half for the module, as by default, and as much for
-    // the host's functions under it. Only what is used takes memory.
+    // The stack of a call that may wait: half for the module, as by default, and half for the
+    // host's functions under it. Only the used part takes memory.
     config.async_stack_size(ASYNC_STACK_BYTES);
     config
 }

@@ -1,3 +1,5 @@
+//! The thread that advances an engine's epoch while modules run.
+
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread;
@@ -5,16 +7,16 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// How often a running module is looked at. CPU deadlines are of this precision.
+/// The interval of ticks, which is the precision of CPU deadlines.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A thread that advances the epoch of an engine while anybody needs it.
+/// Starts the thread that advances the epoch of an engine, while anybody needs it.
 pub(super) struct Ticker {
     engine: wasmtime::Engine,
     running: Mutex<Weak<Thread>>,
 }
 
-/// Keeps the epoch advancing.
+/// Keeps the epoch advancing while it lives.
 #[derive(Clone)]
 pub(crate) struct Ticking {
     _thread: Arc<Thread>,

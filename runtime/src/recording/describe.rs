@@ -1,3 +1,5 @@
+//! Descriptions of recorded calls and answers, for the differences that a replay reports.
+
 use std::fmt::Debug;
 
 use serde::de::DeserializeOwned;
@@ -12,11 +14,11 @@ use crate::component::wit::sockets::{DatagramInfo, Direction};
 use crate::component::wit::types::{Destination, ErrorCode, IpSocketAddress};
 use crate::recording::Call;
 
-/// What a person is shown of one value; the rest says nothing.
+/// The most characters of one value that are shown.
 const MAX_SHOWN: usize = 600;
 
 impl Function {
-    /// As `wit/` has it.
+    /// Returns the name in `wit/`.
     fn name(self) -> &'static str {
         match self {
             Function::DatagramSocketOpen => "sockets.datagram-socket.open",
@@ -68,8 +70,8 @@ impl Function {
         }
     }
 
-    /// The call with the arguments at the beginning of `bytes`, for people. No payload and
-    /// no key is among them.
+    /// Describes the call with the arguments at the beginning of `bytes`, for people. Shows no
+    /// payload and no key.
     pub(crate) fn describe_call(self, bytes: &[u8]) -> String {
         let arguments = self.arguments(bytes);
         let arguments = arguments.as_deref().unwrap_or("what cannot be read");
@@ -127,14 +129,14 @@ impl Function {
 }
 
 impl Call<'_> {
-    /// The answer of this call, for people. Client configurations hold keys and are not
+    /// Describes the answer of this call, for people. Client configurations hold keys and are not
     /// shown.
     pub(crate) fn describe_answer(&self, bytes: &[u8]) -> String {
         let shown = match self {
             Call::Start { .. } | Call::Reconfigure { .. } => show::<Result<(), ConfigError>>(bytes),
             Call::Process { .. } => show::<Wakeup>(bytes),
             Call::Dial { .. } | Call::DialDatagrams { .. } => show::<Result<u64, ErrorCode>>(bytes),
-            // Holds what is known of peers.
+            // A snapshot holds the peers' state, so only its digest is shown.
             Call::Snapshot { .. } => postcard::from_bytes::<Vec<u8>>(bytes)
                 .ok()
                 .map(|snapshot| format!("{:?}", Digest::of(&snapshot))),

@@ -1,3 +1,5 @@
+//! The types in a recording, which `recorder` writes and `reader` reads.
+
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
@@ -14,22 +16,22 @@ use crate::{Limits, Module};
 pub(super) const MAGIC: [u8; 8] = *b"watm-rec";
 pub(super) const VERSION: u16 = 2;
 
-/// What stands before the body of a frame.
+/// The length of a frame's head, in bytes.
 pub(super) const FRAME_HEAD: usize = 12;
 
-/// The longest body. The largest that a host writes is a read of all that an application
-/// queued for a module at once.
+/// The longest body, in bytes. The largest that a host writes is a read of everything that an
+/// application queued for a module.
 pub(super) const MAX_BODY: usize = 64 << 20;
 
-/// What was recorded, and what it takes to run it again.
+/// The first frame: what was recorded, and the settings to run it again.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Header {
     pub(crate) module: String,
     pub(crate) module_sha256: String,
     pub(crate) server: String,
-    /// What wrote it.
+    /// The version and the machine of the host that wrote it.
     pub(crate) host: String,
-    /// Since 1970.
+    /// The begin of the recording, since 1970.
     pub(crate) began: Duration,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) host_crypto: bool,
@@ -40,7 +42,7 @@ pub(crate) struct Header {
     pub(crate) crypto_keys: u64,
 }
 
-/// A socket that was granted.
+/// A granted socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Socket {
     pub(crate) label: String,
@@ -48,7 +50,7 @@ pub(crate) struct Socket {
 }
 
 impl Header {
-    /// For a recording that begins now, without what the server is granted.
+    /// Makes the header of a recording that begins now, without the server's grants.
     pub(crate) fn new(
         module: &Module,
         server: &str,
@@ -73,7 +75,7 @@ impl Header {
         }
     }
 
-    /// The limits that a run of the module depends on; the others are the host's alone.
+    /// Returns the limits that a run of the module depends on; the others concern only the host.
     pub(crate) fn limits(&self) -> Limits {
         let number = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         Limits {
@@ -86,8 +88,8 @@ impl Header {
     }
 }
 
-/// The version of this crate, which has one of the engine, and the machine. Another runs a
-/// module to the same results, so this is for people.
+/// Returns the version of this crate, which implies that of the engine, and the machine. It is for
+/// people only: other versions and machines run a module with the same results.
 fn host() -> String {
     format!(
         "watm-runtime {}, {}-{}",
@@ -99,18 +101,18 @@ fn host() -> String {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Event<'a> {
-    /// A new instance is made, the next generation. Imports up to the first call are those of its
+    /// The next generation is instantiated. Imports before the first call are those of its
     /// initializers.
     Instance,
     Call(Call<'a>),
-    /// Followed by arguments and outcome.
+    /// An import, followed by its arguments and its outcome.
     Import(Function),
-    /// Followed by the answer.
+    /// The end of a call, followed by the answer.
     Returned,
-    /// The instance is lost.
+    /// The instance trapped.
     Trapped {
-        /// By the host, for the time it took or because the server closed: at a moment that
-        /// no other run meets exactly.
+        /// True if the host stopped it, for its CPU time or because the server closed: at a moment
+        /// that no other run meets exactly.
         interrupted: bool,
         reason: Cow<'a, str>,
     },
@@ -118,7 +120,7 @@ pub(crate) enum Event<'a> {
     End(Cow<'a, str>),
 }
 
-/// A call of an export. New ones go to the end: the number is in the file.
+/// A call of an export. New variants go to the end: the file holds their numbers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Call<'a> {
     Start {
@@ -180,7 +182,7 @@ impl Call<'_> {
         }
     }
 
-    /// The module's clock, for those that are told.
+    /// Returns the module's clock, for calls that pass it.
     pub(crate) fn now(&self) -> Option<u64> {
         match self {
             Call::Start { now, .. }
@@ -197,7 +199,7 @@ impl Call<'_> {
     }
 }
 
-/// What an import answered.
+/// The outcome of an import.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Outcome<T> {
     Done(T),
@@ -205,7 +207,7 @@ pub(crate) enum Outcome<T> {
     Trapped(String),
 }
 
-/// An import. New ones go to the end: the number is in the file.
+/// A function that a module imports. New variants go to the end: the file holds their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Function {
     DatagramSocketOpen,
@@ -256,7 +258,7 @@ pub(crate) enum Function {
     Coalesce,
 }
 
-/// Stands for bytes that the module hands to the host.
+/// A digest in the place of bytes that the module passes to the host.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest {
     pub(crate) len: u32,
@@ -275,7 +277,7 @@ impl Digest {
     }
 }
 
-/// The head of a frame with this body, of at most [`MAX_BODY`].
+/// Returns the head of a frame with this body, of at most [`MAX_BODY`] bytes.
 pub(super) fn frame_head(body: &[u8]) -> [u8; FRAME_HEAD] {
     let mut head = [0; FRAME_HEAD];
     head[..4].copy_from_slice(&(body.len() as u32).to_le_bytes());
@@ -292,8 +294,8 @@ impl fmt::Debug for Digest {
     }
 }
 
-/// Append a value to `out`.
+/// Appends a value to `out`.
 pub(crate) fn encode<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
-    // Fails for values without a length alone, which the types of this module have not.
+    // Encoding fails only for sequences without a length; the types of this module have none.
     *out = postcard::to_extend(value, std::mem::take(out)).expect("every sequence has a length");
 }

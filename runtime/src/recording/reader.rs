@@ -1,3 +1,5 @@
+//! Reads recordings, for `replay`.
+
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,30 +11,30 @@ use super::format::{FRAME_HEAD, MAGIC, MAX_BODY, VERSION, frame_head};
 use super::{Event, Header};
 use crate::Error;
 
-/// Reads a file, front to back. Takes no more memory than the longest frame that is there.
+/// Reads a file from front to back. Uses no more memory than the longest frame in it.
 pub(crate) struct Reader {
     path: PathBuf,
     input: BufReader<File>,
-    /// Bytes before the next frame.
+    /// The number of bytes before the next frame.
     offset: u64,
     frames: u64,
 }
 
-/// One event, and what follows it in its frame.
+/// An event, and the data that follows it in its frame.
 #[derive(Debug)]
 pub(crate) struct Frame {
     pub(crate) event: Event<'static>,
     pub(crate) rest: Vec<u8>,
-    /// Counted from 1.
+    /// The number of the frame, counted from 1.
     pub(crate) number: u64,
 }
 
-/// How a recording ends.
+/// The end of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
-    /// As the host ended it, for this reason.
+    /// The host ended it, for this reason.
     Said(String),
-    /// In the middle: the machine or the process was stopped.
+    /// The file was truncated: the machine or the process was stopped.
     CutShort,
 }
 
@@ -42,7 +44,7 @@ enum Body {
 }
 
 impl Reader {
-    /// Open a recording and read its header.
+    /// Opens a recording and reads its header.
     pub(crate) fn open(path: &Path) -> Result<(Reader, Header), Error> {
         let input = File::open(path).map_err(|source| Error::File {
             path: path.to_owned(),
@@ -82,7 +84,7 @@ impl Reader {
         }
     }
 
-    /// The next event, or how the recording ends. Fails where the file was changed.
+    /// Returns the next event, or the end of the recording. Fails where the file was changed.
     pub(crate) fn next(&mut self) -> Result<Result<Frame, End>, Error> {
         let body = match self.body()? {
             Body::CutShort => return Ok(Err(End::CutShort)),
@@ -100,7 +102,7 @@ impl Reader {
         }))
     }
 
-    /// The file says something that no host writes.
+    /// Returns the error for a file with contents that no host writes.
     pub(crate) fn damaged(&self, what: &str) -> Error {
         self.error(&format!(
             "damaged: {what} in event {} (before byte {})",
@@ -119,7 +121,7 @@ impl Reader {
             return self.changed(&head);
         }
         let mut body = Vec::new();
-        // Grows with what is there, not with what the length promises.
+        // The buffer grows with the data in the file, not with the length that the head claims.
         let read = (&mut self.input).take(len.into()).read_to_end(&mut body);
         read.map_err(|error| self.io(error))?;
         if body.len() < len as usize {
@@ -137,7 +139,7 @@ impl Reader {
             .map_err(|error| self.damaged(&format!("no event of format {VERSION} ({error})")))
     }
 
-    /// As much as there is.
+    /// Reads until the buffer is full or the file ends. Returns the number of bytes.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -152,9 +154,9 @@ impl Reader {
         Ok(filled)
     }
 
-    /// A frame, of which this is the part that was read last, is not as it was written. If
-    /// it ends in zeros, and so does the file, it was not written at all: that is what a
-    /// file system leaves when it loses its power.
+    /// Handles a frame that differs from what was written; `part` is the part of it that was read
+    /// last. If it ends in zeros, and so does the file, it was never written: a file system leaves
+    /// that after a power failure.
     fn changed(&mut self, part: &[u8]) -> Result<Body, Error> {
         let at = self.offset - FRAME_HEAD as u64;
         let mut zeros = part.ends_with(&[0]);

@@ -1,3 +1,5 @@
+//! Writes recordings. The driver makes a recorder, and `component::tape` feeds it.
+
 use std::fs::File;
 use std::io::{self, Write};
 use std::mem;
@@ -14,22 +16,22 @@ use super::{Event, Function, Header, Outcome, encode};
 use crate::component::Failure;
 use crate::{Error, private};
 
-/// What is written waits no longer than this for the file.
+/// The longest time that frames wait to be written.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(250);
-/// Nor until there is more of it than this.
+/// The number of waiting bytes that are written at once.
 const FLUSH_BYTES: usize = 64 << 10;
 
-/// What may wait for the disk. More would be the disk slowing the traffic down, so the
-/// recording ends there.
+/// The most bytes that may wait for the disk. With more the disk would slow the traffic down, so
+/// the recording ends there.
 const MAX_PENDING: usize = MAX_BODY;
 
-/// Kept free below the size limit for the last frame, which says that it was reached.
+/// The bytes kept free below the size limit for the last frame, which reports the limit.
 const LAST_FRAME_BYTES: u64 = 256;
 
 /// Writes a file, on a thread of its own, until the limit, an error or the end.
 ///
-/// The module's thread is never stopped by it: it leaves frames behind a mutex that is held
-/// for as long as a copy takes.
+/// The recorder never blocks the module's thread, which leaves frames behind a mutex that is held
+/// only while they are copied.
 pub(crate) struct Recorder {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -48,18 +50,18 @@ struct Shared {
 struct Inner {
     /// Whole frames that are not written yet.
     pending: Vec<u8>,
-    /// Bytes of all frames so far.
+    /// The bytes of all frames so far.
     total: u64,
-    /// The body that is being made.
+    /// The body of the next frame.
     body: Vec<u8>,
-    /// Write what there is now.
+    /// True to write the pending frames now.
     hurry: bool,
-    /// And then end.
+    /// True to end after that.
     ended: bool,
 }
 
 impl Recorder {
-    /// Make the file, readable by the user alone. Fails if it exists.
+    /// Creates the file, readable only by the user. Fails if it exists.
     pub(crate) fn create(path: &Path, header: &Header, limit: u64) -> Result<Recorder, Error> {
         let file = private::create_file(path).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Options(format!(
@@ -107,7 +109,7 @@ impl Recorder {
         }
     }
 
-    /// The answer of the call that the last call event began.
+    /// Records the answer of the call that the last call event began.
     pub(crate) fn returned<T: Serialize>(&self, answer: &T) {
         if let Some(mut inner) = self.open() {
             encode(&Event::Returned, &mut inner.body);
@@ -116,7 +118,7 @@ impl Recorder {
         }
     }
 
-    /// The first half of an import, before it takes its arguments.
+    /// Records the first half of an import, before the import consumes its arguments.
     pub(crate) fn import<A: Serialize>(&self, function: Function, arguments: &A) {
         if let Some(mut inner) = self.open() {
             encode(&Event::Import(function), &mut inner.body);
@@ -124,7 +126,7 @@ impl Recorder {
         }
     }
 
-    /// The other half.
+    /// Records the other half.
     pub(crate) fn outcome<T: Serialize>(&self, result: &Result<T, Failure>) {
         if !self.shared.running.load(Ordering::Relaxed) {
             return;
@@ -143,14 +145,14 @@ impl Recorder {
         self.shared.finish(inner);
     }
 
-    /// End it before the server does, for this reason.
+    /// Ends the recording before the server closes, for this reason.
     pub(crate) fn end(&self, reason: &str) {
         if let Some(inner) = self.open() {
             self.shared.stop(inner, reason);
         }
     }
 
-    /// For a new body, while the recording runs.
+    /// Returns the state for a new body, if the recording still runs.
     fn open(&self) -> Option<MutexGuard<'_, Inner>> {
         if !self.shared.running.load(Ordering::Relaxed) {
             return None;
@@ -161,14 +163,14 @@ impl Recorder {
     }
 }
 
-/// The server is closed.
+/// Ends the recording: the server is closed.
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.event(&Event::End("the server was closed".into()));
         self.shared.lock().ended = true;
         self.shared.more.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say that it has not logged.
+            // The thread has logged its errors.
             let _ = thread.join();
         }
     }
@@ -187,7 +189,7 @@ impl Shared {
         inner.push();
     }
 
-    /// Keep the body as a frame, if there is room for it.
+    /// Adds the body as a frame, if there is room for it.
     fn finish(&self, mut inner: MutexGuard<'_, Inner>) {
         let frame = inner.body.len() + FRAME_HEAD;
         if inner.total + frame as u64 + LAST_FRAME_BYTES > self.limit {
@@ -203,7 +205,7 @@ impl Shared {
         }
     }
 
-    /// Record no more.
+    /// Stops the recording.
     fn stop(&self, mut inner: MutexGuard<'_, Inner>, reason: &str) {
         inner.body = Vec::new();
         encode(&Event::End(reason.into()), &mut inner.body);
@@ -244,7 +246,7 @@ impl Shared {
                 return self.warn(&error.to_string());
             }
             chunk.clear();
-            // What a burst took is given back.
+            // The memory of a burst is freed.
             chunk.shrink_to(FLUSH_BYTES * 2);
             if ended {
                 return;
@@ -254,7 +256,7 @@ impl Shared {
 }
 
 impl Inner {
-    /// The body, as a frame.
+    /// Adds the body as a frame.
     fn push(&mut self) {
         let body = mem::take(&mut self.body);
         let before = self.pending.len();
@@ -286,7 +288,7 @@ mod tests {
     fn an_error_in_writing_ends_the_recording() {
         let shared = shared();
         let writing = shared.clone();
-        // Open for reading alone.
+        // The file is open only for reading.
         let file = File::open(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("there");
         let thread = thread::spawn(move || writing.write_to(file));
         let recorder = Recorder {

@@ -1,3 +1,5 @@
+//! Exact replays, which end at the first difference.
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::run::{MAX_TRAPS, Stage, keep_log};
@@ -5,7 +7,7 @@ use crate::component::{Player, Stop, Trap};
 use crate::recording::{Call, End, Event, Frame, Function, Header, Reader};
 use crate::{Difference, Error, LogRecord, Module, Report};
 
-/// Call the module as recorded, until something differs.
+/// Calls the module as recorded, until there is a difference.
 pub(super) fn replay(reader: Reader, header: &Header, module: &Module) -> Result<Report, Error> {
     let follower = Arc::new(Mutex::new(Follower::new(reader)));
     let mut stage = Stage::new(module, header, follower.clone())?;
@@ -42,7 +44,7 @@ pub(super) fn replay(reader: Reader, header: &Header, module: &Module) -> Result
         traps: std::mem::take(&mut following.traps),
         ..Report::default()
     };
-    // What the module does when it is asked for its counters was not recorded.
+    // The lock is released: the request for the module's counters was not recorded.
     drop(following);
     Ok(stage.finish(report, log))
 }
@@ -51,10 +53,10 @@ fn lock(follower: &Mutex<Follower>) -> MutexGuard<'_, Follower> {
     follower.lock().expect("no panic under this lock")
 }
 
-/// Holds what the module does against the recording.
+/// Compares what the module does with the recording.
 struct Follower {
     reader: Reader,
-    /// Read, and not reached yet.
+    /// The frame that was read last, and not reached yet.
     next: Option<Frame>,
     call: Option<Arc<Call<'static>>>,
     calls: u64,
@@ -93,7 +95,7 @@ impl Follower {
         }
     }
 
-    /// The next event, if there is one to replay.
+    /// Takes the next event, if there is one to replay.
     fn take(&mut self) -> Option<Frame> {
         if self.difference.is_some() {
             return None;
@@ -109,7 +111,7 @@ impl Follower {
         Some(frame)
     }
 
-    /// No host writes the event that was taken last where it stands.
+    /// Notes that the last event is one that no host writes in that place.
     fn misplaced(&mut self) {
         let error = self.reader.damaged("an event that belongs elsewhere");
         self.error.get_or_insert(error);
@@ -133,7 +135,7 @@ impl Follower {
         });
     }
 
-    /// What the recording has next, for people.
+    /// Describes what the recording has next, for people.
     fn expected(&self, frame: &Frame) -> String {
         match &frame.event {
             Event::Import(function) => function.describe_call(&frame.rest),
@@ -148,7 +150,8 @@ impl Follower {
         }
     }
 
-    /// The module has done something, described by `got`, in the place of the next event.
+    /// Notes that the module has done something else, described by `got`, in place of the next
+    /// event.
     fn not_as_expected(&mut self, got: impl FnOnce(&Follower) -> String) {
         if let Some(frame) = self.next.take() {
             let (expected, got) = (self.expected(&frame), got(self));
@@ -156,11 +159,11 @@ impl Follower {
         }
     }
 
-    /// The call, or the making of an instance, is over.
+    /// Handles the end of a call, or of an instantiation.
     fn settle(&mut self, result: Result<(), Trap>) {
         let interrupted = self.interrupts();
         match result {
-            // An answer was compared when it came. Making an instance has none.
+            // An answer was compared when it came. An instantiation has none.
             Ok(()) if self.call.is_some() || !interrupted => {}
             Ok(()) => drop(self.take()),
             Err(_) if self.difference.is_some() => {}
@@ -192,7 +195,7 @@ impl Player for Follower {
             None => return Err(Stop),
         };
         if !recorded {
-            // It got further than the last time before it was interrupted.
+            // It got further than in the recording before it was interrupted.
             if !self.interrupts() {
                 self.not_as_expected(|_| function.describe_call(arguments));
             }
@@ -211,7 +214,7 @@ impl Player for Follower {
                 rest,
                 ..
             }) if *rest == answer => drop(self.take()),
-            // It was quicker than the last time.
+            // It was faster than in the recording.
             _ if self.interrupts() => drop(self.take()),
             _ => self.not_as_expected(|following| match &following.call {
                 Some(call) => format!("the answer {}", call.describe_answer(&answer)),

@@ -1,3 +1,5 @@
+//! Fitting replays, for other versions of a module than the recorded one.
+
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::run::{MAX_TRAPS, Stage, keep_log};
@@ -7,10 +9,10 @@ use crate::component::{Player, Stop, Trap};
 use crate::recording::{Call, End, Event, Frame, Function, Header, Reader};
 use crate::{Difference, Error, LogRecord, Module, Report};
 
-/// Calls of `process` in a row for what a module has not taken yet.
+/// The most calls of `process` in a row for data that a module has not taken yet.
 const MAX_REPEATS: usize = 64;
 
-/// Call the module as recorded, and give it what there is for it.
+/// Calls the module as recorded, and gives it the recorded data as it asks for it.
 pub(super) fn replay(reader: Reader, header: &Header, module: &Module) -> Result<Report, Error> {
     let host = Arc::new(Mutex::new(Host::new(reader, header)));
     let mut stage = Stage::new(module, header, host.clone())?;
@@ -45,7 +47,7 @@ pub(super) fn replay(reader: Reader, header: &Header, module: &Module) -> Result
     Ok(stage.finish(report, log))
 }
 
-/// Call again, while there is something that the module has not taken and takes.
+/// Repeats the call while there is data that the module has not taken, and it takes some.
 fn drain(host: &Mutex<Host>, stage: &mut Stage) {
     for _ in 0..MAX_REPEATS {
         let mut hosting = lock(host);
@@ -69,9 +71,9 @@ fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
     host.lock().expect("no panic under this lock")
 }
 
-/// What the recording has from one call, or from the making of an instance, to the next.
+/// A part of the recording: from one call, or instantiation, to the next.
 struct Part {
-    /// `None`: an instance.
+    /// The call; `None` for an instantiation.
     call: Option<Arc<Call<'static>>>,
     imports: Vec<Import>,
     ending: Ending,
@@ -80,7 +82,7 @@ struct Part {
 
 struct Import {
     function: Function,
-    /// Arguments and outcome.
+    /// The arguments and the outcome.
     rest: Vec<u8>,
     event: u64,
 }
@@ -91,17 +93,17 @@ enum Ending {
         interrupted: bool,
         reason: String,
     },
-    /// An instance was made; or the recording was cut short.
+    /// An instance was made, or the recording was truncated.
     Nothing,
 }
 
 struct Host {
     reader: Reader,
-    /// Read, and not part of anything yet.
+    /// The frame that was read last, and is not part of anything yet.
     next: Option<Frame>,
     part: Part,
-    /// Imports of the part that the world has learnt of: those that the module has made, in
-    /// order, or all, once it makes another.
+    /// The number of imports of the part that the world has learnt: those that the module has made,
+    /// in order, or all, once it makes another.
     learnt: usize,
     world: World,
     now: u64,
@@ -200,7 +202,7 @@ impl Host {
         Ok(Some(part))
     }
 
-    /// The call to make, if it is one.
+    /// Begins a part. Returns the call to make, if it is one.
     fn begin(&mut self, part: Part) -> Option<Arc<Call<'static>>> {
         if part.call.is_none() {
             self.world.renew();
@@ -237,7 +239,7 @@ impl Host {
         })
     }
 
-    /// A call that was not recorded.
+    /// Returns a call that was not recorded.
     fn repeat(&mut self, ready: Vec<u64>) -> Call<'static> {
         self.part.imports.clear();
         self.part.ending = Ending::Nothing;
@@ -270,8 +272,8 @@ impl Host {
         }
     }
 
-    /// Whether it is not known what comes after the imports: the call was not recorded, was
-    /// cut short with the recording, or was interrupted.
+    /// Returns true if it is unknown what comes after the imports: the call was not recorded, was
+    /// truncated with the recording, or was interrupted.
     fn is_open(&self) -> bool {
         match self.part.ending {
             Ending::Answer(_) => false,
@@ -280,8 +282,8 @@ impl Host {
         }
     }
 
-    /// The module does something else than the next import, described by `got`. What the
-    /// host said in this part, it said.
+    /// Handles a module that does something else than the next import, described by `got`. The
+    /// world learns all that the host told in this part.
     fn leaves(&mut self, got: impl FnOnce() -> String) {
         if let Some(import) = self.part.imports.get(self.learnt) {
             let (event, expected) = (import.event, import.function.describe_call(&import.rest));
@@ -312,7 +314,7 @@ impl Host {
             (Err(trap), recorded) => {
                 let same = recorded
                     .is_some_and(|(interrupted, reason)| interrupted || reason == trap.reason);
-                // It is not known how a recording that is cut short would go on.
+                // It is unknown how a truncated recording would continue.
                 if !same && !self.is_open() {
                     let expected = self.ending();
                     self.differs(event, expected, format!("a trap ({})", trap.reason));
@@ -326,7 +328,7 @@ impl Host {
 }
 
 impl Part {
-    /// The token that a call of `dial` or `dial-datagrams` was answered with.
+    /// Returns the token that answered a call of `dial` or `dial-datagrams`.
     fn dialled(&self) -> Option<u64> {
         match &self.ending {
             Ending::Answer(answer) => dialled_token(answer),
@@ -335,7 +337,7 @@ impl Part {
     }
 }
 
-/// What `dial` answered, if it was a token.
+/// Returns the token that `dial` answered, if it did.
 fn dialled_token(answer: &[u8]) -> Option<u64> {
     postcard::from_bytes::<Result<u64, ErrorCode>>(answer)
         .ok()?
@@ -357,7 +359,7 @@ impl Player for Host {
         if let (Some(outcome), Some(import)) = (outcome, recorded) {
             self.world.learn(function, &import.rest);
             self.learnt += 1;
-            // Keeps the world as it is in the recording.
+            // This keeps the world as it is in the recording.
             self.world.answer(function, arguments);
             return Ok(outcome);
         }

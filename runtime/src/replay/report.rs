@@ -1,43 +1,45 @@
+//! The result of a replay.
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What a replay has found.
+/// The result of a replay.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// The first thing that was not as recorded.
+    /// The first difference from the recording.
     pub difference: Option<Difference>,
-    /// How the recording ends.
+    /// The end of the recording.
     pub end: RecordingEnd,
-    /// Events of the recording that were replayed.
+    /// The number of events of the recording that were replayed.
     pub events: u64,
-    /// Calls into the module.
+    /// The number of calls into the module.
     pub calls: u64,
-    /// Instances of the module; more than one if it failed.
+    /// The number of instances of the module; more than one if it failed.
     pub instances: u64,
-    /// Why instances were lost, as in the recording or not; the first hundred.
+    /// The reasons why instances were lost, as in the recording or not; the first hundred.
     pub traps: Vec<String>,
-    /// What the module logged; the first thousand records.
+    /// The records that the module logged; the first thousand.
     pub log: Vec<LogRecord>,
-    /// CPU time of the calls, with what it took to read the recording meanwhile.
+    /// The CPU time of the calls, with that of reading the recording meanwhile.
     pub cpu_time: Duration,
-    /// The module's counters at the end, if an instance was left to be asked.
+    /// The module's counters at the end, if an instance was left.
     pub counters: BTreeMap<String, u64>,
 }
 
-/// A place where a replay and its recording differ.
+/// A difference between a replay and its recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Which event of the recording, from 1.
+    /// The number of the event in the recording, from 1.
     pub event: u64,
-    /// Which call into the module, from 1; 0 is before the first.
+    /// The number of the call into the module, from 1; 0 is before the first.
     pub call: u64,
-    /// In the call of which export.
+    /// The export that was called.
     pub during: &'static str,
-    /// What was recorded.
+    /// The recorded action.
     pub expected: String,
-    /// What the module did.
+    /// The module's action.
     pub got: String,
 }
 
@@ -51,26 +53,25 @@ impl fmt::Display for Difference {
     }
 }
 
-/// How a recording ends.
+/// The end of a recording.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecordingEnd {
     /// The host ended it, for this reason.
     Said(String),
-    /// It was cut short, by a power cut or the end of the process; everything before was
-    /// replayed.
+    /// It was truncated, by a power cut or the end of the process; everything before was replayed.
     CutShort,
     /// The replay ended before the recording did, at a difference.
     #[default]
     NotReached,
 }
 
-/// A record that the module logged, up to 512 bytes of it. Control characters are replaced.
+/// A record that the module logged, truncated to 512 bytes. Control characters are replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogRecord {
     /// Its level.
     pub level: tracing::Level,
-    /// The part of the module that it is of.
+    /// The part of the module that logged it.
     pub part: String,
-    /// What it says.
+    /// The text.
     pub message: String,
 }

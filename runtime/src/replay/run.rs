@@ -1,3 +1,5 @@
+//! Runs a module's instances against a player. Both kinds of replay use it.
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,14 +17,14 @@ use crate::recording::{Call, End, Function, Header};
 use crate::share::Share;
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
 
-/// Times the CPU limit of the recording: another machine may be slower, and a call that was
-/// stopped is stopped by the recording.
+/// The factor on the CPU limit of the recording: another machine may be slower, and the recording
+/// itself stops a call that was stopped then.
 const CPU_ALLOWANCE: u32 = 10;
 
 pub(super) const MAX_TRAPS: usize = 100;
 const MAX_LOG_RECORDS: usize = 1000;
 
-/// Runs instances that ask a player in the place of a host.
+/// Runs instances whose imports are answered by a player in the host's place.
 pub(super) struct Stage {
     module: Module,
     grants: Grants,
@@ -68,7 +70,7 @@ impl Stage {
         })
     }
 
-    /// In the place of the instance before.
+    /// Makes the next instance, in place of the former one.
     pub(super) fn instantiate(&mut self) -> Result<(), Trap> {
         self.instance = None;
         let generation = self.instances;
@@ -83,7 +85,7 @@ impl Stage {
         }
     }
 
-    /// Make a call; the player has been told of it. Without an instance nothing happens.
+    /// Makes a call, which the player already knows. Does nothing without an instance.
     pub(super) fn call(&mut self, call: &Call<'_>) -> Result<(), Trap> {
         let Some(instance) = self.instance.as_mut() else {
             return Ok(());
@@ -124,7 +126,7 @@ impl Stage {
         result.inspect_err(|_| self.instance = None)
     }
 
-    /// Complete a report by what was counted here.
+    /// Adds what was counted here to a report.
     pub(super) fn finish(mut self, report: Report, log: Vec<LogRecord>) -> Report {
         let status = self.instance.as_mut().map(Instance::status);
         Report {
@@ -141,7 +143,7 @@ impl Stage {
     }
 }
 
-/// A refusal is an answer.
+/// Returns only a trap as an error: a refusal is an answer.
 fn accepted(result: Result<(), StartError>) -> Result<(), Trap> {
     match result {
         Err(StartError::Trap(trap)) => Err(trap),
@@ -159,7 +161,7 @@ impl From<Option<End>> for RecordingEnd {
     }
 }
 
-/// Keep a record, if this is one.
+/// Keeps a log record, if the function is `log`.
 pub(super) fn keep_log(log: &mut Vec<LogRecord>, function: Function, arguments: &[u8]) {
     if function != Function::Log || log.len() >= MAX_LOG_RECORDS {
         return;

@@ -1,4 +1,4 @@
-//! Signatures of a recording, for a module that asks in another order.
+//! Recorded signatures, for a module that asks for them in another order. `world` uses it.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use crate::recording::{Digest, Function, Outcome};
 #[derive(Default)]
 pub(super) struct Signing {
     keys: BTreeMap<String, Key>,
-    /// Names by their handles.
+    /// The names of keys by their handles in the recording; `handles`: in this run.
     recorded: BTreeMap<u32, String>,
     handles: BTreeMap<u32, String>,
-    /// Handles given in this run.
+    /// The number of handles given in this run.
     given: u32,
 }
 
-/// What the host said of a key, and by it.
+/// The host's answers about a key, and its signatures.
 #[derive(Default)]
 struct Key {
     public_key: Vec<u8>,
     schemes: Vec<u16>,
-    /// By the scheme and the message.
+    /// The signatures by the scheme and the message.
     signatures: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Signing {
-    /// Take an import of the recording, its arguments and outcome.
+    /// Learns an import of the recording: its arguments and its outcome.
     pub(super) fn learn(&mut self, function: Function, rest: &[u8]) -> Option<()> {
         if function == Function::PrivateKeyOpen {
             let ((name,), outcome) = split::<(String,), u32>(rest)?;
@@ -67,7 +67,7 @@ impl Signing {
         self.keys.get_mut(self.recorded.get(&handle)?)
     }
 
-    /// What the host says in this run: as it did then, and nothing that it did not say.
+    /// Returns the host's answer in this run: the recorded one, and an error if there is none.
     pub(super) fn answer(&mut self, function: Function, arguments: &[u8]) -> Option<Vec<u8>> {
         if function == Function::PrivateKeyOpen {
             let (name,) = read::<(String,)>(arguments)?;

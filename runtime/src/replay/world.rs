@@ -1,4 +1,5 @@
-//! What a recording has to say to a module that asks in another order.
+//! The world of a fitting replay: recorded data by resource, for a module that asks in another
+//! order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -14,38 +15,37 @@ use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
 use crate::component::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 use crate::recording::{Digest, Function, Outcome, encode};
 
-/// Handles of resources that the recording does not have are counted from here, above any
-/// that a host gives.
+/// The first handle of resources that the recording does not have, above any handle of a host.
 const OWN_HANDLES: u32 = 1 << 30;
 
-/// By what a resource is known in every run.
+/// The identity of a resource in every run.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Socket(String),
     Listener(String),
     Mailbox,
-    /// The listener, and which connection of it.
+    /// A connection: its listener, and its number among that listener's.
     Connection(String, u64),
-    /// Whether it is a stream, the encoded source and destination, and which of these.
+    /// A flow: true for a stream, the encoded source and destination, and its number among these.
     Flow(bool, Vec<u8>, u64),
-    /// The encoded destination, and which of these.
+    /// An outgoing connection: the encoded destination, and its number among these.
     Outgoing(Vec<u8>, u64),
-    /// A name and its port, encoded, and which of these.
+    /// A lookup: the encoded name and port, and its number among these.
     Lookup(Vec<u8>, u64),
-    /// What the application had carried by this call of `dial` or `dial-datagrams`.
+    /// A flow of the application: the number of its call of `dial` or `dial-datagrams`.
     Dialled(u64),
 }
 
-/// What the host had to say through one resource.
+/// The recorded data of one resource.
 #[derive(Default)]
 struct Source {
     /// Its handle in the recording.
     handle: Option<u32>,
     /// Its token in this run.
     token: Option<u64>,
-    /// What the host answered when it was opened, if it refused.
+    /// The host's answer when it was opened, if it refused.
     refused: Option<ErrorCode>,
-    /// On a socket, entries and their bytes; in a datagram flow, without the entry.
+    /// The datagrams: with their entries on a socket, without in a datagram flow.
     datagrams: VecDeque<(Option<DatagramInfo>, Vec<u8>)>,
     bytes: VecDeque<u8>,
     connections: u64,
@@ -53,11 +53,11 @@ struct Source {
     ended: bool,
     read_error: Option<ErrorCode>,
     write_error: Option<ErrorCode>,
-    /// The answer of a lookup, and whether it was taken.
+    /// The answer of a lookup, and true if it was taken.
     found: Option<(Vec<IpSocketAddress>, bool)>,
-    /// How long datagrams may be, by the encoded address, as it was said last.
+    /// The longest datagram by the encoded address, as last reported.
     longest: BTreeMap<Vec<u8>, Option<u32>>,
-    /// Who has refused datagrams, and was not told yet.
+    /// Hosts that reported datagrams as unreachable, and that the module has not asked for yet.
     refusing: Vec<IpAddress>,
     local: Option<IpSocketAddress>,
     remote: Option<IpSocketAddress>,
@@ -69,16 +69,16 @@ struct Resources {
     sources: BTreeMap<Key, Source>,
     recorded_handles: BTreeMap<u32, Key>,
     recorded_tokens: BTreeMap<u64, Key>,
-    /// How often a flow was opened, in the recording and in this run.
+    /// The number of times that a flow was opened, in the recording; `flows`: in this run.
     recorded_flows: BTreeMap<(bool, Vec<u8>), u64>,
     flows: BTreeMap<(bool, Vec<u8>), u64>,
-    /// So too, to where the module connected.
+    /// The same for destinations that the module connected to.
     recorded_outgoing: BTreeMap<Vec<u8>, u64>,
     outgoing: BTreeMap<Vec<u8>, u64>,
-    /// And names that it had looked up.
+    /// The same for names that it looked up.
     recorded_lookups: BTreeMap<Vec<u8>, u64>,
     lookups: BTreeMap<Vec<u8>, u64>,
-    /// Which flows the application takes, by what was asked, encoded.
+    /// The application's decisions about flows, by the encoded question.
     accepts: BTreeMap<Vec<u8>, bool>,
     dialled: u64,
     signing: Signing,
@@ -89,7 +89,7 @@ struct Resources {
 pub(super) struct World {
     resources: Resources,
     random: VecDeque<u8>,
-    /// Blocks of random bytes that were made here.
+    /// The number of blocks of random bytes that were made here.
     made: u64,
     times: VecDeque<Duration>,
     time: Duration,
@@ -106,19 +106,19 @@ impl World {
         }
     }
 
-    /// For a new instance.
+    /// Starts anew for another instance.
     pub(super) fn renew(&mut self) {
         *self = World::new(self.time);
     }
 
-    /// Take what the host said in an import of the recording, its arguments and outcome.
+    /// Learns the host's part in an import of the recording, from its arguments and outcome.
     pub(super) fn learn(&mut self, function: Function, rest: &[u8]) {
-        // What cannot be read says nothing.
+        // An import that cannot be decoded adds nothing.
         let _ = self.try_learn(function, rest);
     }
 
-    /// A call of `dial` begins, which has the application's stream or flow under `recorded`, and
-    /// got that `token` for it. The stream's handle in this run.
+    /// Begins a call of `dial`, which has the application's stream or flow under `recorded`, and
+    /// got `token` for it. Returns the stream's handle in this run.
     pub(super) fn dial(&mut self, recorded: u32, token: Option<u64>) -> u32 {
         let resources = &mut self.resources;
         resources.dialled += 1;
@@ -132,7 +132,7 @@ impl World {
         resources.hold(key)
     }
 
-    /// The call of `dial` that began last was answered with this token.
+    /// Notes that the latest call of `dial` was answered with this token.
     pub(super) fn dialled(&mut self, token: u64) {
         let key = Key::Dialled(self.resources.dialled);
         if let Some(source) = self.resources.sources.get_mut(&key) {
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Tokens of the recording as this run has them.
+    /// Maps tokens of the recording to those of this run.
     pub(super) fn tokens(&self, recorded: &[u64]) -> Vec<u64> {
         let resources = &self.resources;
         let mut tokens = Vec::new();
@@ -152,12 +152,12 @@ impl World {
         tokens
     }
 
-    /// How much there is that the module has not taken.
+    /// Returns the amount of data that the module has not taken.
     pub(super) fn waiting(&self) -> u64 {
         self.resources.sources.values().map(Source::waiting).sum()
     }
 
-    /// Where it is.
+    /// Returns the tokens of the resources that have such data.
     pub(super) fn waiting_tokens(&self) -> Vec<u64> {
         let sources = self.resources.sources.values();
         sources
@@ -166,7 +166,7 @@ impl World {
             .collect()
     }
 
-    /// What to tell the module in an import. `None`: nothing can be.
+    /// Returns the outcome of an import; `None` if the replay has none.
     pub(super) fn answer(&mut self, function: Function, arguments: &[u8]) -> Option<Vec<u8>> {
         match function {
             Function::DatagramSocketOpen => {
@@ -264,7 +264,7 @@ impl World {
                 let (handle,) = read::<(u32,)>(arguments)?;
                 Some(done(&self.resources.source(handle)?.remote))
             }
-            // Another generation ends the recording.
+            // A recording ends when another generation begins, so the mailbox stays empty.
             Function::MailboxOpen => {
                 let (token,) = read::<(u64,)>(arguments)?;
                 self.resources.open(Key::Mailbox, token)
@@ -306,7 +306,7 @@ impl World {
             Function::Accepts => {
                 let (kind, destination) = read::<(Kind, Destination)>(arguments)?;
                 let said = self.resources.accepts.get(&encoded(&(kind, destination)));
-                // By default an application takes all.
+                // An application accepts all flows by default.
                 Some(done(said.unwrap_or(&true)))
             }
             Function::ByteStreamShutdown
@@ -321,7 +321,7 @@ impl World {
         }
     }
 
-    /// As recorded; after that as a cipher would go on.
+    /// Returns the next recorded byte; after those, the next one of a hash in counter mode.
     fn random_byte(&mut self) -> u8 {
         if self.random.is_empty() {
             let block = digest::digest(&digest::SHA256, &self.made.to_le_bytes());
@@ -502,7 +502,7 @@ impl World {
                     resources.accepts.insert(encoded(&asked), accepted);
                 }
             }
-            // The host says nothing by these.
+            // The host returns no data for these.
             Function::DatagramSocketSend
             | Function::ByteStreamConnecting
             | Function::ByteStreamConnected
@@ -528,7 +528,7 @@ impl World {
 }
 
 impl Resources {
-    /// In the recording.
+    /// Notes an opened resource of the recording.
     fn opened(&mut self, key: Key, token: u64, outcome: Outcome<u32>) {
         let source = self.sources.entry(key.clone()).or_default();
         match outcome {
@@ -537,18 +537,18 @@ impl Resources {
                 self.recorded_tokens.insert(token, key.clone());
                 self.recorded_handles.insert(handle, key);
             }
-            // Sockets are refused the second time, too.
+            // A socket that is opened a second time is refused too, which is ignored.
             Outcome::Refused(code) if source.handle.is_none() => source.refused = Some(code),
             Outcome::Refused(_) | Outcome::Trapped(_) => {}
         }
     }
 
-    /// By its handle in the recording.
+    /// Returns a resource by its handle in the recording.
     fn recorded(&mut self, handle: u32) -> Option<&mut Source> {
         self.sources.get_mut(self.recorded_handles.get(&handle)?)
     }
 
-    /// In this run.
+    /// Opens a resource in this run.
     fn open(&mut self, key: Key, token: u64) -> Option<Vec<u8>> {
         let known = self.sources.contains_key(&key);
         if !known
@@ -557,7 +557,7 @@ impl Resources {
                 Key::Socket(_) | Key::Listener(_) | Key::Outgoing(..) | Key::Lookup(..)
             )
         {
-            // It was not asked for then, so it is not known to be granted.
+            // The recorded module did not open it, so it is not known to be granted.
             return Some(refused(ErrorCode::AccessDenied));
         }
         let source = self.sources.entry(key.clone()).or_default();
@@ -585,7 +585,7 @@ impl Resources {
         Some(done(&Some(self.hold(key))))
     }
 
-    /// A handle: that of the recording, if it is free.
+    /// Returns a handle for a resource: that of the recording, if it is free.
     fn hold(&mut self, key: Key) -> u32 {
         let recorded = self.sources.get(&key).and_then(|source| source.handle);
         let handle = match recorded {
@@ -599,7 +599,7 @@ impl Resources {
         handle
     }
 
-    /// By its handle in this run.
+    /// Returns a resource by its handle in this run.
     fn source(&mut self, handle: u32) -> Option<&mut Source> {
         self.sources.get_mut(self.handles.get(&handle)?)
     }
@@ -609,13 +609,13 @@ impl Resources {
             return;
         };
         match key {
-            // Can be taken again.
+            // These can be opened again.
             Key::Socket(_) | Key::Listener(_) | Key::Mailbox => {
                 if let Some(source) = self.sources.get_mut(&key) {
                     source.token = None;
                 }
             }
-            // Nobody takes the rest.
+            // Nobody reads the rest.
             Key::Connection(..)
             | Key::Flow(..)
             | Key::Outgoing(..)
@@ -722,7 +722,7 @@ impl Source {
     }
 }
 
-/// Whether it is a stream, and its ends.
+/// Returns true for a stream, and the encoded ends of the flow.
 fn flow_base(function: Function, info: &FlowInfo) -> (bool, Vec<u8>) {
     let mut ends = Vec::new();
     encode(&(&info.source, &info.destination), &mut ends);
@@ -891,7 +891,7 @@ mod tests {
             let written = ask(&mut world, Function::ByteStreamWrite, (stream, digest));
             assert_eq!(written.ok(), Some(6u32));
         }
-        // One that was not opened then has nothing to say.
+        // A flow that was not opened in the recording has no data.
         let stream: u32 = ask(&mut world, Function::OpenStream, (info(5), 4u64)).expect("opened");
         let read = ask(&mut world, Function::ByteStreamRead, (stream, 4u32));
         assert_eq!(read.ok(), Some(Some(Vec::<u8>::new())));

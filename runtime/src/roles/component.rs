@@ -173,7 +173,7 @@ impl ComponentRunner {
             config: Some(config.to_vec()),
             ..self.settings.clone()
         };
-        // A start waits for a thread. Nobody left to dial: what it started ends.
+        // A start waits for a thread. If the dial is abandoned, the started instance ends.
         let starting = spawn_blocking(move || ComponentRunner::dialling(&module, settings));
         let started = starting.await.unwrap_or_else(|_| {
             Err(Error::System(

@@ -19,12 +19,12 @@ use crate::{Destination, Error};
 /// do not matter.
 ///
 /// A module with a seal reaches nothing beyond its seal, whatever patterns are given here.
+///
 /// Datagrams of a granted socket may go to addresses that the module has heard from on it, to addresses
 /// that the application dials, and to those that the seal and the grant name. For a module without a seal
 /// these patterns take the place of the seal; after [`with_datagrams`](Reach::with_datagrams) they
 /// restrict the datagrams of other modules too. Multicast, broadcast and the unspecified address need a
 /// pattern with an address or a network: `*` does not admit them.
-/// not admit them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     allowed: Patterns,

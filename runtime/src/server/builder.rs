@@ -1,3 +1,5 @@
+//! The builder of servers: it collects the grants, binds the sockets and starts the driver.
+
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
@@ -13,7 +15,8 @@ use crate::recording::{Header, Recorder, Socket};
 use crate::roles::Connect;
 use crate::{Capture, Destination, Error, Limits, Module, Network, Reach};
 
-/// What a module is started with. By value, chained; [`start`](ServerBuilder::start) ends it.
+/// Options for starting a module. Methods chain by value; [`start`](ServerBuilder::start) ends the
+/// chain.
 #[must_use = "nothing happens before `start`"]
 pub struct ServerBuilder {
     module: Module,
@@ -60,44 +63,44 @@ impl ServerBuilder {
         }
     }
 
-    /// The configuration, in the module's own format. Default: empty.
+    /// Sets the configuration, in the module's own format. Default: empty.
     pub fn config(mut self, config: impl Into<Vec<u8>>) -> Self {
         self.config = config.into();
         self
     }
 
-    /// Grant a datagram socket bound to `address`; port 0 lets the system choose, and
-    /// `[::]` takes IPv4 too. Modules call their first socket `listen`. A datagram socket and a
-    /// listener may have the same label, two of either may not. The module may send by it to whoever it
-    /// has heard from, and to where [`Reach`] says.
+    /// Grants a datagram socket bound to `address`; with port 0 the system chooses one, and `[::]`
+    /// takes IPv4 too. Modules use the label `listen` for their first socket. A datagram socket and a
+    /// listener may have the same label, two of either may not. The module may send to addresses that
+    /// it has heard from on the socket, and to those that [`Reach`] admits.
     pub fn udp(self, label: &str, address: SocketAddr) -> Self {
         self.grant(label, Protocol::Udp, address)
     }
 
-    /// Grant a listener bound to `address`, which is read as in [`udp`](ServerBuilder::udp).
+    /// Grants a listener bound to `address`, with the same rules as in [`udp`](ServerBuilder::udp).
     pub fn tcp(self, label: &str, address: SocketAddr) -> Self {
         self.grant(label, Protocol::Tcp, address)
     }
 
-    /// Grant a listener that is bound already.
+    /// Grants a listener that is already bound.
     pub fn tcp_listener(mut self, label: &str, listener: TcpListener) -> Self {
         self.listeners.push((label.to_owned(), listener));
         self
     }
 
-    /// Grant a datagram socket that is bound already.
+    /// Grants a datagram socket that is already bound.
     pub fn udp_socket(mut self, label: &str, socket: UdpSocket) -> Self {
         self.datagram_sockets.push((label.to_owned(), socket));
         self
     }
 
-    /// Grant a datagram socket whose datagrams the connector carries.
+    /// Grants a datagram socket whose datagrams the connector carries.
     pub(crate) fn datagrams(mut self, label: &str) -> Self {
         self.carried.push(label.to_owned());
         self
     }
 
-    /// Whether `[::]` leaves IPv4 alone, for the sockets granted so far. Default: no.
+    /// Sets if `[::]` leaves IPv4 alone, for the sockets granted so far. Default: no.
     pub fn ipv6_only(mut self, only: bool) -> Self {
         for grant in &mut self.grants {
             grant.ipv6_only = only;
@@ -105,29 +108,29 @@ impl ServerBuilder {
         self
     }
 
-    /// Bound what the module may use. Default: [`Limits::default`].
+    /// Bounds what the module may use. Default: [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// Where the module may connect to, besides where a [`dial`](Server::dial) under way is
-    /// to go. Default: nowhere.
+    /// Sets the destinations that the module may reach, besides the one of a [`dial`](Server::dial) in
+    /// progress. Default: none.
     pub fn reach(mut self, reach: Reach) -> Self {
         self.reach = reach;
         self
     }
 
-    /// Have a component's connections made by this, in the runtime of the dial that they are
-    /// for, or else in the one that the server is started in.
+    /// Makes a component's connections with `connector`, in the runtime of the dial that they are for,
+    /// or else in the one that the server is started in.
     pub(crate) fn connector(mut self, connector: Option<Arc<dyn Connect>>) -> Self {
         self.connector = connector;
         self
     }
 
-    /// Take only flows for which this says yes, by what they carry ([`Network::Udp`]: datagrams) and
-    /// where they are to go; the module refuses all others as its protocol has it. Asked on the
-    /// server's thread, so that it must not wait. Default: all.
+    /// Accepts only flows for which `accepts` returns true, given their protocol ([`Network::Udp`]:
+    /// datagrams) and their destination; the module refuses all others in the way of its protocol.
+    /// Called on the server's thread, so it must not block. Default: all.
     pub fn accepting(
         mut self,
         accepts: impl Fn(Network, &Destination) -> bool + Send + Sync + 'static,
@@ -136,72 +139,71 @@ impl ServerBuilder {
         self
     }
 
-    /// Have `admission` decide which connections the module's listeners take, before the module
-    /// knows of them. Of a WATER module's listener all are taken. Default: all.
+    /// Has `admission` decide which connections the module's listeners take, before the module knows of
+    /// them. A WATER module's listener takes all. Default: all.
     pub fn admission(mut self, admission: Arc<dyn Admission>) -> Self {
         self.admission = Some(admission);
         self
     }
 
-    /// Whether the module may have its ciphers run by the host. Default: yes.
+    /// Sets if the host may run the module's ciphers for it. Default: yes.
     pub fn host_crypto(mut self, granted: bool) -> Self {
         self.host_crypto = granted;
         self
     }
 
-    /// Private keys that the module may sign with, and does not get. Its seal and grant have to
-    /// have `host-keys`. Default: none.
+    /// Sets the private keys that the module may sign with, without seeing them. Its seal and grant
+    /// must have `host-keys`. Default: none.
     pub fn keys(mut self, keys: Keys) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Write copies of the packets and the keys of the module's tunnels to files. Its seal and grant
-    /// have to have `capture`. Default: none.
+    /// Writes copies of the packets and the keys of the module's tunnels to files. Its seal and grant
+    /// must have `capture`. Default: none.
     pub fn capture(mut self, capture: Option<Capture>) -> Self {
         self.capture = capture;
         self
     }
 
-    /// What the server is called in logs and errors. Default: the module's name.
+    /// Sets the server's name in logs and errors. Default: the module's name.
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The least level of the module's own records. Default: what the `tracing`
+    /// Sets the least level of the module's own records. Default: the level that the `tracing`
     /// subscriber lets through when the server starts.
     pub fn log_level(mut self, level: tracing::Level) -> Self {
         self.log_level = Some(level);
         self
     }
 
-    /// Have the module know what that of `other` would leave to one in its place, such as the keys
-    /// of tickets, so that clients of either are known to both: for servers with one configuration
-    /// that share an address. Default: nothing.
+    /// Starts the module with the snapshot of `other`'s module, such as its ticket keys, so that each
+    /// knows the clients of the other: for servers with one configuration that share an address.
+    /// Default: none.
     pub fn beside(mut self, other: &Server) -> Self {
         self.beside = Some(other.clone());
         self
     }
 
-    /// Write the module's life to a new file, for [`Recording`](crate::Recording) and the
-    /// command `watm replay`. Default: no.
+    /// Records the module's life in a new file, for [`Recording`](crate::Recording) and the command
+    /// `watm replay`. Default: no.
     ///
-    /// The file holds the configuration with its keys and all payload. It is made with mode
-    /// 0600, and a file that exists is an error. A record of level WARN says that it is
-    /// written. It ends with the server, at [`Limits::record_bytes`], or when it cannot be
-    /// written fast enough or at all, which a record of level WARN says too; the server goes
-    /// on.
+    /// The file holds the configuration with its keys and all payload. It is created with mode 0600,
+    /// and a file that exists is an error. A WARN record reports that it is being written. It ends with
+    /// the server, at [`Limits::record_bytes`], or when it cannot be written fast enough or at all,
+    /// which another WARN record reports; the server continues.
     pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
         self.record = Some(path.into());
         self
     }
 
-    /// Bind the sockets and start the module. Blocks until the module has accepted its
-    /// configuration; the bound is the CPU limit of a call.
+    /// Binds the sockets and starts the module. Blocks until the module has accepted its configuration,
+    /// at most for the CPU limit of a call.
     ///
-    /// Errors: a port that is taken, a socket that the module has no use for
-    /// ([`Module::listens_on`]), a configuration that it refuses (in its words), a trap.
+    /// Fails if a port is taken, if the module has no use for a socket ([`Module::listens_on`]), if it
+    /// refuses the configuration (in its words), or if it traps.
     pub fn start(self) -> Result<Server, Error> {
         self.limits.check()?;
         let limits = self.module.granted().limits(&self.module, self.limits);
@@ -343,7 +345,7 @@ impl ServerBuilder {
     }
 }
 
-/// Refuse a socket that a component cannot open; a WATER module's are looked at when it starts.
+/// Refuses a socket that a component cannot open. Those of a WATER module are checked when it starts.
 pub(crate) fn check_use(
     module: &Module,
     name: &str,

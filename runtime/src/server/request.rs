@@ -1,3 +1,5 @@
+//! Requests of a server's handle to its driver.
+
 use std::sync::mpsc as blocking;
 use std::time::Duration;
 
@@ -9,12 +11,12 @@ use super::Handle;
 use crate::Error;
 use crate::driver::{Command, Reply};
 
-/// How long a blocking caller waits: several times the CPU limit of a call, for a machine
-/// that is busy with other things.
+/// The time that a blocking caller waits: several times the CPU limit of a call, for a machine that
+/// is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Handle {
-    /// Ask the driver and wait for its answer.
+    /// Asks the driver and waits for its answer.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
@@ -22,7 +24,7 @@ impl Handle {
         self.ask_for(Duration::ZERO, command)
     }
 
-    /// As [`ask`](Handle::ask), of what takes `longer` than a call.
+    /// Asks as [`ask`](Handle::ask), for a request that takes `longer` than a call.
     pub(super) fn ask_for<T: Send + 'static>(
         &self,
         longer: Duration,
@@ -31,7 +33,7 @@ impl Handle {
         let patience = PATIENCE.saturating_add(longer);
         let (sender, receiver) = blocking::sync_channel(1);
         self.send(command(Box::new(move |answer| {
-            // Nobody waits any more; that is theirs to decide.
+            // The caller may have stopped waiting.
             let _ = sender.send(answer);
         })))?;
         match receiver.recv_timeout(patience) {
@@ -44,14 +46,14 @@ impl Handle {
         }
     }
 
-    /// As [`ask`](Handle::ask), without blocking; where many ask at once, they wait for each other.
+    /// Asks as [`ask`](Handle::ask), without blocking. Concurrent callers wait for each other.
     pub(super) async fn ask_async<T: Send + 'static>(
         &self,
         command: impl FnOnce(Reply<T>) -> Command,
     ) -> Result<T, Error> {
         let (sender, receiver) = oneshot::channel();
         let command = command(Box::new(move |answer| {
-            // As above.
+            // The caller may have stopped waiting.
             let _ = sender.send(answer);
         }));
         let sent = self.sender()?.send(command).await;
@@ -70,7 +72,8 @@ impl Handle {
             })
     }
 
-    /// While the server is not closed. Not to be kept: with the last one it closes.
+    /// Returns the sender, unless the server is closed. Must not be kept: dropping the last one
+    /// closes the server.
     fn sender(&self) -> Result<Sender<Command>, Error> {
         let commands = self.commands.lock().expect("no panic under this lock");
         commands.clone().ok_or_else(|| self.closed())

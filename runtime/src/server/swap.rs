@@ -1,3 +1,5 @@
+//! Swaps of a server's module, for one server or for several at once.
+
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -6,18 +8,17 @@ use super::Server;
 use crate::driver::{Command, Swap};
 use crate::{Error, Keys, Module};
 
-/// How one module takes the place of another.
+/// Options of a swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwapOptions {
     /// The configuration of the new module. Default: the one in force.
     pub config: Option<Vec<u8>>,
     /// The private keys that it may sign with. Default: those in force.
     pub keys: Option<Keys>,
-    /// How long the old module may take to finish its flows; then they are reset. Default: as
-    /// long as they last.
+    /// The time that the old module has to finish its flows; then they are reset. Default: no limit.
     pub drain: Option<Duration>,
-    /// How long the new module has to run before it is relied on. If it fails in this time, the
-    /// old one serves again. Default 1 s.
+    /// The probation of the new module. If it fails in this time, the old one serves again. Default
+    /// 1 s.
     pub probation: Duration,
 }
 
@@ -33,21 +34,19 @@ impl Default for SwapOptions {
 }
 
 impl Server {
-    /// Put `module` in the place of the one that serves, while traffic flows. Returns the
-    /// number of its generation.
+    /// Replaces the serving module with `module` while traffic flows. Returns the number of its
+    /// generation.
     ///
-    /// The new module starts with what the old one tells of its peers. New flows are its own
-    /// from then on; open ones stay with the old module until they end, and are neither reset
-    /// nor stopped. The call returns when the new module has served for
-    /// [`SwapOptions::probation`].
+    /// The new module starts with the old one's snapshot of its peers. New flows are its own from
+    /// then on; open ones stay with the old module until they end, and are neither reset nor
+    /// stopped. The call returns when the new module has served for [`SwapOptions::probation`].
     ///
-    /// On every error the old module serves as before: [`Error::Swap`] if the new one is of
-    /// another kind, fails at once, or there are [`Limits::generations`](crate::Limits) already;
-    /// [`Error::Config`] if it refuses the configuration or what it was told;
-    /// [`Error::Trap`] if it does not start; [`Error::State`] if it cannot be remembered that it
-    /// serves; [`Error::Busy`] while another swap is under way. A
-    /// module that fails later is started again, and after three failures the one before it
-    /// serves again.
+    /// An error leaves the old module in place: [`Error::Swap`] if the new one is of another kind,
+    /// fails at once, or there are already [`Limits::generations`](crate::Limits); [`Error::Config`]
+    /// if it refuses the configuration or the snapshot; [`Error::Trap`] if it does not start;
+    /// [`Error::State`] if its acceptance cannot be written to the state; [`Error::Busy`] during
+    /// another swap. A module that fails later is started again, and after three failures the former
+    /// one serves again.
     ///
     /// A recording ends with the first swap.
     pub fn swap(&self, module: &Module, options: SwapOptions) -> Result<u32, Error> {
@@ -62,7 +61,7 @@ impl Server {
             .ask_for(patience, |reply| Command::Swap(swap, reply))
     }
 
-    /// As [`swap`](Server::swap), without blocking.
+    /// Swaps as [`swap`](Server::swap), without blocking.
     pub async fn swap_async(&self, module: &Module, options: SwapOptions) -> Result<u32, Error> {
         module.check_memory()?;
         self.replace(module.clone(), options, true).await
@@ -85,9 +84,9 @@ impl Server {
     }
 }
 
-/// Put `module` in the place of the one that serves, in all of `servers` at once or in none of them:
-/// when one refuses it, those that have taken it go back to `before`, with its configuration and
-/// keys. The error is the first one's. Within a tokio runtime; otherwise as [`Server::swap`].
+/// Replaces the serving module with `module`, in all of `servers` or in none: when one refuses it,
+/// those that have taken it return to `before`, with its configuration and keys. Fails with the
+/// first error. Must be called within a tokio runtime; otherwise as [`Server::swap`].
 pub async fn swap_all(
     servers: &[Server],
     module: &Module,

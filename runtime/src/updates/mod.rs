@@ -1,4 +1,5 @@
-//! A running host takes newer modules from a source by itself.
+//! Updates: a running host takes newer modules from a source. Applications follow [`Updates`] beside
+//! a server.
 
 mod options;
 mod status;
@@ -18,19 +19,19 @@ pub use status::{UpdateError, UpdateStatus, UpdateWaiting};
 
 use crate::{Engine, Error, LoadOptions, Module};
 
-/// Requests that may wait while a check is under way.
+/// The most requests that may wait during a check.
 const ASKS: usize = 8;
 
-/// After a swap that could not be tried now: the server was being restarted or swapped, or the
+/// The wait after a swap that could not be tried: the server was being restarted or swapped, or the
 /// state could not be written.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// A source of newer modules for something that runs.
+/// A source of newer modules for a running server or dialer.
 ///
-/// What comes from it is verified as everything else that the engine loads, kept in a file of this
-/// machine, and swapped in if it is newer than what runs and asks for no more than is approved.
-/// Whatever the source does, what runs goes on running; [`UpdateStatus`] says what came of the last
-/// check, and records with the target `watm::update` what has changed.
+/// A downloaded module is verified like any other that the engine loads, kept in a file of this
+/// machine, and swapped in if it is newer than the running one and asks for no more than is
+/// approved. The running module keeps running whatever the source does. [`UpdateStatus`] has the
+/// result of the last check, and records with the target `watm::update` report changes.
 pub struct Updates {
     engine: Engine,
     load: LoadOptions,
@@ -41,8 +42,7 @@ pub struct Updates {
     handle: UpdatesHandle,
 }
 
-/// Looks at [`Updates`] that are followed, and asks them for something. Clones are handles on the
-/// same.
+/// A handle on [`Updates`] that are being followed. Clones are handles on the same updates.
 #[derive(Debug, Clone)]
 pub struct UpdatesHandle {
     status: watch::Receiver<UpdateStatus>,
@@ -57,15 +57,15 @@ enum Ask {
 }
 
 impl Updates {
-    /// Nothing is asked of the source yet. Fails if nobody is trusted to sign modules, and if
-    /// there is no place for them.
+    /// Prepares to follow a source, without asking it yet. Fails if nobody is trusted to sign
+    /// modules, and if there is no place to keep them.
     pub fn new(engine: &Engine, options: UpdateOptions) -> Result<Updates, Error> {
         let trust = options
             .load
             .trust
             .clone()
             .unwrap_or_else(|| engine.trust().clone());
-        // Never from a channel: what has no seal.
+        // A module from a channel must have a seal.
         let trust = trust.allow_unsealed(false);
         let load = LoadOptions {
             unsealed: false,
@@ -104,21 +104,21 @@ impl Updates {
         })
     }
 
-    /// To look at it from elsewhere while it is followed.
+    /// Returns a handle for use while the updates are followed.
     pub fn handle(&self) -> UpdatesHandle {
         self.handle.clone()
     }
 
-    /// What an earlier run took from the source and did well with: what to start with, in the place
-    /// of an older one, which is not loaded any more. `None`: there is nothing, or nothing that can
-    /// be loaded now, of which a record of level WARN says why. Blocks, as
+    /// Returns the module that an earlier run took from the source and that served well: start with
+    /// it in place of an older one, which the engine no longer loads. Returns `None` if there is
+    /// none, or none that can be loaded now; a WARN record has the reason. Blocks, as
     /// [`load_file`](Engine::load_file).
     pub fn taken_before(&self) -> Option<Module> {
         let bytes = std::fs::read(self.updater.place().path()).ok()?;
         let manifest = Sealed::parse(&bytes).ok()?.manifest().clone();
         let trust = self.load.trust.as_ref()?;
         if !trust.has_accepted(&manifest) {
-            // It will be tried beside one that serves.
+            // The module will be tried beside one that serves.
             return None;
         }
         match load(&self.engine, &self.load, &bytes) {
@@ -137,9 +137,9 @@ impl Updates {
         }
     }
 
-    /// Check the source at once, and then again and again, and hand each new module to `swap`,
-    /// which puts it in the place of the one that serves. `running` is the one that does so now.
-    /// Never ready; dropped, it ends at once.
+    /// Checks the source at once, and then at intervals, and passes each new module to `swap`, which
+    /// replaces the serving module with it. `running` is the serving module now. Never returns;
+    /// dropping it ends it at once.
     ///
     /// A module that `swap` fails with is not tried again, unless the failure was not its own.
     pub async fn follow<Swapping>(self, running: &Module, swap: impl Fn(Module) -> Swapping)
@@ -160,7 +160,7 @@ impl Updates {
                     }
                     Ask::Approve(release, answer) => {
                         let report = watch.approve(release).await;
-                        // Who asked may have gone.
+                        // The caller may have gone.
                         let _ = answer.send(match &report.outcome {
                             Outcome::Refused { reason, .. } => Err(reason.clone()),
                             _ => Ok(()),
@@ -216,26 +216,26 @@ impl Updates {
 }
 
 impl UpdatesHandle {
-    /// What came of the last check.
+    /// Returns the result of the last check.
     pub fn status(&self) -> UpdateStatus {
         self.status.borrow().clone()
     }
 
-    /// Wait until [`status`](UpdatesHandle::status) has changed since the last call; `false`: it
-    /// never will, since nobody follows the source any more.
+    /// Waits until [`status`](UpdatesHandle::status) has changed since the last call. Returns false
+    /// if it never will, since nobody follows the source any more.
     pub async fn changed(&mut self) -> bool {
         self.status.changed().await.is_ok()
     }
 
-    /// Have the source checked now.
+    /// Has the source checked now.
     pub fn check(&self) {
-        // A full queue has one of these in it.
+        // A full queue already has such a request in it.
         let _ = self.asks.try_send(Ask::Check);
     }
 
-    /// Approve what this release asks for, which [waits](UpdateStatus::waiting): it is put into use,
-    /// and later ones that ask for no more are too. Ready when it is remembered. Errors say that no
-    /// such release waits, or that it is not good any more.
+    /// Approves what this release asks for, which [waits](UpdateStatus::waiting): the release is put
+    /// into use, and so are later ones that ask for no more. Returns when the approval is written.
+    /// Fails if no such release waits, or if it is no longer valid.
     pub async fn approve(&self, release: Release) -> Result<(), Error> {
         let refuse = |reason: String| Error::Untrusted {
             module: self.pending.display().to_string(),
@@ -250,7 +250,7 @@ impl UpdatesHandle {
     }
 }
 
-/// Whether the same module may well be swapped in later.
+/// Returns true if the same module may well be swapped in later.
 fn is_passing(error: &Error) -> bool {
     matches!(
         error,
@@ -283,7 +283,8 @@ async fn load_file(
         .unwrap_or_else(|error| Err(Error::System(format!("loading ended: {error}"))))
 }
 
-/// Under the name and the release that it says it has, since its file has no name for people.
+/// Loads a module under the name and the release in its seal, since its file's name means nothing to
+/// people.
 fn load(engine: &Engine, options: &LoadOptions, bytes: &[u8]) -> Result<Module, Error> {
     let name = match Sealed::parse(bytes) {
         Ok(sealed) => format!("{} {}", sealed.manifest().name, sealed.manifest().release),
@@ -292,7 +293,8 @@ fn load(engine: &Engine, options: &LoadOptions, bytes: &[u8]) -> Result<Module, 
     engine.load_with(&name, bytes, options)
 }
 
-/// In the folder `updates` beside the state, by what is wanted from where.
+/// Returns a path in the folder `updates` beside the state, named after the source and the wanted
+/// modules.
 fn default_place(state: &Path, source: &str, load: &LoadOptions) -> Result<PathBuf, Error> {
     let wanted = [&load.name, &load.channel].map(|name| name.as_ref().map(ToString::to_string));
     let [name, channel] = wanted.map(Option::unwrap_or_default);

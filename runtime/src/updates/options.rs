@@ -1,3 +1,5 @@
+//! Options of updates.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -5,19 +7,19 @@ use watm_update::{NetworkOptions, Source};
 
 use crate::LoadOptions;
 
-/// Where newer modules come from, and which are wanted.
+/// The source of newer modules, and the modules that are wanted.
 #[derive(Debug, Clone)]
 pub struct UpdateOptions {
-    /// Where from.
+    /// The source.
     pub source: Source,
-    /// How often to look. By default an hour; a source on this machine is looked at for little.
+    /// The interval between checks. By default an hour; a source on this machine is cheap to check.
     pub every: Duration,
-    /// Where freshness notes come from, if from anywhere.
+    /// The source of freshness notes, if any.
     pub note: Option<Source>,
-    /// How servers are talked to.
+    /// Network options for servers.
     pub network: NetworkOptions,
-    /// Which modules are wanted, and whom to believe about them. What has no seal never is. A
-    /// source that is a folder needs a name.
+    /// The modules that are wanted, and the trust in their signers. A module without a seal is
+    /// never taken. A source that is a folder needs a name.
     pub load: LoadOptions,
     /// The file in which the newest module is kept. By default one in the folder `updates` beside
     /// the state, for this source, name and channel.
@@ -25,7 +27,7 @@ pub struct UpdateOptions {
 }
 
 impl UpdateOptions {
-    /// Any module that the engine loads, from here, every hour.
+    /// Takes any module that the engine loads from `source`, and checks every hour.
     pub fn new(source: Source) -> UpdateOptions {
         UpdateOptions {
             source,

@@ -1,3 +1,5 @@
+//! The status of updates, which applications show.
+
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -6,47 +8,48 @@ use watm_update::{Outcome, Report};
 
 use crate::Error;
 
-/// What came of following a source.
+/// The result of following a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateStatus {
-    /// As it was given, without a password.
+    /// The source as it was given, without a password.
     pub source: String,
-    /// How often it is looked at.
+    /// The interval between checks.
     pub every: Duration,
-    /// When it was last; `None`: not yet.
+    /// The time of the last check; `None` before the first.
     pub checked: Option<SystemTime>,
-    /// The module from there that serves; `None`: the one that the host was started with does.
+    /// The module from the source that serves; `None` while the one that the host started with
+    /// does.
     pub serves: Option<(Name, Release)>,
-    /// One that asks for more than is approved, and waits for that.
+    /// A module that asks for more than is approved, and waits for approval.
     pub waiting: Option<UpdateWaiting>,
-    /// Why the last check came to nothing, or why the newest module does not serve.
+    /// The reason why the last check failed, or why the newest module does not serve.
     pub error: Option<UpdateError>,
-    /// What somebody should look at all the same.
+    /// Warnings of the last check for the user.
     pub warnings: Vec<String>,
-    /// Why the newest module does not serve.
+    /// The reason why the newest module does not serve.
     refused: Option<UpdateError>,
 }
 
-/// A good module that asks for more than was approved.
+/// A valid module that asks for more than was approved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateWaiting {
-    /// Which.
+    /// The name.
     pub name: Name,
-    /// And which of it.
+    /// The release.
     pub release: Release,
-    /// What it asks for in addition, each for people.
+    /// The additional requests, each in words for people.
     pub more: Vec<String>,
-    /// Where it is kept: `watm trust --approve FILE` approves it.
+    /// The file in which it is kept: `watm trust --approve FILE` approves it.
     pub file: PathBuf,
 }
 
-/// Why nothing new serves.
+/// The reason why no new module serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpdateError {
-    /// The same for ever, for programs: that of [`Outcome::Refused`], or `swap` for a good module
-    /// that could not be swapped in.
+    /// A stable code for programs: that of [`Outcome::Refused`], or `swap` for a valid module that
+    /// could not be swapped in.
     pub code: &'static str,
-    /// For people.
+    /// The reason in words for people.
     pub reason: String,
 }
 
@@ -64,7 +67,7 @@ impl UpdateStatus {
         }
     }
 
-    /// Take this in, and log what was not so before.
+    /// Takes in a report, and logs what has changed.
     pub(super) fn checked(&mut self, report: &Report) {
         self.checked = Some(SystemTime::now());
         let error = match &report.outcome {
@@ -99,14 +102,14 @@ impl UpdateStatus {
         self.fail(error);
     }
 
-    /// This module from there does.
+    /// Notes that this module from the source serves.
     pub(super) fn serves(&mut self, manifest: &Manifest) {
         self.serves = Some((manifest.name.clone(), manifest.release));
         self.refused = None;
         self.error = None;
     }
 
-    /// This one does not, and will not be tried again unless the failure passes.
+    /// Notes that this module does not serve. It is not tried again, unless the failure passes.
     pub(super) fn swap_failed(&mut self, manifest: &Manifest, error: &Error) {
         let (name, release) = (&manifest.name, manifest.release);
         self.refused = Some(UpdateError {

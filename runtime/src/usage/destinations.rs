@@ -1,17 +1,19 @@
+//! The destinations that a module asked for, for its usage.
+
 use std::sync::{Mutex, PoisonError};
 
 use super::UsedDestination;
 
-/// More than a person looks at.
+/// The most destinations: more than a person looks at.
 const MOST: usize = 64;
 
-/// Where a module asked to connect to, the latest last. Of more than 64 the one is forgotten that
-/// was asked for longest ago.
+/// The destinations that a module asked to connect to, the latest last. Beyond 64, the one that was
+/// asked for longest ago is dropped.
 #[derive(Default)]
 pub(crate) struct Destinations(Mutex<Vec<UsedDestination>>);
 
 impl Destinations {
-    /// It asked for this, and got a connection or did not.
+    /// Notes a request, and its success.
     pub(crate) fn note(&self, target: &str, connected: bool) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut entry = match list.iter().rposition(|known| known.target == target) {
@@ -32,7 +34,7 @@ impl Destinations {
         list.push(entry);
     }
 
-    /// The latest first.
+    /// Returns the destinations, the latest first.
     pub(crate) fn list(&self) -> Vec<UsedDestination> {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.iter().rev().cloned().collect()

@@ -1,4 +1,5 @@
-//! Writes down what modules use, for `watm inspect`: once a minute, and when they end.
+//! Writes the usage of modules to disk, for `watm inspect`: once a minute, and when they end. Servers
+//! and dialers hold a [`Kept`].
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,32 +14,33 @@ use crate::counters::Counters;
 use crate::flow::FlowCount;
 use crate::trust::now;
 
-/// At most so much is lost when the process is killed.
+/// The interval between writes. At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// What uses something.
+/// A server or a dialer whose usage is written.
 pub(crate) struct Subject {
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
-    /// Outer sockets, as in [`Used`].
+    /// The outer sockets, as in [`Used`].
     pub(crate) sockets: Vec<String>,
 }
 
 impl Subject {
-    /// As of now.
+    /// Returns the usage as of now.
     pub(crate) fn used(&self) -> Used {
         self.counters.used(&self.sockets, self.flows.open())
     }
 }
 
-/// Dropped, it writes down what was used until then.
+/// A usage record. Dropping it writes what was used until then.
 pub(crate) struct Kept(Arc<Record>);
 
-/// It is there until it has been written for the last time, so that who ends the process finds it.
+/// The record, which stays in the list until it has been written for the last time, so that code at
+/// the end of the process finds it.
 struct Record {
     subject: Subject,
     since: u64,
-    /// The module that serves, if it has a name, and the state that its record is beside.
+    /// The serving module, if it has a name, and the state that its record is beside.
     of: Mutex<Option<Of>>,
 }
 
@@ -46,12 +48,12 @@ struct Of {
     state: PathBuf,
     name: Name,
     release: String,
-    /// What was written last.
+    /// The usage that was written last.
     written: Option<Used>,
 }
 
 impl Kept {
-    /// From now on, for this module.
+    /// Starts a record for this module.
     pub(crate) fn new(module: &Module, subject: Subject) -> Kept {
         let record = Arc::new(Record {
             subject,
@@ -62,25 +64,25 @@ impl Kept {
         Kept(record)
     }
 
-    /// Another module serves.
+    /// Continues the record for another module, which serves now.
     pub(crate) fn change(&self, module: &Module) {
         self.write();
         *self.0.of.lock().unwrap_or_else(PoisonError::into_inner) = Of::new(module);
     }
 
-    /// As of now.
+    /// Returns the usage as of now.
     pub(crate) fn used(&self) -> Used {
         self.0.subject.used()
     }
 
-    /// Write it down, if it is another than before.
+    /// Writes the usage, if it has changed.
     pub(crate) fn write(&self) {
         self.0.write();
     }
 }
 
 impl Record {
-    /// What cannot be written is lost, which costs nobody anything.
+    /// Writes the usage. An error is ignored: the record is only informative.
     fn write(&self) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(of) = &mut *of else {
@@ -127,8 +129,8 @@ impl Of {
     }
 }
 
-/// Write down now what the modules of this process have used: for a program that ends while they run.
-/// Those that go by themselves are written down as they go, and all of them once a minute.
+/// Writes the usage of this process's modules now, for a program that ends while they run. Records
+/// are also written when they are dropped, and all of them once a minute.
 pub fn note_usage() {
     let list = KEPT.get();
     let list = list.map(|list| list.lock().unwrap_or_else(PoisonError::into_inner).clone());
@@ -139,10 +141,10 @@ pub fn note_usage() {
 
 static KEPT: OnceLock<Mutex<Vec<Arc<Record>>>> = OnceLock::new();
 
-/// Write its record now and then.
+/// Adds a record to those that are written once a minute.
 fn look_after(record: Arc<Record>) {
     let list = KEPT.get_or_init(|| {
-        // Without a thread it is written when the module ends.
+        // Without a thread, records are written when they are dropped.
         let _ = thread::Builder::new()
             .name("watm-usage".to_owned())
             .spawn(go_round);

@@ -1,4 +1,4 @@
-//! What a module has used of what it may have.
+//! The usage of modules: how much of their grants they have used.
 
 mod destinations;
 mod keep;
@@ -17,47 +17,47 @@ pub use record::LastUse;
 use crate::counters::Counters;
 use pace::Pace;
 
-/// What a module has used, beside what it [asked for](crate::Module::seal) and [may
+/// The usage of a module, beside what it [asked for](crate::Module::seal) and [may
 /// have](crate::Module::may_have).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct Used {
-    /// Outer sockets: the kind, the label, and the address.
+    /// The outer sockets: the protocol, the label, and the address.
     pub sockets: Vec<String>,
-    /// Where it asked to connect to, the latest first: the 64 that it asked for last.
+    /// The destinations that it asked to connect to, the latest first; the last 64.
     pub destinations: Vec<UsedDestination>,
-    /// Whether it has had the host's ciphers run.
+    /// True if the host has run ciphers for it.
     pub host_crypto: bool,
-    /// Whether it has had something signed by a key of the host.
+    /// True if a key of the host has signed for it.
     pub host_keys: bool,
-    /// Memory of all its instances now, in bytes.
+    /// The memory of all its instances now, in bytes.
     pub memory_bytes: u64,
-    /// The most at any time.
+    /// The peak of that memory, in bytes.
     pub memory_peak_bytes: u64,
-    /// Share of one core, in thousandths, over some ten seconds to a minute.
+    /// The CPU use in thousandths of a core, over ten seconds to a minute.
     pub cpu_permille: u32,
-    /// Flows open now.
+    /// The number of flows that are open now.
     pub flows: u32,
-    /// Flows since the start.
+    /// The number of flows since the start.
     pub flows_opened: u64,
-    /// Instances now.
+    /// The number of instances now.
     pub instances: u32,
 }
 
-/// Somewhere that a module asked to connect to.
+/// A destination that a module asked to connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct UsedDestination {
-    /// The host as the module named it, and the port, as [`Target`](crate::Target) has it:
+    /// The host as the module named it, and the port, in the format of [`Target`](crate::Target):
     /// `example.com:443`, `udp://192.0.2.1:53`.
     pub target: String,
-    /// Connections that it got.
+    /// The number of connections that it got.
     pub connections: u64,
-    /// Those that it did not get: it may not go there, or nobody answered.
+    /// The number of connections that failed: it may not connect there, or nobody answered.
     pub failures: u64,
 }
 
-/// What is noted of it while it runs, besides what is counted.
+/// The notes on a running module, besides its counters.
 #[derive(Default)]
 pub(crate) struct Usage {
     pub(crate) destinations: Destinations,
@@ -69,34 +69,34 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// So much memory is in use by all instances.
+    /// Notes the memory that all instances use.
     pub(crate) fn holds(&self, memory: u64) {
         self.memory_peak.fetch_max(memory, Ordering::Relaxed);
     }
 
-    /// It has the host's ciphers run.
+    /// Notes that the host runs ciphers for it.
     pub(crate) fn ciphers(&self) {
         self.ciphers.store(true, Ordering::Relaxed);
     }
 
-    /// It has something signed by a key of the host.
+    /// Notes that a key of the host signs for it.
     pub(crate) fn signs(&self) {
         self.signatures.store(true, Ordering::Relaxed);
     }
 
-    /// An instance begins.
+    /// Notes that an instance begins.
     pub(crate) fn begins(&self) {
         self.instances.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One ends.
+    /// Notes that an instance ends.
     pub(crate) fn ends(&self) {
         self.instances.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Counters {
-    /// As of now, by something with these sockets that has so many flows open.
+    /// Returns the usage as of now, for these sockets and this number of open flows.
     pub(crate) fn used(&self, sockets: &[String], flows: usize) -> Used {
         let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let usage = &self.usage;

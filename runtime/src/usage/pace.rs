@@ -1,13 +1,15 @@
+//! The CPU use of a module, for its usage.
+
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The least time that a share is taken over.
+/// The shortest time that CPU use is averaged over.
 const SPAN: Duration = Duration::from_secs(10);
 
-/// How much of a core is being used, from two looks at how much was.
+/// The CPU use of late, from two samples.
 pub(super) struct Pace(Mutex<[Look; 2]>);
 
-/// When, and the nanoseconds of CPU time until then.
+/// A sample: its time, and the nanoseconds of CPU time until then.
 #[derive(Clone, Copy)]
 struct Look {
     at: Instant,
@@ -25,8 +27,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// In thousandths of a core, over the time since the last look but one that was ten seconds
-    /// before another: since the start, if that is not so long ago.
+    /// Returns the thousandths of a core in use, averaged since the older of two samples that are
+    /// at least ten seconds apart, or since the start.
     pub(super) fn permille(&self, used: u64) -> u32 {
         let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         advance(&mut looks, Instant::now(), used)
@@ -57,7 +59,7 @@ mod tests {
         };
         assert_eq!(look(2, 1000), 500);
         assert_eq!(look(10, 1000), 100);
-        // From the start, until there is another look to begin from.
+        // The average is from the start, until there is another sample to begin from.
         assert_eq!(look(19, 1900), 100);
         assert_eq!(look(20, 1000 + 500), 50);
         assert_eq!(look(30, 1500), 0);

@@ -1,3 +1,5 @@
+//! The file with the usage of a module's last run.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -7,25 +9,26 @@ use watm_seal::{Name, private};
 
 use super::Used;
 
-/// With as many destinations as are kept, each as long as it can be, it is a quarter of that.
+/// The most bytes of a file: four times the size with all destinations, each as long as it can be.
 const MAX_BYTES: usize = 256 << 10;
 
-/// What a module used when it ran last on this machine.
+/// The usage of a module's last run on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct LastUse {
-    /// Which release of it.
+    /// The release that ran.
     pub release: String,
-    /// When it began to run, in seconds since 1970.
+    /// The begin of the run, in seconds since 1970.
     pub since: u64,
-    /// When this was written, which is at most a minute before it ended.
+    /// The time of writing, which is at most a minute before the run's end.
     pub until: u64,
-    /// What it used until then.
+    /// The usage until then.
     pub used: Used,
 }
 
 impl LastUse {
-    /// What is known of modules of this name, in a folder beside the state; `None`: it has not run.
+    /// Reads the usage of modules of this name, in a folder beside the state; `None` if none has
+    /// run.
     pub(crate) fn read(state: &Path, name: &Name) -> io::Result<Option<LastUse>> {
         let Some(bytes) = System.read(&path(state, name), MAX_BYTES)? else {
             return Ok(None);
@@ -34,7 +37,7 @@ impl LastUse {
         Ok(Some(record))
     }
 
-    /// Whole, or not at all.
+    /// Writes the file, whole or not at all.
     pub(super) fn write(&self, state: &Path, name: &Name) -> io::Result<()> {
         let path = path(state, name);
         if let Some(folder) = path.parent() {
@@ -46,7 +49,7 @@ impl LastUse {
     }
 }
 
-/// `~` is in no name.
+/// Returns the path of the file. Names contain no `~`.
 fn path(state: &Path, name: &Name) -> PathBuf {
     let file = format!("{}.json", name.as_str().replace('/', "~"));
     state.with_file_name("used").join(file)
