@@ -588,8 +588,8 @@ $(MDBOOK):
 
 # The pictures of the pages: from docs/figures, and of mitmweb in a real browser.
 plots:
-	python3 docs/figures/plots.py
-	python3 docs/figures/data_path.py
+	"$$(tests/setup/find-python.sh)" docs/figures/plots.py
+	"$$(tests/setup/find-python.sh)" docs/figures/data_path.py
 
 screenshot: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	tests/setup/apt.sh want chromium chromedriver

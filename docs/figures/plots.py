@@ -1,14 +1,19 @@
 """Plots and tables of the published benchmarks: `make plots`.
 
-`benchmarks.json` has what the benchmarks said, as published, with the machine and the commit. Each figure is drawn
-from there, rows that WATM loses included. With `--bench build/bench.json`, the figures of `make bench` on this machine
-take the place of the published ones; `--output` says where the plots go then.
+`benchmarks.json` has what the benchmarks said, as published, with the machine and the commit. The plots, and the tables
+of docs/src/benchmarks.md, come from there, rows that WATM loses included.
+
+With `--bench build/bench.json`, the medians of that run of `make bench` take the place of the published ones, in plots
+that go to `--output`. `--publish` puts them into `benchmarks.json`, the plots and the page instead.
 """
 
 import argparse
 import json
 import math
 import re
+import textwrap
+from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,18 +27,46 @@ RESULTS = HERE / "benchmarks.json"
 AHEAD, BEHIND = "#1a7f37", "#cf222e"
 COLOURS = ["#1a7f37", "#0969da", "#9a6700", "#8250df", "#57606a"]
 
-# The figures of `make bench` for the rows of "native": study, title of the measure. Two rows are of other commands.
-MEASURED = {
-    "echo of 1000 bytes, one connection: messages/s": ("traffic", r"echo 1000 B x \d+: msg/s"),
-    "the same on 10 connections: messages/s": ("traffic", r"echo 1000 B x \d+, 10 connections: msg/s"),
-    "UDP echo, one at a time: messages/s": ("traffic", r"UDP echo 100 B x \d+: msg/s"),
-    "UDP echo, 32 in flight: messages/s": ("traffic", r"UDP echo 1200 B x \d+, window 32: msg/s"),
-    "connect, echo, close, one at a time: per second": ("traffic", r"connect, echo, close x \d+: conn/s"),
-    "the same, 50 at a time: per second": ("traffic", r"the same, 50 side by side x \d+: conn/s"),
-    "download over a path of 50 ms: MB/s": ("long paths", r"down, 50 ms: MB/s"),
-    "upload over a path of 50 ms: MB/s": ("long paths", r"up, 50 ms: MB/s"),
-    "mitmdump, GETs on one connection: per second": ("mitmdump", r"GET, one connection: requests/s"),
-}
+PAGE = HERE.parent / "src" / "benchmarks.md"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of "native", and where a run of `make bench` has its figures."""
+
+    name: str
+    study: str
+    sample: str
+    measure: str
+    better: str | None
+    servers: tuple[str, str] = ("native", "watm")
+
+
+ROWS = [
+    Row("echo of 1000 bytes, one connection: messages/s", "traffic", "echo", r"echo .*: msg/s", "higher"),
+    Row("the same on 10 connections: messages/s", "traffic", "echo-10", r"echo .*: msg/s", "higher"),
+    Row("UDP echo, one at a time: messages/s", "traffic", "udp", r"UDP echo .*: msg/s", "higher"),
+    Row("UDP echo, 32 in flight: messages/s", "traffic", "udp-32", r"UDP echo .*: msg/s", "higher"),
+    Row("connect, echo, close, one at a time: per second", "traffic", "connect", r"connect.*: conn/s", "higher"),
+    Row("the same, 50 at a time: per second", "traffic", "connect-50", r"the same.*: conn/s", "higher"),
+    Row("upload: server CPU seconds per GB", "traffic", "up", r"  server CPU s/GB", "lower"),
+    Row("download: server CPU seconds per GB", "traffic", "down", r"  server CPU s/GB", "lower"),
+    Row("one message beside 10,000 idle flows: server CPU µs", "idle flows", "10000 flows", r"  server CPU us each", "lower"),
+    Row("10,000 idle flows: MB", "idle flows", "10000 flows", r"10000 idle flows: MB", "lower"),
+    Row("download over a path of 50 ms: MB/s", "long paths", "down 50 ms", r"down.*: MB/s", "higher"),
+    Row("upload over a path of 50 ms: MB/s", "long paths", "up 50 ms", r"up.*: MB/s", "higher"),
+    Row("slowest of 15 handshakes in a row: ms", "handshakes", "15 handshakes", r"  slowest ms", "lower"),
+    Row("resident after 1 GB and 10,000 connections: MB", "memory", "and 10000 short connections", r"resident.*: MB", "lower"),
+    Row("mitmdump, GETs on one connection: per second", "mitmdump", "one connection", r"GET.*: requests/s", "higher"),
+    Row(
+        "the transport without a sandbox, and in the module: CPU seconds per GB",
+        "the price of the sandbox",
+        "echo",
+        r".*: server CPU s/GB",
+        None,
+        ("crate", "watm"),
+    ),
+]
 
 
 def number(cell: str) -> float | None:
@@ -143,50 +176,80 @@ def draw(results: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def median_of(run: dict[str, Any], row: Row, server: str) -> str | None:
+    """The median of a figure over the processes of a server, with the digits that the run gives it."""
+    found = [
+        (measure["value"], measure["digits"])
+        for record in run["samples"]
+        if (record["study"], record["placement"], record["server"]) == (row.study, "pinned", server)
+        and record.get("name") == row.sample
+        for measure in record["measures"]
+        if re.fullmatch(row.measure, measure["title"])
+    ]
+    return f"{median(value for value, _ in found):.{found[0][1]}f}" if found else None
+
+
 def measured(bench: Path, published: dict[str, Any]) -> dict[str, Any]:
-    """The study "native" with the medians of a run of `make bench`."""
+    """The study "native" with the medians of a run of `make bench`. Rows that the run lacks are left out."""
     run = json.loads(bench.read_text())
     rows, better = [], []
-    for name, (study, title) in MEASURED.items():
-        medians = []
-        for server in ("native", "watm"):
-            values = [
-                measure["value"]
-                for record in run["samples"]
-                if (record["study"], record["placement"], record["server"]) == (study, "pinned", server)
-                for measure in record.get("measures", ())
-                if re.fullmatch(title, measure["title"])
-            ]
-            medians.append(median(values) if values else None)
-        if None not in medians:
-            rows.append([name, *(f"{value:.1f}" for value in medians), f"{medians[1] / medians[0]:.2f}"])
-            better.append("higher")
+    for row in ROWS:
+        theirs, ours = (median_of(run, row, server) for server in row.servers)
+        if theirs is not None and ours is not None and float(theirs) > 0:
+            ratio = float(ours) / float(theirs)
+            rows.append([row.name, theirs, ours, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"])
+            better.append(row.better)
     if not rows:
-        raise SystemExit(f"plots: {bench} has no pinned sample of both servers; run `make bench`")
+        raise SystemExit(f"plots: {bench} has no pinned samples of both servers; run `make bench`")
     environment = run["environment"]
     return published | {
         "commit": environment["commit"],
-        "date": "this run",
-        "machine": f"{environment['cpus']} CPUs of {environment['cpu']}",
-        "method": "medians",
+        "date": date.fromtimestamp(bench.stat().st_mtime).isoformat(),
+        "machine": f"{environment['cpus']} cores of an {environment['cpu']}, server and client on a CPU each",
         "rows": rows,
         "better": better,
     }
+
+
+def with_tables(page: str, results: dict[str, Any]) -> str:
+    """A page whose tables, each below a comment with a study's name, are those of the studies."""
+    for name, study in results.items():
+        command, rest = origin(study)[0].split(", ", 1)
+        said = textwrap.fill(f"Measured with `{command}`, {rest}. Method: {study['method']}.", 124, break_on_hyphens=False)
+        block = f"<!-- {name} -->\n\n{said}\n\n{table(study)}\n\n<!-- end -->"
+        page, count = re.subn(rf"<!-- {name} -->.*?<!-- end -->", lambda _: block, page, flags=re.DOTALL)
+        if count != 1:
+            raise SystemExit(f"plots: {PAGE} has {count} comments <!-- {name} -->; must be one")
+    return page
+
+
+def publish(results: dict[str, Any]) -> None:
+    """Write the results and the page."""
+    RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    PAGE.write_text(with_tables(PAGE.read_text(), results))
 
 
 def main() -> None:
     """Draw into the folder of the book, or elsewhere."""
     parser = argparse.ArgumentParser(prog="plots", description=__doc__.partition("\n")[0])
     parser.add_argument("--bench", type=Path, help="the samples of `make bench`, such as build/bench.json")
-    parser.add_argument("--output", type=Path, default=IMAGES, help="the folder for the plots (%(default)s)")
+    parser.add_argument("--publish", action="store_true", help="put the figures of --bench into the book")
+    parser.add_argument("--output", type=Path, help="a folder for the plots; by default that of the book")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text())
     if options.bench:
+        if options.output is None and not options.publish:
+            parser.error("--bench goes with --output FOLDER or with --publish")
         results["native"] = measured(options.bench, results["native"])
-    options.output.mkdir(parents=True, exist_ok=True)
+        if options.publish and len(results["native"]["rows"]) < len(ROWS):
+            parser.error(f"{options.bench} lacks rows; a run that is published has all studies and is not --quick")
+    if options.output is None:
+        publish(results)
+    folder = options.output or IMAGES
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in draw(results).items():
-        (options.output / name).write_text(content)
-        print(options.output / name)
+        (folder / name).write_text(content)
+        print(folder / name)
 
 
 if __name__ == "__main__":
