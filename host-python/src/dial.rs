@@ -1,4 +1,5 @@
-//! Connections through modules, as an event loop sees them while they are made.
+//! Dials through modules in progress, for event loops. `dialer` and the package's `dialer.py` start
+//! them.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use crate::signals::Signal;
 use crate::thread;
 use crate::wake::Wake;
 
-/// A connection that is being made. Collected before its result was taken, it is given up.
+/// A connection being made. If collected before its result was taken, it is given up.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Dial {
     outcome: Arc<Mutex<Outcome>>,
@@ -31,8 +32,8 @@ enum Outcome {
     Taken,
 }
 
-/// Dial `destination` through a module, or, without it, where the module wants to go. Dials alike
-/// share an instance of a component.
+/// Dials `destination` through a module, or without one the destination that the module chooses.
+/// Dials with equal options share an instance of a component.
 #[pyfunction]
 #[pyo3(signature = (module, destination, *, datagrams, options, wake))]
 pub fn dial(
@@ -62,7 +63,7 @@ pub fn dial(
 }
 
 impl Dial {
-    /// Through a module that runs.
+    /// Dials through a running module.
     pub(crate) fn through(
         way: Way,
         name: String,
@@ -102,7 +103,8 @@ impl Dial {
         self.ready.key
     }
 
-    /// The connection, once. None: it is not ready yet, or taken. An error says why there is none.
+    /// Returns the connection, once. None means that it is not ready yet, or was taken. An error
+    /// says why there is none.
     fn result(&self) -> PyResult<Option<Flow>> {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
         match mem::replace(&mut *outcome, Outcome::Taken) {
@@ -117,7 +119,7 @@ impl Dial {
         }
     }
 
-    /// Give up. A connection that was taken lives on.
+    /// Gives up. A connection that was taken stays open.
     fn cancel(&self) {
         self.task.abort();
     }

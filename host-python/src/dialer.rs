@@ -1,4 +1,4 @@
-//! A module that runs in order to dial, as an event loop sees it.
+//! A running module that dials, for event loops. The package's `dialer.py` and upstreams use it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -15,11 +15,11 @@ use crate::server::Status;
 use crate::thread;
 use crate::wake::Wake;
 
-/// A running module that dials. Collected, it is closed.
+/// A running module that dials. Closed when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Dialer {
     name: String,
-    /// `None`: it is closed.
+    /// The running module; `None` once it is closed.
     way: Mutex<Option<Way>>,
     resolver: Resolver,
     fixed: bool,
@@ -27,7 +27,7 @@ pub struct Dialer {
 
 #[pymethods]
 impl Dialer {
-    /// Start the module. Other Python threads go on meanwhile.
+    /// Starts the module. Other Python threads continue meanwhile.
     #[new]
     #[pyo3(signature = (module, *, options, fixed))]
     fn new(py: Python<'_>, module: &Module, options: DialOptions, fixed: bool) -> PyResult<Dialer> {
@@ -47,7 +47,7 @@ impl Dialer {
         })
     }
 
-    /// Begin to dial: `destination`, unless the module chooses it.
+    /// Starts to dial `destination`, unless the module chooses it.
     #[pyo3(signature = (destination, *, datagrams, wake))]
     fn dial(
         &self,
@@ -63,8 +63,8 @@ impl Dialer {
         Dial::through(self.way()?, self.name.clone(), target, wake)
     }
 
-    /// Have another module make the connections from now on. On an error the old one does as before.
-    /// Takes a second; other Python threads go on meanwhile.
+    /// Uses another module for future connections. On an error the old one stays in use. Takes a
+    /// second; other Python threads continue meanwhile.
     fn swap(&self, py: Python<'_>, module: &Module) -> PyResult<()> {
         let (handle, way) = (thread::handle()?, self.way()?);
         let module = module.0.clone();
@@ -72,7 +72,7 @@ impl Dialer {
             .map_err(runtime_error)
     }
 
-    /// How the module is doing. Other Python threads go on meanwhile.
+    /// Returns the status of the module. Other Python threads continue meanwhile.
     fn status(&self, py: Python<'_>) -> PyResult<Status> {
         let (handle, way) = (thread::handle()?, self.way()?);
         let status = py
@@ -81,12 +81,13 @@ impl Dialer {
         Status::new(py, status)
     }
 
-    /// Dial no more. What is open lives on, and the module as long. Again: no effect.
+    /// Stops dialing. Open connections stay open, and the module with them. Repeated calls have no
+    /// effect.
     fn close(&self) {
         drop(self.lock().take());
     }
 
-    /// Whether it is closed.
+    /// True if it is closed.
     #[getter]
     fn closed(&self) -> bool {
         self.lock().is_none()
@@ -94,7 +95,7 @@ impl Dialer {
 }
 
 impl Dialer {
-    /// While it is open.
+    /// Returns the running module. Fails if the dialer is closed.
     pub(crate) fn way(&self) -> PyResult<Way> {
         self.lock().clone().ok_or_else(|| {
             let name = &self.name;

@@ -1,5 +1,5 @@
-//! Ways to dial through modules; those that were used last are kept, so that connections alike
-//! share one: a component has a thread for each.
+//! Running dialers for all dials of the process. The latest used are kept, so that dials with equal
+//! options share one: a component has a thread for each.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,44 +12,44 @@ use watm_socks::{Destination, Refusal, Resolver};
 
 use crate::options::Options;
 
-/// Dialers that are kept. More than programs have different ways to dial; what has an open
-/// connection lives on when it is not kept any more.
+/// The number of dialers that are kept: more than programs have different ways to dial. One with an
+/// open connection lives on when it is no longer kept.
 const KEPT: usize = 16;
 
-/// The label that every module has for its first socket.
+/// The label that every module uses for its first socket.
 const LISTEN: &str = "listen";
 
-/// How connections are made.
+/// A dialer of either kind.
 #[derive(Clone)]
 pub(crate) enum Way {
-    /// To where the application wants.
+    /// A dialer to destinations that the application names.
     Named(Dialer),
-    /// To where the module wants.
+    /// A dialer to destinations that the module chooses.
     Fixed(FixedDialer),
 }
 
-/// What was dialled.
+/// An opened connection or flow.
 pub(crate) enum Opened {
     Stream(Connection),
     Datagrams(DatagramFlow),
 }
 
-/// What is dialled: where, by which means.
+/// The target of a dial, with its kind and its resolver.
 pub(crate) struct Target {
-    /// `None`: where the module wants to go.
+    /// The destination; `None` if the module chooses it.
     pub(crate) destination: Option<(String, u16)>,
     pub(crate) datagrams: bool,
-    /// Who knows the addresses of names.
+    /// The resolver of names.
     pub(crate) resolver: Resolver,
 }
 
 impl Way {
-    /// Start the module. A component takes its time for that.
+    /// Starts the module. A component takes some time for that.
     pub(crate) fn new(module: &Module, options: &Options, fixed: bool) -> Result<Way, Error> {
         match options.udp {
             Some(address) if address.ip() == Ipv6Addr::UNSPECIFIED => {
                 match Way::with(module, options, fixed, Some(address)) {
-                    // A machine without IPv6.
+                    // The machine has no IPv6.
                     Err(Error::Grant { .. }) => {
                         let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), address.port());
                         Way::with(module, options, fixed, Some(any))
@@ -85,7 +85,8 @@ impl Way {
         })
     }
 
-    /// Dial. Of the addresses of a name, the first that can be had; `name` is for errors.
+    /// Dials the target. Tries the addresses of a name in order. `name` is the dialer's, for
+    /// errors.
     pub(crate) async fn open(&self, name: &str, target: &Target) -> Result<Opened, Error> {
         match (self, &target.destination) {
             (Way::Named(dialer), Some((host, port))) => {
@@ -116,7 +117,7 @@ impl Way {
         }
     }
 
-    /// Have another module make the connections from now on.
+    /// Uses another module for future connections.
     pub(crate) async fn swap(&self, module: &Module) -> Result<(), Error> {
         match self {
             Way::Named(dialer) => dialer.swap(module).await,
@@ -124,7 +125,7 @@ impl Way {
         }
     }
 
-    /// How the module is doing.
+    /// Returns the status of the module.
     pub(crate) async fn status(&self) -> Result<Status, Error> {
         match self {
             Way::Named(dialer) => dialer.status().await,
@@ -133,7 +134,7 @@ impl Way {
     }
 }
 
-/// The error of a name whose address is not known.
+/// Returns the error for a name that has no known address.
 fn unknown(module: &str, place: &Destination, refusal: &Refusal) -> Error {
     let source = match refusal {
         Refusal::TimedOut => io::ErrorKind::TimedOut.into(),
@@ -148,12 +149,12 @@ fn unknown(module: &str, place: &Destination, refusal: &Refusal) -> Error {
     }
 }
 
-/// The dialer for this module and these options, if there is one.
+/// Returns the kept dialer for this module and these options, if any.
 pub(crate) fn find(module: &Module, options: &Options, fixed: bool) -> Result<Option<Way>, Error> {
     dialers().find(&module.info().sha256, options, fixed)
 }
 
-/// Make it, unless somebody was faster. A component is started, which takes its time.
+/// Makes a dialer, unless another thread was faster. Starting a component takes some time.
 pub(crate) fn make(module: &Module, options: Options, fixed: bool) -> Result<Way, Error> {
     let way = Way::new(module, &options, fixed)?;
     let sha256 = &module.info().sha256;
@@ -173,14 +174,14 @@ pub(crate) fn make(module: &Module, options: Options, fixed: bool) -> Result<Way
     Ok(way)
 }
 
-/// Keep none any more, and make none. For the end of the process.
+/// Drops all dialers and prevents new ones, at the end of the process.
 pub(crate) fn forget() {
     let mut dialers = dialers();
     dialers.kept.clear();
     dialers.ended = true;
 }
 
-/// The error of a dial after that.
+/// Returns the error of dials after that.
 pub(crate) fn ended() -> Error {
     Error::System("the interpreter ends".to_owned())
 }
@@ -193,7 +194,7 @@ struct Kept {
 }
 
 struct Dialers {
-    /// The one that was used last is the last.
+    /// Kept dialers, the latest used last.
     kept: Vec<Kept>,
     ended: bool,
 }

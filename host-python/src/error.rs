@@ -1,4 +1,4 @@
-//! Errors as Python's exceptions.
+//! Errors as Python exceptions. Every class of the native module raises them.
 
 use std::io;
 
@@ -14,15 +14,16 @@ create_exception!(
     "A module cannot be used: it is not one, it asks for more than it is granted, or it failed."
 );
 
-/// How a Python program runs a module without a seal. mitmproxy's users have an option for it.
+/// The advice for Python programs whose module has no seal. mitmproxy's users have an option
+/// instead.
 const UNSEALED: &str = "; for development, unsealed=True runs it as it is";
 
-/// An `OSError` of the subclass that Python has for this.
+/// Returns an `OSError` of the matching subclass.
 pub(crate) fn flow_error(error: &ErrorCode) -> PyErr {
     os_error(name(error), &error.to_string())
 }
 
-/// A `ModuleError`, unless Python has a better class for the fault: `ValueError` for a
+/// Returns a `ModuleError`, unless Python has a better class for the fault: `ValueError` for a
 /// configuration or an option, `OSError` with its number for a socket or a file.
 pub(crate) fn runtime_error(error: Error) -> PyErr {
     let text = error.to_string();
@@ -47,16 +48,16 @@ pub(crate) fn runtime_error(error: Error) -> PyErr {
     }
 }
 
-/// The system's error with its number. Python shows the number in front of the text, so the text
-/// goes without.
+/// Returns the system's error with its number. Python prints the number before the text, so it is
+/// removed from the text.
 fn system_error(source: &io::Error, text: &str) -> Option<PyErr> {
     let number = source.raw_os_error()?;
     let text = text.replace(&format!(" (os error {number})"), "");
-    // The last one is for Windows, where Python finds the first by it.
+    // The last argument is for Windows, where Python derives the first from it.
     Some(PyOSError::new_err((number, text, None::<String>, number)))
 }
 
-/// `name` as in Python's module `errno`.
+/// Returns an `OSError` whose number has this name in Python's module `errno`.
 pub(crate) fn os_error(name: &'static str, message: &str) -> PyErr {
     PyOSError::new_err(Arguments {
         name,
@@ -64,8 +65,8 @@ pub(crate) fn os_error(name: &'static str, message: &str) -> PyErr {
     })
 }
 
-/// Those of an `OSError`. Its number differs between operating systems, and on Windows
-/// between Python and C, so it is asked of Python.
+/// Arguments of an `OSError`. Its number differs between operating systems, and on Windows between
+/// Python and C, so Python looks it up.
 struct Arguments {
     name: &'static str,
     message: String,
@@ -78,7 +79,7 @@ impl PyErrArguments for Arguments {
             .and_then(|errno| errno.getattr(self.name)?.extract::<i32>());
         match number {
             Ok(number) => (number, self.message).arguments(py),
-            // A Python without the name: the message says what is the matter.
+            // This Python lacks the name. The message still says what happened.
             Err(_) => self.message.arguments(py),
         }
     }

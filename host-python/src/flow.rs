@@ -1,4 +1,4 @@
-//! A flow, as an event loop sees it: every call returns at once.
+//! Flows for event loops: every call returns at once. The package's streams wrap them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::error::{flow_error, os_error};
 use crate::signals::Signal;
 use crate::wake::Wake;
 
-/// One connection, or the datagrams between one pair of addresses. Closed when collected.
+/// A connection, or the datagrams between one pair of addresses. Closed when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Flow {
     kind: Kind,
-    /// Of a connection that was made here.
+    /// The addresses of a dialed connection.
     ends: Option<Ends>,
     ended: AtomicBool,
     read: Wait,
@@ -30,7 +30,7 @@ enum Kind {
     Datagrams(DatagramFlow),
 }
 
-/// Addresses on the network's side of the module, as far as they are known.
+/// Known addresses on the network's side of the module.
 struct Ends {
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,
@@ -113,20 +113,20 @@ impl Flow {
         self.drain.signal.key
     }
 
-    /// Whether this is a flow of datagrams.
+    /// True for a flow of datagrams.
     #[getter]
     fn datagrams(&self) -> bool {
         matches!(self.kind, Kind::Datagrams(_))
     }
 
-    /// Whether the other end has finished and everything it sent has been read.
+    /// True if the other end has finished and everything it sent has been read.
     #[getter]
     fn ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Up to `max` bytes, or one whole datagram. None: nothing is there yet. Empty: the
-    /// flow has ended, or, unless `ended`, an empty datagram.
+    /// Reads up to `max` bytes, or one whole datagram. None means that nothing has arrived yet.
+    /// Empty means that the flow has ended, or, unless `ended`, an empty datagram.
     fn read<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let mut context = self.read.context();
         let data = match &self.kind {
@@ -147,8 +147,8 @@ impl Flow {
         Ok(Some(PyBytes::new(py, data.as_deref().unwrap_or_default())))
     }
 
-    /// Queue bytes, or one datagram. Never waits: ask `drained` before queueing more. A
-    /// datagram that finds the queue full is dropped and counted.
+    /// Queues bytes, or one datagram. Never waits: check `drained` before queueing more. A datagram
+    /// that finds the queue full is dropped and counted.
     fn write(&self, data: &[u8]) -> PyResult<()> {
         let result = match &self.kind {
             Kind::Stream(flow) => flow.queue_write(data),
@@ -157,7 +157,7 @@ impl Flow {
         result.map_err(|error| flow_error(&error))
     }
 
-    /// Whether there is room for more. An `OSError` says why the flow is dead.
+    /// Returns True if there is room for more. An `OSError` says why the flow has failed.
     fn drained(&self) -> PyResult<bool> {
         let mut context = self.drain.context();
         let room = match &self.kind {
@@ -171,7 +171,8 @@ impl Flow {
         }
     }
 
-    /// Whether everything queued before `close` has left, or never will. Wakes with `drain_key`.
+    /// Returns True once everything queued before `close` has been sent, or never will be. Wakes
+    /// with `drain_key`.
     fn flushed(&self) -> bool {
         match &self.kind {
             Kind::Stream(flow) => flow.poll_flushed(&mut self.drain.context()).is_ready(),
@@ -179,7 +180,7 @@ impl Flow {
         }
     }
 
-    /// Tell the other end that nothing follows what is queued. Again: no effect.
+    /// Half-closes the flow after the queued bytes. Repeated calls have no effect.
     fn write_eof(&self) -> PyResult<()> {
         match &self.kind {
             Kind::Stream(flow) => flow.shutdown_write().map_err(|error| flow_error(&error)),
@@ -187,7 +188,7 @@ impl Flow {
         }
     }
 
-    /// Close after what is queued has been delivered; what arrives is discarded.
+    /// Closes the flow after the queued data has been delivered, and discards data that arrives.
     fn close(&self) {
         match &self.kind {
             Kind::Stream(flow) => flow.close(),
@@ -195,7 +196,7 @@ impl Flow {
         }
     }
 
-    /// Close at once and tell the other end so; what is queued is lost.
+    /// Resets the flow at once. Queued data is lost.
     fn abort(&self) {
         match &self.kind {
             Kind::Stream(flow) => flow.abort(ErrorCode::ConnectionAborted),
@@ -203,7 +204,7 @@ impl Flow {
         }
     }
 
-    /// What is known of the flow, by the names of asyncio's `get_extra_info`.
+    /// Returns the facts about the flow, under the names of asyncio's `get_extra_info`.
     fn extra_info<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let info = self.info();
         let facts = PyDict::new(py);
@@ -242,7 +243,7 @@ impl Flow {
     }
 }
 
-/// As Python's `socket` has an address.
+/// Formats an address as Python's `socket` does.
 fn pair(address: &SocketAddr) -> (String, u16) {
     (address.ip().to_string(), address.port())
 }

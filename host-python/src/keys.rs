@@ -1,4 +1,5 @@
-//! WireGuard's keys: Curve25519 (RFC 7748) in base64, as `wg genkey` and `wg pubkey` write them.
+//! WireGuard keys for Python programs: Curve25519 (RFC 7748) in base64, as `wg genkey` and `wg
+//! pubkey` write them.
 
 use std::path::PathBuf;
 
@@ -9,18 +10,18 @@ use pyo3::prelude::*;
 use watm_runtime::private;
 use x25519_dalek::{PublicKey, StaticSecret};
 
-/// A new private key, in base64.
+/// Generates a private key, in base64.
 #[pyfunction]
 pub fn genkey() -> PyResult<String> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|error| PyOSError::new_err(error.to_string()))?;
-    // Clamped as RFC 7748 section 5 has it, so that it reads the same after any tool.
+    // Clamped as in RFC 7748, section 5, so that it reads the same after any tool.
     key[0] &= 248;
     key[31] = (key[31] & 127) | 64;
     Ok(BASE64_STANDARD.encode(key))
 }
 
-/// The public key of a private key, both in base64.
+/// Returns the public key of a private key, both in base64.
 #[pyfunction]
 pub fn pubkey(private_key: &str) -> PyResult<String> {
     let key: [u8; 32] = BASE64_STANDARD
@@ -31,8 +32,8 @@ pub fn pubkey(private_key: &str) -> PyResult<String> {
     Ok(BASE64_STANDARD.encode(PublicKey::from(&StaticSecret::from(key))))
 }
 
-/// Whether other users may read or write the file that a key is in. Where files have no
-/// modes, on Windows, that is not found out, and the answer is no.
+/// Returns True if other users may read or write the file of a key. Always False on Windows, where
+/// files have no modes.
 #[pyfunction]
 pub fn is_open_to_others(path: PathBuf) -> PyResult<bool> {
     Ok(private::is_open_to_others(&path)?)

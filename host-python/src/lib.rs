@@ -1,10 +1,9 @@
-//! The native half of the Python package `mitmproxy_watm`: `watm-runtime` as seen from an
-//! event loop.
+//! The native half of the Python package `mitmproxy_watm`: `watm-runtime` for event loops.
 //!
-//! No thread but Python's own runs Python code or waits for the interpreter. A driver
-//! thread that makes something ready wakes a `Signal`; that puts a number into a
-//! list, and the first number in the list makes one descriptor readable. The event loop
-//! reads the whole list at once: one wake-up a batch.
+//! Only Python's own threads run Python code or wait for the interpreter. A driver thread that
+//! makes something ready wakes a `Signal`. The signal appends its key to a list, and the first key
+//! in the list makes one descriptor readable. The event loop reads the whole list at once: one
+//! wake-up a batch.
 
 mod dial;
 mod dialer;

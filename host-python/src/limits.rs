@@ -1,10 +1,10 @@
-//! Limits, as Python has them.
+//! Limits as Python objects, converted to the runtime's.
 
 use std::time::Duration;
 
 use pyo3::prelude::*;
 
-/// An object with these attributes, `mitmproxy_watm.Limits`; None is the runtime's default.
+/// An object with these attributes, `mitmproxy_watm.Limits`. None means the runtime's default.
 #[derive(FromPyObject)]
 pub struct Limits {
     memory_bytes: Option<usize>,
@@ -22,7 +22,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Over the defaults.
+    /// Returns these limits, with missing ones from `defaults`.
     pub(crate) fn over(self, defaults: watm_runtime::Limits) -> watm_runtime::Limits {
         watm_runtime::Limits {
             memory_bytes: self.memory_bytes.unwrap_or(defaults.memory_bytes),

@@ -1,7 +1,7 @@
 //! Log records on their way from any thread to Python's `logging`.
 //!
-//! A thread that logs must not wait for the interpreter, so records go to a queue that the
-//! event loops empty. A full queue drops records and counts them.
+//! A thread that logs must not wait for the interpreter, so records go to a queue that the event
+//! loops empty. A full queue drops records and counts them.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
@@ -19,21 +19,21 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::signals::Signal;
 
-/// Records that wait for an event loop: a second's worth of a noisy start.
+/// The most waiting records: those of a noisy start's first second.
 const QUEUE: usize = 1024;
-/// Bytes of a message; a module writes some of them.
+/// The most bytes of a message. Modules write some of the messages.
 const MESSAGE: usize = 4096;
 
-/// Python's number for a level, the logger's name below the package's, the message.
+/// Python's number of the level, the logger's name below the package's, and the message.
 type Record = (u8, String, String);
 
-/// Send the process's records here, unless something else receives them already.
+/// Sends the process's records here, unless something else receives them already.
 pub(crate) fn install() {
-    // An error means that the program that embeds this has a subscriber of its own.
+    // An error means that the embedding program has a subscriber of its own.
     let _ = tracing::subscriber::set_global_default(ToPython);
 }
 
-/// Wake this whenever records are waiting.
+/// Wakes this signal whenever records are waiting.
 pub(crate) fn subscribe(signal: &Arc<Signal>) {
     let mut queue = queue();
     queue.loops.retain(|signal| signal.strong_count() > 0);
@@ -43,7 +43,7 @@ pub(crate) fn subscribe(signal: &Arc<Signal>) {
     }
 }
 
-/// Drop what is below `level`, a number of Python's `logging`, where it arises.
+/// Drops records below `level`, a number of Python's `logging`, at their origin.
 #[pyfunction]
 pub fn set_log_level(level: u8) {
     if LEVEL.swap(level, Ordering::Relaxed) != level {
@@ -51,8 +51,8 @@ pub fn set_log_level(level: u8) {
     }
 }
 
-/// The records that are waiting, oldest first, as (level, logger, message), and how many
-/// were dropped since the last call.
+/// Returns the waiting records, oldest first, as (level, logger, message), and the number dropped
+/// since the last call.
 #[pyfunction]
 pub fn take_logs() -> (Vec<Record>, u64) {
     let mut queue = queue();
@@ -93,7 +93,7 @@ fn push(record: Record) {
     }
 }
 
-/// Python's number for a level; 5 is what programs use for TRACE, which Python lacks.
+/// Returns Python's number of a level. Programs use 5 for TRACE, which Python lacks.
 fn number(level: &Level) -> u8 {
     match *level {
         Level::ERROR => 40,
@@ -107,7 +107,7 @@ fn number(level: &Level) -> u8 {
 struct ToPython;
 
 impl ToPython {
-    /// Libraries below ours are heard from WARN up.
+    /// Returns true if a record is wanted. Libraries outside the project log from WARN up.
     fn wanted(metadata: &Metadata<'_>) -> bool {
         let least = if metadata.target().starts_with("watm") {
             0
@@ -141,7 +141,7 @@ impl Subscriber for ToPython {
         })
     }
 
-    // Spans say nothing that the records do not.
+    // The records contain everything that spans would add.
     fn new_span(&self, _: &Attributes<'_>) -> Id {
         Id::from_u64(1)
     }
@@ -163,7 +163,7 @@ impl Subscriber for ToPython {
     }
 }
 
-/// A record as people read it: the server that it is about, the message, then other fields as
+/// The text of a record for people: the server that it is about, the message, then other fields as
 /// name=value.
 #[derive(Default)]
 struct Text {
@@ -189,7 +189,7 @@ impl Text {
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, " {name}={value:?}"),
@@ -200,7 +200,7 @@ impl Visit for Text {
         match field.name() {
             "message" => self.message.push_str(value),
             "server" => self.server.push_str(value),
-            // The message names the module, and the part of it means nothing to its user.
+            // The message names the module, and its part means nothing to users.
             "module" | "part" => {}
             _ => self.record_debug(field, &value),
         }

@@ -1,4 +1,4 @@
-//! Modules, compiled once a process.
+//! Compiled modules, and the engine of the process. `modules.py` loads them.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -21,13 +21,13 @@ impl Module {
         self.0.name()
     }
 
-    /// What kind of file it is: "component", "WATER v0 module" or "WATER v1 module".
+    /// The kind of file: "component", "WATER v0 module" or "WATER v1 module".
     #[getter]
     fn kind(&self) -> String {
         self.0.info().kind.to_string()
     }
 
-    /// What a WATER module can do with a connection: "dialer", "fixed dialer", "listener", "relay".
+    /// The roles of a WATER module: "dialer", "fixed dialer", "listener", "relay".
     #[getter]
     fn roles(&self) -> Vec<String> {
         self.0
@@ -38,7 +38,7 @@ impl Module {
             .collect()
     }
 
-    /// What it can listen on, the usual first: "udp", "tcp".
+    /// The protocols it can listen on, the usual one first: "udp", "tcp".
     #[getter]
     fn listens_on(&self) -> Vec<String> {
         self.0
@@ -48,40 +48,40 @@ impl Module {
             .collect()
     }
 
-    /// What it asks to be granted.
+    /// The imports that it requires.
     #[getter]
     fn imports(&self) -> Vec<String> {
         self.0.info().imports.clone()
     }
 
-    /// What its seal says that it is: name, release, version, expiry, signers and root. None: it
-    /// has no seal, and was loaded for development.
+    /// The verified seal: name, release, version, expiry, signers and root. None if it has no seal,
+    /// and was loaded for development.
     #[getter]
     fn seal(&self) -> Option<Seal> {
         self.0.seal().map(Seal::from)
     }
 
-    /// What its seal asks for. None: it has no seal.
+    /// The capabilities that its seal requests. None if it has no seal.
     #[getter]
     fn asked(&self) -> Option<Capabilities> {
         asked(&self.0)
     }
 
-    /// The most that it may have: what is asked, cut to what the user granted to its name. None:
-    /// it has no seal, and no such bound.
+    /// The most capabilities that it may use: those requested, limited to the user's grant for its
+    /// name. None if it has no seal, and no such limit.
     #[getter]
     fn granted(&self) -> Option<Capabilities> {
         granted(&self.0)
     }
 
-    /// What somebody should look at now: that it has no seal, expires soon or has expired.
+    /// Current warnings: that it has no seal, expires soon or has expired.
     #[getter]
     fn warnings(&self) -> Vec<String> {
         let warnings = self.0.warnings();
         warnings.iter().map(ToString::to_string).collect()
     }
 
-    /// Its hash, in hexadecimal.
+    /// Its SHA-256, in hexadecimal.
     #[getter]
     fn sha256(&self) -> &str {
         &self.0.info().sha256
@@ -92,8 +92,9 @@ impl Module {
     }
 }
 
-/// Compile the module in a file, if the user trusts its seal. May take seconds for a module that
-/// is not in the cache; other Python threads go on meanwhile. `unsealed`: it may have none.
+/// Compiles the module in a file, if the user trusts its seal. May take seconds for a module that
+/// is not in the cache; other Python threads continue meanwhile. With `unsealed`, the seal may be
+/// missing.
 #[pyfunction]
 #[pyo3(signature = (path, *, unsealed))]
 pub fn load_file(py: Python<'_>, path: PathBuf, unsealed: bool) -> PyResult<Module> {
@@ -102,7 +103,7 @@ pub fn load_file(py: Python<'_>, path: PathBuf, unsealed: bool) -> PyResult<Modu
         .map_err(runtime_error)
 }
 
-/// Compile the module in `data`, as `load_file`; `name` is what records and errors call it.
+/// Compiles the module in `data`, as `load_file` does. `name` is its name in records and errors.
 #[pyfunction]
 #[pyo3(signature = (name, data, *, unsealed))]
 pub fn load(py: Python<'_>, name: &str, data: &[u8], unsealed: bool) -> PyResult<Module> {
@@ -111,15 +112,15 @@ pub fn load(py: Python<'_>, name: &str, data: &[u8], unsealed: bool) -> PyResult
         .map_err(runtime_error)
 }
 
-/// The name that a module's seal claims; None if it has none. Nothing is verified.
+/// Returns the name that a module's seal claims, without verification. None if it has no seal.
 #[pyfunction]
 pub fn claimed_name(data: &[u8]) -> Option<String> {
     let sealed = seal::Sealed::parse(data).ok()?;
     Some(sealed.manifest().name.to_string())
 }
 
-/// Compile the module in `data`, which came with this package and is sealed as `watm/NAME` under
-/// the root in `root`.
+/// Compiles the module in `data`, which is part of this package and sealed as `watm/NAME` under the
+/// root in `root`.
 #[pyfunction]
 pub fn load_packaged(py: Python<'_>, name: &str, data: &[u8], root: &[u8]) -> PyResult<Module> {
     let broken = |error: watm_runtime::seal::Refused| {
@@ -145,7 +146,7 @@ fn options(unsealed: bool) -> LoadOptions {
     }
 }
 
-/// That of the process.
+/// Returns the engine of the process.
 pub(crate) fn engine() -> Result<Engine, watm_runtime::Error> {
     static ENGINE: Mutex<Option<Engine>> = Mutex::new(None);
     let mut engine = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -165,16 +166,16 @@ pub(crate) fn engine() -> Result<Engine, watm_runtime::Error> {
     }
 }
 
-/// What is proven about a module.
+/// The verified statements about a module.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Seal {
-    /// What it is: an update has the same name.
+    /// Its name, which its updates share.
     name: String,
-    /// "EPOCH.SEQUENCE", of which the greater is the newer.
+    /// The release, "EPOCH.SEQUENCE". The greater is the newer.
     release: String,
-    /// For people.
+    /// The version for people.
     version: String,
-    /// From when on it is loaded no more, in seconds since 1970.
+    /// The time from which it is no longer loaded, in seconds since 1970.
     expires: u64,
     /// The delegation that it is signed under.
     delegation: String,
@@ -182,7 +183,7 @@ pub struct Seal {
     signers: Vec<String>,
     /// The id of the root.
     root: String,
-    /// Its version.
+    /// The version of the root.
     root_version: u32,
 }
 
@@ -202,35 +203,35 @@ impl From<&Proof> for Seal {
     }
 }
 
-/// See [`Module::asked`].
+/// Implements [`Module::asked`].
 pub(crate) fn asked(module: &watm_runtime::Module) -> Option<Capabilities> {
     let proof = module.seal()?;
     Some((&proof.manifest.capabilities).into())
 }
 
-/// See [`Module::granted`].
+/// Implements [`Module::granted`].
 pub(crate) fn granted(module: &watm_runtime::Module) -> Option<Capabilities> {
     module.may_have().as_ref().map(Capabilities::from)
 }
 
-/// What a module may have at most.
+/// The most capabilities that a module may use.
 #[derive(Clone)]
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Capabilities {
     /// Outer sockets: "udp listen".
     sockets: Vec<String>,
-    /// Where it may connect to of its own choice, as patterns.
+    /// Patterns of destinations that it may choose itself.
     connect: Vec<String>,
-    /// Whether it may use the host's ciphers.
+    /// True if it may use the host's ciphers.
     host_crypto: bool,
-    /// Whether its flows may go on from their clients' addresses.
+    /// True if its flows may continue from their clients' addresses.
     bind_transparent: bool,
     host_keys: bool,
-    /// Whether it may give copies of what it carries to a user who wants them.
+    /// True if it may provide captures of its traffic to a user who enables them.
     capture: bool,
-    /// Memory of an instance.
+    /// Memory of an instance, in bytes.
     memory_bytes: u64,
-    /// Share of one core, in thousandths.
+    /// CPU quota, in thousandths of one core.
     cpu_permille: u32,
     /// Flows open at once.
     flows: u32,

@@ -1,4 +1,4 @@
-//! Who knows the addresses of names, as Python says it.
+//! Resolvers as Python describes them: the option `dns`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,10 +6,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use watm_socks::{Resolver, Servers};
 
-/// Where servers of DNS are asked, unless a port is given.
+/// The default port of DNS servers.
 const PORT: u16 = 53;
 
-/// `None`: the module is told names; `["host"]`: this machine; else servers, asked through the module.
+/// Parses a resolver. `None` means that the module gets names, `["host"]` that this machine looks
+/// them up, and a list of servers that they are asked through the module.
 pub(crate) fn resolver(dns: Option<Vec<String>>) -> PyResult<Resolver> {
     let Some(dns) = dns else {
         return Ok(Resolver::Dialer);

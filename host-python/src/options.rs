@@ -1,4 +1,4 @@
-//! What dialers and relays have in common.
+//! Options that dialers and relays share.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::error::runtime_error;
 use crate::limits::Limits;
 use crate::names::resolver;
 
-/// What a dial says of the module that it goes through: a dict of Python's.
+/// The options of a dial for its module, a Python dict.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct DialOptions {
@@ -28,7 +28,7 @@ pub struct DialOptions {
 }
 
 impl DialOptions {
-    /// For this module; and who looks names up.
+    /// Checks the options for this module. Returns them with the resolver of names.
     pub(crate) fn read(self, module: &Module) -> PyResult<(Options, Resolver)> {
         let options = Options {
             config: self.config,
@@ -46,18 +46,18 @@ impl DialOptions {
     }
 }
 
-/// What a module is used with.
+/// The options that a module runs with.
 #[derive(PartialEq)]
 pub(crate) struct Options {
     pub(crate) config: Option<Vec<u8>>,
     pub(crate) allow: Vec<String>,
     pub(crate) limits: watm_runtime::Limits,
     pub(crate) name: String,
-    /// Where a component's socket of datagrams is bound, if it is granted one.
+    /// The address of a component's UDP socket, if it is granted one.
     pub(crate) udp: Option<SocketAddr>,
-    /// That it may sign with.
+    /// The keys that it may sign with.
     pub(crate) keys: Keys,
-    /// For copies of its packets, and for its keys.
+    /// The files for captures of its packets, and of its keys.
     pub(crate) pcap: Option<PathBuf>,
     pub(crate) key_log: Option<PathBuf>,
 }
@@ -81,7 +81,7 @@ impl Options {
     }
 }
 
-/// An address, as text with its port.
+/// Parses an address with its port.
 fn address(field: &str, text: Option<&str>) -> PyResult<Option<SocketAddr>> {
     text.map(str::parse).transpose().map_err(|_| {
         let text = text.unwrap_or_default();
@@ -91,13 +91,13 @@ fn address(field: &str, text: Option<&str>) -> PyResult<Option<SocketAddr>> {
     })
 }
 
-/// The private keys in these files, each with its name.
+/// Reads the private keys in these files, each with its name.
 pub(crate) fn read_keys(keys: &[(String, PathBuf)]) -> Result<Keys, Error> {
     keys.iter()
         .try_fold(Keys::new(), |all, (name, path)| all.add_file(name, path))
 }
 
-/// As `host:port`; an IPv6 address in brackets.
+/// Joins `host:port`, with an IPv6 address in brackets.
 pub(crate) fn joined(host: &str, port: u16) -> String {
     match host.contains(':') {
         true => format!("[{host}]:{port}"),

@@ -1,4 +1,4 @@
-//! Patterns of destinations, as Python asks about them.
+//! Patterns of destinations, for the upstreams' configuration in Python.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use watm_runtime::Network;
 use watm_runtime::seal::ConnectPattern;
 
-/// Which destinations are meant: `host`, `host:ports`, or that after `tcp://` or `udp://`; without
-/// a network both are meant. `host` is a name, `*.name`, an address, a network, or `*`.
+/// A pattern of destinations: `host`, `host:ports`, or that after `tcp://` or `udp://`; without a
+/// network it matches both. `host` is a name, `*.name`, an address, a network, or `*`.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Pattern(Vec<ConnectPattern>);
 
@@ -20,7 +20,8 @@ impl Pattern {
         ConnectPattern::parse(text).map(Pattern).map_err(invalid)
     }
 
-    /// Whether it has this destination, a name or an address. `transport`: "tcp" or "udp".
+    /// Returns True if it matches this destination, a name or an address. `transport` is "tcp" or
+    /// "udp".
     fn admits(&self, transport: &str, host: &str, port: u16) -> bool {
         let network = match transport {
             "udp" => Network::Udp,

@@ -1,4 +1,4 @@
-//! A relay, as an event loop sees it.
+//! Relays for event loops. The package's `connection.py` starts them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use crate::wake::Wake;
 /// A module that passes connections on. Closed when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Relay {
-    /// Until it is closed.
+    /// The running relay, until it is closed.
     relay: Mutex<Option<watm_runtime::Relay>>,
     address: SocketAddr,
     closed: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub struct Relay {
     handle: Handle,
 }
 
-/// Accept on `host` and `port`, and have the module pass each connection on to `destination`.
+/// Accepts connections on `host` and `port`. The module passes each on to `destination`.
 #[pyfunction]
 #[pyo3(signature = (module, host, port, destination, *, config, allow, limits, name, wake))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
@@ -82,18 +82,18 @@ impl Relay {
         self.ended.key
     }
 
-    /// The address of the socket.
+    /// Returns the address of the socket.
     fn getsockname(&self) -> (String, u16) {
         (self.address.ip().to_string(), self.address.port())
     }
 
-    /// Connections that are open now.
+    /// Returns the number of open connections.
     fn connections(&self) -> usize {
         let relay = self.relay.lock().unwrap_or_else(PoisonError::into_inner);
         relay.as_ref().map_or(0, watm_runtime::Relay::connections)
     }
 
-    /// Free the port and close every connection, soon. Again: no effect.
+    /// Frees the port and closes every connection, soon. Repeated calls have no effect.
     fn close(&self) {
         let mut relay = self.relay.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(relay) = relay.take() {
@@ -106,7 +106,7 @@ impl Relay {
         }
     }
 
-    /// Whether `close` is done.
+    /// Returns True once `close` has finished.
     fn closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

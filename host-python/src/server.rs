@@ -1,4 +1,4 @@
-//! A server, as an event loop sees it.
+//! Servers for event loops. The package's `server.py` starts them.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::signals::Signal;
 use crate::usage::Used;
 use crate::wake::Wake;
 
-/// The label under which every module asks for its first socket.
+/// The label under which every module requests its first socket.
 const LISTEN: &str = "listen";
 
 /// A running module and its socket. Closed when collected.
@@ -33,10 +33,10 @@ pub struct Server {
     closed: (Arc<Signal>, Waker),
 }
 
-/// Ports that are tried for two sockets of which each has to have the same.
+/// The number of ports that are tried for two sockets that need the same one.
 const TRIES: usize = 64;
 
-/// The address with a port that both TCP and UDP have to give, where any will do.
+/// Returns an address whose port is free for both TCP and UDP, if any port will do.
 fn one_port(address: SocketAddr) -> SocketAddr {
     if address.port() != 0 {
         return address;
@@ -47,11 +47,11 @@ fn one_port(address: SocketAddr) -> SocketAddr {
         UdpSocket::bind(address).ok().map(|_| address)
     };
     let found = (0..TRIES).find_map(free);
-    // Or the one that cannot be had is told by who binds it.
+    // Binding reports the error if no port is free.
     found.unwrap_or(address)
 }
 
-/// Start a module: bind its socket, run its `start`. Other Python threads go on meanwhile.
+/// Starts a module: binds its socket and runs its `start`. Other Python threads continue meanwhile.
 #[pyfunction]
 #[pyo3(signature = (module, config, host, port, *, wake, transport, name, ipv6_only, host_crypto, keys, limits, record, pcap, key_log))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
@@ -130,12 +130,12 @@ impl Server {
         self.closed.0.key
     }
 
-    /// The address of the socket.
+    /// Returns the address of the socket.
     fn getsockname(&self) -> (String, u16) {
         (self.address.ip().to_string(), self.address.port())
     }
 
-    /// Up to `max` new flows. Fewer: the loop is woken when there are more.
+    /// Accepts up to `max` new flows. After fewer, the loop is woken when there are more.
     fn accept(&self, max: usize) -> Vec<Flow> {
         let mut context = Context::from_waker(&self.accept.1);
         let mut flows = Vec::new();
@@ -147,18 +147,19 @@ impl Server {
         flows
     }
 
-    /// Reset every flow and free the port, soon. Again: no effect.
+    /// Resets every flow and frees the port, soon. Repeated calls have no effect.
     fn close(&self) {
         self.server.close();
     }
 
-    /// Whether `close` is done.
+    /// Returns True once `close` has finished.
     fn closed(&self) -> bool {
         let mut context = Context::from_waker(&self.closed.1);
         self.server.poll_closed(&mut context).is_ready()
     }
 
-    /// `close`, and wait for it, at most for `timeout`. For the end of the process only.
+    /// Closes the server and waits for that, at most for `timeout`. For the end of the process
+    /// only.
     fn finish(&self, py: Python<'_>, timeout: Duration) {
         self.server.close();
         py.detach(|| {
@@ -174,13 +175,14 @@ impl Server {
         });
     }
 
-    /// How the module is doing.
+    /// Returns the status of the module.
     fn status(&self, py: Python<'_>) -> PyResult<Status> {
         let status = py.detach(|| self.server.status()).map_err(runtime_error)?;
         Status::new(py, status)
     }
 
-    /// What clients need in order to connect at `host` and `port`. Contains secrets.
+    /// Returns the configurations that clients need to connect at `host` and `port`. They contain
+    /// secrets.
     fn client_configs(&self, py: Python<'_>, host: &str, port: u16) -> PyResult<Vec<ClientConfig>> {
         let configs = py
             .detach(|| self.server.client_configs(host, port))
@@ -196,8 +198,8 @@ impl Server {
             .collect())
     }
 
-    /// Put another module in the place of the one that serves; the number of its generation. On
-    /// an error the old one serves as before. Takes as long as `probation`.
+    /// Replaces the module that serves. Returns the number of the new generation. On an error the
+    /// old one continues. Takes as long as `probation`.
     #[pyo3(signature = (module, *, config, keys, drain, probation))]
     fn swap(
         &self,
@@ -219,7 +221,7 @@ impl Server {
             .map_err(runtime_error)
     }
 
-    /// Replace the configuration; on a `ValueError` the old one stays in force.
+    /// Replaces the configuration. On a `ValueError` the old one stays in force.
     fn reconfigure(&self, py: Python<'_>, config: Vec<u8>) -> PyResult<()> {
         py.detach(|| self.server.reconfigure(config))
             .map_err(runtime_error)
@@ -227,7 +229,7 @@ impl Server {
 }
 
 impl Server {
-    /// Another handle on it.
+    /// Returns another handle to the server.
     pub(crate) fn handle(&self) -> watm_runtime::Server {
         self.server.clone()
     }
@@ -241,29 +243,29 @@ impl std::task::Wake for Unpark {
     }
 }
 
-/// How a module is doing.
+/// The status of a module.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Status {
     /// "running", "restarting", "failed" or "closed".
     phase: &'static str,
-    /// Why it failed.
+    /// The reason why it failed.
     reason: Option<String>,
-    /// How many instances there were before the one that serves, by swaps and restarts.
+    /// The number of instances before the one that serves, by swaps and restarts.
     generation: u32,
-    /// Those that run: the one that serves, and older ones that finish their flows. Empty for a
+    /// Running instances: the one that serves, and older ones that finish their flows. Empty for a
     /// WATER module, which has one for each connection.
     generations: Vec<Py<Generation>>,
-    /// The one that serves, or is to serve again. None: the server is closed.
+    /// The module that serves, or will serve again. None if the server is closed.
     module: Option<Py<Module>>,
-    /// What its seal asks for. None: it has no seal.
+    /// The capabilities that its seal requests. None if it has no seal.
     asked: Option<Capabilities>,
-    /// The most that it may have. None: it has no seal, and no such bound.
+    /// The most capabilities that it may use. None if it has no seal, and no such limit.
     granted: Option<Capabilities>,
-    /// What it has used.
+    /// The resources that it has used.
     used: Py<Used>,
-    /// Files with its packets or keys that are written, a sentence each.
+    /// Captures of its packets or keys that are being written, a sentence each.
     captures: Vec<String>,
-    /// In the order of the configuration.
+    /// Peers, in the order of the configuration.
     peers: Vec<Py<PeerStatus>>,
     /// Flows open now.
     flows: u32,
@@ -272,7 +274,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// As Python has it.
+    /// Converts the runtime's status.
     pub(crate) fn new(py: Python<'_>, status: watm_runtime::Status) -> PyResult<Status> {
         let (phase, reason) = match status.phase {
             Phase::Running => ("running", None),
@@ -327,51 +329,51 @@ impl Status {
     }
 }
 
-/// One instance of a server's module.
+/// An instance of a server's module.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Generation {
-    /// Counted from 0.
+    /// The number, counted from 0.
     number: u32,
     /// The name that its module was loaded under.
     module: String,
-    /// Of the module's bytes, in hexadecimal.
+    /// The SHA-256 of the module's bytes, in hexadecimal.
     sha256: String,
     /// Flows open now.
     flows: u32,
     /// Seconds since it was started.
     age: f64,
-    /// Seconds since another one serves; None: it does.
+    /// Seconds since another one took over; None while it serves.
     draining: Option<f64>,
 }
 
-/// One remote party that a module knows by name.
+/// A remote party that a module knows by name.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct PeerStatus {
-    /// What the extra info "peer" of its flows is: a public key, a user name.
+    /// The value of the extra info "peer" of its flows: a public key, a user name.
     name: String,
-    /// Where it was last heard, as address:port.
+    /// The endpoint at which it was last heard, as address:port.
     endpoint: Option<String>,
-    /// Age of the last completed handshake, in seconds.
+    /// The age of the last completed handshake, in seconds.
     last_handshake: Option<f64>,
     /// Inner bytes from the peer.
     received_bytes: u64,
     /// Inner bytes to the peer.
     sent_bytes: u64,
-    /// How long the way to it and back takes, in seconds, by what was seen lately.
+    /// The recent round-trip time, in seconds.
     round_trip: Option<f64>,
-    /// The share of its packets that were lost lately.
+    /// The recent share of lost packets.
     loss: Option<f64>,
 }
 
-/// What one client needs in order to connect.
+/// The configuration that a client needs to connect.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct ClientConfig {
     /// The peer it is for, if the module tells peers apart.
     peer: Option<String>,
-    /// A file name to suggest.
+    /// A suggested file name.
     name: String,
     /// The content's media type.
     media_type: String,
-    /// The file.
+    /// The content of the file.
     content: String,
 }

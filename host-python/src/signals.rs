@@ -1,4 +1,5 @@
-//! How other threads tell an event loop what has become ready: a list of keys, and a bell.
+//! Signals from other threads to an event loop: a list of ready keys, and a doorbell. `wake`
+//! exposes them to Python.
 
 use std::mem;
 use std::sync::atomic::AtomicU64;
@@ -12,10 +13,10 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The signals of one event loop.
 pub(crate) struct Signals {
-    /// Bounded by the number of signals: each is in it at most once.
+    /// Ready signals. Each is in the list at most once, so their number bounds it.
     ready: Mutex<Vec<Arc<Signal>>>,
     keys: AtomicU64,
-    /// Rung for each list that was empty before.
+    /// The doorbell, rung for each list that was empty before.
     pub(crate) doorbell: Doorbell,
 }
 
@@ -28,7 +29,7 @@ impl Signals {
         })
     }
 
-    /// A new key, and what wakes the loop with it.
+    /// Creates a signal with a new key.
     pub(crate) fn signal(self: &Arc<Self>) -> Arc<Signal> {
         Arc::new(Signal {
             key: self.keys.fetch_add(1, Ordering::Relaxed),
@@ -37,17 +38,18 @@ impl Signals {
         })
     }
 
-    /// The keys that became ready since the last call, each once. What was done before one of them
-    /// was woken is seen by who is told the key.
+    /// Returns the keys that became ready since the last call, each once. The caller sees
+    /// everything that was done before a key was woken.
     pub(crate) fn take(&self) -> Vec<u64> {
-        // First the bell, then the list: what comes in between makes a spurious call,
-        // never a missed one.
+        // The bell is cleared before the list is taken. A signal in between causes a spurious call,
+        // and is never missed.
         self.doorbell.clear();
         let ready = mem::take(&mut *self.ready());
         ready
             .iter()
             .map(|signal| {
-                // Whoever found it waiting did something before, and counts on it being seen now.
+                // A thread that found it waiting did its work before, and relies on that being seen
+                // now.
                 signal.waiting.swap(false, Ordering::AcqRel);
                 signal.key
             })
@@ -59,7 +61,7 @@ impl Signals {
     }
 }
 
-/// One thing that an event loop waits for, known to it by its key.
+/// An event that an event loop waits for, identified by its key.
 pub(crate) struct Signal {
     pub(crate) key: u64,
     waiting: AtomicBool,

@@ -1,5 +1,5 @@
-//! The one native thread that runs all connections and relays of the process, however many
-//! event loops wait for them.
+//! The native thread that runs all connections and relays of the process, for any number of event
+//! loops.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
@@ -12,10 +12,10 @@ use tokio::sync::oneshot;
 
 use crate::dialers;
 
-/// Names that are looked up and modules that are started at once; both block a thread each.
+/// The most name lookups and module starts at once. Each blocks a thread.
 const BLOCKING: usize = 4;
 
-/// Where to spawn. The thread starts with the first call.
+/// Returns the handle for spawning. The first call starts the thread.
 pub(crate) fn handle() -> io::Result<Handle> {
     let mut running = running();
     if let Some(running) = &*running {
@@ -32,9 +32,9 @@ pub(crate) fn handle() -> io::Result<Handle> {
     thread::Builder::new()
         .name("watm connections".to_owned())
         .spawn(move || {
-            // Said, or nobody is left to say it.
+            // An error means that the sender is gone, which ends the thread as well.
             let _ = runtime.block_on(stopped);
-            // A name may still be looked up.
+            // A name lookup may still be running.
             runtime.shutdown_background();
             let _ = tell_ended.send(());
         })?;
@@ -46,7 +46,7 @@ pub(crate) fn handle() -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// Drop all connections and end the thread, and wait for it, at most for `timeout`. For the end
+/// Drops all connections, ends the thread, and waits for that, at most for `timeout`. For the end
 /// of the process only.
 #[pyfunction]
 pub fn finish_connections(py: Python<'_>, timeout: Duration) {
@@ -55,13 +55,13 @@ pub fn finish_connections(py: Python<'_>, timeout: Duration) {
         return;
     };
     drop(stop);
-    // An error is the end of the thread as well, or the end of the wait.
+    // An error also means the end of the thread, or of the wait.
     let _ = py.detach(move || ended.recv_timeout(timeout));
 }
 
 struct Running {
     handle: Handle,
-    /// Dropped, it ends the thread.
+    /// Ends the thread when dropped.
     stop: oneshot::Sender<()>,
     ended: mpsc::Receiver<()>,
 }

@@ -1,4 +1,4 @@
-//! A server's source of newer modules, as an event loop sees it.
+//! A server's source of newer modules, for event loops. The package's `updates.py` uses it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::signals::Signal;
 use crate::thread;
 use crate::wake::Wake;
 
-/// A source that is looked at again and again. It ends when collected.
+/// A source that is checked repeatedly. Ends when collected.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Updates {
     handle: UpdatesHandle,
@@ -29,21 +29,21 @@ pub struct Updates {
     work: Mutex<Work>,
 }
 
-/// What runs modules.
+/// A server or dialer that runs modules.
 #[derive(FromPyObject)]
 pub enum Host<'py> {
     Server(PyRef<'py, Server>),
     Dialer(PyRef<'py, Dialer>),
 }
 
-/// Where a newer module is to serve.
+/// The server or dialer that newer modules go to.
 #[derive(Clone)]
 enum Place {
     Server(watm_runtime::Server),
     Dialer(Way),
 }
 
-/// Whose turn it is.
+/// The state of the work.
 enum Work {
     Waiting(Box<watm_runtime::Updates>),
     Following(Vec<AbortHandle>),
@@ -52,7 +52,7 @@ enum Work {
 
 #[pymethods]
 impl Updates {
-    /// Nothing is asked of the source before `follow`.
+    /// Creates a source. Nothing is requested from it before `follow`.
     #[new]
     #[pyo3(signature = (source, *, every, name, channel, note, ca, credentials, credentials_for, plain_http, place, wake))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
@@ -124,8 +124,8 @@ impl Updates {
         self.changed.key
     }
 
-    /// What an earlier run took from the source and did well with, to be started in the place of
-    /// an older one. Other Python threads go on meanwhile.
+    /// Returns the module that an earlier run took from the source and ran well, to start in place
+    /// of an older one. Other Python threads continue meanwhile.
     fn taken_before(&self, py: Python<'_>) -> Option<Module> {
         py.detach(|| match &*self.lock() {
             Work::Waiting(updates) => updates.taken_before().map(Module),
@@ -133,8 +133,9 @@ impl Updates {
         })
     }
 
-    /// Look at the source now and then, and swap what is new into the server or dialer, on which
-    /// `module` runs. Once. Of a dialer, what is open stays as it is, so that nothing drains.
+    /// Checks the source regularly, and swaps newer modules into the server or dialer, on which
+    /// `module` runs. Can be called once. Open connections of a dialer stay as they are, so nothing
+    /// drains.
     #[pyo3(signature = (host, module, *, drain, probation))]
     fn follow(
         &self,
@@ -185,17 +186,17 @@ impl Updates {
         Ok(())
     }
 
-    /// What came of the last check.
+    /// Returns the result of the last check.
     fn status(&self) -> UpdateStatus {
         self.handle.status().into()
     }
 
-    /// Look at the source now.
+    /// Checks the source now.
     fn check(&self) {
         self.handle.check();
     }
 
-    /// Approve what the release asks for that waits. Other Python threads go on meanwhile.
+    /// Approves the capabilities of the waiting release. Other Python threads continue meanwhile.
     fn approve(&self, py: Python<'_>, release: &str) -> PyResult<()> {
         let release: Release = release
             .parse()
@@ -205,7 +206,7 @@ impl Updates {
             .map_err(runtime_error)
     }
 
-    /// Look no more. Again: no effect.
+    /// Stops checking. Repeated calls have no effect.
     fn close(&self) {
         if let Work::Following(tasks) = std::mem::replace(&mut *self.lock(), Work::Ended) {
             tasks.iter().for_each(AbortHandle::abort);
@@ -225,35 +226,36 @@ impl Drop for Updates {
     }
 }
 
-/// A file, or the fault with its name.
+/// Reads a file. The error names it.
 fn read(path: PathBuf) -> PyResult<Vec<u8>> {
     fs::read(&path).map_err(|source| runtime_error(Error::File { path, source }))
 }
 
-/// What came of following a source.
+/// The result of following a source.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct UpdateStatus {
-    /// As it was given, without a password.
+    /// The source as it was given, without a password.
     source: String,
-    /// Seconds from one look to the next.
+    /// Seconds between checks.
     every: f64,
-    /// When it was last looked at, in seconds since 1970. None: not yet.
+    /// The time of the last check, in seconds since 1970. None before the first.
     checked: Option<f64>,
-    /// The module from there that serves. None: the one that the server was started with.
+    /// The name of the module from there that serves. None if it is the one that the server was
+    /// started with.
     name: Option<String>,
-    /// Its release.
+    /// The release of that module.
     release: Option<String>,
-    /// The release that asks for more than is approved, and waits.
+    /// The release that waits because it requests more than is approved.
     waiting: Option<String>,
-    /// What it asks for in addition.
+    /// The capabilities that it requests in addition.
     more: Vec<String>,
-    /// Where it is kept, for `watm trust --approve`.
+    /// The file that it is kept in, for `watm trust --approve`.
     file: Option<PathBuf>,
-    /// Why the last check came to nothing, or the newest module does not serve.
+    /// The reason why the last check failed, or the newest module does not serve.
     error: Option<String>,
-    /// The same for programs.
+    /// The code of that reason, for programs.
     code: Option<&'static str>,
-    /// What somebody should look at all the same.
+    /// Warnings that apply nevertheless.
     warnings: Vec<String>,
 }
 

@@ -1,23 +1,23 @@
-//! What a module has used.
+//! Resources that a module has used, in the status of servers and dialers.
 
 use pyo3::prelude::*;
 use watm_runtime::UsedDestination;
 
-/// What a module has used of what it may have.
+/// The resources that a module has used, of those it may use.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Used {
     /// Outer sockets: "udp listen 127.0.0.1:51820".
     sockets: Vec<String>,
-    /// Where it asked to connect to, the latest first; the 64 that it asked for last.
+    /// Destinations that it asked to connect to, the latest first; at most 64.
     destinations: Vec<Py<Destination>>,
-    /// Whether it has had the host's ciphers run.
+    /// True if the host has run ciphers for it.
     host_crypto: bool,
     host_keys: bool,
-    /// Memory of all its instances now.
+    /// Memory of all its instances now, in bytes.
     memory_bytes: u64,
-    /// The most at any time.
+    /// The most memory at any time, in bytes.
     memory_peak_bytes: u64,
-    /// Share of one core, in thousandths, over some ten seconds to a minute.
+    /// CPU time as thousandths of one core, over some ten seconds to a minute.
     cpu_permille: u32,
     /// Flows open now.
     flows: u32,
@@ -27,14 +27,14 @@ pub struct Used {
     instances: u32,
 }
 
-/// Somewhere that a module asked to connect to.
+/// A destination that a module asked to connect to.
 #[pyclass(frozen, get_all, module = "mitmproxy_watm._native")]
 pub struct Destination {
     /// The host as the module named it, and the port: "example.com:443", "udp://192.0.2.1:53".
     target: String,
-    /// Connections that it got.
+    /// The number of connections made.
     connections: u64,
-    /// Those that it did not get.
+    /// The number of failed attempts.
     failures: u64,
 }
 

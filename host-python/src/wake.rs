@@ -8,8 +8,8 @@ use watm_runtime::Doorbell;
 use crate::logs;
 use crate::signals::{Signal, Signals};
 
-/// What one event loop waits on: a descriptor that is readable while keys are waiting, and
-/// the keys.
+/// The wait object of one event loop: the ready keys, and a descriptor that is readable while there
+/// are any.
 #[pyclass(frozen, module = "mitmproxy_watm._native")]
 pub struct Wake {
     signals: Arc<Signals>,
@@ -32,19 +32,19 @@ impl Wake {
         self.log.key
     }
 
-    /// The descriptor to watch for reading.
+    /// Returns the descriptor to watch for reading.
     fn fileno(&self) -> u64 {
         self.signals.doorbell.descriptor()
     }
 
-    /// The keys that became ready since the last call, each once.
+    /// Returns the keys that became ready since the last call, each once.
     fn take(&self) -> Vec<u64> {
         self.signals.take()
     }
 }
 
 impl Wake {
-    /// A new key, and what wakes the loop with it.
+    /// Creates a signal with a new key.
     pub(crate) fn signal(&self) -> Arc<Signal> {
         self.signals.signal()
     }

@@ -31,7 +31,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 /// module keeps its mode and, where the system allows that, its owner and group. A new one can be
 /// read by everybody whom the umask does not exclude. The others can be read by their owner alone.
 ///
-/// If `NAME` is a symbolic link, the file that it leads to is replaced, and the lock lies beside
+/// A symbolic link stays: the file that it leads to is replaced, and the lock lies beside
 /// that file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {

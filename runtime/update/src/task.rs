@@ -1,3 +1,5 @@
+//! Blocking work of updates on threads of its own.
+
 /// Runs work that may wait for a disk or use much CPU on a blocking thread. It completes even if
 /// the caller is dropped.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
