@@ -1,98 +1,101 @@
-//! What the host keeps on behalf of a module, in one account a server.
+//! The memory that the host keeps on behalf of a module, in one account for each server. `flow`,
+//! `net` and `component` charge it.
 //!
-//! What the host keeps between two calls is charged here, together with the linear memory
-//! ([`Limiter`](crate::limiter)), up to its limit `M` + [`ALLOWANCE`] for each instance that lives.
-//! What is charged goes back when the last part of the process lets go of it, which may be long after
-//! the instance: a flow is the application's too. What one call brings along is bounded by itself
-//! ([`CALL_BYTES`], twice, for it is converted), and so is what the table says is not charged.
+//! Memory that the host keeps between two calls is charged here, together with the linear memory
+//! ([`Limiter`](crate::limiter)), up to the module's limit `M` + [`ALLOWANCE`] for each live
+//! instance. A charge is returned when the last part of the process drops the object, which may be
+//! long after the instance: a flow is the application's too. The memory of one call has its own
+//! bound ([`CALL_BYTES`], twice, for it is converted), and so have the rows of the table that are
+//! not charged.
 //!
-//! What the application keeps of its own for a flow, a socket for example, is charged as far as it says
-//! how much that is ([`Limits::flow_bytes`](crate::Limits::flow_bytes)). The growth of a process is more
-//! than the account by what the table says is not charged, and by what the allocator does not give back.
-//! A process of `watm serve` is to grow by no more than `M` + 64 MiB: `make hostile` measures it.
+//! Memory that the application keeps for a flow, a socket for example, is charged by the amount
+//! that it declares ([`Limits::flow_bytes`](crate::Limits::flow_bytes)). A process grows by more
+//! than the account: by the rows of the table that are not charged, and by what the allocator does
+//! not give back. A process of `watm serve` must grow by no more than `M` + 64 MiB: `make hostile`
+//! measures it.
 //!
-//! | the guest has the host keep | at most, under the default limits | charged |
+//! | kept by the host for the guest | at most, under the default limits | charged |
 //! |---|---|---|
 //! | linear memory | `M` | as it grows |
 //! | table elements of core modules | 131072 x 16 B | no: 2 MiB |
 //! | flows: both ends, their names, and the application's part | 32768 x (1.5 KiB + 16 KiB + `flow_bytes`) | when they are opened |
-//! | what waits in a stream, each way | 32768 x 256 KiB | as it waits |
-//! | what waits in a flow of datagrams, each way | 32768 x 512 KiB | as it waits |
+//! | queued bytes of a stream, each way | 32768 x 256 KiB | as they wait |
+//! | queued datagrams of a flow, each way | 32768 x 512 KiB | as they wait |
 //! | handles: connections, sockets, lookups, keys | 65536 x up to 4 KiB | when they are opened |
 //! | the runtime's own table of handles | 65600 x 24 B | no: 2 MiB |
-//! | tokens of handles that are gone, until the call ends | 66560 x 80 B | no: 5 MiB, see [`ReadyList`](crate::ready::ReadyList) |
+//! | tokens of dropped handles, until the call ends | 66560 x 80 B | no: 5 MiB, see [`ReadyList`](crate::ready::ReadyList) |
 //! | addresses that a socket has heard from or dialled | 94208 x 64 B a socket | as they come: 6 MiB |
 //! | messages between generations | 4 MiB and 8192 x 64 B | no: one mailbox an instance |
 //! | datagrams that wait for a connector | 256 x 64 KiB a socket | as they wait |
 //! | reasons of errors, names of peers | 256 B each | with the flow |
 //! | a snapshot, for as long as its reader lives | [`CALL_BYTES`], twice | no |
 //! | records of the log | 4160 B, 20 a second | no: written at once |
-//! | names that are looked up at once | 8 | no |
+//! | concurrent lookups of names | 8 | no |
 //! | names of destinations that were asked for | 64 x 300 B | no |
-//! | of a WATER module: lines, descriptors and what they read ahead | 8 KiB, 64 x 80 KiB | no: 5 MiB an instance |
+//! | of a WATER module: lines, descriptors and their read-ahead | 8 KiB, 64 x 80 KiB | no: 5 MiB an instance |
 //!
-//! Flows in which something waits share the room for queues: of `n` such flows none has a queue
-//! longer than the `2n`th part, one queue each way. 32 flows so have the queues of the default limits
-//! however small `M` is, and idle flows take no part. Queues that are full keep what they have when
-//! others come, so the last quarter of the room is for queues of [`FLOOR`] at most: 1024 of them. An
-//! empty stream takes [`LEAST`] even if nothing is left, so that none stops for ever.
+//! Flows with queued data share the room for queues: with `n` such flows, no queue is longer than
+//! the `2n`th part, with one queue each way. The queues of 32 flows therefore reach the default
+//! limits however small `M` is, and idle flows do not count. Full queues keep their contents when
+//! others come, so the last quarter of the room is for queues of [`FLOOR`] at most: 1024 of them.
+//! An empty stream takes [`LEAST`] even if nothing is left, so that none stops for ever.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ErrorCode;
 
-/// What the host keeps for one instance beside its linear memory, in bytes.
+/// The bytes that the host keeps for one instance beside its linear memory.
 pub(crate) const ALLOWANCE: usize = 16 << 20;
 
-/// What one call may bring from the guest's memory, in bytes: a snapshot or a status of 32768 peers
-/// takes about six million.
+/// The most bytes that one call may bring from the guest's memory: a snapshot or a status of 32768
+/// peers takes about six million.
 pub(crate) const CALL_BYTES: usize = 8 << 20;
 
-/// What a queue may have however many others there are, as long as anything is left, in bytes.
+/// The bytes that a queue may have however many others there are, as long as anything is left.
 const FLOOR: usize = 4096;
 
-/// What an empty stream takes though nothing is left, in bytes.
+/// The bytes that an empty stream takes though nothing is left.
 pub(crate) const LEAST: usize = 256;
 
-/// This part of the room for queues is for those of [`FLOOR`] at most.
+/// The divisor for the part of the room that is for queues of [`FLOOR`] at most.
 const FLOOR_PART: usize = 4;
 
-/// Of the memory that an instance may have and has not, queues leave three quarters to it.
+/// The divisor for the instances' unused memory: queues leave three quarters of it to them.
 const QUEUES_OF_MEMORY: usize = 4;
 
-/// What the host keeps on behalf of the module of a server. Times and orders do not matter: each
-/// number is exact, and they are compared as of about now.
+/// The memory that the host keeps on behalf of the module of a server. The atomics are relaxed:
+/// each number is exact, and comparisons between them are approximate in time.
 #[derive(Default)]
 pub(crate) struct Account {
-    /// What the instances that live may have of linear memory, together.
+    /// The limits of linear memory of the live instances, added up.
     memory_limit: AtomicUsize,
-    /// What they have.
+    /// The linear memory of the live instances.
     memory: AtomicUsize,
-    /// What the host keeps for instances that live.
+    /// The allowances of the live instances.
     allowance: AtomicUsize,
-    /// What the host keeps.
+    /// The bytes that the host keeps.
     kept: AtomicUsize,
-    /// Flows in which something waits.
+    /// The number of flows with queued data.
     waiting: AtomicUsize,
 }
 
 impl Account {
-    /// An instance begins, with so much linear memory at most.
+    /// Notes that an instance begins, with this limit of linear memory.
     pub(crate) fn instance_begins(&self, memory_limit: usize) {
         self.memory_limit.fetch_add(memory_limit, Ordering::Relaxed);
         self.allowance.fetch_add(ALLOWANCE, Ordering::Relaxed);
     }
 
-    /// It is gone, and had so much.
+    /// Notes that an instance is gone, and how much memory it had.
     pub(crate) fn instance_ends(&self, memory_limit: usize, memory: usize) {
         self.memory.fetch_sub(memory, Ordering::Relaxed);
         self.memory_limit.fetch_sub(memory_limit, Ordering::Relaxed);
         self.allowance.fetch_sub(ALLOWANCE, Ordering::Relaxed);
     }
 
-    /// Let the linear memory of an instance grow; `false`: there is no room beside what the host
-    /// keeps.
+    /// Lets the linear memory of an instance grow. Returns false if the host keeps too much beside
+    /// it.
     pub(crate) fn memory_grows(&self, bytes: usize) -> bool {
         self.memory.fetch_add(bytes, Ordering::Relaxed);
         if self.kept.load(Ordering::Relaxed) <= self.limit(1) {
@@ -102,27 +105,27 @@ impl Account {
         false
     }
 
-    /// Charge so much; fails with [`ErrorCode::LimitReached`].
+    /// Charges this many bytes. Fails with [`ErrorCode::LimitReached`].
     pub(crate) fn charge(self: &Arc<Account>, bytes: usize) -> Result<Charge, ErrorCode> {
         let mut charge = Charge::new(self);
         charge.add(bytes)?;
         Ok(charge)
     }
 
-    /// Charge so much, which is bounded in another way.
+    /// Charges this many bytes, which another limit bounds.
     pub(crate) fn charge_anyway(self: &Arc<Account>, bytes: usize) -> Charge {
         let mut charge = Charge::new(self);
         charge.set(bytes);
         charge
     }
 
-    /// What the host keeps now, in bytes.
+    /// Returns the bytes that the host keeps now.
     pub(crate) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// How long a queue may be that is to have `most` bytes at most, if something waits in so many
-    /// flows.
+    /// Returns the length that a queue with a limit of `most` bytes may have, if `flows` flows have
+    /// queued data.
     fn share(&self, most: usize, flows: usize) -> usize {
         let room = self.limit(QUEUES_OF_MEMORY);
         let kept = self.kept();
@@ -132,7 +135,8 @@ impl Account {
         fair.min(left).max(least).min(most)
     }
 
-    /// What may be kept, with this part of the memory that the instances have not taken.
+    /// Returns the most bytes that the host may keep, with this part of the memory that the
+    /// instances have not taken.
     fn limit(&self, part: usize) -> usize {
         let memory = self.memory.load(Ordering::Relaxed);
         let memory_limit = self.memory_limit.load(Ordering::Relaxed);
@@ -142,16 +146,16 @@ impl Account {
     }
 }
 
-/// So many bytes of an account, until it is dropped.
+/// A number of bytes of an account, charged until this is dropped.
 pub(crate) struct Charge {
     account: Arc<Account>,
     bytes: usize,
-    /// It is of a flow in which something waits.
+    /// True if it is of a flow with queued data.
     waits: bool,
 }
 
 impl Charge {
-    /// Nothing yet.
+    /// Makes a charge of 0 bytes.
     pub(crate) fn new(account: &Arc<Account>) -> Charge {
         Charge {
             account: account.clone(),
@@ -160,12 +164,12 @@ impl Charge {
         }
     }
 
-    /// How much it is.
+    /// Returns the number of bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Charge so much more; fails with [`ErrorCode::LimitReached`].
+    /// Charges this many bytes more. Fails with [`ErrorCode::LimitReached`].
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), ErrorCode> {
         let kept = self.account.kept.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if kept > self.account.limit(1) {
@@ -176,12 +180,12 @@ impl Charge {
         Ok(())
     }
 
-    /// Give so much back.
+    /// Returns this many bytes to the account.
     pub(crate) fn sub(&mut self, bytes: usize) {
         self.set(self.bytes.saturating_sub(bytes));
     }
 
-    /// Charge so much in all, which the caller has seen to be bounded.
+    /// Sets the total charge, which the caller has checked to be bounded.
     pub(crate) fn set(&mut self, bytes: usize) {
         let kept = &self.account.kept;
         if bytes > self.bytes {
@@ -192,7 +196,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Charge so much in all for a flow, and note if something waits in it.
+    /// Sets the total charge for a flow, and notes if it has queued data.
     pub(crate) fn set_flow(&mut self, bytes: usize, waits: bool) {
         self.set(bytes);
         if waits != self.waits {
@@ -205,7 +209,7 @@ impl Charge {
         }
     }
 
-    /// How long a queue may be now that is to have `most` bytes at most.
+    /// Returns the length that a queue with a limit of `most` bytes may have now.
     pub(crate) fn share(&self, most: usize) -> usize {
         let waiting = self.account.waiting.load(Ordering::Relaxed);
         let flows = waiting + usize::from(!self.waits);
@@ -248,7 +252,7 @@ mod tests {
         drop((rest, second));
         assert_eq!(account.kept(), 0);
         account.instance_ends(MEMORY, MEMORY);
-        // What outlives the last instance has no room to grow.
+        // A charge that outlives the last instance has no room to grow.
         assert!(account.charge(1).is_err());
     }
 

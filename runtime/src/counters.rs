@@ -1,3 +1,5 @@
+//! The host's counters of a server; see the crate page for their meaning.
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +9,12 @@ use crate::usage::Usage;
 
 macro_rules! counters {
     ($($field:ident = $name:literal),* $(,)?) => {
-        /// What the host counts of one server; never reset, except for gauges.
+        /// The host's counters of one server; never reset, except for gauges.
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub(crate) $field: Counter,)*
             pub(crate) usage: Usage,
-            /// What it keeps for the module.
+            /// The account of the memory kept for the module.
             pub(crate) account: Arc<Account>,
         }
 
@@ -54,7 +56,7 @@ counters! {
     send_calls = "host.send_calls",
 }
 
-/// One number. Statistics only: nothing is ordered by it.
+/// A counter. For statistics only: it orders no other memory access.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -63,7 +65,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Of a gauge: take back what was added.
+    /// Subtracts from a gauge.
     pub(crate) fn sub(&self, count: u64) {
         self.0.fetch_sub(count, Ordering::Relaxed);
     }

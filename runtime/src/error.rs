@@ -1,42 +1,43 @@
+//! The errors of this library.
+
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::ErrorCode;
 
-/// Why a call of this library failed, sorted by who can do something about it.
+/// The reason why a call of this library failed, sorted by who can do something about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The module is not one that this host runs.
+    /// The module cannot run on this host.
     #[error("{module}: {reason}")]
     Module {
         /// The file or the name it was loaded under.
         module: String,
-        /// What is wrong, and what would be right.
+        /// The fault, and the remedy.
         reason: String,
     },
-    /// The module is not one that may be loaded here. With the code `unsealed`, programs add how
-    /// their users allow modules without a seal.
+    /// The module may not be loaded here. For the code `unsealed`, programs add how their users
+    /// allow modules without a seal.
     #[error("{module}: {reason}")]
     Untrusted {
         /// The file or the name it was to be loaded under.
         module: String,
-        /// [`Refused::code`](watm_seal::Refused::code), or `no-root`: the same for ever, for
-        /// programs.
+        /// A stable code for programs: [`Refused::code`](watm_seal::Refused::code), or `no-root`.
         code: &'static str,
-        /// What is wrong, and what would be right.
+        /// The fault, and the remedy.
         reason: String,
     },
-    /// It may not have what it was to be given.
+    /// The module may not have a resource that it was to be given.
     #[error("{module}: {reason}")]
     NotGranted {
         /// The module's name.
         module: String,
-        /// Which bound, and what it allows.
+        /// The bound, and what it allows.
         reason: String,
     },
-    /// What is remembered of modules cannot be read or written.
+    /// The state, which records what is known of modules, cannot be read or written.
     #[error(transparent)]
     State(Box<watm_seal::state::StateError>),
     /// The module refused its configuration.
@@ -44,7 +45,7 @@ pub enum Error {
     Config {
         /// The module's name.
         module: String,
-        /// In the module's words: the field, and why.
+        /// The field and the reason, in the module's words.
         reason: String,
     },
     /// The module answered a request with an error.
@@ -52,13 +53,13 @@ pub enum Error {
     Refused {
         /// The module's name.
         module: String,
-        /// Its answer.
+        /// The module's answer.
         code: ErrorCode,
     },
     /// A file or directory cannot be used.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// The path.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
@@ -66,49 +67,49 @@ pub enum Error {
     /// A recording cannot be read.
     #[error("{path}: {reason}")]
     Recording {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where it is damaged, or what it is.
+        /// The place of the damage, or the actual kind of the file.
         reason: String,
     },
-    /// A socket that the caller grants cannot be had.
+    /// A socket that the caller grants cannot be bound.
     #[error("{protocol} {address} (label \"{label}\"): {reason}")]
     Grant {
         /// `udp` or `tcp`.
         protocol: &'static str,
-        /// The address asked for.
+        /// The requested address.
         address: std::net::SocketAddr,
         /// The label it was to be granted under.
         label: String,
-        /// The system's reason, and what would help.
+        /// The system's reason, and the remedy.
         reason: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The module does not take the place of the one that serves, which goes on.
+    /// The module does not replace the serving one, which continues.
     #[error("{module}: not swapped in: {reason}")]
     Swap {
         /// The new module's name.
         module: String,
-        /// What is in the way, or what happened.
+        /// The obstacle, or the failure.
         reason: String,
     },
-    /// A connection that the module asked for cannot be had.
+    /// A connection that the module asked for failed.
     #[error("{module}: {} ({target})", ErrorCode::from(source))]
     Connect {
         /// The module's name.
         module: String,
-        /// Where to, as it was asked for.
+        /// The destination as it was requested.
         target: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The module asked for a connection to where it may not go.
+    /// The module asked for a connection to a destination that it may not reach.
     #[error("{module}: not allowed to reach {target}; the pattern \"{target}\" would allow it")]
     Denied {
         /// The module's name.
         module: String,
-        /// Where to, as it was asked for.
+        /// The destination as it was requested.
         target: String,
     },
     /// The module gave up before its connection was ready.
@@ -116,11 +117,11 @@ pub enum Error {
     Handshake {
         /// The module's name.
         module: String,
-        /// Which of its functions, and what it answered.
+        /// The function that failed, and its answer.
         reason: String,
     },
-    /// The module carries streams, and nothing else was asked of it: it is a WATER module, or a
-    /// component of a transport that has no datagrams.
+    /// The module carries only streams: it is a WATER module, or a component of a transport without
+    /// datagrams.
     #[error("{module}: carries streams, and no datagrams")]
     NoDatagrams {
         /// The module's name.
@@ -134,7 +135,7 @@ pub enum Error {
     Trap {
         /// The module's name.
         module: String,
-        /// What happened.
+        /// The reason.
         reason: String,
     },
     /// The server did not answer in time; it is busy or the machine is.
@@ -142,7 +143,7 @@ pub enum Error {
     Timeout {
         /// The module's name.
         module: String,
-        /// How long it was waited for.
+        /// The time that the caller waited.
         after: Duration,
     },
     /// More requests wait for the module than it answers.
@@ -163,7 +164,7 @@ pub enum Error {
         /// The module's name.
         module: String,
     },
-    /// The machine does not let the host do its work: no thread, no private directory.
+    /// The machine prevents the host from doing its work: no thread, no private directory.
     #[error("{0}")]
     System(String),
 }

@@ -1,4 +1,4 @@
-//! What a server's handles and its driver share.
+//! The state that a server's handles and its driver share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -15,7 +15,7 @@ use crate::roles::MAX_LOOKUPS;
 use crate::usage::{Kept, Subject, Used};
 use crate::{Destination, ErrorCode, Limits, Module, Network};
 
-/// Which flows an application takes, by what they carry and where they are to go.
+/// Decides which flows an application accepts, by their protocol and destination.
 pub(crate) type Accepting = Arc<dyn Fn(Network, &Destination) -> bool + Send + Sync>;
 
 pub(crate) struct Hub {
@@ -23,22 +23,22 @@ pub(crate) struct Hub {
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
     pub(crate) flows: FlowCount,
-    /// Connections that hold a descriptor.
+    /// The count of connections that hold a descriptor.
     pub(crate) descriptors: FlowCount,
-    /// For names that are looked up.
+    /// The permits of lookups of names.
     pub(crate) lookups: Arc<Semaphore>,
-    /// What it uses, noted from its start on.
+    /// The usage record, from the server's start on.
     kept: OnceLock<Kept>,
     /// Set once; a running call is stopped at the next tick.
     closing: AtomicBool,
-    /// By default all.
+    /// The application's decision about flows. `None`: all are accepted.
     accepting: Option<Accepting>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Each with the generation that opened it.
+    /// Flows that nobody has accepted yet, each with the generation that opened it.
     offered: VecDeque<(u32, Flow)>,
     acceptor: Option<Waker>,
     closed: bool,
@@ -61,18 +61,18 @@ impl Hub {
         }
     }
 
-    /// Which takes these flows alone.
+    /// Sets the application's decision about flows.
     pub(crate) fn accepting(self, accepting: Option<Accepting>) -> Hub {
         Hub { accepting, ..self }
     }
 
-    /// Whether the application takes a flow to there.
+    /// Returns true if the application accepts a flow to this destination.
     pub(crate) fn accepts(&self, network: Network, destination: &Destination) -> bool {
         let accepting = self.accepting.as_ref();
         accepting.is_none_or(|accepting| accepting(network, destination))
     }
 
-    /// Note what this module uses, from now on. The sockets are as in [`Used`].
+    /// Starts the usage record, for this module. The sockets are as in [`Used`].
     pub(crate) fn begin_keeping(&self, module: &Module, sockets: Vec<String>) {
         self.kept.get_or_init(|| {
             let subject = Subject {
@@ -84,21 +84,21 @@ impl Hub {
         });
     }
 
-    /// What it uses from now on is this module's.
+    /// Continues the usage record for this module.
     pub(crate) fn keep_for(&self, module: &Module) {
         if let Some(kept) = self.kept.get() {
             kept.change(module);
         }
     }
 
-    /// Write down what it has used.
+    /// Writes the usage record.
     pub(crate) fn keep(&self) {
         if let Some(kept) = self.kept.get() {
             kept.write();
         }
     }
 
-    /// As of now.
+    /// Returns the usage as of now.
     pub(crate) fn used(&self) -> Used {
         self.kept.get().map(|kept| kept.used()).unwrap_or_default()
     }
@@ -111,7 +111,7 @@ impl Hub {
         self.closing.load(Ordering::Relaxed)
     }
 
-    /// Whether a flow could be offered now.
+    /// Fails if no flow can be offered now.
     pub(crate) fn check_backlog(&self) -> Result<(), ErrorCode> {
         if self.lock().offered.len() < self.limits.accept_backlog {
             return Ok(());
@@ -120,7 +120,8 @@ impl Hub {
         Err(ErrorCode::LimitReached)
     }
 
-    /// Offer a flow after [`check_backlog`](Hub::check_backlog); returns who waits for one.
+    /// Offers a flow after [`check_backlog`](Hub::check_backlog). Returns the waker of the task
+    /// that waits for one.
     pub(crate) fn offer(&self, generation: u32, flow: Flow) -> Option<Waker> {
         let mut state = self.lock();
         state.offered.push_back((generation, flow));
@@ -128,7 +129,7 @@ impl Hub {
         state.acceptor.take()
     }
 
-    /// Forget the flows of this generation that nobody has accepted.
+    /// Drops the flows of this generation that nobody has accepted.
     pub(crate) fn withdraw_offers(&self, generation: u32) {
         let mut state = self.lock();
         let (gone, kept) = mem::take(&mut state.offered)
@@ -166,7 +167,7 @@ impl Hub {
         Poll::Pending
     }
 
-    /// The driver is gone: sockets are free, flows are reset.
+    /// Notes that the driver is gone: the sockets are free, and the flows are reset.
     pub(crate) fn set_closed(&self) {
         let mut state = self.lock();
         state.closed = true;

@@ -1,27 +1,27 @@
 //! Runs sandboxed transport modules.
 //!
-//! A *transport* turns traffic on outer sockets into flows: a WireGuard server turns UDP
-//! datagrams into the TCP and UDP flows of its peers. Here it is a WebAssembly component
-//! for the package `watm:transport` (see `wit/`), without files, sockets or clocks of its
-//! own. This library owns all of these, steps the module, and gives the application the
-//! flows.
+//! A *transport* turns traffic on outer sockets into flows: a WireGuard server turns UDP datagrams
+//! into the TCP and UDP flows of its peers. Here it is a WebAssembly component for the package
+//! `watm:transport` (see `wit/`), without files, sockets or clocks of its own. This library owns
+//! all of these, calls the module, and gives the application the flows.
 //!
 //! # The run loop
 //!
-//! 1. **Load.** [`Engine::load_file`] verifies the seal of the file ([`Trust`]), looks at what it
-//!    is and what it imports, refuses what it should not have, and compiles it, once for all time.
-//! 2. **Start.** [`Server::builder`] grants sockets by label, hands over the
-//!    configuration, and starts the module on a thread of its own.
-//! 3. **Accept.** [`Server::poll_accept`] yields the flows that the module opens. Each
-//!    knows where it comes from and where it was going.
-//! 4. **Read and write** each flow until it ends. No call of the application enters the
-//!    module: flows are queues, bounded both ways, and a full one stops the sender at the
-//!    other end of the transport. Where the application is a socket, [`StreamFlow::join`] and
-//!    [`DatagramFlow::join`] have the module's thread read and write that, without queues.
+//! 1. **Load.** [`Engine::load_file`] verifies the seal of the file ([`Trust`]), inspects the
+//!    module and its imports, refuses what it must not have, and compiles it; the compiled form is
+//!    cached.
+//! 2. **Start.** [`Server::builder`] grants sockets by label, passes the configuration, and starts
+//!    the module on a thread of its own.
+//! 3. **Accept.** [`Server::poll_accept`] returns the flows that the module opens. Each knows its
+//!    source and its destination.
+//! 4. **Read and write** each flow until it ends. No call of the application enters the module:
+//!    flows are queues, bounded both ways, and a full one stops the sender at the other end of the
+//!    transport. If the application is a socket, [`StreamFlow::join`] and [`DatagramFlow::join`]
+//!    let the module's thread read and write it, without queues.
 //! 5. **Close**, or drop the last handle. Flows are reset, ports are free.
 //!
-//! Nothing here depends on the caller's executor; it is reached through
-//! [`Waker`](std::task::Waker)s, once for all that a batch of datagrams brought.
+//! The library does not depend on the caller's executor. It wakes the application through
+//! [`Waker`](std::task::Waker)s, once for a whole batch of datagrams.
 //!
 //! ```no_run
 //! use watm_runtime::{Engine, EngineConfig, Flow, Server};
@@ -55,81 +55,82 @@
 //! # Connections through modules
 //!
 //! A stream through a module looks like one of tokio's: [`Dialer`] dials an address, and
-//! [`FixedDialer`] one that the module chooses; [`Listener`] accepts, and [`Relay`] accepts
-//! and passes on. Modules for them are components of stream transports, and WATER modules of
-//! v0 and v1 (<https://github.com/refraction-networking/water>), from whatever language and
-//! for whatever runtime they were built. A WATER module has an instance a connection, compiled
-//! once and made from memory, which runs as a task of the caller's tokio runtime: no thread
-//! and no descriptor of its own, and what it does wrong costs its own connection. A component
-//! has one instance, on a thread of its own, for all connections of a dialer or listener but
-//! those that are dialled with a configuration of their own ([`DialOptions`]). Where a module may go is the caller's address, and what a [`Reach`] names. [`Server`] runs
-//! WATER listeners too.
+//! [`FixedDialer`] one that the module chooses; [`Listener`] accepts, and [`Relay`] accepts and
+//! passes on. Modules for them are components of stream transports, and WATER modules of v0 and v1
+//! (<https://github.com/refraction-networking/water>), from whatever language and for whatever
+//! runtime they were built. A WATER module has one instance for each connection, which is compiled
+//! once, made from memory, and run as a task of the caller's tokio runtime: it has no thread and no
+//! descriptor of its own, and a failure costs only its own connection. A component has one
+//! instance, on a thread of its own, for all connections of a dialer or listener, except those that
+//! are dialled with a configuration of their own ([`DialOptions`]). A module may reach the caller's
+//! address, and the destinations in a [`Reach`]. [`Server`] runs WATER listeners too.
 //!
 //! # Swaps
 //!
-//! [`Server::swap`] puts another module behind the same sockets while flows are open. The module
-//! that serves is a *generation*; those before it *drain*: they keep the flows they have, until
-//! these end or a deadline comes, and take no new ones. The new one starts with the old one's
-//! snapshot, and generations send each other messages that the host does not look into
-//! (`wit/generations.wit`), so that a transport with sessions can hand them on. All generations of a
-//! server run on its one thread, and none knows of another but by these messages. [`Dialer`],
-//! [`FixedDialer`], [`Listener`] and [`Relay`] have a `swap` too.
+//! [`Server::swap`] puts another module behind the same sockets while flows are open. The serving
+//! module is a *generation*; former ones *drain*: they keep their flows, until these end or a
+//! deadline comes, and take no new ones. The new one starts with the old one's snapshot, and
+//! generations send each other messages that are opaque to the host (`wit/generations.wit`), so
+//! that a transport with sessions can hand them over. All generations of a server run on its one
+//! thread, and know each other only by these messages. [`Dialer`], [`FixedDialer`], [`Listener`]
+//! and [`Relay`] have a `swap` too.
 //!
 //! # When a module fails
 //!
-//! A module that traps, takes too long or too much memory ([`Limits`]) loses its instance:
-//! its flows are reset, an error is logged, and a new instance starts on the same sockets
-//! with the configuration that was last accepted, after a wait that doubles from 100 ms to
-//! 10 s while it goes on failing. Other servers of the process do not notice. Only the
-//! first start is different: its failure is returned. A module that was swapped in and fails in
-//! its first second gives way to the one before it at once, and later after three failures without
-//! a healthy minute between them, once, and never to a release that is below a floor by now.
+//! A module that traps, takes too long or too much memory ([`Limits`]) loses its instance: its
+//! flows are reset, an error is logged, and a new instance starts on the same sockets with the
+//! configuration that was last accepted. The wait before it doubles from 100 ms to 10 s while the
+//! module keeps failing. Other servers of the process do not notice. Only the first start is
+//! different: its failure is returned. A swapped-in module that fails in its first second is rolled
+//! back at once. Later it is rolled back after three failures without a healthy minute between
+//! them, once, and never to a release that is below a floor by now.
 //!
 //! # Seals
 //!
-//! A module has a seal under a root that the user trusts, or is refused: see [`Trust`], and
-//! [`seal`] for what a seal is. Unsealed modules are for development ([`Trust::allow_unsealed`],
-//! [`LoadOptions::unsealed`]); each is a record of level WARN, and shown by [`Module::warnings`].
-//! A module that expires while it runs goes on, with a warning in both; it is not loaded again.
+//! A module needs a seal under a root that the user trusts, or is refused: see [`Trust`], and
+//! [`seal`] for seals. Unsealed modules are for development ([`Trust::allow_unsealed`],
+//! [`LoadOptions::unsealed`]); each causes a WARN record, and is shown by [`Module::warnings`]. A
+//! module that expires while it runs continues, with a warning in both; it is not loaded again.
 //!
-//! What a module uses of what it may have is in [`Status::used`], and noted beside the state once a
-//! minute and when it ends, for [`Trust::last_use`] and the command `watm inspect`. With the feature
-//! `update`, [`Updates`] bring newer modules to what runs.
+//! [`Status::used`] has the usage of a module. It is also written beside the state once a minute
+//! and when the module ends, for [`Trust::last_use`] and the command `watm inspect`. With the
+//! feature `update`, [`Updates`] take newer modules from a source and swap them in.
 //!
 //! # Recordings
 //!
-//! [`ServerBuilder::record`] writes all that a module is told to a file, and
-//! [`Recording`] tells it again: to the same module, which does the same bit for bit, or to
-//! another version of it. The command `watm replay` is the same for people. Nothing is
-//! recorded by default, since the file holds all payload and keys.
+//! [`ServerBuilder::record`] writes everything that a module is told to a file, and [`Recording`]
+//! replays it: to the same module, which does the same bit for bit, or to another version of it.
+//! The command `watm replay` does this for people. Nothing is recorded by default, since the file
+//! holds all payload and keys.
 //!
 //! # Logs
 //!
-//! Through `tracing`. Records of the host about a server have the target `watm::server`
-//! and the field `server`, those of a module the target `watm::module` and the fields
-//! `server` and `part`. Those about seals have the target `watm::trust` and the field `module`, and those
-//! about compiled modules `watm::engine`. A module's records are limited in rate and length, and cleaned of
-//! control characters. Events that strangers can trigger have DEBUG at most; a refusal by the application's
-//! own options has INFO, names what would allow it, and is [limited](log_refusal) in rate.
+//! Records go through `tracing`. Records of the host about a server have the target `watm::server`
+//! and the field `server`, those of a module the target `watm::module` and the fields `server` and
+//! `part`. Those about seals have the target `watm::trust` and the field `module`, and those about
+//! compiled modules `watm::engine`. A module's records are limited in rate and length, and stripped
+//! of control characters. Events that strangers can trigger have DEBUG at most. A refusal by the
+//! application's own options has INFO, names the option that would allow it, and is
+//! [limited](log_refusal) in rate.
 //!
 //! # Counters
 //!
-//! [`Status::counters`] has the module's own, and of the host:
+//! [`Status::counters`] has the module's own counters, and those of the host:
 //!
 //! | name | counts |
 //! |---|---|
 //! | `host.datagrams_received`, `host.bytes_received` | datagrams that the module received, and their bytes |
-//! | `host.datagrams_sent`, `host.bytes_sent` | datagrams that the kernel took |
+//! | `host.datagrams_sent`, `host.bytes_sent` | datagrams that the kernel accepted |
 //! | `host.receive_calls`, `host.send_calls` | system calls for them |
 //! | `host.connections_accepted` | connections on granted listeners |
 //! | `host.connections_open` | those of them that a component has now |
-//! | `host.accept_shortages` | times that none could be accepted, for want of descriptors or memory |
+//! | `host.accept_shortages` | failures to accept, for want of descriptors or memory |
 //! | `host.flows` | flows open now |
 //! | `host.flows_opened` | flows offered to the application |
 //! | `host.flows_refused.backlog`, `.limit` | flows refused because too many wait to be accepted, or are open |
 //! | `host.dropped.restarting` | datagrams that came while no instance ran |
 //! | `host.dropped.receive_limit` | datagrams larger than the module was ready for |
-//! | `host.dropped.send_denied` | datagrams to where the module may not send, see [`Reach`] |
+//! | `host.dropped.send_denied` | datagrams to addresses that the module may not send to, see [`Reach`] |
 //! | `host.dropped.send_too_large`, `.send_unreachable`, `.send_buffer`, `.send_other` | datagrams that the network refused, by reason |
 //! | `host.dropped.flow_to_module` | datagrams of the application that found the flow's queue full |
 //! | `host.dropped.flow_to_application` | datagrams of the module that the host had no room left for |
@@ -137,12 +138,12 @@
 //! | `host.restarts` | instances started after a failure |
 //! | `host.process_calls`, `host.guest_time_ns` | calls of `process`, and time spent in all calls |
 //! | `host.memory_bytes` | linear memory of the instance, now |
-//! | `host.kept.memory_bytes` | what the host keeps beside it on behalf of the module, now |
+//! | `host.kept.memory_bytes` | memory that the host keeps beside it on behalf of the module, now |
 //!
 //! # Panics
 //!
-//! None that a module, a configuration or the network can cause. A panic is a broken
-//! invariant of this crate; it closes the server it happens in.
+//! No module, configuration or traffic can cause a panic. A panic is a broken invariant of this
+//! crate; it closes the server that it happens in.
 
 mod account;
 mod capture;

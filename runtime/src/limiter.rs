@@ -1,19 +1,21 @@
+//! The memory and table limits of an instance. Wasmtime calls it before anything grows.
+
 use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
 use crate::counters::Counters;
 
-/// Entries of all tables; a table entry is a function pointer, and a large module has a
+/// The most entries of all tables; a table entry is a function pointer, and a large module has a
 /// few thousand functions.
 const MAX_TABLE_ELEMENTS: usize = 1 << 17;
 
-/// Core instances, tables and memories of one module. The usual component has a handful,
+/// The most core instances, tables and memories of one module. The usual component has a handful,
 /// for adapters and trampolines; a core module has one of each.
 const MAX_PARTS: usize = 32;
 
-/// Bounds what an instance may hold, and remembers whether it wanted more. What it holds is
-/// counted in `host.memory_bytes` for as long as it lives.
+/// Bounds the memory and tables of an instance, and remembers if the instance wanted more. Its
+/// memory is counted in `host.memory_bytes` for as long as it lives.
 pub(crate) struct Limiter {
     max_memory: usize,
     memory: usize,
@@ -35,7 +37,7 @@ impl Limiter {
         }
     }
 
-    /// The limit, if the instance ran into it.
+    /// Returns the memory limit, if the instance ran into it.
     pub(crate) fn refused(&self) -> Option<usize> {
         self.refused.then_some(self.max_memory)
     }

@@ -1,39 +1,40 @@
+//! The limits of servers, dialers, listeners and relays.
+
 use std::time::Duration;
 
 use crate::net::descriptors_of_module;
 use crate::{Error, Module, ModuleKind};
 
-/// What one server, dialer, listener or relay may use. Each bound has a default that a busy
-/// WireGuard server does not reach.
+/// The limits of one server, dialer, listener or relay. A busy WireGuard server does not reach the
+/// defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Linear memory of an instance, in bytes. Beyond it `memory.grow` fails. Default
-    /// 512 MiB: a module keeps about 10 KiB an idle flow, and up to a few MiB for each
-    /// one that fills a long path.
+    /// Linear memory of an instance, in bytes. Beyond it `memory.grow` fails. Default 512 MiB: a
+    /// module keeps about 10 KiB for each idle flow, and up to a few MiB for each one that fills a
+    /// long path.
     pub memory_bytes: usize,
-    /// CPU time (not wall time) that one call into the module may take; past it the
-    /// instance is replaced. Default 1 s, a thousand times what a batch takes. At least
-    /// 20 ms, since it is checked every 10 ms. A WATER module has one call for the whole life
-    /// of a connection; there it is the time between two moments at which it waits or moves
-    /// bytes, and past it the connection is closed.
+    /// CPU time (not wall time) that one call into the module may take; past it the instance is
+    /// replaced. Default 1 s, a thousand times the time of a batch. At least 20 ms, since it is
+    /// checked every 10 ms. A WATER module has one call for the whole life of a connection; there
+    /// it is the time between two moments at which it waits or moves bytes, and past it the
+    /// connection is closed.
     pub cpu_per_call: Duration,
-    /// Flows open at once. Default 32768, twice what the WireGuard module has by default: a
-    /// flow that the module has ended counts until the application has let go of it.
+    /// Flows open at once. Default 32768, twice the default of the WireGuard module: a flow that
+    /// the module has ended counts until the application has dropped it.
     pub flows: usize,
-    /// Bytes that the application keeps of its own for each flow, such as a task and a socket.
-    /// It is charged to the module, whose flows are the fewer for it. Default 0.
+    /// Bytes that the application keeps of its own for each flow, such as a task and a socket. They
+    /// are charged to the module, which then has fewer flows. Default 0.
     pub flow_bytes: usize,
     /// Flows offered and not yet accepted; beyond it the module is told `limit-reached`.
     /// Default 1024.
     pub accept_backlog: usize,
-    /// Bytes of a stream flow that wait for the application. Default 256 KiB: what
-    /// 1 Gbit/s brings in 2 ms.
+    /// Bytes of a stream flow that wait for the application. Default 256 KiB: 2 ms of 1 Gbit/s.
     pub stream_buffer_bytes: usize,
     /// Bytes written by the application above which
     /// [`poll_drained`](crate::StreamFlow::poll_drained) waits. Default 64 KiB, as
     /// in asyncio.
     pub write_high_water: usize,
-    /// Bytes at or below which it waits no more. Default 16 KiB, as in asyncio.
+    /// Bytes at or below which it no longer waits. Default 16 KiB, as in asyncio.
     pub write_low_water: usize,
     /// Datagrams of a datagram flow that wait, each way. Default 256.
     pub datagram_queue: usize,
@@ -42,25 +43,25 @@ pub struct Limits {
     /// Handles (sockets, streams, keys) a module may hold. Default 65536, twice the
     /// flows: a relay holds an accepted stream and a flow for each.
     pub handles: usize,
-    /// Connections of a module that are open at once, which it has accepted or made: each takes
-    /// a descriptor of the process. Beyond it no more are made (`limit-reached`), and those that
-    /// come in wait in the kernel, or end if the module is one of WATER. Default: half of what the
-    /// process may open when this is called, from 64 to 65536.
+    /// Connections of a module that are open at once, accepted or made: each takes a descriptor of
+    /// the process. Beyond it no more are made (`limit-reached`), and incoming ones wait in the
+    /// kernel, or are closed if the module is a WATER module. Default: half of the descriptors that
+    /// the process may open when this is called, from 64 to 65536.
     pub descriptors: usize,
-    /// Keys a module may hand to the host's ciphers. Default 16384: two sessions of
-    /// two keys each for 4096 peers.
+    /// Keys that a module may give to the host's ciphers. Default 16384: two sessions of two keys
+    /// each for 4096 peers.
     pub crypto_keys: usize,
-    /// Log records a second, after a burst of ten times as many. Default 20: a person
-    /// reads no faster.
+    /// Log records a second, after a burst of ten times as many. Default 20: a person reads no
+    /// faster.
     pub log_records_per_second: u32,
     /// Bytes of a recording, after which it ends. Default 1 GiB: ten seconds at 1 Gbit/s,
     /// weeks of a phone's keepalives.
     pub record_bytes: u64,
-    /// How long one connection may take to be made on behalf of a module. Default 20 s, a
-    /// little more than four unanswered SYNs.
+    /// Time to make one connection on behalf of a module. Default 20 s, a little more than four
+    /// unanswered SYNs.
     pub connect_timeout: Duration,
-    /// How long a module may take from its start until its connection is ready, connecting
-    /// included. Default 30 s.
+    /// Time from the start of a module until its connection is ready, connecting included. Default
+    /// 30 s.
     pub handshake_timeout: Duration,
     /// Connections of one listener or relay that are between accepted and ready; as many
     /// more wait in the kernel. Default 256.
@@ -68,8 +69,8 @@ pub struct Limits {
     /// Instances of a server's module at once: the one that serves, and those before it that
     /// have open flows. A swap beyond it is refused. Default 16, each of some megabytes.
     pub generations: usize,
-    /// How long a module may take to pass on what was written before its connection was
-    /// closed, and then as long again to end when it is told to. Default 500 ms.
+    /// Time that a module has to pass on what was written before its connection was closed, and
+    /// then the same time again to end when it is told to. Default 500 ms.
     pub close_grace: Duration,
 }
 
@@ -101,9 +102,9 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The defaults of dialers, listeners and relays: as [`Limits::default`], but 64 MiB of
-    /// memory, since an instance serves one connection and there may be thousands, and a
-    /// high-water mark of 128 KiB, which is twice what a module of ours reads at once.
+    /// Returns the defaults of dialers, listeners and relays: those of [`Limits::default`], except
+    /// 64 MiB of memory, since an instance serves one connection and there may be thousands, and a
+    /// high-water mark of 128 KiB, which is twice the size of one read of a module of this project.
     pub fn for_connections() -> Limits {
         Limits {
             memory_bytes: 64 << 20,
@@ -113,10 +114,11 @@ impl Limits {
         }
     }
 
-    /// The defaults of a dialer, listener or relay with this module: those of
-    /// [`for_connections`](Limits::for_connections), but of a component, which serves all
-    /// connections in one instance on a thread of its own, the memory of [`Limits::default`]
-    /// and a mark of 256 KiB, which makes the changes between threads fewer.
+    /// Returns the defaults of a dialer, listener or relay with this module: those of
+    /// [`for_connections`](Limits::for_connections), except for a component, which serves all
+    /// connections in one instance on a thread of its own: it has the memory of
+    /// [`Limits::default`], and a high-water mark of 256 KiB, which reduces the switches between
+    /// threads.
     pub fn for_connections_of(module: &Module) -> Limits {
         match module.info().kind {
             ModuleKind::Component => Limits {
@@ -128,7 +130,7 @@ impl Limits {
         }
     }
 
-    /// Refuse values that no server could work with.
+    /// Refuses values that no server could work with.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Options(text));
         if self.cpu_per_call < Duration::from_millis(20) {

@@ -1,4 +1,5 @@
-//! Records of modules, on their way to `tracing`.
+//! Log records of modules, on their way to `tracing`. `component::log` and `water::output` write
+//! them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,26 +8,26 @@ use std::time::Instant;
 use crate::Limits;
 use crate::counters::Counters;
 
-/// The longest message that is kept; the rest is cut off.
+/// The longest message, in bytes; the rest is cut off.
 pub(crate) const MAX_MESSAGE: usize = 4096;
-/// The longest name of a module's part.
+/// The longest name of a module's part, in bytes.
 pub(crate) const MAX_TARGET: usize = 64;
-/// A burst is this many times what is allowed a second.
+/// The number of seconds' worth of records that may come in one burst.
 const BURST_SECONDS: f64 = 10.0;
 
-/// Passes on the records of a module, up to a rate.
+/// Passes on the log records of a module, up to a rate.
 pub(crate) struct Logger {
-    /// What the records are named after.
+    /// The server's name in the records.
     server: Arc<str>,
     counters: Arc<Counters>,
     least: tracing::Level,
-    /// Whether an instance beside this one has given the same warnings.
+    /// True if an instance beside this one has given the same warnings.
     pub(crate) warned: bool,
     per_second: f64,
-    /// Records that may still pass now.
+    /// The number of records that may still pass now.
     tokens: f64,
     refilled: Instant,
-    /// How many did not pass since the last that did, and the level of the gravest.
+    /// The number of records dropped since the last one that passed, and their most severe level.
     dropped: Option<(u64, tracing::Level)>,
 }
 
@@ -61,7 +62,8 @@ impl Logger {
             return;
         }
         if let Some((count, gravest)) = self.dropped.take() {
-            // No louder than what it stands for: strangers cause records of DEBUG.
+            // The level is no higher than that of the dropped records: strangers can cause DEBUG
+            // records.
             self.emit(
                 gravest.max(tracing::Level::WARN),
                 "log",
@@ -109,7 +111,7 @@ impl Logger {
     }
 }
 
-/// The level that the subscriber lets through now of what modules record.
+/// Returns the level at which the subscriber lets module records through now.
 pub(crate) fn subscribed_level() -> tracing::Level {
     use tracing::{Level, enabled};
 
@@ -122,8 +124,8 @@ pub(crate) fn subscribed_level() -> tracing::Level {
     }
 }
 
-/// Cut to `max` bytes and without control characters, so that a module cannot forge
-/// records or write to a terminal.
+/// Returns the text cut to `max` bytes and without control characters, so that a module cannot
+/// forge records or write to a terminal.
 pub(crate) fn printable(text: &str, max: usize) -> Cow<'_, str> {
     let cut = cut(text, max);
     if cut.contains(char::is_control) {

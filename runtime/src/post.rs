@@ -1,4 +1,5 @@
-//! What the generations of a server share: who serves, and the messages between them.
+//! The state that the generations of a server share: which one serves, and the messages between
+//! them. `component::generations` and `driver` use it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Waker};
@@ -7,12 +8,12 @@ use crate::ready::register;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 
-/// What waits in one mailbox. A generation hands on what it receives in one call, some
-/// hundred kilobytes, and the recipient is called in turn with it.
+/// The most bytes that wait in one mailbox. A generation passes on what it receives in one call,
+/// some hundred kilobytes, and the recipient is called in turn.
 const MAX_BYTES: usize = 4 << 20;
 const MAX_LETTERS: usize = 8192;
 
-/// See the module's page.
+/// The shared state of a server's generations.
 #[derive(Default)]
 pub(crate) struct Post {
     serving: AtomicU32,
@@ -24,9 +25,9 @@ struct Mailbox {
     letters: VecDeque<Letter>,
     bytes: usize,
     ended: Vec<u32>,
-    /// The owner, who found less than it had asked for.
+    /// The owner's waker, if it found less than it had asked for.
     reader: Option<Waker>,
-    /// Others, who found no room: the last waker of each.
+    /// The wakers of senders that found no room: the last one of each.
     writers: BTreeMap<u32, Waker>,
 }
 
@@ -37,17 +38,17 @@ pub(crate) struct Letter {
 }
 
 impl Post {
-    /// The generation that is given what arrives on the sockets.
+    /// Returns the number of the generation that receives from the sockets.
     pub(crate) fn serving(&self) -> u32 {
         self.serving.load(Ordering::Relaxed)
     }
 
-    /// From now on it is this one.
+    /// Makes this generation the one that serves.
     pub(crate) fn serve(&self, generation: u32) {
         self.serving.store(generation, Ordering::Relaxed);
     }
 
-    /// Make a mailbox; `false`: there is one.
+    /// Makes a mailbox. Returns false if there is one.
     pub(crate) fn open(&self, generation: u32) -> bool {
         let mut boxes = self.lock();
         let fresh = !boxes.contains_key(&generation);
@@ -55,14 +56,14 @@ impl Post {
         fresh
     }
 
-    /// Remove a mailbox, with what is in it.
+    /// Removes a mailbox and its contents.
     pub(crate) fn close(&self, generation: u32) {
         let gone = self.lock().remove(&generation);
         let writers = gone.map(|gone| gone.writers).unwrap_or_default();
         writers.into_values().for_each(Waker::wake);
     }
 
-    /// A generation is gone, and so is its mailbox: tell the others.
+    /// Removes the mailbox of a generation that is gone, and tells the others.
     pub(crate) fn end(&self, generation: u32) {
         self.close(generation);
         let mut readers = Vec::new();
@@ -74,8 +75,9 @@ impl Post {
         readers.into_iter().for_each(Waker::wake);
     }
 
-    /// What has arrived, up to both limits, and who has ended, once there is no message left.
-    /// If that falls short of `max_letters`, `cx` is woken when there is more.
+    /// Takes the messages that have arrived, up to both limits, and the generations that have
+    /// ended, once there is no message left. If that falls short of `max_letters`, `cx` is woken
+    /// when there is more.
     pub(crate) fn receive(
         &self,
         generation: u32,
@@ -104,7 +106,7 @@ impl Post {
                 register(&mut mailbox.reader, cx);
             }
         } else if letters.len() < max_letters {
-            // More can be done at once, with another call.
+            // There may be more, which another call can take at once.
             cx.waker().wake_by_ref();
         }
         let writers = match letters.is_empty() {
@@ -116,15 +118,15 @@ impl Post {
         (letters, ended)
     }
 
-    /// Leave a message for `recipient`; what nobody is there for is lost. `false`: there is no
-    /// room, and `cx` is woken when there is. A sender of many goes on with those for others, and
-    /// sends those for this one again in their order.
+    /// Leaves a message for `recipient`; drops it if that has no mailbox. Returns false if there is
+    /// no room, and `cx` is woken when there is. A sender of many continues with those for others,
+    /// and repeats those for this one in their order.
     pub(crate) fn send(&self, recipient: u32, letter: Letter, cx: &mut Context<'_>) -> bool {
         let mut boxes = self.lock();
         let Some(mailbox) = boxes.get_mut(&recipient) else {
             return true;
         };
-        // A longer one goes alone; a call brings no more than twice that.
+        // A longer message goes alone; a call brings at most twice that.
         let full = mailbox.letters.len() >= MAX_LETTERS
             || mailbox.bytes > 0 && mailbox.bytes + letter.content.len() > MAX_BYTES;
         if full {
@@ -179,7 +181,7 @@ mod tests {
         assert!(post.send(0, letter(b"three"), &mut cx));
         post.end(1);
         assert_eq!(listed(&list), [7]);
-        // The end comes after the last message, whatever the limits make of these.
+        // The end comes after the last message, whatever the limits are.
         let (letters, ended) = post.receive(0, 10, 4, &mut cx);
         assert_eq!((letters.len(), ended.len()), (1, 0));
         assert_eq!(&*letters[0].content, b"one");
@@ -194,7 +196,7 @@ mod tests {
         let (post, list) = (Post::default(), Arc::<ReadyList>::default());
         let waker: Waker = Token::new(9, &list).into();
         let mut cx = Context::from_waker(&waker);
-        // To nobody: accepted and lost.
+        // A message to nobody is accepted and dropped.
         assert!(post.send(5, letter(b"lost"), &mut cx));
         post.open(0);
         for _ in 0..MAX_LETTERS {
@@ -230,7 +232,8 @@ mod tests {
         post.open(0);
         post.open(1);
         while post.send(0, letter(b"full"), cx) {}
-        // What was refused is to be sent again when there is room, behind nothing of its own.
+        // A refused message is sent again when there is room, and none of its sender's is before
+        // it.
         assert!(post.send(1, letter(b"first"), cx));
         assert!(!post.send(0, letter(b"full"), cx));
         assert!(post.send(1, letter(b"second"), cx));

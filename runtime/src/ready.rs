@@ -1,4 +1,5 @@
-//! Which of a module's resources can make progress.
+//! Readiness: the resources of a module that can make progress. `flow` and `net` wake the tokens,
+//! and `driver` passes them to the module.
 
 use std::mem;
 use std::sync::{Arc, OnceLock};
@@ -7,8 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
-/// The tokens that the next `process` will name. One an instance: what belongs to an
-/// earlier instance pushes to that one's list, which nobody reads any more.
+/// The tokens that the next `process` will name. Each instance has its own list: resources of an
+/// earlier instance push to that one's list, which nobody reads any more.
 #[derive(Default)]
 pub(crate) struct ReadyList {
     inner: Mutex<Inner>,
@@ -21,7 +22,7 @@ struct Inner {
 }
 
 impl ReadyList {
-    /// Ready once a token is. May change by [`Token::wake`].
+    /// Returns ready once a token is. [`Token::wake`] wakes it.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut inner = self.inner.lock().expect("no panic under this lock");
         if !inner.ready.is_empty() {
@@ -31,26 +32,27 @@ impl ReadyList {
         Poll::Pending
     }
 
-    /// Whether no token is.
+    /// Returns true if no token is ready.
     pub(crate) fn is_empty(&self) -> bool {
         let inner = self.inner.lock().expect("no panic under this lock");
         inner.ready.is_empty()
     }
 
-    /// How many are.
+    /// Returns the number of ready tokens.
     pub(crate) fn len(&self) -> usize {
         let inner = self.inner.lock().expect("no panic under this lock");
         inner.ready.len()
     }
 
-    /// Move the ready tokens to the end of `tokens`; each can be woken again from now on. What was
-    /// done before one of them was woken is seen by the caller.
+    /// Moves the ready tokens to the end of `tokens`; each can be woken again from now on. The
+    /// caller sees everything that was done before one of them was woken.
     pub(crate) fn take(&self, tokens: &mut Vec<u64>) {
         let ready = mem::take(&mut self.inner.lock().expect("no panic under this lock").ready);
         for token in &ready {
-            // Whoever found it queued made something ready before, and counts on it being seen now.
+            // A thread that found it queued made something ready before, and relies on it being
+            // seen now.
             token.queued.swap(false, Ordering::AcqRel);
-            // Without a name until the module has chosen one.
+            // A token has no name until the module has chosen one.
             tokens.extend(token.value.get());
         }
     }
@@ -67,7 +69,7 @@ impl ReadyList {
     }
 }
 
-/// The name that a module gave to one resource. Waking it puts it on the list, once.
+/// The name that a module gave to one resource. Waking it adds it to the list, once.
 pub(crate) struct Token {
     value: OnceLock<u64>,
     queued: AtomicBool,
@@ -81,7 +83,8 @@ impl Token {
         token
     }
 
-    /// For a resource that the host makes and the module names. It is not listed before.
+    /// Makes a token for a resource that the host makes and the module names. It is not listed
+    /// before.
     pub(crate) fn unnamed(list: &Arc<ReadyList>) -> Arc<Token> {
         Arc::new(Token {
             value: OnceLock::new(),
@@ -90,12 +93,12 @@ impl Token {
         })
     }
 
-    /// Give the token the name that the module chose, once. Later ones are ignored.
+    /// Gives the token the name that the module chose. Later names are ignored.
     pub(crate) fn name(&self, value: u64) {
         let _ = self.value.set(value);
     }
 
-    /// List the token in the next `process`.
+    /// Lists the token in the next `process`.
     pub(crate) fn notify(self: &Arc<Token>) {
         if !self.queued.swap(true, Ordering::AcqRel) {
             self.list.push(self);
@@ -113,14 +116,14 @@ impl Wake for Token {
     }
 }
 
-/// Wakes whoever waits at the time, in place of a token.
+/// A waker for the task that waits at the time, in place of a token.
 #[derive(Default)]
 pub(crate) struct WakeSlot {
     waiting: Mutex<Option<Waker>>,
 }
 
 impl WakeSlot {
-    /// Wake `cx` the next time, and nobody else.
+    /// Wakes `cx` the next time, and nobody else.
     pub(crate) fn register(&self, cx: &Context<'_>) {
         let mut waiting = self.waiting.lock().expect("no panic under this lock");
         register(&mut waiting, cx);
@@ -143,16 +146,16 @@ impl Wake for WakeSlot {
     }
 }
 
-/// Wakers of the application, fired after the module's call has returned: one wake-up
-/// for all that a batch of datagrams brought.
+/// Wakers of the application, fired after the module's call has returned: one wake-up for
+/// everything that a batch of datagrams brought.
 #[derive(Default)]
 pub(crate) struct WakeBatch {
     wakers: Vec<Waker>,
 }
 
 impl WakeBatch {
-    /// An application has one or two executors, so looking at the last few is enough to
-    /// keep one waker for each.
+    /// The number of latest wakers that are compared. An application has one or two executors, so
+    /// this is enough to keep one waker for each.
     const LOOK_BACK: usize = 8;
 
     pub(crate) fn add(&mut self, waker: Option<Waker>) {
@@ -170,7 +173,7 @@ impl WakeBatch {
     }
 }
 
-/// Keep `cx`'s waker in `slot`.
+/// Stores the waker of `cx` in `slot`.
 pub(crate) fn register(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {
         Some(waker) => waker.clone_from(cx.waker()),

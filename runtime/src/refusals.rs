@@ -1,23 +1,23 @@
-//! Records of what the operator's own configuration refuses.
+//! Log records of destinations that the operator's own configuration refuses.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a destination is not named again.
+/// The time in which a destination is not logged again.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Destinations of a server that are named in that time.
+/// The most destinations of a server that are logged in that time.
 const NAMED: usize = 10;
 
 static WINDOWS: Mutex<Windows> = Mutex::new(Windows(BTreeMap::new()));
 
-/// Logs that `server` was not allowed to reach `destination`, so that the operator sees what to
-/// allow: `reason` says that.
+/// Logs that `server` was not allowed to reach `destination`. The `reason` tells the operator what
+/// would allow it.
 ///
-/// The record has INFO. Clients often choose the destination, so that each has one record a minute,
-/// and ten destinations of a server at most. The other records have DEBUG, and the next one at INFO
-/// has their number in the field `suppressed`.
+/// The record has INFO. Clients often choose the destination, so each destination has one record a
+/// minute, and a server has ten destinations at most. The other records have DEBUG, and the next
+/// one at INFO has their number in the field `suppressed`.
 pub fn log_refusal(server: &str, destination: &str, reason: &str) {
     let admitted = WINDOWS
         .lock()
@@ -31,7 +31,7 @@ pub fn log_refusal(server: &str, destination: &str, reason: &str) {
     }
 }
 
-/// By the name of the server.
+/// The windows by the name of the server.
 struct Windows(BTreeMap<String, Window>);
 
 struct Window {
@@ -41,7 +41,8 @@ struct Window {
 }
 
 impl Windows {
-    /// How many were suppressed since the last record, if there may be one for this.
+    /// Returns the number of records suppressed since the last one, if another may be written for
+    /// this destination.
     fn admit(&mut self, server: &str, destination: &str, now: Instant) -> Option<u64> {
         let is_over = |window: &Window| now.duration_since(window.began) >= WINDOW;
         let suppressed = match self.0.get_mut(server) {
@@ -57,7 +58,7 @@ impl Windows {
             Some(window) => window.suppressed,
             None => 0,
         };
-        // Of servers that are no more, too.
+        // This also removes those of servers that are gone.
         self.0.retain(|_, window| !is_over(window));
         let window = Window {
             began: now,
@@ -84,14 +85,14 @@ mod tests {
             let destination = format!("host:{port}");
             windows.admit("a", &destination, began + WINDOW / 2)
         });
-        // The first tells of the one before it.
+        // The first record counts the one before it.
         assert_eq!(
             others.collect::<Vec<_>>(),
             [&[1][..], &[0; NAMED - 2]].concat()
         );
         let left_out = 998 - (NAMED as u64 - 1);
         assert_eq!(windows.admit("a", "host:1", began + WINDOW), Some(left_out));
-        // Those of servers that are no more are forgotten.
+        // The windows of servers that are gone are removed.
         assert_eq!(windows.0.len(), 1);
     }
 }

@@ -1,39 +1,38 @@
-//! A module's share of a core.
+//! The CPU quota of a module: its share of a core. The driver and WATER instances spend it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// A bucket of CPU time that fills at a share of one core. What is used beyond it has to be
-/// waited for, so that over time a module has its share and no more. Clones are the same bucket:
-/// instances of one module have it together, and one that is started again finds it as the one
-/// before it left it.
+/// A bucket of CPU time that fills at a share of one core. A module that overdraws it has to wait,
+/// so that over time it gets its share and no more. Clones are the same bucket: instances of one
+/// module share it, and a restarted one continues with the contents that the former one left.
 ///
-/// The default is no bound.
+/// The default is no limit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Share(Option<Arc<Mutex<Bucket>>>);
 
 #[derive(Debug)]
 struct Bucket {
     permille: u32,
-    /// Nanoseconds that are there; below 0, what has been used in advance.
+    /// The nanoseconds in the bucket; negative when it is overdrawn.
     left: i64,
     filled: Instant,
 }
 
-/// What may be used at once after a rest: as much as a batch of handshakes takes, and too little
-/// for anybody else to notice.
+/// The most CPU time after a rest: as much as a batch of handshakes takes, and too little for
+/// anybody else to notice.
 const BURST: Duration = Duration::from_millis(100);
 
-/// The longest that one call may cost: what waits for the module has given up by then.
+/// The longest rest after one call: clients that wait for the module have given up by then.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
 impl Share {
-    /// So many thousandths of a core. `None`: without a bound.
+    /// Makes a bucket of this many thousandths of a core. `None` for no limit.
     pub(crate) fn new(permille: Option<u32>) -> Share {
         Share(permille.map(|permille| Arc::new(Mutex::new(Bucket::new(permille)))))
     }
 
-    /// So many nanoseconds have been used, until now.
+    /// Takes the nanoseconds that have been used until now.
     pub(crate) fn spend(&self, spent: u64) {
         if let Some(mut bucket) = self.bucket() {
             bucket.fill(Instant::now());
@@ -41,13 +40,13 @@ impl Share {
         }
     }
 
-    /// When there is something to use again, if there is nothing now.
+    /// Returns the time at which the bucket is no longer empty, if it is empty now.
     pub(crate) fn rests_until(&self, now: Instant) -> Option<Instant> {
         self.bucket()?.rests_until(now)
     }
 
-    /// How much CPU time one call may take: no more than `limit`, and no more than the share gives
-    /// in a minute. What takes longer is stopped there, rather than run and then waited for: at a
+    /// Returns the CPU time that one call may take: at most `limit`, and at most what the share
+    /// gives in a minute. A longer call is stopped there, rather than run and then waited for: at a
     /// thousandth of a core, a second would cost a rest of a quarter of an hour.
     pub(crate) fn longest_call(&self, limit: Duration) -> Duration {
         match self.bucket() {
@@ -86,7 +85,7 @@ impl Bucket {
 
     fn fill(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.filled);
-        // More than the burst is not kept, whatever the time.
+        // The bucket holds the burst at most, however much time has passed.
         let passed = passed.as_nanos().min(1 << 50) as i64;
         let filled = passed.saturating_mul(self.permille.into()) / 1000;
         self.left = self
@@ -106,7 +105,7 @@ mod tests {
         let share = Share::new(Some(250));
         let begin = Instant::now();
         assert_eq!(share.rests_until(begin), None);
-        // The burst, and 100 ms more, by two that have it together.
+        // The burst, and 100 ms more, used by two clones.
         share.spend(50_000_000);
         share.clone().spend(150_000_000);
         let now = Instant::now();

@@ -1,5 +1,5 @@
-//! The locks and atomics behind which threads meet. The models of `tests/prove` have a module of the
-//! same name, with types that try every order of what threads do.
+//! The locks and atomics by which threads synchronize. The models of `tests/prove` have a module of
+//! the same name, with types that try every order of the threads' actions.
 
 pub(crate) use std::sync::{Mutex, MutexGuard};
 

@@ -1,3 +1,5 @@
+//! Addresses, errors and status types of the API.
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -7,22 +9,22 @@ use std::{error, fmt, io};
 
 use crate::{Error, Module, Target, Used};
 
-/// Why an operation on a flow or a socket failed. Names follow `wasi:sockets`.
+/// The reason why an operation on a flow or a socket failed. Names follow `wasi:sockets`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ErrorCode {
     /// The host did not grant this label, destination or service.
     AccessDenied,
-    /// Not implemented by the other side.
+    /// The other side does not implement it.
     NotSupported,
     /// An argument is out of range.
     InvalidArgument,
-    /// Not possible in the present state, such as a write after `shutdown_write`.
+    /// The operation is not possible in the present state, such as a write after `shutdown_write`.
     InvalidState,
     /// A limit is reached; nothing was created.
     LimitReached,
     /// The other end did not answer in time.
     Timeout,
-    /// No route to the other end.
+    /// There is no route to the other end.
     RemoteUnreachable,
     /// The other end refused.
     ConnectionRefused,
@@ -34,7 +36,7 @@ pub enum ErrorCode {
     DatagramTooLarge,
     /// A host name has no address.
     NameUnresolvable,
-    /// Anything else, in words for people. Clones share them.
+    /// Any other reason, in words for people. Clones share them.
     Other(Arc<str>),
 }
 
@@ -99,7 +101,7 @@ impl From<&io::Error> for ErrorCode {
     }
 }
 
-/// Where a flow is going.
+/// The destination of a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     /// An address and a port.
@@ -109,7 +111,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         match self {
             Destination::Address(address) => address.port(),
@@ -118,7 +120,7 @@ impl Destination {
     }
 }
 
-/// `host:port`, with an IPv6 address in brackets. A name is not resolved.
+/// Parses `host:port`, with an IPv6 address in brackets. A name is not resolved.
 impl FromStr for Destination {
     type Err = Error;
 
@@ -136,14 +138,14 @@ impl fmt::Display for Destination {
     }
 }
 
-/// What is known of a flow when it is offered.
+/// The facts about a flow when it is offered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowInfo {
     /// The inner source.
     pub source: SocketAddr,
     /// The inner destination.
     pub destination: Destination,
-    /// Who the transport authenticated: a public key, a user name.
+    /// The peer that the transport authenticated: a public key, a user name.
     pub peer: Option<String>,
     /// The outer addresses that the flow arrived on: remote, then local.
     pub underlay: Option<(SocketAddr, SocketAddr)>,
@@ -152,7 +154,7 @@ pub struct FlowInfo {
 }
 
 impl FlowInfo {
-    /// Bytes of its names, as they lie in memory.
+    /// Returns the memory of its names, in bytes.
     pub(crate) fn kept_bytes(&self) -> usize {
         let attributes = self.attributes.iter();
         let attributes = attributes.map(|(k, v)| k.capacity() + v.capacity() + ATTRIBUTE);
@@ -165,91 +167,88 @@ impl FlowInfo {
     }
 }
 
-/// What an attribute takes beside its text.
+/// The memory of an attribute beside its text, in bytes.
 const ATTRIBUTE: usize = size_of::<(String, String)>();
 
-/// What a server is doing.
+/// The phase of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
     /// The module runs.
     Running,
-    /// The module failed; a new instance is on its way. The sockets stay bound.
+    /// The module failed; a new instance will start. The sockets stay bound.
     Restarting,
-    /// The last attempt to restart failed, for this reason; the host goes on trying.
+    /// The last attempt to restart failed, for this reason; the host keeps trying.
     Failed(String),
     /// The server is closed.
     Closed,
 }
 
-/// How a server is doing.
+/// The state of a server.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// What it is doing.
+    /// The phase.
     pub phase: Phase,
-    /// The number of the generation that serves: how many instances there were before it, by
-    /// swaps and restarts.
+    /// The number of the serving generation: the number of instances before it, by swaps and
+    /// restarts.
     pub generation: u32,
-    /// The generations that run, by number. Empty: a WATER module, which has an instance for
-    /// each connection, or none runs.
+    /// The running generations, by number. Empty for a WATER module, which has an instance for each
+    /// connection, or if none runs.
     pub generations: Vec<GenerationStatus>,
-    /// The module that serves, or is to serve again; `None`: the server is closed.
+    /// The module that serves, or is to serve again; `None` if the server is closed.
     pub module: Option<Module>,
-    /// What it has used.
+    /// The usage of the module.
     pub used: Used,
-    /// What of it is written to files, in a sentence for each, while a
-    /// [`Capture`](crate::Capture) does that.
+    /// The files that a [`Capture`](crate::Capture) is writing, in a sentence for each.
     pub captures: Vec<String>,
     /// The peers, in the order of the module's configuration.
     pub peers: Vec<PeerStatus>,
-    /// Flows open now.
+    /// The number of flows that are open now.
     pub flows: u32,
     /// Counters by name. Those of the host begin with `host.`; see the
     /// [crate page](crate#counters).
     pub counters: BTreeMap<String, u64>,
 }
 
-/// One instance of a server's module: the one that serves, or one before it that finishes its
-/// flows.
+/// An instance of a server's module: the one that serves, or a former one that finishes its flows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerationStatus {
-    /// Counted from 0.
+    /// The number, counted from 0.
     pub number: u32,
     /// The name that its module was loaded under.
     pub module: String,
-    /// Of the module's bytes, in hexadecimal.
+    /// The SHA-256 of the module's bytes, in hexadecimal.
     pub sha256: String,
-    /// Flows open now.
+    /// The number of flows that are open now.
     pub flows: u32,
-    /// Since it was started.
+    /// The time since it was started.
     pub age: Duration,
-    /// Since another one serves; `None`: it does.
+    /// The time since another one serves; `None` for the serving one.
     pub draining: Option<Duration>,
 }
 
-/// One remote party that the transport knows by name.
+/// A remote party that the transport knows by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
     /// The name that [`FlowInfo::peer`] carries.
     pub name: String,
-    /// Where the peer was last heard, as `address:port`.
+    /// The address where the peer was last heard, as `address:port`.
     pub endpoint: Option<String>,
-    /// Age of the last completed handshake.
+    /// The age of the last completed handshake.
     pub last_handshake: Option<Duration>,
-    /// Inner bytes from the peer.
+    /// The inner bytes from the peer.
     pub received_bytes: u64,
-    /// Inner bytes to the peer.
+    /// The inner bytes to the peer.
     pub sent_bytes: u64,
-    /// How long the way to the peer and back takes, as estimated by what the module saw of it
-    /// lately.
+    /// The round-trip time to the peer, as the module estimates it from recent traffic.
     pub round_trip: Option<Duration>,
-    /// How many of a thousand packets of the peer's were lost lately.
+    /// The thousandths of the peer's packets that were lost lately.
     pub loss_permille: Option<u16>,
 }
 
-/// What one client needs in order to connect. Contains secrets.
+/// The configuration that one client needs in order to connect. Contains secrets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The peer this is for, if the transport tells peers apart.
+    /// The peer that it is for, if the transport distinguishes peers.
     pub peer: Option<String>,
     /// A file name to suggest, such as `wg0.conf`.
     pub name: String,
@@ -259,7 +258,7 @@ pub struct ClientConfig {
     pub content: String,
 }
 
-/// Without the content, which holds secrets.
+/// Formats it without the content, which holds secrets.
 impl fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientConfig")
