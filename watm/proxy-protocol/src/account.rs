@@ -1,4 +1,4 @@
-//! What has happened, for people and metrics.
+//! Counters and the bytes of clients, reported in the status.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,8 +8,8 @@ use watm_core::PeerStatus;
 
 use crate::reason::{COUNTERS, Reason};
 
-/// Clients whose bytes are counted apart. Of one more, that is forgotten which was seen longest
-/// ago: a list that people read and metrics carry, of some hundred kilobytes at most.
+/// The most clients whose bytes are counted separately. For one more, the client seen longest ago
+/// is forgotten. The list is for people and metrics, and takes a few hundred kilobytes at most.
 const MAX_CLIENTS: usize = 1024;
 
 /// Counters of all connections and datagrams of one transport.
@@ -21,9 +21,9 @@ struct Counts {
     events: [u64; EVENTS.len()],
     refused: [u64; COUNTERS.len()],
     clients: BTreeMap<IpAddr, Client>,
-    /// The same by when they were seen.
+    /// The same clients by the time when they were seen.
     by_age: BTreeSet<(u64, IpAddr)>,
-    /// Clients that were seen for the first time.
+    /// The number of clients seen for the first time.
     newcomers: u64,
 }
 
@@ -31,26 +31,26 @@ struct Counts {
 struct Client {
     received: u64,
     sent: u64,
-    /// What `newcomers` was.
+    /// The value of `newcomers` when the client was last seen.
     seen: u64,
 }
 
-/// What is counted, besides what is refused.
+/// Counted events, besides refusals.
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
-    /// A connection's header was taken.
+    /// A connection's header was accepted.
     Connection,
     /// A client's datagrams became a flow.
     Datagrams,
-    /// A flow of datagrams ended: nothing came or went for its time.
+    /// A datagram flow ended after its idle timeout.
     Idle,
-    /// A flow of datagrams ended in favour of another.
+    /// A datagram flow ended to make room for another one.
     Displaced,
-    /// The application did not take a flow.
+    /// The application refused a flow.
     NotTaken,
-    /// A datagram was lost, since the application had not read those before it.
+    /// A datagram was lost because the application had not read earlier ones.
     Overrun,
-    /// A client's bytes are no longer counted apart.
+    /// A client's bytes are no longer counted separately.
     Forgotten,
 }
 
@@ -73,13 +73,13 @@ impl Account {
         self.0.borrow_mut().refused[reason.index()] += 1;
     }
 
-    /// A client's bytes: from it, and to it.
+    /// Count a client's bytes: received from it, and sent to it.
     pub fn bytes(&self, client: IpAddr, received: usize, sent: usize) {
         let counts = &mut *self.0.borrow_mut();
         let latest = counts.newcomers;
         let known = counts.clients.get_mut(&client);
         let client = match known.filter(|known| known.seen == latest) {
-            // Nobody came in between: it is among the last already.
+            // No new client came in between: this one is among the latest already.
             Some(known) => known,
             None => counts.client(client),
         };
@@ -95,7 +95,7 @@ impl Account {
             .collect()
     }
 
-    /// The clients that were seen last, by their addresses.
+    /// The clients seen last, by their addresses.
     pub fn clients(&self) -> Vec<PeerStatus> {
         let counts = self.0.borrow();
         let status = |(address, client): (&IpAddr, &Client)| PeerStatus {

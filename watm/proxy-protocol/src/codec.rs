@@ -1,3 +1,5 @@
+//! The codec of connections, and the transport's configuration.
+
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
@@ -13,52 +15,54 @@ use crate::reason::Reason;
 use crate::tlv::Tlvs;
 use crate::write::{write_v1, write_v2};
 
-/// The transport. Its configuration:
+/// The PROXY protocol over connections. Its configuration:
 ///
-/// - `from`: whose headers are believed, as addresses and networks, or `any`. Without it
-///   nobody's are, and no connection is accepted. A host of WATER tells no addresses, so that
-///   nothing but `any` admits anybody there. It is looked at for each connection and each
-///   datagram, so that another configuration holds at once.
-/// - `accept`: `v1`, `v2` or both, which is the default.
-/// - `longest`: bytes of a header of version 2, 536 by default, at most 4096.
-/// - `unspecified`: what to do with version 2's PROXY without addresses: `refuse`, or take it
-///   for `local`.
-/// - `local`: whether to `accept` what says LOCAL or UNKNOWN, as health checks do, as the sender's
-///   own, which is the default, or to `refuse` it.
-/// - `header-time`: seconds that a header may take, 5 by default, from 3 on.
-/// - `datagrams`: what datagrams begin with. `each`, the default: every one with a header of
-///   version 2 (revision of 2026-04-27). `first`: the first one from an address of the proxy's, for
-///   all that come from it until nothing has come from there or gone there for `datagram-idle`. A
-///   client may come from up to eight addresses of the proxy's. `spp`: every one with
-///   the 38 bytes of Cloudflare's Simple Proxy Protocol, as do the answers.
-/// - `datagram-idle`: seconds after which a client's datagrams are no longer one flow, 60 by default.
-/// - `datagram-flows`: flows of datagrams at once, 16384 by default. For one more, that ends which
-///   was idle longest.
-/// - `send`: the version of the header that dialled connections begin with, `v2` by default.
-/// - `source` and `destination`: what that says, LOCAL or UNKNOWN without them.
-/// - `remote`: where a connection is dialled to whose caller says nothing.
+/// - `from`: the addresses and networks whose headers are trusted, or `any`. Without it none are,
+///   and no connection is accepted. WATER hosts tell no addresses, so that only `any` admits
+///   connections there. The list is checked for each connection and each datagram, so that a new
+///   configuration applies at once.
+/// - `accept`: `v1`, `v2` or both (the default).
+/// - `longest`: the longest header of version 2 in bytes, 536 by default, at most 4096.
+/// - `unspecified`: the handling of version 2's PROXY without addresses: `refuse`, or `local`,
+///   which treats it like LOCAL.
+/// - `local`: the handling of LOCAL and UNKNOWN, which health checks send: `accept` as the sender's
+///   own connection (the default), or `refuse`.
+/// - `header-time`: the seconds in which a header must arrive, 5 by default, at least 3.
+/// - `datagrams`: the headers of datagrams. `each` (the default): every datagram has a header of
+///   version 2 (revision of 2026-04-27). `first`: the first datagram from an address of the proxy
+///   has one, for all datagrams from that address until it has been idle for `datagram-idle`. A
+///   client's datagrams may come from up to eight addresses of the proxy. `spp`: every datagram has
+///   the 38 bytes of Cloudflare's Simple Proxy Protocol, and so do the answers.
+/// - `datagram-idle`: the idle seconds after which a client's flow of datagrams ends, 60 by
+///   default.
+/// - `datagram-flows`: the most datagram flows at once, 16384 by default. For one more, the flow
+///   that was idle longest ends.
+/// - `send`: the version of the header in front of dialled connections, `v2` by default.
+/// - `source` and `destination`: the addresses in that header. Without them it says LOCAL or
+///   UNKNOWN.
+/// - `remote`: the destination of a dialled connection whose caller names none.
 ///
-/// A flow has what the TLVs say as attributes: `alpn`, `sni`, `tls.…`, `proxy.unique-id`, `proxy.netns`,
-/// and `proxy.tlv-0x…` for other types, as text where they are printable and else in hexadecimal.
-/// `proxy.tlvs` has all of them as they came, in hexadecimal, without the checksum and padding: a host
-/// passes these on.
+/// The TLVs become attributes of a flow: `alpn`, `sni`, `tls.…`, `proxy.unique-id`, `proxy.netns`,
+/// and `proxy.tlv-0x…` for other types, as text if they are printable and in hexadecimal otherwise.
+/// `proxy.tlvs` has all of them as received, in hexadecimal, without the checksum and padding: a
+/// host forwards these.
 #[derive(Debug)]
 pub struct ProxyProtocol {
     config: Rc<Config>,
     account: Rc<Account>,
 }
 
-/// A connection: first a header, then nothing else.
+/// The codec of a connection: first a header, then unchanged bytes.
 #[derive(Debug)]
 pub struct ProxyCodec(State);
 
 #[derive(Debug)]
 enum State {
-    /// The header is to come, from here.
+    /// Accepting, with the header still to come from this address.
     Accepting(Rc<Config>, Rc<Account>, Option<SocketAddr>),
-    /// It has come, and said this; whose bytes to count, where that is known.
+    /// Accepted, with the header's facts, and the client whose bytes are counted, if known.
     Accepted(Facts, Rc<Account>, Option<IpAddr>),
-    /// The header is to be sent.
+    /// Dialling, with this header to send.
     Dialling(Vec<u8>),
     Dialled,
 }
@@ -103,7 +107,7 @@ impl StreamTransport for ProxyProtocol {
             Version::One => Some(write_v1(self.config.ends)),
             Version::Two => write_v2(self.config.ends, &[]),
         };
-        // Without facts it fits.
+        // A header without TLVs always fits.
         let header = header.ok_or(ErrorCode::InvalidState)?;
         Ok(ProxyCodec(State::Dialling(header)))
     }
@@ -114,26 +118,26 @@ impl StreamTransport for ProxyProtocol {
 }
 
 impl ProxyProtocol {
-    /// What it is configured with.
+    /// The configuration.
     pub(crate) fn config(&self) -> &Rc<Config> {
         &self.config
     }
 
-    /// What it counts.
+    /// The counters.
     pub(crate) fn account(&self) -> &Rc<Account> {
         &self.account
     }
 }
 
 impl ProxyCodec {
-    /// As [`describe`](Codec::describe), without what TLVs of these types say.
+    /// Like [`describe`](Codec::describe), without the TLVs of these types.
     pub fn describe_without(&self, types: &[u8], info: &mut FlowInfo) {
         if let State::Accepted(facts, ..) = &self.0 {
             facts.describe(info, types);
         }
     }
 
-    /// The TLVs of the header, without its checksum and padding. None before it has come.
+    /// The TLVs of the header, without its checksum and padding. Empty before it has arrived.
     pub fn tlvs(&self) -> Tlvs<'_> {
         match &self.0 {
             State::Accepted(facts, ..) => facts.tlvs(),
@@ -196,7 +200,7 @@ impl Codec for ProxyCodec {
     }
 }
 
-/// The header of a connection, once all of it is there: its length, and what it says.
+/// Parses the header of a connection once it is complete. Returns its length and its facts.
 fn header(bytes: &[u8], config: &Config) -> Result<Option<(usize, Facts)>, Reason> {
     let Parsed::Complete(length, header) = parse(bytes, &config.rules)? else {
         return Ok(None);

@@ -1,3 +1,5 @@
+//! The parsed configuration. `codec` documents its fields.
+
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -9,54 +11,56 @@ use crate::parse::Rules;
 use crate::sources::Sources;
 use crate::v2;
 
-/// The longest header that may be configured: what HAProxy's own buffer leaves to it.
+/// The longest header that may be configured, in bytes: the most that HAProxy's own buffer leaves
+/// for it.
 const MOST: usize = 4096;
 
-/// What the configuration says.
+/// A parsed configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Whose headers are believed.
+    /// The senders whose headers are trusted.
     pub from: Sources,
     pub rules: Rules,
-    /// Take what says LOCAL, as the sender's own.
+    /// True if LOCAL is accepted, as the sender's own connection.
     pub local: bool,
-    /// How long a header may take.
+    /// The time in which a header must arrive.
     pub header_time: Duration,
     pub datagrams: Datagrams,
-    /// What is sent to whoever is dialled.
+    /// The version of the header in front of dialled connections.
     pub send: Version,
-    /// Who the header says that a dialled connection is from, and to.
+    /// The source and destination in that header.
     pub ends: Option<(SocketAddr, SocketAddr)>,
-    /// Where a connection is dialled to whose caller says nothing.
+    /// The destination of a dialled connection whose caller names none.
     pub remote: Option<Destination>,
 }
 
-/// Of those who come by datagrams.
+/// The settings of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagrams {
     pub mode: Mode,
-    /// For how long nothing comes or goes until a flow ends.
+    /// The idle time after which a flow ends.
     pub idle: Duration,
-    /// Flows at once.
+    /// The most flows at once.
     pub flows: usize,
 }
 
-/// Which datagrams begin with what.
+/// The headers of datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Each with a header of version 2.
+    /// A header of version 2 in each datagram.
     Each,
-    /// The first one of an address.
+    /// A header of version 2 in the first datagram from an address.
     First,
-    /// Each with one of the Simple Proxy Protocol, and so do the answers.
+    /// A header of the Simple Proxy Protocol in each datagram, and in the answers.
     Spp,
 }
 
-/// Seconds for a header: the specification has at least 3, for a retransmission.
+/// The range of the seconds for a header: the specification demands at least 3, for a
+/// retransmission.
 const HEADER_SECONDS: RangeInclusive<u64> = 3..=300;
-/// Seconds without a datagram: up to a day.
+/// The range of the seconds without a datagram: up to a day.
 const IDLE_SECONDS: RangeInclusive<u64> = 1..=86_400;
-/// Flows of datagrams: what a host's own bound is at most.
+/// The range of the datagram flows: up to the highest limit of a host.
 const FLOWS: RangeInclusive<u64> = 1..=1_048_576;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

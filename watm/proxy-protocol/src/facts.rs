@@ -1,3 +1,5 @@
+//! The facts of a header, as addresses and attributes of a flow.
+
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::str;
@@ -7,23 +9,23 @@ use watm_core::FlowInfo;
 use crate::header::{Addresses, Proxied};
 use crate::tlv::{self, Tlvs};
 
-/// What a flow is told with.
+/// The description of a flow from a header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// The client, and where it connected to. An IPv4 address in IPv6 is the IPv4 address.
+    /// The client and its destination. An IPv4-mapped IPv6 address becomes the IPv4 address.
     pub ends: Option<(SocketAddr, SocketAddr)>,
-    /// Each with the type of the TLV that it is from.
+    /// The attributes, each with the type of its TLV.
     attributes: Vec<(u8, String, String)>,
-    /// The TLVs as they came, without the checksum, which is of that header, and without padding.
+    /// The TLVs as received, without the checksum, which covers that header, and without padding.
     tlvs: Vec<u8>,
 }
 
-/// Stands for a type where a value is from no TLV. The specification reserves it for nothing, and no
-/// sender uses it.
+/// The type of values that come from no TLV. The specification does not reserve it, and no sender
+/// uses it.
 const NO_TYPE: u8 = 0;
 
 impl Facts {
-    /// What a header says.
+    /// Collects the facts of a header.
     pub fn of(proxied: &Proxied<'_>) -> Facts {
         let mut facts = Facts {
             ends: ends(&proxied.addresses),
@@ -56,7 +58,7 @@ impl Facts {
         facts
     }
 
-    /// Of nothing but its ends.
+    /// Makes facts that contain only the ends.
     pub fn between(client: SocketAddr, destination: SocketAddr) -> Facts {
         Facts {
             ends: Some((client, destination)),
@@ -69,7 +71,7 @@ impl Facts {
         Tlvs::sound(&self.tlvs)
     }
 
-    /// Tells a flow, without what TLVs of these types say.
+    /// Describes a flow, without the TLVs of these types.
     pub fn describe(&self, info: &mut FlowInfo, without: &[u8]) {
         if let Some((source, destination)) = self.ends {
             info.source = source;
@@ -114,7 +116,7 @@ impl Facts {
         }
     }
 
-    /// As text if it is printable, or else in hexadecimal.
+    /// Adds an attribute: text if it is printable, hexadecimal otherwise.
     fn add(&mut self, kind: u8, name: &str, value: &[u8]) {
         let printable = |text: &&str| !text.chars().any(char::is_control);
         let value = match str::from_utf8(value).ok().filter(printable) {
@@ -133,7 +135,7 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The client and where it connected to, if they are of IP.
+/// The client and its destination, if they are IP addresses.
 pub fn ends(addresses: &Addresses<'_>) -> Option<(SocketAddr, SocketAddr)> {
     match addresses {
         Addresses::Inet {

@@ -1,52 +1,54 @@
+//! The content of a parsed header.
+
 use std::net::SocketAddr;
 
 use crate::tlv::Tlvs;
 
-/// What a header says.
+/// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Header<'a> {
-    /// Nothing of anybody else: the connection is the sender's own, such as a health check, or
-    /// the sender does not know. The connection's own addresses hold.
+    /// LOCAL or UNKNOWN: the connection is the sender's own, such as a health check, or the sender
+    /// does not know its origin. The addresses of the connection itself apply.
     Local,
-    /// Who the connection is from.
+    /// PROXY: the origin of the connection.
     Proxied(Proxied<'a>),
 }
 
-/// A connection that was passed on.
+/// A connection that a proxy forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Proxied<'a> {
-    /// Between whom it is.
+    /// The ends of the connection.
     pub addresses: Addresses<'a>,
-    /// What carries it there.
+    /// The kind of its carrier.
     pub protocol: Protocol,
-    /// Other facts, of version 2 alone.
+    /// The TLVs of version 2.
     pub tlvs: Tlvs<'a>,
 }
 
-/// Both ends of a connection.
+/// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Addresses<'a> {
-    /// IPv4 or IPv6, both the same.
+    /// IPv4 or IPv6 addresses, of the same family.
     Inet {
         /// The client.
         source: SocketAddr,
-        /// Where the client connected to.
+        /// The destination of the client.
         destination: SocketAddr,
     },
-    /// Unix sockets, by their paths, up to the first zero byte.
+    /// Paths of Unix sockets, up to the first zero byte.
     Unix {
         /// The client.
         source: &'a [u8],
-        /// Where the client connected to.
+        /// The destination of the client.
         destination: &'a [u8],
     },
 }
 
-/// What kind of connection it is.
+/// The kind of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
-    /// TCP, or a stream of Unix.
+    /// TCP, or a stream of a Unix socket.
     Stream,
-    /// UDP, or datagrams of Unix.
+    /// UDP, or datagrams of a Unix socket.
     Datagram,
 }

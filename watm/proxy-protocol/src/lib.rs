@@ -1,26 +1,24 @@
 //! The PROXY protocol (HAProxy's `proxy-protocol.txt`, revision of 2026-04-27) as a transport.
 //!
-//! Whoever passes a connection on says first who it is from: a line of text in version 1, a
-//! binary header in version 2. Accepting, the transport takes that off, tells the application
-//! as the flow's source and destination, and then copies. Dialling, it puts a header before
-//! what the application writes.
+//! A proxy that forwards a connection first names its client: in a line of text in version 1, in a binary header in
+//! version 2. When accepting, the transport removes this header, reports it to the application as the flow's source and
+//! destination, and then copies. When dialling, it puts a header in front of the application's data.
 //!
-//! Datagrams are each by themselves: a header and what it is about in one. Those of one client are
-//! a flow, whose answers go back to the proxy that was heard of it last.
+//! A datagram and its header come as one. The datagrams of one client are a flow, and its answers go to the proxy that
+//! was last heard for it.
 //!
-//! A header is believed, so who may send one is configured, and nobody may by default. There is
-//! no guessing whether there is a header: a connection without one is reset.
+//! A header is trusted, so that the configuration lists the addresses that may send one; by default there are none. The
+//! transport does not guess whether there is a header: a connection without one is reset.
 //!
-//! [`parse`] is for anybody: it takes bytes as they come, allocates nothing, and says what is
-//! wrong.
+//! [`parse`] is for other programs too: it takes bytes as they arrive, allocates nothing, and reports errors precisely.
 //!
-//! # What it costs
+//! # Costs
 //!
-//! `make bench-proxy` measures it beside mmproxy 0.2.2, as the README of that does: fifty clients, each of
-//! which sends `PING` again when it is answered, and two hundred that connect at once. Both connect to the
-//! application from the clients' addresses, and have a thread for each core. One run on two
-//! cores of an AMD EPYC, which compiled other things meanwhile, said (medians of 9 rounds of 1.5 s, in turns:
-//! `tests/proxy/bench --rounds 9 --seconds 1.5`):
+//! `make bench-proxy` measures it beside mmproxy 0.2.2, in the way of that project's README: fifty clients, each of
+//! which sends `PING` again when it is answered, and two hundred that connect at once. Both proxies connect to the
+//! application from the clients' addresses, and have a thread for each core. One run on two cores of an AMD EPYC, which
+//! compiled other things meanwhile (medians of 9 rounds of 1.5 s, in turns: `tests/proxy/bench --rounds 9 --seconds
+//! 1.5`):
 //!
 //! | | here | mmproxy | ratio |
 //! |---|---|---|---|
@@ -30,18 +28,18 @@
 //! | the same: CPU for each, µs | 17.4 | 15.8 | 1.10 |
 //! | 200 connections at once, s | 0.107 | 0.180 | 0.59 |
 //!
-//! With less beside it (34,000 answers by UDP a second) one was 14.7 µs here and 14.8 of mmproxy's: the ratio is
-//! the worse the busier the machine is. An answer by UDP takes 3.2 system calls here and 6.0 there (`strace -c -f`);
-//! what costs more is the runtime and the module, three tenths of the time.
+//! On a quieter machine (34,000 answers by UDP a second) an answer by UDP took 14.7 µs here and 14.8 with mmproxy: the
+//! ratio grows with the load of the machine. An answer by UDP takes 3.2 system calls here and 6.0 there (`strace -c
+//! -f`). The additional cost is that of the runtime and the module, three tenths of the time.
 //!
-//! Seven tenths of it are the kernel's, which is asked for as much by both. A gigabyte on one connection
-//! costs three times the CPU: mmproxy has the kernel move it from socket to socket, and sees none of it.
+//! The kernel takes seven tenths of it, about the same for both. A gigabyte on one connection costs three times the
+//! CPU: mmproxy has the kernel move it from socket to socket, and reads none of it.
 //!
-//! # What holds, and where that is tested
+//! # Promises and their tests
 //!
-//! `vectors`, `codec`, `datagrams` and `differential` are in `tests/` of this crate, `proxy`, `serve`,
-//! `tls` and `interop` in `tests/` of the project. That these tests exist is tested too. `proxy` and
-//! `proxied` are also targets of `make fuzz`, whose corpus every run of `make test` goes through.
+//! `vectors`, `codec`, `datagrams` and `differential` are in `tests/` of this crate; `proxy`, `serve`, `tls` and
+//! `interop` are in `tests/` of the project. A test checks that these tests exist. `proxy` and `proxied` are also
+//! targets of `make fuzz`, whose corpus every run of `make test` replays.
 //!
 //! | | what | tests |
 //! |---|---|---|

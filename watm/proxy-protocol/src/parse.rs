@@ -1,26 +1,28 @@
+//! The parser of both versions, for the codec, for datagrams and for other programs.
+
 use crate::header::Header;
 use crate::refused::Refused;
 use crate::{v1, v2};
 
-/// The longest header that is taken by default: with all that HAProxy sends of TLS, but for a
-/// client's certificate.
+/// The default limit of a header in bytes: enough for everything that HAProxy sends about TLS,
+/// except a client's certificate.
 pub const LONGEST: usize = 536;
 
-/// Which headers are taken.
+/// The headers that are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Version 1.
+    /// True if version 1 is accepted.
     pub v1: bool,
-    /// Version 2.
+    /// True if version 2 is accepted.
     pub v2: bool,
-    /// Bytes of a header of version 2. One of version 1 has at most 107.
+    /// The longest header of version 2 in bytes. A header of version 1 has at most 107.
     pub longest: usize,
-    /// Take version 2's PROXY without addresses for LOCAL.
+    /// True if version 2's PROXY without addresses counts as LOCAL.
     pub unspecified_is_local: bool,
 }
 
 impl Default for Rules {
-    /// Both versions, up to [`LONGEST`], with addresses.
+    /// Accepts both versions, up to [`LONGEST`], with addresses.
     fn default() -> Rules {
         Rules {
             v1: true,
@@ -31,17 +33,17 @@ impl Default for Rules {
     }
 }
 
-/// What the beginning of a connection is.
+/// The result of parsing the beginning of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// Not enough to tell: ask again with more behind it.
+    /// More bytes are needed: parse again when they have arrived.
     Incomplete,
-    /// A whole header, of so many bytes. What follows is the connection's.
+    /// A complete header of this length in bytes. The rest is the connection's data.
     Complete(usize, Header<'a>),
 }
 
-/// Read a header at the front of `bytes`. Whether it comes at once or byte by byte is the same:
-/// what is refused is refused whatever follows.
+/// Parses a header at the front of `bytes`. The result does not depend on how the bytes arrive:
+/// refused bytes are refused whatever follows.
 pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> {
     if rules.v2 && begins(bytes, v2::SIGNATURE) {
         v2::parse(bytes, rules)
@@ -52,7 +54,7 @@ pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> 
     }
 }
 
-/// Whether `bytes` begin with `signature`, as far as they go.
+/// Returns true if `bytes` begin with `signature`, or are its beginning.
 fn begins(bytes: &[u8], signature: &[u8]) -> bool {
     let both = bytes.len().min(signature.len());
     bytes[..both] == signature[..both]

@@ -1,21 +1,23 @@
+//! The reasons for refusals, with their counters.
+
 use std::fmt;
 
 use crate::refused::Refused;
 
-/// Why a connection or a datagram is not taken.
+/// The reason why a connection or a datagram is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// It has no header that is taken.
+    /// It has no acceptable header.
     Header(Refused),
-    /// Its sender is not one of those who are believed.
+    /// Its sender is not trusted.
     Source,
-    /// The header is for another protocol than what it came by.
+    /// The header describes another protocol than the one that carried it.
     Protocol,
-    /// The header speaks of nobody else, and such are not taken.
+    /// The header is LOCAL or UNKNOWN, which is not accepted.
     Local,
 }
 
-/// Names of counters, in the order of [`Reason::index`].
+/// The names of the counters, in the order of [`Reason::index`].
 pub const COUNTERS: [&str; 17] = [
     "proxy.refused.not_proxy",
     "proxy.refused.too_long",
@@ -37,7 +39,7 @@ pub const COUNTERS: [&str; 17] = [
 ];
 
 impl Reason {
-    /// Its place in [`COUNTERS`].
+    /// The index in [`COUNTERS`].
     pub fn index(self) -> usize {
         match self {
             Reason::Header(refused) => match refused {

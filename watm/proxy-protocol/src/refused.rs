@@ -1,35 +1,37 @@
+//! The errors of the parser.
+
 use std::{error, fmt};
 
-/// Why something is no header.
+/// The reason why bytes are not an acceptable header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// It begins like neither version, or like one that is not taken.
+    /// The beginning matches neither version, or one that is not accepted.
     NotProxy,
-    /// It is longer than is taken.
+    /// The header is longer than the limit.
     TooLong,
     /// Version 1: a CR or LF that is not CRLF, or no CRLF where one must be.
     LineEnd,
-    /// Version 1: fields are missing, or too many, or not separated by one space.
+    /// Version 1: missing or surplus fields, or fields not separated by one space.
     Fields,
-    /// An address is none of its family.
+    /// An address that is not one of its family.
     Address,
-    /// A port is none: 0 to 65535, without a sign or leading zeros.
+    /// A malformed port: it must be 0 to 65535, without a sign or leading zeros.
     Port,
-    /// Version 2: a version or command that is not defined.
+    /// Version 2: an undefined version or command.
     Command,
-    /// Version 2: a family or protocol that is not defined.
+    /// Version 2: an undefined family or protocol.
     Family,
-    /// Version 2: the sender says PROXY and names no addresses.
+    /// Version 2: PROXY without addresses.
     Unspecified,
-    /// Version 2: shorter than its addresses.
+    /// Version 2: a header shorter than its addresses.
     TooShort,
-    /// Version 2: the facts do not fill the header exactly.
+    /// Version 2: TLVs that do not fill the header exactly.
     TlvLength,
-    /// Version 2: a fact is there twice that can be there once.
+    /// Version 2: a repeated TLV of a type that may occur once.
     TlvTwice,
-    /// Version 2: a fact has a length that it cannot have.
+    /// Version 2: a TLV with an impossible length.
     TlvSize,
-    /// Version 2: the checksum is wrong.
+    /// Version 2: a wrong checksum.
     Checksum,
 }
 

@@ -1,21 +1,22 @@
-//! Who may say where a connection is from.
+//! The senders whose headers are trusted.
 
 use std::net::{IpAddr, SocketAddr};
 
-/// Addresses that are believed. By default none.
+/// Trusted addresses. None by default.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Sources {
-    /// Nobody.
+    /// No address.
     #[default]
     Nobody,
-    /// These networks: an address, and how many of its bits count.
+    /// These networks: an address, and the number of its significant bits.
     Networks(Vec<(IpAddr, u32)>),
-    /// Whoever reaches the listener.
+    /// Every address that reaches the listener.
     Anybody,
 }
 
 impl Sources {
-    /// `any`, or addresses and networks with commas between them. An error is for people.
+    /// Parses `any`, or addresses and networks with commas between them. The error is text for
+    /// people.
     pub fn parse(text: &str) -> Result<Sources, String> {
         if text.trim() == "any" {
             return Ok(Sources::Anybody);
@@ -24,7 +25,8 @@ impl Sources {
         networks.map(Sources::Networks)
     }
 
-    /// Whether this one is believed. An address that the host does not tell is anybody's.
+    /// Returns true if this address is trusted. Only [`Anybody`](Sources::Anybody) trusts an
+    /// address that the host does not tell.
     pub fn admit(&self, remote: Option<SocketAddr>) -> bool {
         match self {
             Sources::Nobody => false,

@@ -1,15 +1,17 @@
+//! Cloudflare's Simple Proxy Protocol for datagrams.
+
 use std::net::{IpAddr, SocketAddr};
 
 use crate::refused::Refused;
 
-/// Bytes of a header of Cloudflare's Simple Proxy Protocol: a magic number, the client's and the
-/// proxy's address as IPv6 has them, the client's and the proxy's port.
+/// The length in bytes of a header of Cloudflare's Simple Proxy Protocol: a magic number, the
+/// addresses of the client and of the proxy as IPv6 addresses, and their ports.
 pub const SPP_LENGTH: usize = 38;
 
 const MAGIC: [u8; 2] = [0x56, 0xec];
 
-/// Read the header at the front of a datagram: the client, and the proxy's address that it sent
-/// to. IPv4 is in IPv6 there, as `::ffff:192.0.2.1`.
+/// Parses the header at the front of a datagram: the client, and the proxy's address that it sent
+/// to. IPv4 addresses are IPv4-mapped there, such as `::ffff:192.0.2.1`.
 pub fn parse_spp(datagram: &[u8]) -> Result<(SocketAddr, SocketAddr), Refused> {
     let Some(rest) = datagram.strip_prefix(&MAGIC) else {
         return Err(Refused::NotProxy);
@@ -24,7 +26,7 @@ pub fn parse_spp(datagram: &[u8]) -> Result<(SocketAddr, SocketAddr), Refused> {
     ))
 }
 
-/// The header that a datagram to the client begins with, as those from it do.
+/// Encodes the header in front of a datagram to the client, which is the same as in those from it.
 pub fn write_spp(client: SocketAddr, proxy: SocketAddr) -> [u8; SPP_LENGTH] {
     let mut header = [0; SPP_LENGTH];
     let (magic, rest) = header.split_at_mut(MAGIC.len());

@@ -1,6 +1,8 @@
+//! The TLVs of version 2: parsing and encoding.
+
 use crate::refused::Refused;
 
-/// The types that are defined.
+/// The defined types.
 pub const ALPN: u8 = 0x01;
 pub const AUTHORITY: u8 = 0x02;
 pub const CRC32C: u8 = 0x03;
@@ -9,31 +11,31 @@ pub const UNIQUE_ID: u8 = 0x05;
 pub const SSL: u8 = 0x20;
 pub const NETNS: u8 = 0x30;
 
-/// The longest unique id (section 2.2.5), and host name (as HAProxy has it).
+/// The longest unique ID (section 2.2.5), and host name (as in HAProxy), in bytes.
 const LONGEST_UNIQUE_ID: usize = 128;
 const LONGEST_AUTHORITY: usize = 255;
 
-/// Before the value: its type, and its length in 16 bits.
+/// The bytes before a value: its type, and its length in 16 bits.
 const HEAD: usize = 3;
 
-/// Before what a [`Ssl`] says: flags, and the result of verifying.
+/// The bytes before the TLVs of a [`Ssl`]: flags, and the result of the verification.
 const SSL_HEAD: usize = 5;
 
-/// Facts about a connection, in the order of the header: found sound, and yet to be read.
+/// The TLVs of a header, in order. They are checked, and parsed while iterating.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tlvs<'a>(&'a [u8]);
 
-/// One of them.
+/// A single TLV.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// What it is (section 2.2.7 on).
+    /// The type (section 2.2.7 on).
     pub kind: u8,
-    /// Its bytes.
+    /// The value.
     pub value: &'a [u8],
 }
 
 impl Tlv<'_> {
-    /// Appends the TLV as a header has it. A header has no value that is longer than 65,535 bytes.
+    /// Appends the encoded TLV. Values in a header have at most 65,535 bytes.
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         to.push(self.kind);
         to.extend(
@@ -45,20 +47,20 @@ impl Tlv<'_> {
     }
 }
 
-/// What a sender knows of the TLS that it has ended (section 2.2.6).
+/// The facts about TLS that the sender has terminated (section 2.2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ssl<'a> {
-    /// Bit 0: the client used TLS. Bit 1: it showed a certificate in this connection, bit 2: in
-    /// this session.
+    /// Flags. Bit 0: the client used TLS. Bit 1: it presented a certificate in this connection; bit
+    /// 2: in this session.
     pub client: u8,
-    /// 0: the certificate was there and verified.
+    /// The result of the verification. 0: the certificate was present and verified.
     pub verify: u32,
-    /// Version, names, algorithms, and the certificate.
+    /// The TLVs: version, names, algorithms, and the certificate.
     pub facts: Tlvs<'a>,
 }
 
 impl<'a> Tlvs<'a> {
-    /// Check what stands behind the addresses.
+    /// Checks the bytes behind the addresses.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Tlvs<'a>, Refused> {
         let tlvs = Tlvs::tiling(bytes)?;
         for tlv in tlvs {
@@ -82,18 +84,18 @@ impl<'a> Tlvs<'a> {
         Ok(tlvs)
     }
 
-    /// Bytes that were checked before.
+    /// Wraps bytes that were checked before.
     pub(crate) fn sound(bytes: &'a [u8]) -> Tlvs<'a> {
         Tlvs(bytes)
     }
 
-    /// The first of this type.
+    /// The value of the first TLV of this type.
     pub fn value(self, kind: u8) -> Option<&'a [u8]> {
         let mut all = self;
         all.find(|tlv| tlv.kind == kind).map(|tlv| tlv.value)
     }
 
-    /// What is said of TLS, if anything is.
+    /// The facts about TLS, if any.
     pub fn ssl(self) -> Option<Ssl<'a>> {
         let (&[client, a, b, c, d], facts) = self.value(SSL)?.split_first_chunk::<SSL_HEAD>()?;
         Some(Ssl {
@@ -103,13 +105,13 @@ impl<'a> Tlvs<'a> {
         })
     }
 
-    /// Where the checksum's value stands.
+    /// The offset of the checksum's value.
     pub(crate) fn checksum_at(self) -> Option<usize> {
         let checksum = self.value(CRC32C)?;
         Some(checksum.as_ptr() as usize - self.0.as_ptr() as usize)
     }
 
-    /// Values whose lengths add up.
+    /// Checks that the lengths add up.
     fn tiling(bytes: &'a [u8]) -> Result<Tlvs<'a>, Refused> {
         let mut rest = Tlvs(bytes);
         while rest.next().is_some() {}

@@ -1,3 +1,5 @@
+//! The transport: connections and datagrams together.
+
 use watm_core::{
     ByteStream, ClientConfig, ConfigError, Destination, ErrorCode, Host, Instant, StartOptions,
     Status, Token, Transport, Wakeup,
@@ -7,9 +9,8 @@ use watm_stream::Streams;
 use crate::codec::ProxyProtocol;
 use crate::datagrams::Datagrams;
 
-/// [`ProxyProtocol`] for connections and for datagrams: those that come to the listener and to the
-/// datagram socket granted as `listen`, of which either may be missing, and connections that are
-/// dialled.
+/// [`ProxyProtocol`] for connections and for datagrams: those of the listener and of the datagram
+/// socket granted as `listen`, of which either may be missing, and dialled connections.
 pub struct ProxyServer {
     streams: Streams<ProxyProtocol>,
     datagrams: Option<Datagrams>,

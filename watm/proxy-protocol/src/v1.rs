@@ -10,13 +10,13 @@ use crate::tlv::Tlvs;
 
 pub const SIGNATURE: &[u8] = b"PROXY ";
 
-/// Of a line, with its CRLF.
+/// The longest line in bytes, with its CRLF.
 const LONGEST: usize = 107;
 
-/// Of a line with IPv6 addresses, as the specification writes them out.
+/// The longest line with IPv6 addresses, as in the specification.
 const LONGEST_TCP6: usize = 104;
 
-/// What begins with [`SIGNATURE`], as far as it goes.
+/// Parses bytes that begin with [`SIGNATURE`], or are its beginning.
 pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Refused> {
     let line = &bytes[..bytes.len().min(LONGEST)];
     let Some(end) = line.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
@@ -35,7 +35,7 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, Refused> {
     Ok(Parsed::Complete(end + 2, header))
 }
 
-/// What is between the signature and the CRLF of a line of `length` bytes.
+/// Parses the text between the signature and the CRLF of a line of `length` bytes.
 fn fields(line: &[u8], length: usize) -> Result<Header<'_>, Refused> {
     if line == b"UNKNOWN" || line.starts_with(b"UNKNOWN ") {
         return Ok(Header::Local);

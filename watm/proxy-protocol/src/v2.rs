@@ -11,14 +11,14 @@ use crate::tlv::Tlvs;
 
 pub const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Before the addresses: the signature, version and command, family and protocol, length.
+/// The bytes before the addresses: the signature, version and command, family and protocol, length.
 pub const FIXED: usize = 16;
 
-/// Version 2, and its commands.
+/// The byte of version 2 with each command.
 pub const LOCAL: u8 = 0x20;
 pub const PROXY: u8 = 0x21;
 
-/// Families, in the high half of a byte; what is carried is in the low half.
+/// The families, in the high half of a byte; the protocols are in the low half.
 pub const UNSPECIFIED: u8 = 0;
 pub const INET: u8 = 1;
 pub const INET6: u8 = 2;
@@ -26,13 +26,13 @@ pub const UNIX: u8 = 3;
 pub const STREAM: u8 = 1;
 pub const DATAGRAM: u8 = 2;
 
-/// The path of a Unix socket.
+/// The bytes of a Unix socket's path.
 const PATH: usize = 108;
 
 /// CRC-32C (RFC 3720).
 pub const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 
-/// What begins with [`SIGNATURE`], as far as it goes.
+/// Parses bytes that begin with [`SIGNATURE`], or are its beginning.
 pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> {
     let command = bytes.get(12).copied();
     if command.is_some_and(|command| command != LOCAL && command != PROXY) {
@@ -48,7 +48,7 @@ pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> 
     let Some(header) = bytes.get(..length) else {
         return Ok(Parsed::Incomplete);
     };
-    // Of LOCAL the rest means nothing (section 2.2).
+    // The rest of LOCAL has no meaning (section 2.2).
     let parsed = match command {
         Some(PROXY) => proxied(header, rules)?,
         _ => Header::Local,
@@ -56,7 +56,7 @@ pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> 
     Ok(Parsed::Complete(length, parsed))
 }
 
-/// A whole header that says PROXY.
+/// Parses a complete PROXY header.
 fn proxied<'a>(header: &'a [u8], rules: &Rules) -> Result<Header<'a>, Refused> {
     let (family, protocol) = (header[13] >> 4, header[13] & 15);
     let protocol = match protocol {
@@ -68,7 +68,7 @@ fn proxied<'a>(header: &'a [u8], rules: &Rules) -> Result<Header<'a>, Refused> {
     let rest = &header[FIXED..];
     let (addresses, rest) = match family {
         UNSPECIFIED => (None, rest),
-        // Of what is not specified nothing else means anything.
+        // With an unspecified protocol the addresses have no meaning.
         INET..=UNIX if protocol.is_none() => (None, rest),
         INET => inet::<4>(rest)?,
         INET6 => inet::<16>(rest)?,
@@ -127,7 +127,7 @@ fn path(bytes: &[u8; PATH]) -> &[u8] {
     &bytes[..end.unwrap_or(PATH)]
 }
 
-/// Check the checksum that stands at `at`: that of the header with zeros there.
+/// Checks the checksum at `at`, which covers the header with zeros in its place.
 fn check(header: &[u8], at: usize) -> Result<(), Refused> {
     let (before, rest) = header.split_at(at);
     let (said, after) = rest.split_first_chunk().ok_or(Refused::TlvSize)?;

@@ -1,9 +1,11 @@
+//! Encoding of headers, for dialled connections and for hosts that forward a client's address.
+
 use std::net::{IpAddr, SocketAddr};
 
 use crate::tlv::{CRC32C, Tlv};
 use crate::v2::{self, CHECKSUM};
 
-/// A header of version 1 for a TCP connection; `None`: `UNKNOWN`. Of ends of two families the IPv4
+/// Encodes a header of version 1 for a TCP connection. `None`: `UNKNOWN`. If the ends differ in family, the IPv4
 /// address becomes an IPv4-mapped IPv6 address.
 pub fn write_v1(ends: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     let Some((source, destination)) = ends.map(of_one_family) else {
@@ -20,9 +22,8 @@ pub fn write_v1(ends: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     .into_bytes()
 }
 
-/// A header of version 2 for a TCP connection, with these facts and a checksum; without ends:
-/// `LOCAL`. Of ends of two families the IPv4 address becomes an IPv4-mapped IPv6 address. `None` if the
-/// facts do not fit a header.
+/// Encodes a header of version 2 for a TCP connection, with these TLVs and a checksum. Without ends: `LOCAL`. If the
+/// ends differ in family, the IPv4 address becomes an IPv4-mapped IPv6 address. `None` if the TLVs do not fit a header.
 pub fn write_v2(ends: Option<(SocketAddr, SocketAddr)>, facts: &[Tlv<'_>]) -> Option<Vec<u8>> {
     let mut header = v2::SIGNATURE.to_vec();
     let (command, family, addresses) = match ends.map(of_one_family) {

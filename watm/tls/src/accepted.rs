@@ -1,4 +1,4 @@
-//! A connection from a client.
+//! The codec of a connection from a client.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::{failure, proxy};
 
 pub struct Accepted {
     session: Session,
-    /// What comes before TLS, and what it said.
+    /// The codec of the PROXY header before TLS, with the header's facts.
     proxy: Option<ProxyCodec>,
     rules: Rc<Rules>,
     counters: Rc<Counters>,
@@ -54,7 +54,7 @@ impl Accepted {
         !self.decoy.is_raw() && self.session.has_ended()
     }
 
-    /// Whether the network's end is an end like any other.
+    /// Returns true if the network's stream may end without `close_notify`.
     pub fn may_end(&self) -> bool {
         self.decoy.is_raw()
     }
@@ -132,7 +132,7 @@ impl Accepted {
         }
     }
 
-    /// Give up TLS, of which nothing was said.
+    /// Give up TLS before anything was answered, and pass the raw bytes to the decoy.
     fn pass_on(
         &mut self,
         reason: String,
@@ -148,11 +148,11 @@ impl Accepted {
         Ok(())
     }
 
-    /// The handshake is over.
+    /// Handle the end of the handshake.
     fn establish(&mut self) {
         let connection = self.session.connection();
         let resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-        // Others were judged in the handshake, or as their tickets were read.
+        // Other clients were judged in the handshake, or when their tickets were read.
         if let Some(gate) = self.rules.gate.as_ref().filter(|_| self.rules.decoy)
             && let Err(reason) = gate.judge(connection.peer_certificates(), UnixTime::now())
         {
@@ -249,13 +249,13 @@ impl Accepted {
     }
 }
 
-/// The alert that rustls sends to a client for which there is no certificate, in a record.
+/// The record with the alert that rustls sends if there is no certificate for a client.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-/// What a client reads as the reason (RFC 6066, section 3).
+/// The alert for an unknown server name (RFC 6066, section 3).
 const UNRECOGNIZED_NAME: u8 = 112;
 
-/// Whether a handshake has failed since no certificate is for the name that the client asks for. The
-/// alert on its way to the client then says so.
+/// Returns true if a handshake has failed because no certificate has the name that the client asks
+/// for. Changes the alert to the client accordingly.
 fn names_nobody(error: &Error, network: &mut Buffer) -> bool {
     let at_end = network.len().saturating_sub(ACCESS_DENIED.len());
     match (error, &mut network.bytes_mut()[at_end..]) {
@@ -267,10 +267,10 @@ fn names_nobody(error: &Error, network: &mut Buffer) -> bool {
     }
 }
 
-/// Stands for an address that is not known.
+/// The placeholder for an unknown address.
 const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What a handshake has told.
+/// The results of a handshake.
 pub struct Said {
     pub name: Option<String>,
     pub protocol: Option<Vec<u8>>,
@@ -278,7 +278,7 @@ pub struct Said {
     pub cipher: Option<String>,
     pub group: Option<String>,
     pub resumed: bool,
-    /// With its bytes.
+    /// The client's certificate in DER, and its facts.
     pub client: Option<(Vec<u8>, Facts)>,
 }
 
@@ -308,7 +308,7 @@ impl Said {
     }
 }
 
-/// Bytes of a stranger's as text: in hexadecimal unless they are printable.
+/// Converts bytes from a stranger to text: hexadecimal unless they are printable.
 fn text(bytes: &[u8]) -> String {
     let printable = |text: &&str| !text.chars().any(char::is_control);
     match std::str::from_utf8(bytes).ok().filter(printable) {

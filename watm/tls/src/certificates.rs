@@ -1,4 +1,4 @@
-//! Which certificate a client is shown.
+//! The choice of the certificate that a client gets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::config::{Certificate, field};
 use crate::keys::Key;
 use crate::staple::{Validity, Window};
 
-/// The certificates by name. Several may have one name, such as an ECDSA and an RSA certificate.
+/// The certificates by name. Several may share a name, such as an ECDSA and an RSA certificate.
 #[derive(Debug)]
 pub struct Certificates {
     exact: BTreeMap<String, Vec<Arc<Shown>>>,
-    /// By what follows the first label.
+    /// Certificates for a wildcard, by the text after its first label.
     wild: BTreeMap<String, Vec<Arc<Shown>>>,
-    /// For all else.
+    /// Certificates for all other names.
     otherwise: Vec<Arc<Shown>>,
 }
 
-/// One certificate.
+/// A certificate, with and without its staple.
 #[derive(Debug)]
 struct Shown {
     alone: Arc<CertifiedKey>,
-    /// With what its issuer says of it, while that is to be believed.
+    /// The certificate with its OCSP response, and the time in which that is valid.
     stapled: Option<(Window, Arc<CertifiedKey>)>,
 }
 
 impl Certificates {
-    /// The order of `certificates` is kept among those that have a name in common.
+    /// Certificates with a common name keep their order in `certificates`.
     pub fn new(
         certificates: &[Certificate],
         fall_back: bool,
@@ -63,7 +63,7 @@ impl Certificates {
         Ok(all)
     }
 
-    /// Those for a name: the exact ones first, then those with a wildcard.
+    /// The certificates for a name: exact ones first, then wildcards.
     fn named(&self, name: &str) -> Vec<&Shown> {
         let name = name.to_ascii_lowercase();
         let parent = name.split_once('.').map(|(_, parent)| parent);
@@ -81,15 +81,15 @@ impl ResolvesServerCert for Certificates {
         if candidates.is_empty() {
             candidates.extend(self.otherwise.iter().map(|shown| &**shown));
         }
-        // Without one that the client can verify, the handshake says that there is none.
+        // A fallback for clients that can verify none: the handshake then fails with the first one.
         let chosen = verifiable(&candidates, hello.signature_schemes());
         let chosen = chosen.or_else(|| candidates.first().copied());
         chosen.map(|shown| shown.now().clone())
     }
 }
 
-/// The first certificate whose key signs by one of these schemes. The schemes of TLS 1.3 count first:
-/// a resolver is not told the version, and PKCS #1 signatures are of TLS 1.2 alone.
+/// The first certificate whose key signs with one of these schemes. Schemes of TLS 1.3 come first:
+/// a resolver does not know the version, and PKCS #1 signatures belong to TLS 1.2 only.
 fn verifiable<'a>(candidates: &[&'a Shown], schemes: &[SignatureScheme]) -> Option<&'a Shown> {
     let is_pkcs1 = |scheme: &SignatureScheme| {
         matches!(
@@ -133,7 +133,7 @@ impl Shown {
     }
 }
 
-/// A chain with the key that belongs to it.
+/// Combines a chain with its key.
 pub fn certified(
     certificate: &Certificate,
     provider: &CryptoProvider,
@@ -157,7 +157,7 @@ pub fn certified(
     }
 }
 
-/// Whether a key is slow in a module.
+/// Returns true if the key is slow in a module.
 pub fn is_slow(certificate: &Certificate, provider: &CryptoProvider) -> bool {
     match &certificate.key {
         own @ Key::Own(_) => own

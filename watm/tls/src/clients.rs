@@ -1,4 +1,4 @@
-//! Which clients are let in, by their certificates.
+//! The check of clients by their certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::facts::Facts;
 use crate::signatures::signatures_by_provider;
 use crate::{failure, names};
 
-/// The rule, as it is configured.
+/// The configured rules.
 #[derive(Debug)]
 pub struct Clients {
     pub wanted: Wanted,
-    /// `None`: keys are pinned.
+    /// The accepted roots. `None`: keys are pinned.
     pub roots: Option<RootCertStore>,
-    /// Who among those under the roots is good no more.
+    /// The lists of revoked certificates under the roots.
     pub crls: Vec<CertificateRevocationListDer<'static>>,
-    /// Whether lists count whose time is over.
+    /// True if lists past their next update still count.
     pub stale_crls: bool,
-    /// Empty: all that are good.
+    /// The allowed clients. Empty: all clients with a valid certificate.
     pub allow: Vec<Allow>,
 }
 
@@ -34,7 +34,7 @@ pub enum Wanted {
     Required,
 }
 
-/// One way to be let in.
+/// An allowed identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allow {
     CommonName(String),
@@ -45,7 +45,7 @@ pub enum Allow {
 }
 
 impl Allow {
-    /// Fails with what would be right.
+    /// Parses an entry. The error says what is expected.
     pub fn parse(text: &str) -> Result<Allow, &'static str> {
         const EXPECTED: &str =
             "expected cn:, dns:, uri: or email: before a name, or spki:sha256: before a hash";
@@ -65,7 +65,7 @@ impl Allow {
         }
     }
 
-    /// Whether it is for a key, and needs no root.
+    /// Returns true if it pins a key, and thus needs no root.
     pub fn is_pin(&self) -> bool {
         matches!(self, Allow::Key(_))
     }
@@ -87,18 +87,18 @@ impl Allow {
     }
 }
 
-/// Judges certificates.
+/// Judges certificates of clients.
 pub struct Gate {
     chain: Option<Arc<dyn ClientCertVerifier>>,
     provider: Arc<CryptoProvider>,
     allow: Vec<Allow>,
     wanted: Wanted,
-    /// Let everybody through the handshake, and judge after it.
+    /// True if the handshake admits every client, and the judgement follows it.
     later: bool,
 }
 
 impl Gate {
-    /// Fails if the roots or the lists of who is revoked cannot be used.
+    /// Fails if the roots or the revocation lists cannot be used.
     pub fn new(
         clients: &Clients,
         provider: &Arc<CryptoProvider>,
@@ -123,7 +123,7 @@ impl Gate {
         })
     }
 
-    /// Whether a client that showed these is let in, and if not, why.
+    /// Checks the certificates that a client presented. The error is the reason for refusing it.
     pub fn judge(&self, shown: Option<&[CertificateDer<'_>]>, now: UnixTime) -> Result<(), String> {
         match shown.and_then(<[_]>::split_first) {
             None if self.wanted == Wanted::Required => Err("no client certificate".to_owned()),
@@ -164,7 +164,7 @@ fn not_allowed() -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(NotAllowed))))
 }
 
-/// A good certificate that is not among those that are let in.
+/// The error for a valid certificate that is not allowed.
 #[derive(Debug)]
 struct NotAllowed;
 
@@ -182,7 +182,7 @@ impl ClientCertVerifier for Gate {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // A client with a pinned key may have it from anybody.
+        // A pinned key may come from any issuer.
         match &self.chain {
             Some(chain) if !self.allow.iter().any(Allow::is_pin) => chain.root_hint_subjects(),
             _ => &[],

@@ -1,4 +1,4 @@
-//! One connection, of either side.
+//! The codec of one connection, accepted or dialled.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use watm_stream::{Buffer, Codec};
 use crate::accepted::Accepted;
 use crate::dialled::Dialled;
 
-/// What TLS does to the bytes of one connection.
+/// The TLS codec of one connection.
 pub struct TlsCodec(Side);
 
 enum Side {

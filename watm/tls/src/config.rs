@@ -1,4 +1,4 @@
-//! What the configuration says, checked.
+//! The checked configuration.
 
 mod json;
 mod pem;
@@ -22,31 +22,31 @@ use crate::names;
 use crate::records;
 use crate::staple::Staple;
 
-/// The longest that a limit may be, in seconds: ten years.
+/// The largest limit in seconds: ten years.
 const LONGEST: u64 = 10 * 365 * 86400;
 
-/// The fewest bytes of a secret for tickets.
+/// The least length of a secret for tickets, in bytes.
 const SECRET: usize = 32;
 
-/// The longest list of protocols that one side of a handshake may have (RFC 7301).
+/// The most protocols that one side may offer (RFC 7301).
 const ALPN_MOST: usize = 32;
 
-/// Everything, as it is used.
+/// The whole configuration, as it is used.
 #[derive(Debug)]
 pub struct Config {
     pub provider: Arc<CryptoProvider>,
     pub versions: Vec<&'static SupportedProtocolVersion>,
     pub limits: Limits,
-    /// What is served, if anything is.
+    /// The settings of accepted connections, if certificates are configured.
     pub served: Option<Served>,
     pub server: Server,
 }
 
-/// What connections that are accepted need.
+/// The settings of accepted connections.
 #[derive(Debug)]
 pub struct Served {
     pub certificates: Vec<Certificate>,
-    /// A client that asks for another name has the first of them.
+    /// True if a client that asks for another name gets the first certificate.
     pub fall_back: bool,
     pub alpn: Vec<Vec<u8>>,
     pub clients: Option<Clients>,
@@ -56,31 +56,31 @@ pub struct Served {
     pub proxy_out: Option<ProxyOut>,
 }
 
-/// One certificate that is served, or shown.
+/// A certificate for servers or clients.
 #[derive(Debug)]
 pub struct Certificate {
-    /// Its place in the configuration.
+    /// The path of its field in the configuration.
     pub field: String,
     pub chain: Vec<CertificateDer<'static>>,
     pub key: Key,
-    /// What its issuer says of it.
+    /// The issuer's OCSP response.
     pub staple: Option<Staple>,
-    /// In lower case.
+    /// The names in lower case.
     pub names: Vec<String>,
 }
 
 #[derive(Debug)]
 pub struct TicketOptions {
-    /// `None`: one is made.
+    /// The secret. `None`: a new one is made.
     pub secret: Option<Vec<u8>>,
     pub hours: u32,
 }
 
-/// The header that the application is given.
+/// The PROXY header for the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyOut {
     pub version: Version,
-    /// With the client's certificate.
+    /// True if the client's certificate is included.
     pub certificate: bool,
     pub unique_id: bool,
 }
@@ -91,7 +91,7 @@ pub enum Version {
     Two,
 }
 
-/// What is dialled.
+/// The settings of dialled connections.
 #[derive(Debug, Default)]
 pub struct Server {
     pub remote: Option<Destination>,
@@ -104,7 +104,7 @@ pub struct Server {
 }
 
 impl Config {
-    /// Fails with what is wrong, and where.
+    /// Parses a configuration. The error names the field and the reason.
     pub fn parse(config: &[u8]) -> Result<Config, ConfigError> {
         let text = str::from_utf8(config)
             .map_err(|_| ConfigError::Syntax("the configuration is not UTF-8 text".to_owned()))?;
@@ -296,10 +296,10 @@ fn certificate(path: String, json: json::Certificate) -> Result<Certificate, Con
     })
 }
 
-/// All that ring has, or those that are named, in their order.
+/// The cipher suites: all of ring's, or the named ones in their order.
 fn ciphers(names: Option<Vec<String>>) -> Result<Vec<rustls::SupportedCipherSuite>, ConfigError> {
     use rustls::crypto::ring::cipher_suite::*;
-    // ChaCha20 first: it is five times as fast without instructions for AES, as in a module.
+    // ChaCha20 comes first: it is five times as fast without instructions for AES, as in a module.
     let [chacha20, aes_128, aes_256] = records::suites();
     let all = [
         chacha20,
@@ -442,7 +442,7 @@ fn check_tickets(json: json::Tickets) -> Result<Option<TicketOptions>, ConfigErr
         bytes.ok_or_else(|| field("tickets.secret", expected))
     });
     if !(1..=84).contains(&options.hours) {
-        // A ticket is good for two of these, and RFC 8446 has seven days.
+        // A ticket is valid for two periods, and RFC 8446 allows seven days.
         return Err(field("tickets.hours", "expected a number from 1 to 84"));
     }
     Ok(Some(TicketOptions {
@@ -451,7 +451,7 @@ fn check_tickets(json: json::Tickets) -> Result<Option<TicketOptions>, ConfigErr
     }))
 }
 
-/// As the transport `proxy-protocol` reads it.
+/// Passes the fields to the transport `proxy-protocol`.
 fn check_proxy_in(json: json::ProxyIn) -> Result<ProxyProtocol, ConfigError> {
     let mut lines = String::new();
     for (key, value) in json.0 {
@@ -504,7 +504,7 @@ fn name(path: &str, text: Option<String>) -> Result<Option<ServerName<'static>>,
     text.map(parse).transpose()
 }
 
-/// What follows `sha256:`, of a public key (SubjectPublicKeyInfo).
+/// Parses the hash of a public key (SubjectPublicKeyInfo) after `sha256:`.
 pub fn pin(text: &str) -> Result<[u8; 32], &'static str> {
     text.strip_prefix("sha256:")
         .and_then(facts::base64)
@@ -512,7 +512,7 @@ pub fn pin(text: &str) -> Result<[u8; 32], &'static str> {
         .ok_or("expected sha256: and the hash of a public key in base64")
 }
 
-/// What is wrong with a field.
+/// The error about a field.
 pub fn field(path: &str, why: impl Into<String>) -> ConfigError {
     ConfigError::Field(path.to_owned(), why.into())
 }

@@ -1,26 +1,26 @@
-//! Clients that are passed on elsewhere, and what they have said until then.
+//! Clients that go to the decoy, and the bytes received from them until then.
 
 use watm_stream::Buffer;
 
-/// A handshake's message, which every TLS client begins with (RFC 8446, section 5.1).
+/// The type of handshake messages, with which every TLS client begins (RFC 8446, section 5.1).
 const HANDSHAKE: u8 = 0x16;
 
-/// Whether a connection is one for a decoy.
+/// The decoy state of a connection.
 #[derive(Debug, Default)]
 pub enum Decoy {
-    /// It will not become one.
+    /// Not a decoy connection, now or later.
     #[default]
     Never,
-    /// It may: this is what it has said, and nothing was answered.
+    /// Undecided: these bytes were received, and nothing was answered.
     Perhaps(Vec<u8>),
-    /// Its bytes are passed on as they are, for this reason.
+    /// Raw bytes are passed on, for this reason.
     Raw(String),
-    /// What it says is passed on, for this reason.
+    /// Decrypted data is passed on, for this reason.
     Decrypted(String),
 }
 
 impl Decoy {
-    /// Remember what is about to be looked at. True: it is not TLS.
+    /// Remember the bytes before they are processed. Returns true if they are not TLS.
     pub fn hear(&mut self, from: &Buffer) -> bool {
         let Decoy::Perhaps(said) = self else {
             return false;
@@ -29,14 +29,15 @@ impl Decoy {
         said.first().is_some_and(|first| *first != HANDSHAKE)
     }
 
-    /// Something is answered.
+    /// Record that something is answered.
     pub fn answer(&mut self) {
         if matches!(self, Decoy::Perhaps(_)) {
             *self = Decoy::Never;
         }
     }
 
-    /// It is one, if it may be. Then `application` has all that was said.
+    /// Make it a decoy connection, if undecided, and return true. `application` then gets all
+    /// received bytes.
     pub fn reveal(&mut self, reason: impl FnOnce() -> String, application: &mut Buffer) -> bool {
         let Decoy::Perhaps(said) = self else {
             return false;

@@ -1,4 +1,4 @@
-//! A connection to a server.
+//! The codec of a connection to a server.
 
 use std::rc::Rc;
 

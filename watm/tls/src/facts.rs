@@ -1,4 +1,4 @@
-//! What certificates say, and how things are called.
+//! Facts of certificates, and the names of ciphers and versions.
 
 use std::fmt::Write;
 
@@ -14,21 +14,21 @@ use x509_parser::revocation_list::CertificateRevocationList;
 
 use crate::names;
 
-/// Of a client's certificate.
+/// The facts of a client's certificate.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// The last common name of its subject.
+    /// The last common name of the subject.
     pub common_name: Option<String>,
-    /// Its alternative names: DNS names in lower case.
+    /// The alternative names: DNS names in lower case.
     pub hosts: Vec<String>,
     pub uris: Vec<String>,
     pub emails: Vec<String>,
-    /// SHA-256 of its public key.
+    /// The SHA-256 hash of the public key.
     pub key: [u8; 32],
 }
 
 impl Facts {
-    /// Fails if it is no certificate.
+    /// Parses a certificate. Fails if it is malformed.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Facts, String> {
         let (_, parsed) = X509Certificate::from_der(certificate)
             .map_err(|error| format!("not a certificate: {error}"))?;
@@ -60,7 +60,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Its alternative names, each after its kind.
+    /// The alternative names, each with its kind in front.
     pub fn alternatives(&self) -> Vec<String> {
         let named = |kind: &'static str, names: &[String]| {
             let name = move |name: &String| format!("{kind}:{name}");
@@ -75,7 +75,7 @@ impl Facts {
     }
 }
 
-/// The DNS names that a certificate is for: its alternative names or, without any, its common one.
+/// The DNS names of a certificate: its alternative names or, without any, its common name.
 pub fn hosts(certificate: &CertificateDer<'_>) -> Result<Vec<String>, String> {
     let facts = Facts::of(certificate)?;
     match facts.hosts.is_empty() {
@@ -88,7 +88,7 @@ pub fn hosts(certificate: &CertificateDer<'_>) -> Result<Vec<String>, String> {
     }
 }
 
-/// Bits of a certificate's key, if that is one of RSA.
+/// The bits of a certificate's key, if it is an RSA key.
 pub fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     match parsed.public_key().parsed().ok()? {
@@ -97,7 +97,7 @@ pub fn rsa_bits(certificate: &CertificateDer<'_>) -> Option<usize> {
     }
 }
 
-/// Whether a certificate is outside of the time that it is for, at these seconds since 1970.
+/// Returns true if a certificate is outside its validity at `now`, in seconds since 1970.
 pub fn is_out_of_date(certificate: &CertificateDer<'_>, now: u64) -> bool {
     X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
@@ -106,7 +106,7 @@ pub fn is_out_of_date(certificate: &CertificateDer<'_>, now: u64) -> bool {
     })
 }
 
-/// Whether the time is over for which a list of revoked certificates was made.
+/// Returns true if a certificate revocation list is past its next update.
 pub fn is_stale(list: &CertificateRevocationListDer<'_>, now: u64) -> bool {
     CertificateRevocationList::from_der(list).is_ok_and(|(_, parsed)| {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
@@ -121,8 +121,8 @@ pub fn suite(suite: CipherSuite) -> String {
     format!("{suite:?}").replacen("TLS13_", "TLS_", 1)
 }
 
-/// OpenSSL's name of a cipher, from [`suite`]: the PROXY protocol has these. Ciphers of TLS 1.3 have
-/// IANA's name in OpenSSL too.
+/// OpenSSL's name of a cipher, from [`suite`]; the PROXY protocol uses these. Ciphers of TLS 1.3
+/// have IANA's names in OpenSSL too.
 pub fn openssl_name(suite: &str) -> String {
     let Some((exchange, cipher)) = suite
         .strip_prefix("TLS_")
@@ -136,7 +136,7 @@ pub fn openssl_name(suite: &str) -> String {
         .replace('_', "-")
 }
 
-/// The name of a version, as OpenSSL has it.
+/// The name of a version, as in OpenSSL.
 pub fn version(version: ProtocolVersion) -> &'static str {
     match version {
         ProtocolVersion::TLSv1_2 => "TLSv1.2",
@@ -145,7 +145,7 @@ pub fn version(version: ProtocolVersion) -> &'static str {
     }
 }
 
-/// In hexadecimal.
+/// Encodes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a string does not fail.
@@ -154,7 +154,7 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// As a pin is written.
+/// Formats a pin.
 pub fn pin(key: &[u8; 32]) -> String {
     format!("sha256:{}", STANDARD.encode(key))
 }

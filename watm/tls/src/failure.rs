@@ -1,4 +1,4 @@
-//! What went wrong, in words.
+//! Error messages for failed handshakes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use watm_core::ErrorCode;
 
 use crate::facts;
 
-/// Bits of the shortest RSA key whose signatures ring verifies.
+/// The bits of the shortest RSA key whose signatures ring verifies.
 const SHORTEST_RSA: usize = 2048;
 
-/// As what ends a connection.
+/// Converts to the error that ends a connection.
 pub fn code(error: &Error) -> ErrorCode {
     ErrorCode::Other(words(error))
 }
 
-/// For people: which check failed, or what the other end said.
+/// Describes an error for people: the failed check, or the alert of the other end.
 pub fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => format!("the certificate: {}", certificate(why)),
@@ -80,7 +80,7 @@ fn certificate(error: &CertificateError) -> String {
     }
 }
 
-/// Which rule of a chain is broken (RFC 5280, section 6).
+/// The broken rule of a chain (RFC 5280, section 6).
 fn chain(error: &webpki::Error) -> String {
     use webpki::Error;
     let text = match error {
@@ -106,7 +106,7 @@ fn chain(error: &webpki::Error) -> String {
     text.to_owned()
 }
 
-/// A signature that cannot be verified since the key that made it is too short.
+/// A signature that cannot be verified because the key that made it is too short.
 #[derive(Debug)]
 struct ShortKey {
     bits: usize,
@@ -124,8 +124,8 @@ impl fmt::Display for ShortKey {
 
 impl std::error::Error for ShortKey {}
 
-/// Names the key of one of these certificates, if it is too short, in place of a signature that is
-/// wrong: no signature by it is verified.
+/// Replaces the error about a bad signature by one about a key in these certificates that is too
+/// short: ring verifies none of its signatures.
 pub fn explained<'a>(
     error: Error,
     shown: impl IntoIterator<Item = &'a CertificateDer<'a>>,

@@ -1,8 +1,9 @@
-//! X25519MLKEM768, the key exchange that is X25519 and ML-KEM-768 at once.
+//! X25519MLKEM768, the key exchange that combines X25519 and ML-KEM-768.
 //!
-//! A quantum computer would break X25519, also for what was recorded before there was one. ML-KEM is made to
-//! withstand it, and X25519 stays for the case that ML-KEM does not withstand the computers of today. The layout is that of draft-ietf-tls-ecdhe-mlkem, section 4: ML-KEM's part comes first, in
-//! both shares and in the secret.
+//! A quantum computer would break X25519, also in recordings made before it existed. ML-KEM is
+//! designed to withstand it, and X25519 stays in case ML-KEM does not withstand today's computers.
+//! The layout is that of draft-ietf-tls-ecdhe-mlkem, section 4: ML-KEM's part comes first, in both
+//! shares and in the secret.
 //!
 //! | | ML-KEM-768 | X25519 |
 //! |---|---|---|
@@ -22,12 +23,12 @@ use rustls::crypto::{
 use rustls::ffdhe_groups::FfdheGroup;
 use rustls::{Error, NamedGroup, PeerMisbehaved, ProtocolVersion};
 
-/// The length of a client's part for ML-KEM (FIPS 203, table 3).
+/// The length of a client's ML-KEM part in bytes (FIPS 203, table 3).
 const ENCAPSULATION_KEY: usize = 1184;
-/// The length of a server's.
+/// The length of a server's ML-KEM part in bytes.
 const CIPHERTEXT: usize = 1088;
 
-/// The group, for TLS 1.3 alone.
+/// The group, for TLS 1.3 only.
 pub static X25519MLKEM768: &dyn SupportedKxGroup = &Hybrid;
 
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl SupportedKxGroup for Hybrid {
         let (key, theirs) = share
             .split_at_checked(ENCAPSULATION_KEY)
             .ok_or(PeerMisbehaved::InvalidKeyShare)?;
-        // Fails for a share of any length but its own.
+        // Fails if the share has the wrong length.
         let classical = X25519.start_and_complete(theirs)?;
         let key = Key::<EncapsulationKey>::try_from(key)
             .ok()
@@ -80,7 +81,7 @@ impl SupportedKxGroup for Hybrid {
     }
 }
 
-/// A client's exchange, until the server has answered.
+/// A client's key exchange before the server's answer.
 struct Started {
     key: Box<DecapsulationKey>,
     classical: Box<dyn ActiveKeyExchange>,
@@ -99,8 +100,8 @@ impl ActiveKeyExchange for Started {
         Ok(joined(&secret, classical.secret_bytes()).into())
     }
 
-    /// The share of X25519 goes out a second time, by itself: a server that does not know ML-KEM
-    /// then answers at once.
+    /// The X25519 share, which is also sent by itself: a server without ML-KEM then answers at
+    /// once.
     fn hybrid_component(&self) -> Option<(NamedGroup, &[u8])> {
         Some((self.classical.group(), self.classical.pub_key()))
     }

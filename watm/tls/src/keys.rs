@@ -10,17 +10,17 @@ use rustls::{Error, SignatureAlgorithm, SignatureScheme};
 use watm_core::ErrorCode;
 use watm_core::signing::{self, PrivateKey};
 
-/// Where a private key is.
+/// The place of a private key.
 #[derive(Debug)]
 pub enum Key {
-    /// In the configuration.
+    /// A key in the configuration.
     Own(PrivateKeyDer<'static>),
-    /// With the host, under this name.
+    /// A key in the host, by its name.
     Host(String),
 }
 
 impl Key {
-    /// The field of a configuration that has it.
+    /// The configuration field of the key.
     pub fn field(&self) -> &'static str {
         match self {
             Key::Own(_) => "key",
@@ -28,7 +28,7 @@ impl Key {
         }
     }
 
-    /// Fails with what would be right.
+    /// Loads the key. The error says what is expected.
     pub fn load(&self, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, String> {
         match self {
             Key::Own(key) => provider
@@ -56,7 +56,7 @@ impl Key {
     }
 }
 
-/// A key that the host signs with.
+/// A key with which the host signs.
 struct HostKey {
     key: Arc<dyn PrivateKey>,
     public_key: Vec<u8>,
@@ -109,7 +109,7 @@ impl fmt::Debug for HostKey {
     }
 }
 
-/// One signature to be made.
+/// A pending signature.
 struct Signing {
     key: Arc<dyn PrivateKey>,
     scheme: SignatureScheme,

@@ -1,11 +1,11 @@
-//! TLS 1.2 and 1.3 as a transport: it takes connections on, as stunnel and hitch do, and it
-//! dials servers. The protocol is rustls's.
+//! TLS 1.2 and 1.3 as a transport: it accepts connections, as stunnel and hitch do, and it dials servers. rustls
+//! implements the protocol.
 //!
-//! # Which cryptography
+//! # Cryptography
 //!
-//! rustls leaves it to a provider. Here that is ring: it is reviewed, constant in time also for
-//! RSA, and builds for wasm32 with nothing but `clang`. What else there is was measured in
-//! wasmtime, on one core of an AMD EPYC (handshakes are the server's share):
+//! rustls leaves cryptography to a provider. Here that is ring: it is reviewed, constant in time also for RSA, and
+//! builds for wasm32 with only `clang`. The alternative was measured in wasmtime, on one core of an AMD EPYC
+//! (handshakes are the server's share):
 //!
 //! | | ring | RustCrypto |
 //! |---|---|---|
@@ -15,31 +15,28 @@
 //! | ChaCha20-Poly1305 | 300 MB/s | 310 MB/s |
 //! | AES-128-GCM | 47 MB/s | 62 MB/s |
 //!
-//! The provider of RustCrypto crates calls itself not fit for production. So this crate is a
-//! workspace of its own, since the one around it has a stand-in of that name. Two things follow:
+//! The provider of RustCrypto crates describes itself as not fit for production. This crate is therefore its own
+//! workspace, since the one around it has a stand-in named `ring`. Two things follow:
 //!
-//! - the server's order of ciphers counts, and has ChaCha20-Poly1305 first: a module has no AES
-//!   instructions;
-//! - keys should be of P-256, P-384 or Ed25519; one of RSA works, with a warning.
+//! - the server's order of ciphers counts, and has ChaCha20-Poly1305 first: a module has no AES instructions;
+//! - keys should be P-256, P-384 or Ed25519 keys; an RSA key works, with a warning.
 //!
-//! Where the host grants its ciphers (`host-crypto`, `wit/crypto.wit`), records of TLS 1.3 of 512 bytes
-//! and more are encrypted by it; what is smaller, TLS 1.2, and all in a host that grants none are
-//! ring's in the module. The bar for that was twice the throughput. CPU seconds of the whole of `watm
-//! listen` for one GB that came in, in records of 16 KiB (256 MiB, the better of two runs beside other
-//! work):
+//! A host that grants its ciphers (`host-crypto`, `wit/crypto.wit`) encrypts records of TLS 1.3 of 512 bytes and more.
+//! Smaller records, TLS 1.2, and everything in a host that grants none use ring in the module. The goal was twice the
+//! throughput. CPU seconds of the whole of `watm listen` for one GB received, in records of 16 KiB (256 MiB, the better
+//! of two runs beside other work):
 //!
 //! | | ring in the module | the host's ciphers |
 //! |---|---|---|
 //! | AES-128-GCM | 21.3 | 2.0 |
 //! | ChaCha20-Poly1305 | 3.7 | 1.9 |
 //!
-//! # Which key exchange
+//! # Key exchange
 //!
-//! X25519MLKEM768 where the other end has it, then X25519, P-256 and P-384: a recording of today cannot be
-//! read with a quantum computer of tomorrow. A client's order counts. ML-KEM is that of the crate `ml-kem`,
-//! since ring has none; it makes the module 36 KB larger. Milliseconds of CPU for a handshake of `watm serve`
-//! with P-256, with the connection to the application and all (600 one after the other, beside other work on two
-//! cores; the clients are OpenSSL 3.0 and 4.0):
+//! X25519MLKEM768 is preferred, then X25519, P-256 and P-384: a quantum computer of tomorrow cannot read a recording of
+//! today. The client's order counts. ML-KEM comes from the crate `ml-kem`, since ring has none; it makes the module 36
+//! KB larger. Milliseconds of CPU for a handshake of `watm serve` with P-256, including the connection to the
+//! application (600 one after the other, beside other work on two cores; the clients are OpenSSL 3.0 and 4.0):
 //!
 //! | | before | X25519 | X25519MLKEM768 |
 //! |---|---|---|---|
@@ -49,12 +46,13 @@
 //! An open connection of the component takes 13 KiB with either; an instance of the module for WATER takes
 //! 228 KiB with X25519 and 269 with ML-KEM.
 //!
-//! # What it costs beside others
+//! # Costs beside other servers
 //!
-//! `make bench-tls` puts `watm serve` with this module, hitch 1.7, nginx 1.22 and haproxy 2.6 before one echo of HTTP bodies: P-256,
-//! TLS 1.3, ChaCha20-Poly1305, 500 connections, and a connection for each request in the last line. Requests
-//! for each second of the server's own processor, and requests a second, each as a share of hitch's (medians of
-//! three rounds of 3 s; two cores of an AMD EPYC, of which one worker has one and the load the other; commit 02c36a5):
+//! `make bench-tls` puts `watm serve` with this module, hitch 1.7, nginx 1.22 and haproxy 2.6 before one echo of HTTP
+//! bodies: P-256, TLS 1.3, ChaCha20-Poly1305, 500 connections, and a connection for each request in the last line. The
+//! columns are requests per second of the server's own processor, and requests per second, each as a share of hitch's
+//! (medians of three rounds of 3 s; two cores of an AMD EPYC, of which one worker has one and the load the other;
+//! commit 02c36a5):
 //!
 //! | | 1 worker | nginx | haproxy | 2 workers | 1 worker, a second | 2 workers, a second |
 //! |---|---|---|---|---|---|---|
@@ -64,14 +62,15 @@
 //! | 10000 bytes | 0.76 | 1.19 | 1.09 | 0.78 | 0.81 | 0.88 |
 //! | handshakes | 0.75 | 0.97 | 0.85 | 0.65 | 0.83 | 0.79 |
 //!
-//! Of a handshake's 0.73 ms, 0.40 ms are ring's in the module. With 10000 bytes it is a copy into the module and one out of it
-//! for each direction. wrk resumes its sessions on new connections: a second worker that did not know the tickets of
-//! the first cost 0.82 of the handshakes for each second, until workers began with one secret (commit 60a57d6).
+//! ring in the module takes 0.40 ms of a handshake's 0.73 ms. With 10000 bytes the difference is one copy into the
+//! module and one out of it for each direction. wrk resumes its sessions on new connections: a second worker that did
+//! not know the tickets of the first cost 0.82 of the handshakes per second, until workers began with one secret
+//! (commit 60a57d6).
 //!
-//! With a worker on each of two cores the load and the echo would want a core's worth too. So the last part of
-//! `make bench-tls` gives each worker a quarter of one core (control groups), and wrk and the echo the rest. Requests
-//! a second of two workers beside one, each with fifty connections (medians of two rounds of 3 s; all used 90 to 104 %
-//! of what they were given; `tests/tls/bench --workers "" --servers watm,hitch --rounds 2 --seconds 3`):
+//! With a worker on each of two cores, the load and the echo would need a core too. The last part of `make bench-tls`
+//! therefore gives each worker a quarter of one core (control groups), and wrk and the echo the rest. Requests per
+//! second of two workers relative to one, each with fifty connections (medians of two rounds of 3 s; all used 90 to 104
+//! % of their share; `tests/tls/bench --workers "" --servers watm,hitch --rounds 2 --seconds 3`):
 //!
 //! | | here | hitch |
 //! |---|---|---|
@@ -81,13 +80,13 @@
 //! | 10000 bytes | 2.25 | 1.98 |
 //! | handshakes | 2.08 | 1.66 |
 //!
-//! More than 2 is what one worker on one core shares with the load there. Other things ran on the machine meanwhile.
+//! Values above 2 come from what one worker on one core shares with the load there. Other things ran on the machine
+//! meanwhile.
 //!
 //! # The configuration
 //!
-//! Either PEM alone: a private key with its chain is the one certificate that is served, and
-//! certificates without a key are the roots that a dialled server has to show. Or JSON, all
-//! fields of which may be left out; PEM is text in it:
+//! The configuration is PEM or JSON. PEM only: a private key with its chain is the served certificate, and certificates
+//! without a key are the roots of dialled servers. In JSON all fields are optional; PEM is text in it:
 //!
 //! ```json
 //! {
@@ -109,49 +108,45 @@
 //! }
 //! ```
 //!
-//! - `certificates`: a client gets the first whose names have what it asks for, exactly or, after
-//!   those, by a wildcard for one label, and whose signatures it can verify: an ECDSA and an RSA
-//!   certificate may have the same names. The names are the certificate's own unless they are given. `no-match` says what else it gets: the first of all (`default`), or the alert
-//!   `unrecognized_name` (`abort`).
-//!   `host-key` in the place of `key` names a private key that stays with the host, which signs with
-//!   it (`wit/signing.wit`): nothing that is in the module's memory can pass as the server once the
-//!   module has ended, and an RSA key costs what it costs outside. The host is given it as
-//!   `--key NAME=FILE`. `ocsp` is what the issuer says of the certificate (a response of OCSP in
-//!   DER), for clients that ask, as long as it is valid; whoever renews it reconfigures. One that is not
-//!   for the certificate, or does not say that it is good until some time, is refused.
-//! - `clients`: whether clients show a certificate (`none`, `optional`, `required`). It has to be
-//!   good under `roots`, and be one that `allow` has, if that is there: `cn:`, `dns:`, `uri:`,
-//!   `email:` with `*` for a part of a name or path, or `spki:sha256:<base64>` for the key. A pin of
-//!   a key needs no root. With `crls` a client is refused that is revoked, and so is one that no
-//!   list says anything of, up to the root; `"stale-crls": "accept"` has lists count that are older than
-//!   they are to be. Pins of keys are not looked up in them.
-//! - `tickets`: sessions are resumed by tickets alone. Their keys follow from a secret of at least
-//!   32 bytes and the time, so that whoever has the same secret resumes them: name one for several
-//!   machines. Without it one is made at the start, which the other workers of `watm serve` and the
-//!   next generation of a server take over. `hours` is how long a key encrypts; it decrypts for as long again. `false`: none. A
-//!   session whose client the rules of `clients` would not let in now is not resumed: the client has a full
-//!   handshake, and can show another certificate. There is no data before the handshake is over (0-RTT):
-//!   what a client sends of it is skipped, up to 16 KiB.
-//! - `limits`, in seconds. A connection that idles or lasts too long is told so by an alert.
-//! - `decoy`: a client that does not speak TLS, or that fails before it was answered, is a flow of
-//!   its raw bytes; one without the certificate that it should have, one of what it says. Both
-//!   have the attribute `decoy`, with the reason, and it is for the host to take them elsewhere.
-//! - `proxy-in`: clients come by somebody who says first who they are; the fields are those of the
-//!   transport `proxy-protocol`.
-//! - `proxy-out`: the application is told who a connection is from by a header before its data, of
-//!   version 2 with what is known of TLS. TLVs that came by `proxy-in` go on as they came, but for those
-//!   of the sender's own TLS.
-//! - `server`: what is dialled, and how it has to prove that it is that. `name` is what it is asked
-//!   for and `verify` what its certificate has to have, both the destination's name by default. A
-//!   pin alone needs no root and no name.
+//! - `certificates`: a client gets the first certificate whose names match the requested one, exactly or else by a
+//!   wildcard for one label, and whose signatures it can verify: an ECDSA and an RSA certificate may have the same
+//!   names. The names come from the certificate unless they are given. `no-match` says what other clients get: the
+//!   first of all (`default`), or the alert `unrecognized_name` (`abort`). `host-key` instead of `key` names a private
+//!   key that stays in the host, which signs with it (`wit/signing.wit`): nothing in the module's memory can pass as
+//!   the server once the module has ended, and an RSA key costs as much as outside a module. The host gets it as `--key
+//!   NAME=FILE`. `ocsp` is the issuer's OCSP response for the certificate (in DER), for clients that ask, while it is
+//!   valid; reconfigure to renew it. A response for another certificate, or without a good status until some time, is
+//!   refused.
+//! - `clients`: the request for client certificates (`none`, `optional`, `required`). A certificate must be valid under
+//!   `roots`, and match an entry of `allow`, if that is present: `cn:`, `dns:`, `uri:`, `email:` with `*` for a part of
+//!   a name or path, or `spki:sha256:<base64>` for the key. A pinned key needs no root. With `crls`, a revoked client
+//!   is refused, and so is one that no list covers, up to the root. `"stale-crls": "accept"` accepts lists past their
+//!   next update. Pinned keys are not looked up in them.
+//! - `tickets`: sessions are resumed by tickets only. Their keys follow from a secret of at least 32 bytes and the
+//!   time, so that every server with the same secret resumes them: configure one for several machines. Without it one
+//!   is made at the start, which the other workers of `watm serve` and the next generation of a server take over.
+//!   `hours` is the time for which a key encrypts; it decrypts for as long again. `false`: no tickets. A session is not
+//!   resumed if the rules of `clients` would refuse its client now: the client has a full handshake, and can present
+//!   another certificate. There is no data before the end of the handshake (0-RTT): a client's early data is skipped,
+//!   up to 16 KiB.
+//! - `limits`, in seconds. A connection that idles or lasts too long ends with an alert.
+//! - `decoy`: a client that does not speak TLS, or that fails before it was answered, becomes a flow of its raw bytes.
+//!   A client without the required certificate becomes a flow of its decrypted data. Both have the attribute `decoy`,
+//!   with the reason, and the host takes them elsewhere.
+//! - `proxy-in`: clients come through a proxy that sends a PROXY header; the fields are those of the transport
+//!   `proxy-protocol`.
+//! - `proxy-out`: a PROXY header before a connection's data names the client to the application, in version 2 with the
+//!   facts of TLS. TLVs of `proxy-in` are forwarded as received, except for those of the sender's own TLS.
+//! - `server`: the dialled server, and how it must prove its identity. `name` is the requested name and `verify` the
+//!   name that its certificate must have; both default to the destination's name. A pin needs neither a root nor a
+//!   name.
 //!
-//! Reconfiguring is how certificates are renewed: connections that are open go on, and a
-//! configuration that cannot be used changes nothing.
+//! Certificates are renewed by reconfiguring: open connections go on, and an unusable configuration changes nothing.
 //!
-//! # What ends a connection
+//! # The end of a connection
 //!
-//! `close_notify` is the end of one direction; the other goes on. A connection that ends without
-//! it may have been cut short: the application reads what came, and then an error in place of the end.
+//! `close_notify` ends one direction; the other goes on. A connection that ends without it may be truncated: the
+//! application reads the received data, and then an error instead of the end.
 
 mod accepted;
 mod certificates;

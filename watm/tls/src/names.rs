@@ -1,6 +1,6 @@
 //! Names, and patterns for them.
 
-/// Whether the DNS name `pattern`, the first label of which may be `*`, is that of `name`. Both are
+/// Returns true if the DNS name `pattern`, whose first label may be `*`, matches `name`. Both are
 /// in lower case.
 pub fn is_host(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
@@ -12,7 +12,8 @@ pub fn is_host(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether `text` is `pattern`, where each `*` is any number of characters but `separator`.
+/// Returns true if `text` matches `pattern`, where each `*` stands for any number of characters
+/// except `separator`.
 pub fn is_like(pattern: &str, text: &str, separator: char) -> bool {
     let mut parts = pattern.split('*');
     // Split always yields something.
@@ -23,8 +24,8 @@ pub fn is_like(pattern: &str, text: &str, separator: char) -> bool {
     let mut parts = parts.peekable();
     while let Some(part) = parts.next() {
         let last = parts.peek().is_none();
-        // The first place is the best: what follows is then in the longest rest. The last part
-        // has to be at the end.
+        // The first match is the best, because it leaves the longest rest. The last part must be at
+        // the end.
         let found = match last {
             true => rest.strip_suffix(part).map(str::len),
             false => rest.find(part),
@@ -40,7 +41,7 @@ pub fn is_like(pattern: &str, text: &str, separator: char) -> bool {
     rest.is_empty()
 }
 
-/// A DNS name as it is compared; `None` if it is none, but a leading `*.` may stand before it.
+/// Normalises a DNS name, which may begin with `*.`. `None` if it is malformed.
 pub fn host(text: &str) -> Option<String> {
     let name = text.strip_prefix("*.").unwrap_or(text);
     let in_names = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);

@@ -1,4 +1,4 @@
-//! The header that tells the application who a connection is from.
+//! The PROXY header that names the client to the application.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::accepted::Said;
 use crate::config::{ProxyOut, Version};
 use crate::facts;
 
-// The types of facts (section 2.2 of the specification).
+// The types of TLVs (section 2.2 of the specification).
 const ALPN: u8 = 0x01;
 const AUTHORITY: u8 = 0x02;
 const UNIQUE_ID: u8 = 0x05;
@@ -20,16 +20,15 @@ const SSL_CIPHER: u8 = 0x23;
 const SSL_GROUP: u8 = 0x26;
 const SSL_CLIENT_CERTIFICATE: u8 = 0x28;
 
-/// The client used TLS; it showed a certificate on this connection; in this session.
+/// The flags: the client used TLS; it presented a certificate on this connection; in this session.
 const USED: u8 = 1;
 const ON_CONNECTION: u8 = 2;
 const IN_SESSION: u8 = 4;
 
-/// The types of what is said of the TLS that ends here. What somebody before us said under these types
-/// is of another connection.
+/// The types of TLVs about the TLS that ends here. A previous proxy's TLVs of these types describe another connection.
 pub const OWN: [u8; 3] = [ALPN, AUTHORITY, SSL];
 
-/// A header. `came` has what somebody before us has said, which goes on as it came, but for [`OWN`].
+/// Encodes a header. `came` has the TLVs of a previous proxy, which are forwarded as received, except for [`OWN`].
 pub fn header(
     out: ProxyOut,
     ends: Option<(SocketAddr, SocketAddr)>,
@@ -64,21 +63,21 @@ pub fn header(
         .unwrap_or_default()
 }
 
-/// 16 random bytes in hexadecimal; `None` if the host gives no randomness.
+/// 16 random bytes in hexadecimal. `None` if the host gives no randomness.
 fn unique_id() -> Option<Vec<u8>> {
     let mut made = [0; 16];
     SystemRandom::new().fill(&mut made).ok()?;
     Some(facts::hex(&made).into_bytes())
 }
 
-/// What is said of TLS; `None` if it is too long.
+/// The TLV about TLS. `None` if it is too long.
 fn ssl(said: &Said, certificate: bool) -> Option<Vec<u8>> {
     let client = match (&said.client, said.resumed) {
         (None, _) => USED,
         (Some(_), true) => USED | IN_SESSION,
         (Some(_), false) => USED | ON_CONNECTION | IN_SESSION,
     };
-    // 0: what was shown is good. Nobody else comes this far.
+    // 0: the presented certificate is valid. Other clients do not get here.
     let verify = u32::from(said.client.is_none());
     let mut bytes = vec![client];
     bytes.extend(verify.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Records of TLS 1.3 that the host's ciphers encrypt, where it offers them (`wit/crypto.wit`).
+//! Encryption of TLS 1.3 records by the host's ciphers, if it offers them (`wit/crypto.wit`).
 
 use std::mem;
 use std::sync::LazyLock;
@@ -16,13 +16,13 @@ use rustls::{
 };
 use watm_core::crypto::{self, Algorithm};
 
-/// The fewest bytes of a record that are worth a call of the host, and a key there.
+/// The least bytes of a record that are worth a call of the host, and a key there.
 const WORTH_A_CALL: usize = 512;
 
-/// Bytes of a tag, of all three.
+/// The length of a tag in bytes, in all three ciphers.
 const TAG: usize = 16;
 
-/// The suites of TLS 1.3, by the host's ciphers or else by ring's: ChaCha20-Poly1305, AES-128-GCM
+/// The suites of TLS 1.3, with the host's ciphers or else ring's: ChaCha20-Poly1305, AES-128-GCM
 /// and AES-256-GCM.
 pub fn suites() -> [SupportedCipherSuite; 3] {
     static SUITES: LazyLock<[Tls13CipherSuite; 3]> = LazyLock::new(|| {
@@ -57,7 +57,7 @@ static AES_256: Aead = Aead {
     own: &cipher_suite::TLS13_AES_256_GCM_SHA384,
 };
 
-/// A cipher that the host may have, beside ring's.
+/// A cipher of ring's that the host may have too.
 struct Aead {
     algorithm: Algorithm,
     own: &'static SupportedCipherSuite,
@@ -65,7 +65,7 @@ struct Aead {
 
 impl Aead {
     fn own(&self) -> &'static Tls13CipherSuite {
-        // Each of them is, by its name.
+        // Each is a suite of TLS 1.3, by its name.
         self.own.tls13().expect("a suite of TLS 1.3")
     }
 
@@ -105,21 +105,21 @@ impl Tls13AeadAlgorithm for Aead {
     }
 }
 
-/// One direction's key, with the host.
+/// The key of one direction in the host.
 struct Host {
     key: Key,
     iv: Iv,
 }
 
 enum Key {
-    /// Nothing was worth it yet.
+    /// Not handed over: no record was long enough yet.
     Unasked(Algorithm, Vec<u8>),
-    /// `None`: the host takes none.
+    /// Handed over. `None`: the host does not take it.
     Asked(Option<Box<dyn crypto::AeadKey>>),
 }
 
 impl Host {
-    /// For a record of so many bytes.
+    /// Returns the host's key for a record of this length in bytes.
     fn key(&mut self, length: usize) -> Option<&dyn crypto::AeadKey> {
         if length < WORTH_A_CALL {
             return None;
@@ -160,7 +160,7 @@ impl MessageEncrypter for Encrypter {
         payload.extend_from_slice(&message.typ.to_array());
         let tag = key.seal(&nonce, &make_tls13_aad(total), payload.as_mut());
         payload.extend_from_slice(&tag);
-        // A record says that it is of TLS 1.2 (RFC 8446, section 5.2).
+        // A record claims TLS 1.2 (RFC 8446, section 5.2).
         Ok(OutboundOpaqueMessage::new(
             ContentType::ApplicationData,
             ProtocolVersion::TLSv1_2,
@@ -192,7 +192,7 @@ impl MessageDecrypter for Decrypter {
         if !key.open(&nonce, &make_tls13_aad(length), &mut message.payload) {
             return Err(Error::DecryptError);
         }
-        // An empty record is too short to come here.
+        // An empty record is too short to get here.
         message.payload.truncate(length.saturating_sub(TAG));
         message.into_tls13_unpadded_message()
     }

@@ -1,4 +1,4 @@
-//! Which servers are believed to be what was dialled.
+//! The check of dialled servers by their certificates.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::signatures::signatures_by_provider;
 /// Judges a server's certificate.
 pub struct Judge {
     chain: Option<Arc<WebPkiServerVerifier>>,
-    /// Where that is not what the server is asked for.
+    /// The name to verify, if it differs from the requested one.
     verify: Option<ServerName<'static>>,
     pins: Vec<[u8; 32]>,
     provider: Arc<CryptoProvider>,
 }
 
 impl Judge {
-    /// Fails if there is nothing to judge by, or if the roots cannot be used.
+    /// Fails if there are neither roots nor pins, or if the roots cannot be used.
     pub fn new(
         roots: Option<&RootCertStore>,
         pins: &[[u8; 32]],
@@ -77,7 +77,7 @@ impl ServerCertVerifier for Judge {
     signatures_by_provider!();
 }
 
-/// A key that is not pinned.
+/// The error for a key that is not pinned.
 #[derive(Debug)]
 struct WrongKey([u8; 32]);
 

@@ -1,24 +1,24 @@
-//! rustls, between buffers.
+//! A rustls connection between buffers.
 
 use std::io::{self, BufRead, IoSlice, Write};
 
 use rustls::{Connection, Error};
 use watm_stream::Buffer;
 
-/// One TLS connection, of either side.
+/// A TLS connection, accepted or dialled.
 ///
-/// What rustls keeps of it between calls is one unfinished record, or one message of a handshake
-/// of at most 64 KiB.
+/// Between calls rustls holds at most one unfinished record, or one handshake message of at most 64
+/// KiB.
 pub struct Session {
     connection: Connection,
-    /// The other end has said that it says no more.
+    /// True if the other end has announced the end of its data.
     ended: bool,
 }
 
 impl Session {
     pub fn new(connection: impl Into<Connection>) -> Session {
         let mut connection = connection.into();
-        // A codec is given a bounded piece at a time, and all of it goes out at once.
+        // A codec gets a bounded piece at a time, and all of it leaves at once.
         connection.set_buffer_limit(None);
         Session {
             connection,
@@ -38,7 +38,7 @@ impl Session {
         &self.connection
     }
 
-    /// Take all of `from`. After an error `network` has the alert that says so.
+    /// Consumes all of `from`. After an error `network` contains the alert about it.
     pub fn receive(
         &mut self,
         from: &mut Buffer,
@@ -49,7 +49,8 @@ impl Session {
             let taken = self
                 .connection
                 .read_tls(&mut from.bytes())
-                // It has room after every call of what follows, but for a message that is too long.
+                // The buffer has room after every `process_new_packets`, except for a message that
+                // is too long.
                 .map_err(|error| Error::General(error.to_string()))?;
             from.consume(taken);
             let processed = self.connection.process_new_packets();
@@ -85,7 +86,7 @@ impl Session {
         Ok(())
     }
 
-    /// Encrypt all of `from`.
+    /// Encrypts all of `from`.
     pub fn send(&mut self, from: &mut Buffer, network: &mut Buffer) -> Result<(), Error> {
         let written = self.connection.writer().write(from.bytes());
         from.consume(written.map_err(|error| Error::General(error.to_string()))?);
@@ -93,13 +94,13 @@ impl Session {
         Ok(())
     }
 
-    /// Say that nothing more will be said.
+    /// Announces the end of data.
     pub fn end(&mut self, network: &mut Buffer) {
         self.connection.send_close_notify();
         self.flush(network);
     }
 
-    /// Move what is to be said to `network`.
+    /// Moves pending bytes to `network`.
     pub fn flush(&mut self, network: &mut Buffer) {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Sink(network)) {

@@ -1,6 +1,6 @@
-//! Signatures in handshakes, which are checked alike whoever signs.
+//! Verification of signatures in handshakes, the same for clients and servers.
 
-/// The methods of rustls's two verifiers that ask the provider `self.provider`.
+/// Defines the methods of rustls's two verifiers that ask the provider `self.provider`.
 macro_rules! signatures_by_provider {
     () => {
         fn verify_tls12_signature(

@@ -1,8 +1,8 @@
-//! What its issuer says of a certificate, for clients that ask (OCSP, RFC 6960).
+//! The issuer's response on the status of a certificate, for clients that ask (OCSP, RFC 6960).
 //!
-//! A client takes a response that is too old, or of another certificate, for an attack, and one
-//! that is missing, as a rule, for none. So what is no response for the certificate is refused, and
-//! what is not valid now is not handed out.
+//! A client treats a response that is too old, or for another certificate, as an attack, and
+//! usually accepts a missing one. A response for another certificate is therefore refused, and one
+//! that is not valid now is not sent.
 
 use der::Decode;
 use der::asn1::ObjectIdentifier;
@@ -17,24 +17,25 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 /// `id-pkix-ocsp-basic` (RFC 6960, section 4.2.1).
 const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
 
-/// Seconds by which a responder's clock may be ahead of this one, as OpenSSL and haproxy have it.
+/// The seconds by which a responder's clock may be ahead of the local one, as in OpenSSL and
+/// haproxy.
 const SKEW: u64 = 300;
 
-/// A response that says that a certificate is good.
+/// A response with the status good.
 #[derive(Debug)]
 pub struct Staple {
     pub response: Vec<u8>,
     pub window: Window,
 }
 
-/// When a response is to be believed, in seconds since 1970.
+/// The validity of a response, in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
     pub from: u64,
     pub until: u64,
 }
 
-/// Whether a response is to be handed out.
+/// The validity of a response at a given time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Validity {
     Early,
@@ -43,7 +44,8 @@ pub enum Validity {
 }
 
 impl Staple {
-    /// A response in DER, for the first certificate of this chain. Fails with what is wrong.
+    /// Parses a response in DER, for the first certificate of this chain. The error says what is
+    /// wrong.
     pub fn new(response: Vec<u8>, chain: &[CertificateDer<'_>]) -> Result<Staple, String> {
         let said = basic(&response).map_err(|why| {
             format!("expected a successful response of OCSP, in DER, in base64: {why}")
@@ -77,7 +79,7 @@ impl Staple {
 }
 
 impl Window {
-    /// At these seconds since 1970.
+    /// The validity at `now`, in seconds since 1970.
     pub fn validity(&self, now: u64) -> Validity {
         match () {
             () if now > self.until => Validity::Late,
@@ -107,7 +109,8 @@ fn parsed<'a>(certificate: Option<&'a CertificateDer<'_>>) -> Result<X509Certifi
     }
 }
 
-/// The issuer's key counts if its certificate is known.
+/// Returns true if `id` names this certificate. Checks the issuer's key if its certificate is
+/// known.
 fn is_of(
     id: &CertId,
     certificate: &X509Certificate<'_>,
@@ -131,13 +134,13 @@ fn is_of(
         && issuer.is_none_or(is_key)
 }
 
-/// Of a number, without zeros before it.
+/// The digits of a number without leading zeros.
 fn digits(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]
 }
 
-/// Which hash this is (RFC 3279, section 2.2.1; RFC 5754, section 2).
+/// The hash algorithm of an OID (RFC 3279, section 2.2.1; RFC 5754, section 2).
 fn algorithm(oid: ObjectIdentifier) -> Option<&'static Algorithm> {
     let known = [
         ("1.3.14.3.2.26", &SHA1_FOR_LEGACY_USE_ONLY),

@@ -1,13 +1,13 @@
-//! The certificates that a session in a ticket has, of its client.
+//! The client certificates in the session of a ticket.
 //!
-//! rustls gives a ticketer a session as bytes, and nothing to read them with. The layout is that of
-//! its `ServerSessionValue`: name, version, cipher suite, secret, whether the extended master secret
-//! was used, certificates, and what is not needed here. Bytes of another layout are no session, and a
-//! ticket with such is declined, which costs a full handshake and nothing else.
+//! rustls gives a ticketer a session as bytes, without a parser for them. The layout is that of its
+//! `ServerSessionValue`: name, version, cipher suite, secret, the flag for the extended master secret, certificates,
+//! and fields not needed here. Bytes in another layout are no session. A ticket with such bytes is declined, which only
+//! costs a full handshake.
 
 use rustls::pki_types::CertificateDer;
 
-/// Returns what the client has shown, the end entity first; empty if it has shown nothing.
+/// Returns the certificates that the client presented, the end entity first; empty if it presented none.
 pub fn client_certificates(session: &[u8]) -> Option<Vec<CertificateDer<'_>>> {
     let mut rest = Reader(session);
     if rest.flag()? {
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows its length, which has `N` bytes.
+    /// Reads a vector behind its length, which has `N` bytes.
     fn vector<const N: usize>(&mut self) -> Option<&'a [u8]> {
         let length = self.take(N)?.iter();
         let length = length.fold(0, |length, byte| length << 8 | usize::from(*byte));

@@ -1,4 +1,4 @@
-//! Session tickets: what a client keeps of a session, encrypted for whoever shares a secret.
+//! Session tickets: sessions that clients keep, encrypted for all servers that share a secret.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -12,34 +12,34 @@ use rustls::server::ProducesTickets;
 use crate::clients::Gate;
 use crate::ticketed;
 
-/// Bytes of a secret that is made here.
+/// The bytes of a generated secret.
 pub const SECRET: usize = 32;
 
-/// What a ticket begins with: the number of its key, and the nonce.
+/// The bytes at the beginning of a ticket: the number of its key, and the nonce.
 const HEAD: usize = 8 + NONCE_LEN;
 
-/// What the keys are for.
+/// The context of the key derivation.
 const SALT: &[u8] = b"watm-tls session tickets v1";
 
-/// Encrypts tickets, with one key for each period of time. Those of the period before are
-/// decrypted too, and those of the one that follows: clocks differ.
+/// Encrypts tickets, with one key for each period of time. Tickets of the periods before and after
+/// are decrypted too, because clocks differ.
 ///
-/// A ticket is declined whose client would not be let in now: its certificate has expired or been
-/// revoked, or the rules are others than they were. The client then has a full handshake, in which it
-/// can show the certificate that it has by now.
+/// A ticket is declined if its client would be refused now: its certificate has expired or been
+/// revoked, or the rules have changed. The client then has a full handshake, in which it can
+/// present its current certificate.
 pub struct Tickets {
     secret: Prk,
-    /// Seconds of a period.
+    /// The length of a period in seconds.
     period: u64,
-    /// What clients are judged by. `None`: they show no certificates.
+    /// The rules for clients. `None`: they present no certificates.
     gate: Option<Arc<Gate>>,
-    /// The keys at hand, by their numbers. Workers on all cores have instances of their own.
+    /// The current keys by number. Workers on other cores have their own instances.
     keys: Mutex<Vec<(u64, LessSafeKey)>>,
     now: fn() -> u64,
 }
 
 impl Tickets {
-    /// `hours` is not 0.
+    /// Makes a ticketer. `hours` is not 0.
     pub fn new(secret: &[u8], hours: u32, gate: Option<Arc<Gate>>) -> Tickets {
         Tickets {
             secret: Salt::new(HKDF_SHA256, SALT).extract(secret),
@@ -50,7 +50,7 @@ impl Tickets {
         }
     }
 
-    /// Returns the session in a ticket, whoever it is of.
+    /// Returns the session in a ticket, without judging its client.
     fn open(&self, cipher: &[u8]) -> Option<Vec<u8>> {
         let (head, text) = cipher.split_first_chunk::<HEAD>()?;
         let (number, nonce) = head.split_first_chunk()?;
@@ -66,19 +66,19 @@ impl Tickets {
         })
     }
 
-    /// Whether the client of a session would be let in now.
+    /// Returns true if the client of a session would be admitted now.
     fn admits(&self, session: &[u8]) -> bool {
         let Some(shown) = ticketed::client_certificates(session) else {
             return false;
         };
         match &self.gate {
             Some(gate) => gate.judge(Some(&shown), UnixTime::now()).is_ok(),
-            // Nobody vouches for a certificate any more.
+            // Without rules, no certificate is trusted any more.
             None => shown.is_empty(),
         }
     }
 
-    /// Do something with the key of a period. `None` if that is impossible.
+    /// Calls `act` with the key of a period. `None` if that is impossible.
     fn with<R>(&self, number: u64, act: impl FnOnce(&LessSafeKey) -> Option<R>) -> Option<R> {
         let mut keys = self.keys.lock().ok()?;
         if !keys.iter().any(|(known, _)| *known == number) {
@@ -115,7 +115,7 @@ impl ProducesTickets for Tickets {
     }
 
     fn lifetime(&self) -> u32 {
-        // One that is made at the end of a period lives for one more.
+        // A ticket made at the end of a period lives for one more.
         u32::try_from(self.period).unwrap_or(u32::MAX)
     }
 

@@ -1,4 +1,4 @@
-//! The transport: what all connections have in common.
+//! The transport: the configuration and state that all connections share.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -27,24 +27,25 @@ use crate::staple::{Validity, Window};
 use crate::tickets::{SECRET, Tickets};
 use crate::{facts, failure};
 
-/// What a snapshot begins with: the format, and its version. A secret follows.
+/// The beginning of a snapshot: the format and its version. A secret follows.
 const SNAPSHOT: &[u8] = b"watm-tls\x01";
 
-/// How much 0-RTT data is tried and skipped (RFC 8446, section 4.2.10). A client sends some to a name
-/// for which it has the session of another server, mostly up to 16 KiB; rustls holds 18 KiB. It counts
-/// what it holds again whenever more comes, so that this is a multiple of it.
+/// The amount of 0-RTT data that is tried and skipped, in bytes (RFC 8446, section 4.2.10). A
+/// client sends some to a name for which it has the session of another server, mostly up to 16 KiB;
+/// rustls holds 18 KiB. rustls counts its held bytes again whenever more arrive, so that this is a
+/// multiple of them.
 const SKIPPED_EARLY_DATA: u32 = 1 << 20;
 
-/// TLS. The crate's page has its configuration.
+/// TLS. The crate's documentation describes its configuration.
 #[derive(Debug)]
 pub struct Tls {
     config: Config,
-    /// For tickets, where none is configured.
+    /// The secret for tickets, if none is configured.
     secret: [u8; SECRET],
     accepting: Option<Accepting>,
     dialling: Option<Arc<ClientConfig>>,
     counters: Rc<Counters>,
-    /// Until when the response of OCSP is good that is the next to be out of date.
+    /// The time at which the first valid OCSP response expires, in seconds since 1970.
     staples_until: Option<u64>,
 }
 
@@ -54,7 +55,7 @@ struct Accepting {
     rules: Rc<Rules>,
 }
 
-/// What a connection that was accepted is judged by.
+/// The rules for accepted connections.
 #[derive(Debug)]
 pub struct Rules {
     pub gate: Option<Arc<Gate>>,
@@ -62,7 +63,7 @@ pub struct Rules {
     pub proxy_out: Option<ProxyOut>,
 }
 
-/// What has happened to handshakes.
+/// The outcomes of handshakes.
 #[derive(Debug, Default)]
 pub struct Counters {
     pub full: Cell<u64>,
@@ -71,7 +72,7 @@ pub struct Counters {
     pub decoys: Cell<u64>,
 }
 
-/// One more.
+/// Adds one to a counter.
 pub fn count(counter: &Cell<u64>) {
     counter.set(counter.get().saturating_add(1));
 }
@@ -99,7 +100,7 @@ impl Tls {
         Ok(tls)
     }
 
-    /// Each response of OCSP, with the place of its certificate in the configuration.
+    /// The validity of each OCSP response, with the path of its certificate in the configuration.
     fn staples(&self) -> impl Iterator<Item = (&str, Window)> {
         let served = self.config.served.iter();
         let certificates = served.flat_map(|served| &served.certificates);
@@ -114,7 +115,7 @@ impl Tls {
         until.filter(|until| *until >= now).min()
     }
 
-    /// A warning for each response of OCSP that clients are not given.
+    /// The warnings about OCSP responses that clients do not get.
     fn bad_staples(&self) -> Vec<String> {
         let now = UnixTime::now().as_secs();
         let why = |window: Window| match window.validity(now) {
@@ -129,7 +130,7 @@ impl Tls {
             .collect()
     }
 
-    /// A warning for each list of revoked certificates whose time is over.
+    /// The warnings about certificate revocation lists past their next update.
     fn stale_crls(&self) -> Vec<String> {
         let clients = self.config.served.iter().flat_map(|served| &served.clients);
         let (now, mut stale) = (UnixTime::now().as_secs(), Vec::new());
@@ -147,7 +148,7 @@ impl Tls {
         stale
     }
 
-    /// What a server is asked for by name.
+    /// The name that a server is asked for.
     fn name(&self, destination: Option<&Destination>) -> Result<ServerName<'static>, ErrorCode> {
         if let Some(name) = &self.config.server.name {
             return Ok(name.clone());
@@ -188,8 +189,8 @@ impl Accepting {
         server.ignore_client_order = true;
         server.alpn_protocols = served.alpn.clone();
         server.session_storage = Arc::new(NoServerSessionStorage {});
-        // Nothing early is accepted: rustls does not accept it with tickets, and without them no
-        // session is resumed. The number is only how much is skipped.
+        // Early data is never accepted: rustls does not accept it with tickets, and without them no
+        // session is resumed. The number only limits how much is skipped.
         server.max_early_data_size = SKIPPED_EARLY_DATA;
         match &served.tickets {
             Some(options) => {
@@ -211,7 +212,7 @@ impl Accepting {
     }
 }
 
-/// `None`: there is nothing to judge a server by.
+/// The configuration of dialled connections. `None` if there are neither roots nor pins.
 fn dialling(config: &Config) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
     let Server {
         remote,

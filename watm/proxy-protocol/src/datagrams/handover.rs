@@ -1,4 +1,4 @@
-//! What the next generation is told: whose datagrams come without a header.
+//! The snapshot for the next generation: the addresses whose datagrams come without a header.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,10 +6,10 @@ use std::str;
 
 use super::table::Key;
 
-/// Before the lines, so that another format is not taken for this one.
+/// The first line, which distinguishes this format from others.
 const FORMAT: &str = "proxy-protocol datagrams 1";
 
-/// A line for each: where from, the client, and where it sent to.
+/// Encodes one line for each: the source address, the client and its destination.
 pub fn write(bound: impl Iterator<Item = (SocketAddr, Key)>) -> Vec<u8> {
     let mut text = FORMAT.to_owned();
     for (proxy, key) in bound {
@@ -18,7 +18,7 @@ pub fn write(bound: impl Iterator<Item = (SocketAddr, Key)>) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The same, at most so many; what is not understood is left out.
+/// Decodes at most `most` lines. Unknown lines are skipped.
 pub fn read(snapshot: &[u8], most: usize) -> BTreeMap<SocketAddr, Key> {
     let Some(lines) = str::from_utf8(snapshot)
         .ok()

@@ -1,4 +1,4 @@
-//! Clients whose datagrams come by a proxy.
+//! Datagrams of clients behind a proxy, as one flow for each client.
 
 mod handover;
 mod opening;
@@ -26,42 +26,45 @@ use table::{Association, Key, Table};
 /// The label of the socket.
 const LABEL: &str = "listen";
 
-/// What log records are marked with.
+/// The target of log records.
 const TARGET: &str = "datagrams";
 
-/// The tokens here have this bit: the socket's no other, association n's the number besides.
+/// The bit of all tokens here: the socket's token has no other bit, an association's adds its
+/// number.
 const TOKENS: Token = 1 << 62;
 
-/// What one call to receive asks for, and how many there are in one turn: some milliseconds' work.
+/// The datagrams and bytes requested in one receive, and the receives in one turn: a few
+/// milliseconds' work.
 const RECEIVE_DATAGRAMS: u32 = 512;
 const RECEIVE_BYTES: u32 = 512 << 10;
 const RECEIVE_ROUNDS: usize = 4;
 
-/// The longest datagram there is: a call that had no room for one may have left it.
+/// The longest datagram in bytes. A receive with less room left may have left one in the socket.
 const LARGEST: usize = 65_535;
 
-/// What one call asks of a flow of the application's: one of the longest fits.
+/// The datagrams and bytes requested from an application's flow at once: one of the longest fits.
 const FLOW_DATAGRAMS: u32 = 64;
 const FLOW_BYTES: u32 = 128 << 10;
 
-/// Memory that a flow keeps for its next datagrams: some of the usual size.
+/// The memory that a flow keeps for its next datagrams: a few of the usual size.
 const KEPT_BYTES: usize = 4 << 10;
 
-/// Flows asked in one turn, each once or twice.
+/// The flows read in one turn, each once or twice.
 const TURNS: usize = 1024;
 
-/// The socket, and who is behind the proxies that send to it.
+/// The socket, and the clients behind the proxies that send to it.
 pub struct Datagrams {
     socket: Box<dyn DatagramSocket>,
     local: SocketAddr,
     config: Rc<Config>,
     account: Rc<Account>,
     table: Table,
-    /// Those that the application has written to, each once.
+    /// Flows that the application has written to, each once.
     due: VecDeque<u64>,
     readable: bool,
     outgoing: Outgoing,
-    /// Of the generation before: whose datagrams come without a header, until then.
+    /// The addresses of the generation before whose datagrams come without a header, and the end of
+    /// their validity.
     remembered: BTreeMap<SocketAddr, Key>,
     remembered_until: Instant,
     generation: u32,
@@ -69,12 +72,12 @@ pub struct Datagrams {
 }
 
 impl Datagrams {
-    /// Whether this is one of the tokens here.
+    /// Returns true if the token belongs to datagrams.
     pub fn is_token(token: Token) -> bool {
         token & TOKENS != 0
     }
 
-    /// On the socket granted as `listen`; `None`: there is none.
+    /// Takes the socket granted as `listen`. `None` if there is none.
     pub fn start(
         config: Rc<Config>,
         account: Rc<Account>,
@@ -103,12 +106,12 @@ impl Datagrams {
             remembered_until: host.now() + config.datagrams.idle,
             config,
             generation: options.generation,
-            // Until `serving` says otherwise.
+            // Until a call of `serving` says otherwise.
             retired: options.predecessor.is_some(),
         }))
     }
 
-    /// Another configuration holds from the next datagram on.
+    /// Replace the configuration, from the next datagram on.
     pub fn reconfigure(&mut self, config: Rc<Config>) {
         self.config = config;
     }
@@ -122,12 +125,12 @@ impl Datagrams {
         handover::write(self.table.bound())
     }
 
-    /// Flows open now.
+    /// The number of open flows.
     pub fn flows(&self) -> usize {
         self.table.len()
     }
 
-    /// As [`watm_core::Transport::process`].
+    /// See [`watm_core::Transport::process`].
     pub fn process(&mut self, ready: impl Iterator<Item = Token>, host: &mut dyn Host) -> Wakeup {
         for token in ready {
             match token & !TOKENS {
@@ -150,7 +153,7 @@ impl Datagrams {
             if !self.readable {
                 return;
             }
-            // An error is of a socket that is gone.
+            // An error means that the socket is gone.
             let batch = self
                 .socket
                 .receive(RECEIVE_DATAGRAMS, RECEIVE_BYTES)
@@ -176,8 +179,8 @@ impl Datagrams {
         }
     }
 
-    /// Gather a datagram for its association. Returns that one's number, if it is the first one
-    /// for it.
+    /// Gather a datagram for its association. Returns the association's number for its first
+    /// datagram.
     fn take(
         &mut self,
         entry: &Datagram,
@@ -220,7 +223,7 @@ impl Datagrams {
         Ok((association.gathered.lengths.len() == 1).then_some(number))
     }
 
-    /// The association whose datagrams come from there without a header.
+    /// The association whose datagrams come from this address without a header.
     fn bound(&mut self, entry: &Datagram, host: &mut dyn Host) -> Option<u64> {
         let (now, idle) = (host.now(), self.config.datagrams.idle);
         if let Some(number) = self.table.of_proxy(&entry.remote, now, idle) {
@@ -251,13 +254,13 @@ impl Datagrams {
         }
     }
 
-    /// Our address that a datagram was sent to.
+    /// The local address that a datagram was sent to.
     fn local_of(&self, entry: &Datagram) -> SocketAddr {
         let address: IpAddr = entry.local.unwrap_or(self.local.ip());
         SocketAddr::new(address, self.local.port())
     }
 
-    /// Offer the application a flow; `None`: it does not take it.
+    /// Offer a flow to the application. `None` if it refuses.
     fn associate(
         &mut self,
         key: Key,
@@ -289,7 +292,7 @@ impl Datagrams {
         Some(self.table.insert(association))
     }
 
-    /// Hand what was gathered to the application.
+    /// Hand the gathered datagrams to the application.
     fn deliver(&mut self, number: u64) {
         let Some(association) = self.table.get(number) else {
             return;
@@ -309,7 +312,7 @@ impl Datagrams {
                     }
                 }
             }
-            // The application has closed it; the client's next datagram opens another.
+            // The application has closed the flow; the client's next datagram opens another one.
             Err(_) => self.table.remove(number),
         }
     }
@@ -322,7 +325,7 @@ impl Datagrams {
         }
     }
 
-    /// Move what the application has written to the network.
+    /// Move the application's datagrams to the network.
     fn send(&mut self, now: Instant) {
         self.outgoing.flush(&mut *self.socket);
         for _ in 0..self.due.len().min(TURNS) {
@@ -346,7 +349,7 @@ impl Datagrams {
         };
         association.queued = false;
         let Ok(Some(datagrams)) = association.flow.receive(FLOW_DATAGRAMS, FLOW_BYTES) else {
-            // The application has closed it.
+            // The application has closed the flow.
             self.table.remove(number);
             return;
         };
@@ -364,7 +367,7 @@ impl Datagrams {
         let proxy = association.proxy;
         self.table.touch(number, now, self.config.datagrams.idle);
         self.table.touch_proxy(&proxy, now);
-        // Whatever is left is told of, unless as much came as was asked for.
+        // The token announces the remaining datagrams, unless this read was full.
         if datagrams.lengths.len() == FLOW_DATAGRAMS as usize {
             self.enqueue(number);
         }
@@ -393,7 +396,7 @@ impl Datagrams {
     }
 }
 
-/// What an answer begins with.
+/// The header of an answer.
 fn spp_header(config: &Config, key: &Key) -> Option<[u8; SPP_LENGTH]> {
     let spp = config.datagrams.mode == Mode::Spp;
     spp.then(|| write_spp(key.client, key.destination))

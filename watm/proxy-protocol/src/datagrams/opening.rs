@@ -1,3 +1,5 @@
+//! The headers of received datagrams.
+
 use std::net::SocketAddr;
 
 use crate::config::{Config, Mode};
@@ -9,16 +11,16 @@ use crate::refused::Refused;
 use crate::spp::{SPP_LENGTH, parse_spp};
 use crate::tlv::Tlvs;
 
-/// What a datagram's header says, and the datagram without it.
+/// A datagram's header, and its payload.
 pub struct Opened<'a> {
-    /// The client, and where it sent to; `None`: the sender's own.
+    /// The client and its destination. `None`: the sender's own datagram.
     pub ends: Option<(SocketAddr, SocketAddr)>,
     pub payload: &'a [u8],
     header: Header<'a>,
 }
 
 impl Opened<'_> {
-    /// What a new flow is told.
+    /// The facts for a new flow.
     pub fn facts(&self) -> Facts {
         match &self.header {
             Header::Proxied(proxied) => Facts::of(proxied),
@@ -27,7 +29,7 @@ impl Opened<'_> {
     }
 }
 
-/// Read the header that a datagram has to begin with.
+/// Parses the header at the beginning of a datagram.
 pub fn open<'a>(datagram: &'a [u8], config: &Config) -> Result<Opened<'a>, Reason> {
     if config.datagrams.mode == Mode::Spp {
         let (client, proxy) = parse_spp(datagram)?;
@@ -45,7 +47,7 @@ pub fn open<'a>(datagram: &'a [u8], config: &Config) -> Result<Opened<'a>, Reaso
             header,
         });
     }
-    // A line of version 1 speaks of TCP alone.
+    // A line of version 1 describes TCP only.
     let rules = Rules {
         v1: false,
         v2: true,
@@ -53,7 +55,7 @@ pub fn open<'a>(datagram: &'a [u8], config: &Config) -> Result<Opened<'a>, Reaso
     };
     let (length, header) = match parse(datagram, &rules)? {
         Parsed::Complete(length, header) => (length, header),
-        // There is no more to come.
+        // A datagram is complete: no more bytes follow.
         Parsed::Incomplete => return Err(Refused::TooShort.into()),
     };
     let ends = match header {
@@ -62,7 +64,7 @@ pub fn open<'a>(datagram: &'a [u8], config: &Config) -> Result<Opened<'a>, Reaso
         Header::Proxied(proxied) if proxied.protocol != Protocol::Datagram => {
             return Err(Reason::Protocol);
         }
-        // What is of Unix has answers that could go nowhere.
+        // Answers to Unix sockets could not be delivered.
         Header::Proxied(proxied) => Some(ends(&proxied.addresses).ok_or(Reason::Protocol)?),
     };
     Ok(Opened {

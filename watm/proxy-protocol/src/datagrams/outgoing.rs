@@ -1,13 +1,15 @@
+//! The send queue of the datagram socket.
+
 use std::net::{IpAddr, SocketAddr};
 
 use watm_core::{Datagram, DatagramBatch, DatagramSocket, Ecn};
 
-/// A batch this large is sent before more is added: what the socket takes at once by far, and
-/// little enough to wait for one that takes nothing.
+/// The size in bytes from which on a batch is sent before more is added: far below the most that
+/// the socket takes at once, and small enough to hold for a socket that takes nothing.
 const BATCH_BYTES: usize = 128 << 10;
 
-/// What is on its way to the proxies. What the network does not take stays, and while there is any
-/// of it nothing more is asked of the application.
+/// Datagrams for the proxies. The queue keeps those that the network does not take, and nothing
+/// more is read from the application meanwhile.
 #[derive(Default)]
 pub struct Outgoing {
     batch: DatagramBatch,
@@ -15,7 +17,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Whether the network has to take something first.
+    /// Returns true if the network must take something first.
     pub fn is_blocked(&self) -> bool {
         self.blocked
     }
@@ -24,12 +26,12 @@ impl Outgoing {
         self.batch.is_empty()
     }
 
-    /// It may take more than it did.
+    /// Record that the network may take more.
     pub fn unblock(&mut self) {
         self.blocked = false;
     }
 
-    /// Whether so much is there that it should be sent.
+    /// Returns true if the batch should be sent.
     pub fn is_full(&self) -> bool {
         self.batch.payload.len() >= BATCH_BYTES
     }
@@ -39,7 +41,7 @@ impl Outgoing {
         self.batch.payload.extend_from_slice(datagram);
         let len = header.len() + datagram.len();
         self.batch.datagrams.push(Datagram {
-            // A datagram of the application's has 65,527 bytes at most.
+            // A datagram of the application has at most 65,527 bytes.
             len: u32::try_from(len).unwrap_or(u32::MAX),
             segment_size: None,
             remote: to,
@@ -53,7 +55,7 @@ impl Outgoing {
             return;
         }
         let given = self.batch.datagrams.len();
-        // An error is of a socket that is gone: what is for it is lost.
+        // An error means that the socket is gone: its datagrams are lost.
         let taken = socket
             .send(&self.batch)
             .map_or(given, |taken| taken as usize);

@@ -1,18 +1,20 @@
+//! The table of clients' flows, by key, by proxy address and by age.
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use watm_core::{DatagramFlow, Datagrams, Instant};
 
-/// How exactly a flow's age is known, as a part of the time that it may be idle: noting it anew
-/// for every datagram would cost more than the rest.
+/// The precision of a flow's age, as a part of the idle timeout: updating it for every datagram would cost more than
+/// the rest.
 const AGE_PARTS: u32 = 64;
 
-/// Addresses of a proxy's whose datagrams are one flow's without a header. A proxy has one for each of
-/// its workers that a client's datagrams reach; for one more, that is forgotten which was bound first.
+/// The most addresses of a proxy from which one flow's datagrams come without a header. A proxy has one for each of its
+/// workers that a client's datagrams reach. For one more, the address bound first is forgotten.
 const MAX_BOUND: usize = 8;
 
-/// What makes datagrams one flow. A client that comes by two proxies is two.
+/// The identity of a flow. A client that comes through two proxies has two flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub proxy: IpAddr,
@@ -20,30 +22,30 @@ pub struct Key {
     pub destination: SocketAddr,
 }
 
-/// A client's datagrams, and where the answers go.
+/// A client's flow, and the addresses for its answers.
 pub struct Association {
     pub key: Key,
-    /// Where it was heard from last.
+    /// The proxy's address from which it was last heard.
     pub proxy: SocketAddr,
-    /// Our address there.
+    /// The local address at which it was heard.
     pub local: Option<IpAddr>,
     pub flow: Box<dyn DatagramFlow>,
-    /// What has come of it in the batch at hand.
+    /// The client's datagrams in the current batch.
     pub gathered: Datagrams,
-    /// Whether it waits for its turn to send.
+    /// True if it waits for its turn to send.
     pub queued: bool,
-    /// Where its datagrams come from without a header, oldest first.
+    /// The addresses from which its datagrams come without a header, oldest first.
     bound: VecDeque<SocketAddr>,
     aged: Instant,
 }
 
-/// All associations, each with a number.
+/// All associations by number.
 #[derive(Default)]
 pub struct Table {
     all: BTreeMap<u64, Association>,
     by_key: BTreeMap<Key, u64>,
-    /// Those whose next datagrams come without a header, by where from, and when something came from
-    /// there or went there last.
+    /// Associations by the proxy addresses whose datagrams come without a header, with the time of the last datagram
+    /// from or to each.
     by_proxy: BTreeMap<SocketAddr, (u64, Instant)>,
     by_age: BTreeSet<(Instant, u64)>,
     last: u64,
@@ -76,7 +78,7 @@ impl Table {
         self.last + 1
     }
 
-    /// Add one, which gets the number that [`next`](Table::next) said.
+    /// Add an association. Its number is the one that [`next`](Table::next) returned.
     pub fn insert(&mut self, association: Association) -> u64 {
         self.last += 1;
         self.by_key.insert(association.key, self.last);
@@ -104,8 +106,8 @@ impl Table {
         self.by_key.get(key).copied()
     }
 
-    /// Whose a datagram without a header is that comes from there now. An address that was silent for
-    /// `idle` may be another client's by now.
+    /// The association of a datagram without a header from this address. An address that was silent for `idle` may
+    /// belong to another client now.
     pub fn of_proxy(&mut self, proxy: &SocketAddr, now: Instant, idle: Duration) -> Option<u64> {
         let (number, since) = self.by_proxy.get_mut(proxy)?;
         if *since + idle <= now {
@@ -115,7 +117,7 @@ impl Table {
         Some(*number)
     }
 
-    /// What comes from there without a header is this one's, and nobody else's any more.
+    /// Assign datagrams without a header from this address to this association, and to no other.
     pub fn bind_proxy(&mut self, proxy: SocketAddr, number: u64, now: Instant) {
         if !self.all.contains_key(&number) {
             return;
@@ -135,14 +137,14 @@ impl Table {
         }
     }
 
-    /// Something went there.
+    /// Record a datagram to this address.
     pub fn touch_proxy(&mut self, proxy: &SocketAddr, now: Instant) {
         if let Some((_, since)) = self.by_proxy.get_mut(proxy) {
             *since = now;
         }
     }
 
-    /// Those that are known by where they come from.
+    /// The keys of associations by the addresses that are bound to them.
     pub fn bound(&self) -> impl Iterator<Item = (SocketAddr, Key)> {
         let key = |number: &u64| self.all.get(number).map(|association| association.key);
         self.by_proxy
@@ -158,7 +160,7 @@ impl Table {
         self.all.is_empty()
     }
 
-    /// The association, of which something came or went.
+    /// Returns the association, and records a datagram from or to it.
     pub fn touch(&mut self, number: u64, now: Instant, idle: Duration) -> Option<&mut Association> {
         let association = self.all.get_mut(&number)?;
         if now - association.aged >= idle / AGE_PARTS {
@@ -169,7 +171,7 @@ impl Table {
         Some(association)
     }
 
-    /// The one that was idle longest, and since when.
+    /// The association that was idle longest, with the time of its last datagram.
     pub fn oldest(&self) -> Option<(Instant, u64)> {
         self.by_age.first().copied()
     }

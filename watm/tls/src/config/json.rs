@@ -1,4 +1,4 @@
-//! The shape of the file.
+//! The JSON structure of the file.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ pub struct Limits {
     pub lifetime: Option<u64>,
 }
 
-/// The fields are the transport's that reads them.
+/// The fields of the transport `proxy-protocol`, which parses them.
 #[derive(Deserialize)]
 pub struct ProxyIn(pub BTreeMap<String, String>);
 
@@ -163,7 +163,7 @@ pub struct Server {
     pub host_key: Option<String>,
 }
 
-/// Read JSON. Errors name the field.
+/// Parses JSON. Errors name the field.
 pub fn parse(text: &str) -> Result<Root, ConfigError> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let root = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -182,7 +182,8 @@ pub fn parse(text: &str) -> Result<Root, ConfigError> {
     Ok(root)
 }
 
-/// PEM alone: with a key what is served, without one what has to be shown.
+/// Reads a configuration of PEM only: with a key it is the served certificate, without one the
+/// roots of servers.
 pub fn of_pem(text: &str) -> Root {
     let mut root = Root::default();
     if text.contains("PRIVATE KEY-----") {

@@ -1,4 +1,4 @@
-//! PEM (RFC 7468).
+//! Parsing of PEM (RFC 7468).
 
 use rustls::pki_types::pem::{Error, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -6,7 +6,7 @@ use watm_core::ConfigError;
 
 use super::field;
 
-/// All certificates, of which there is one at least.
+/// Parses all certificates, at least one.
 pub fn certificates(path: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let found = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     match found {
@@ -16,7 +16,7 @@ pub fn certificates(path: &str, text: &str) -> Result<Vec<CertificateDer<'static
     }
 }
 
-/// All lists of revoked certificates, of which there is one at least.
+/// Parses all certificate revocation lists, at least one.
 pub fn crls(
     path: &str,
     text: &str,
@@ -29,7 +29,7 @@ pub fn crls(
     }
 }
 
-/// The first private key.
+/// Parses the first private key.
 pub fn key(path: &str, text: &str) -> Result<PrivateKeyDer<'static>, ConfigError> {
     match PrivateKeyDer::from_pem_slice(text.as_bytes()) {
         Ok(key) => Ok(key),
