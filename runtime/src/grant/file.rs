@@ -1,3 +1,5 @@
+//! Grants of the user, read from a file.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -8,12 +10,12 @@ use watm_seal::{Capabilities, ConnectPattern, Name, private};
 use crate::Error;
 use crate::log::printable;
 
-/// More is no list of grants.
+/// The largest file of grants, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// Bytes of what an error says of a file: a sentence with a few names in it.
+/// The longest reason in an error, in bytes: a sentence with a few names in it.
 const LONGEST_REASON: usize = 500;
 
-/// What a user grants to modules, by name, in a file:
+/// The user's grants to modules, by name, in a file:
 ///
 /// ```toml
 /// ["watm/wireguard"]
@@ -29,21 +31,21 @@ const LONGEST_REASON: usize = 500;
 /// instances = 1
 /// ```
 ///
-/// A module that is named here has no more than this, whatever its seal asks for, and no other
-/// approval is needed for it. What is left out is as the seal says, and has to be approved as for a
-/// module that is not named here.
+/// A module that is named here has no more than its grant, whatever its seal asks for, and needs no
+/// other approval for it. Fields that are left out are as the seal says, and must be approved as for
+/// a module that is not named here.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
     by_name: BTreeMap<Name, Grant>,
 }
 
-/// What a user grants to one module.
+/// The user's grant to one module.
 #[derive(Debug, Clone)]
 pub(crate) struct Grant {
-    /// The most that it has: what is left out is not bounded.
+    /// The upper limits; fields that are left out are not limited.
     pub(crate) most: Capabilities,
-    /// What needs no other approval: all of what the user has said something about, since that is cut
-    /// to what was said.
+    /// The capabilities that need no other approval: those that the grant names, since they are
+    /// limited to its values.
     pub(crate) approved: Capabilities,
 }
 
@@ -63,7 +65,7 @@ struct Entry {
 }
 
 impl Grants {
-    /// Those in this file. Errors name the file, the line and the field, in one line.
+    /// Reads the grants in this file. Errors name the file, the line and the field, in one line.
     pub fn read(path: &Path) -> Result<Grants, Error> {
         let file = |source| Error::File {
             path: path.to_owned(),
@@ -86,8 +88,9 @@ impl Grants {
             .map_err(|reason| Error::Options(format!("{}: {reason}", path.display())))
     }
 
-    /// Those in the user's folder for configuration (`$XDG_CONFIG_HOME/watm/grants.toml`,
-    /// `~/.config/watm/grants.toml`; on Windows in `%APPDATA%`); none if there is no such file.
+    /// Reads the grants in the user's folder for configuration (`$XDG_CONFIG_HOME/watm/grants.toml`,
+    /// `~/.config/watm/grants.toml`; on Windows in `%APPDATA%`). Returns none if there is no such
+    /// file.
     pub fn of_user() -> Result<Grants, Error> {
         match Grants::user_path() {
             Some(path) if path.exists() => Grants::read(&path),
@@ -95,7 +98,7 @@ impl Grants {
         }
     }
 
-    /// Where these are; `None` if the user has no such folder.
+    /// Returns the path of that file; `None` if the user has no such folder.
     pub fn user_path() -> Option<PathBuf> {
         let folders = choose_base_strategy().ok()?;
         Some(folders.config_dir().join("watm").join("grants.toml"))
@@ -179,7 +182,7 @@ impl Entry {
     }
 }
 
-/// With the line it is on, and without what would forge lines of a log.
+/// Returns the reason with the line that it is on, and without characters that could forge log lines.
 fn located(text: &str, span: Option<std::ops::Range<usize>>, reason: &str) -> String {
     let reason = printable(reason, LONGEST_REASON);
     let before = span.and_then(|span| text.get(..span.start));
@@ -201,7 +204,7 @@ mod tests {
         let granted = granted.expect("one of that name");
         assert_eq!(granted.most.memory_bytes, 2 << 20);
         assert_eq!(granted.most.flows, u32::MAX);
-        // What is said needs no approval, and what is left out does.
+        // A field in the grant needs no approval, and one that is left out does.
         assert_eq!(granted.approved.memory_bytes, u64::MAX);
         assert_eq!(granted.approved.flows, 0);
         assert!(!granted.approved.capture && !granted.approved.sockets.is_empty());

@@ -1,4 +1,5 @@
-//! What a module may have: what its seal allows at most, cut to what the user granted it.
+//! The capabilities of a module: those of its seal, limited to the user's grant. The host asks
+//! before it gives a module anything.
 
 mod file;
 
@@ -9,16 +10,16 @@ use crate::{Capture, Error, Limits, Module, ModuleKind, Reach};
 
 pub use file::Grants;
 
-/// Bounds of a module, all of which hold. None: it has no seal, and no grant of its name.
+/// The limits of a module, all of which apply. Empty if it has no seal, and no grant to its name.
 ///
-/// Whatever runs a module has its own say too: sockets are granted one by one, a [`Reach`] names
-/// destinations, [`Limits`] bound what is used. This cuts each of these.
+/// The application has further limits: it grants sockets one by one, a [`Reach`] names
+/// destinations, and [`Limits`] bound the resources. These limits are applied to each of those.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Granted {
     bounds: Vec<Bound>,
 }
 
-/// One of them, and whose it is.
+/// A limit, and its origin.
 #[derive(Debug, Clone)]
 struct Bound {
     whose: &'static str,
@@ -26,7 +27,7 @@ struct Bound {
 }
 
 impl Granted {
-    /// What the seal allows, and what the user wrote down for this name.
+    /// Makes the limits of the seal, and of the user's grant to this name.
     pub(crate) fn new(ceiling: Option<&Capabilities>, granted: Option<&Capabilities>) -> Granted {
         let bound = |whose| {
             move |most: &Capabilities| Bound {
@@ -43,7 +44,7 @@ impl Granted {
         }
     }
 
-    /// That it may have a socket of this kind under this label.
+    /// Checks that it may have a socket of this protocol under this label.
     pub(crate) fn check_socket(&self, network: Network, label: &str) -> Result<(), String> {
         let Some(bound) = self
             .bounds
@@ -67,7 +68,7 @@ impl Granted {
         ))
     }
 
-    /// All of them as one; `None`: there are none.
+    /// Returns the limits combined to one; `None` if there are none.
     pub(crate) fn together(&self) -> Option<Capabilities> {
         let bounds = self.bounds.iter().map(|bound| bound.most.clone());
         bounds.reduce(|one, other| {
@@ -102,7 +103,7 @@ impl Granted {
         })
     }
 
-    /// That a module with so much can run at all, each field by name.
+    /// Checks that a module can run at all within its limits, and names the field that prevents it.
     pub(crate) fn check_usable(&self) -> Result<(), String> {
         for Bound { whose, most } in &self.bounds {
             for (field, value) in [
@@ -119,7 +120,7 @@ impl Granted {
         Ok(())
     }
 
-    /// No further than all of them allow.
+    /// Restricts a reach to the destinations that all limits allow.
     pub(crate) fn reach(&self, reach: Reach) -> Reach {
         self.bounds.iter().fold(reach, |reach, bound| {
             reach.within(bound.most.connect.iter().cloned())
@@ -130,7 +131,7 @@ impl Granted {
         asked && self.bounds.iter().all(|bound| bound.most.host_crypto)
     }
 
-    /// That it may sign with keys of the host.
+    /// Checks that it may sign with keys of the host.
     pub(crate) fn check_host_keys(&self) -> Result<(), String> {
         match self.bounds.iter().find(|bound| !bound.most.host_keys) {
             None => Ok(()),
@@ -141,7 +142,7 @@ impl Granted {
         }
     }
 
-    /// Those that it may sign with.
+    /// Returns the keys that it may sign with.
     pub(crate) fn keys(&self, given: &Keys) -> Keys {
         match self.check_host_keys() {
             Ok(()) => given.clone(),
@@ -149,7 +150,7 @@ impl Granted {
         }
     }
 
-    /// That it may give copies of what it carries to the user.
+    /// Checks that it may copy its traffic to the user.
     pub(crate) fn check_capture(&self) -> Result<(), String> {
         match self.bounds.iter().find(|bound| !bound.most.capture) {
             None => Ok(()),
@@ -160,12 +161,12 @@ impl Granted {
         }
     }
 
-    /// What it may give copies to.
+    /// Returns the capture, if it may copy its traffic.
     pub(crate) fn capture(&self, wanted: Option<&Capture>) -> Option<Capture> {
         wanted.filter(|_| self.check_capture().is_ok()).cloned()
     }
 
-    /// That its flows may go on from their clients' addresses.
+    /// Checks that its flows may be passed on from their clients' addresses.
     pub(crate) fn check_bind_transparent(&self) -> Result<(), String> {
         match self
             .bounds
@@ -191,7 +192,7 @@ impl Granted {
         self.least(asked, |most| most.flows as usize)
     }
 
-    /// Share of one core; `None`: as much as there is.
+    /// Returns the share of one core, in thousandths; `None` for no limit.
     pub(crate) fn cpu_permille(&self) -> Option<u32> {
         self.bounds
             .iter()
@@ -199,13 +200,13 @@ impl Granted {
             .min()
     }
 
-    /// Instances at once.
+    /// Returns the number of instances at once.
     pub(crate) fn instances(&self) -> usize {
         self.least(usize::MAX, |most| most.instances as usize)
     }
 
-    /// These limits, cut: of a WATER module, which has an instance for each connection, there are
-    /// no more connections than instances.
+    /// Applies the limits to those of the application. A WATER module has an instance for each
+    /// connection, so it has no more connections than instances.
     pub(crate) fn limits(&self, module: &Module, mut limits: Limits) -> Limits {
         limits.memory_bytes = self.memory_bytes(limits.memory_bytes);
         limits.flows = self.flows(limits.flows);
@@ -225,7 +226,7 @@ impl Granted {
 
 impl Bound {
     fn has_socket(&self, network: Network, label: &str) -> bool {
-        // A label that is no name is no module's.
+        // A label that is not a valid name belongs to no module.
         let Ok(label) = label.parse() else {
             return false;
         };
@@ -235,18 +236,19 @@ impl Bound {
 }
 
 impl Module {
-    /// The most that it may have: what its seal asks for, cut to what the user granted to its name.
-    /// Whatever runs it gives it no more than that. `None`: it has no seal, and no such bound.
+    /// Returns the most that it may have: what its seal asks for, limited to what the user granted
+    /// to its name. The host gives it no more than that. `None` if it has no seal, and no such
+    /// limit.
     pub fn may_have(&self) -> Option<Capabilities> {
         self.granted().together()
     }
 
-    /// What it may have.
+    /// Returns its limits.
     pub(crate) fn granted(&self) -> &Granted {
         &self.seal_details().granted
     }
 
-    /// That it has a use for these keys of the host, and may sign with them.
+    /// Checks that it has a use for these keys of the host, and may sign with them.
     pub(crate) fn check_keys(&self, name: &str, keys: &Keys) -> Result<(), Error> {
         const SIGNING: &str = "watm:transport/signing@";
         if keys.is_empty() {
@@ -274,7 +276,7 @@ impl Module {
         self.granted().check_host_keys().map_err(refuse)
     }
 
-    /// That there are copies to be had of what it carries, and that it may give them.
+    /// Checks that it can copy its traffic, and may.
     pub(crate) fn check_capture(&self, name: &str) -> Result<(), Error> {
         const CAPTURE: &str = "watm:transport/capture@";
         let mut imports = self.info().imports.iter();
@@ -291,7 +293,7 @@ impl Module {
         self.granted().check_capture().map_err(refuse)
     }
 
-    /// That it may be given these sockets, and can run with what it may have.
+    /// Checks that it may be given these sockets, and can run within its limits.
     pub(crate) fn check_granted(
         &self,
         name: &str,

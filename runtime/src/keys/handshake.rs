@@ -1,16 +1,16 @@
-//! What handshakes of TLS sign. A module that could have anything signed could pass as the key's
-//! owner elsewhere.
+//! The messages that TLS handshakes sign. A module that could have any message signed could
+//! impersonate the key's owner elsewhere. `component::signing` checks every message.
 
-/// The longest message: a client's, in TLS 1.2, is its whole handshake, of which the server's chain
-/// is the largest part.
+/// The longest message, in bytes: a client's, in TLS 1.2, is its whole handshake, of which the
+/// server's chain is the largest part.
 const LONGEST: usize = 128 << 10;
 
-/// Whether a message is what one side of a handshake signs:
+/// Returns true for a message that one side of a handshake signs:
 ///
-/// - in TLS 1.3, 64 spaces, a text that says which side it is, and a hash (RFC 8446, section 4.4.3);
-/// - in TLS 1.2, of a server, 64 random bytes and a public key of the curves P-256, P-384 or
-///   X25519 (RFC 8422, section 5.4), whole and of the length that the curve has;
-/// - in TLS 1.2, of a client, all messages so far (RFC 5246, section 7.4.8).
+/// - in TLS 1.3, 64 spaces, a text that names the side, and a hash (RFC 8446, section 4.4.3);
+/// - in TLS 1.2, for a server, 64 random bytes and a public key of the curves P-256, P-384 or X25519
+///   (RFC 8422, section 5.4), whole and of the length that the curve has;
+/// - in TLS 1.2, for a client, all messages so far (RFC 5246, section 7.4.8).
 pub(crate) fn is_of_handshake(message: &[u8]) -> bool {
     message.len() <= LONGEST
         && (is_verify_13(message) || is_key_exchange_12(message) || is_transcript_12(message))
@@ -28,8 +28,9 @@ fn is_verify_13(message: &[u8]) -> bool {
     hashes.any(|hash| matches!(hash.len(), 32 | 48))
 }
 
-/// The two randoms, `named_curve`, the curve, and the length of the point before the point. One of
-/// a NIST curve is uncompressed. Nothing else is free but what a key exchange chooses at random.
+/// Returns true for the two randoms, `named_curve`, the curve, and the length of the point before
+/// the point. A point of a NIST curve is uncompressed. Only what a key exchange chooses at random
+/// can vary.
 fn is_key_exchange_12(message: &[u8]) -> bool {
     const SECP256R1: [u8; 2] = [0, 23];
     const SECP384R1: [u8; 2] = [0, 24];
@@ -46,7 +47,7 @@ fn is_key_exchange_12(message: &[u8]) -> bool {
     }
 }
 
-/// Messages, whole, from the hello of the client of TLS 1.2 to its key exchange.
+/// Returns true for whole messages, from the hello of a TLS 1.2 client to its key exchange.
 fn is_transcript_12(message: &[u8]) -> bool {
     const CLIENT_HELLO: u8 = 1;
     const CLIENT_KEY_EXCHANGE: u8 = 16;
@@ -99,12 +100,12 @@ mod tests {
             (x25519, 33, 5, 31, false),
             (x25519, 65, 4, 64, false),
             (p256, 32, 5, 31, false),
-            // Compressed, and no point at all.
+            // A compressed point, and invalid points.
             (p256, 33, 2, 32, false),
             (p256, 65, 5, 64, false),
             (p384, 97, 2, 96, false),
             (p384, 65, 4, 64, false),
-            // P-521, X448, and nobody's.
+            // P-521, X448, and an unknown curve.
             ([0, 25], 133, 4, 132, false),
             ([0, 30], 56, 5, 55, false),
             ([9, 9], 255, 5, 254, false),

@@ -1,3 +1,5 @@
+//! Private keys in memory, which sign by rustls.
+
 use std::sync::Arc;
 
 use rustls::SignatureScheme;
@@ -8,7 +10,7 @@ use rustls::sign::SigningKey;
 
 use super::Signer;
 
-/// What rustls signs by, the best first.
+/// The signature schemes of rustls, the best first.
 const SCHEMES: [SignatureScheme; 9] = [
     SignatureScheme::ED25519,
     SignatureScheme::ECDSA_NISTP256_SHA256,
@@ -28,7 +30,7 @@ pub(super) struct LoadedKey {
 }
 
 impl LoadedKey {
-    /// Fails with what would be right.
+    /// Parses a PEM file. The error says what it should contain.
     pub(super) fn of_pem(text: &[u8]) -> Result<LoadedKey, String> {
         let der = PrivateKeyDer::from_pem_slice(text).map_err(|error| match error {
             Error::NoItemsFound if contains(text, b"ENCRYPTED PRIVATE KEY") => {

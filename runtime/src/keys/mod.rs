@@ -1,4 +1,4 @@
-//! Private keys that modules sign with, and never see.
+//! Private keys that modules sign with, and never see. Servers and dialers take [`Keys`].
 
 mod handshake;
 mod loaded;
@@ -13,56 +13,55 @@ use loaded::LoadedKey;
 
 use crate::Error;
 
-/// More than a host of many names has in one place.
+/// The most keys: more than a host of many names has in one place.
 const MOST: usize = 1024;
 
 /// The longest name of a key, in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// A file with one private key is not longer.
+/// The largest file with one private key, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Signs for modules with a private key that they never see: one in memory, as
-/// [`Keys::add_pem`] makes it, or one in a device or an agent.
+/// Signs for modules with a private key that they never see: a key in memory, as [`Keys::add_pem`] makes
+/// it, or one in a device or an agent.
 ///
-/// [`sign`](Signer::sign) is called on the thread of the module that asks, and all its connections
-/// wait for the answer: it should be there within milliseconds, and has to be there within a second or
-/// so.
+/// [`sign`](Signer::sign) is called on the thread of the module that asks, and all of its connections
+/// wait for the result: it should take milliseconds, and must not take more than about a second.
 pub trait Signer: Send + Sync {
-    /// The public key: a SubjectPublicKeyInfo in DER (RFC 5280).
+    /// Returns the public key: a SubjectPublicKeyInfo in DER (RFC 5280).
     fn public_key(&self) -> Vec<u8>;
 
-    /// What it can sign by, the best first: numbers of TLS's registry of signature schemes
-    /// (RFC 8446, section 4.2.3), such as 0x0403 for ECDSA with P-256 and SHA-256.
+    /// Returns the schemes that it can sign by, the best first: numbers of TLS's registry of signature
+    /// schemes (RFC 8446, section 4.2.3), such as 0x0403 for ECDSA with P-256 and SHA-256.
     fn schemes(&self) -> Vec<u16>;
 
-    /// The signature of `message`, which is not hashed yet, by one of these schemes. It is
-    /// one that a handshake of TLS has to have signed, of at most 128 KiB. The error is logged.
+    /// Returns the signature of `message`, which is not hashed yet, by one of these schemes. The message
+    /// is one that a TLS handshake signs, of at most 128 KiB. The error is logged.
     fn sign(&self, scheme: u16, message: &[u8]) -> Result<Vec<u8>, String>;
 }
 
-/// Private keys that a module may sign with, by the names that its configuration calls them.
+/// Private keys that a module may sign with, by the names in its configuration.
 ///
-/// The module is given signatures, of handshakes of TLS alone, and no key: what it has in its memory
-/// cannot impersonate anybody once it has ended. Cloning is cheap.
+/// The module gets signatures, only for TLS handshakes, and no key: its memory cannot impersonate
+/// anybody once it has ended. Cloning is cheap.
 #[derive(Clone, Default)]
 pub struct Keys {
     by_name: Arc<BTreeMap<String, Arc<dyn Signer>>>,
 }
 
 impl Keys {
-    /// None.
+    /// Returns an empty set of keys.
     pub fn new() -> Keys {
         Keys::default()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// And the first private key of a file in PEM (PKCS #8, PKCS #1 or SEC 1; RSA of 2048 bits and
-    /// more, P-256, P-384, or Ed25519). Errors name the file.
+    /// Adds the first private key of a PEM file (PKCS #8, PKCS #1 or SEC 1; RSA of 2048 bits and more,
+    /// P-256, P-384, or Ed25519). Errors name the file.
     pub fn add_file(self, name: &str, path: &Path) -> Result<Keys, Error> {
         let file = |source| Error::File {
             path: path.to_owned(),
@@ -78,15 +77,15 @@ impl Keys {
         self.add(name, key)
     }
 
-    /// As [`add_file`](Keys::add_file), of what such a file has in it.
+    /// Adds a key as [`add_file`](Keys::add_file), from the contents of such a file.
     pub fn add_pem(self, name: &str, text: &[u8]) -> Result<Keys, Error> {
         let key = LoadedKey::of_pem(text)
             .map_err(|reason| Error::Options(format!("key \"{name}\": {reason}")))?;
         self.add(name, key)
     }
 
-    /// And one that somebody else keeps. Fails if the name is taken, empty, or longer than 64 bytes, and
-    /// if there are 1024 already.
+    /// Adds a key that a signer keeps. Fails if the name is taken, empty, or longer than 64 bytes, and
+    /// if there are already 1024 keys.
     pub fn add(mut self, name: &str, signer: impl Signer + 'static) -> Result<Keys, Error> {
         let refuse = |reason: &str| Err(Error::Options(format!("key \"{name}\": {reason}")));
         if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
@@ -107,7 +106,7 @@ impl Keys {
         self.by_name.get(name).cloned()
     }
 
-    /// Their names, for people.
+    /// Returns the names, for people.
     pub(crate) fn names(&self) -> String {
         let names: Vec<String> = self
             .by_name
@@ -118,7 +117,7 @@ impl Keys {
     }
 }
 
-/// The same names for the same public keys.
+/// Compares the names and the public keys.
 impl PartialEq for Keys {
     fn eq(&self, other: &Keys) -> bool {
         let same = |one: &Arc<dyn Signer>, other: &Arc<dyn Signer>| {
@@ -135,7 +134,7 @@ impl PartialEq for Keys {
 
 impl Eq for Keys {}
 
-/// Names alone.
+/// Formats the names only.
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.by_name.keys()).finish()

@@ -1,3 +1,5 @@
+//! Inspecting a module: its kind, its imports and its problems, without compiling it.
+
 use std::fmt;
 
 use ring::digest;
@@ -11,41 +13,41 @@ use crate::{Error, Role};
 pub(super) const PACKAGE: &str = "watm:transport";
 pub(super) const VERSION: &str = "0.1.0";
 
-/// What a module may import beside that package: what a language's standard library needs
-/// for randomness and the time of day.
+/// The interfaces that a module may import beside that package: those that a language's standard
+/// library needs for randomness and the time of day.
 const WASI: [&str; 2] = ["wasi:random/random", "wasi:clocks/wall-clock"];
 
-/// What a module is, found without compiling or running it.
+/// The facts about a module, found without compiling or running it.
 #[derive(Debug, Clone)]
 pub struct ModuleInfo {
-    /// Which kind of file.
+    /// The kind of the file.
     pub kind: ModuleKind,
-    /// For a component of this host's package: the world it was built for.
+    /// The world it was built for, for a component of this host's package.
     pub world: Option<String>,
-    /// What it asks to be given, by name, sorted.
+    /// The names of its imports, sorted.
     pub imports: Vec<String>,
-    /// What it offers, by name, sorted.
+    /// The names of its exports, sorted.
     pub exports: Vec<String>,
-    /// Bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Of all its bytes, in hexadecimal.
+    /// The SHA-256 of all its bytes, in hexadecimal.
     pub sha256: String,
-    /// Of a WATER module: what it can do with a connection, in the order of [`Role::ALL`].
+    /// The roles of a WATER module, in the order of [`Role::ALL`].
     pub roles: Vec<Role>,
-    /// Whether one instance of it is to serve: what each remembers must not be accepted by another
-    /// either, such as a request that was there before.
+    /// True if only one instance of it may serve, because no instance may accept what another has
+    /// already seen, such as a repeated request.
     pub alone: bool,
-    /// Of a WATER module: whether its connections name their clients, which it cannot pass on. The
-    /// client of its flows is whoever connected, such as a proxy.
+    /// True for a WATER module whose connections name their clients, which it cannot pass on. The
+    /// client of its flows is the connecting host, such as a proxy.
     pub names_clients: bool,
-    /// Why this host does not run it, each on a line of its own. Empty: it does.
+    /// The reasons why this host does not run it, each on a line of its own. Empty if it does.
     pub problems: Vec<String>,
 }
 
-/// Which kind of file a module is.
+/// The kind of a module's file.
 ///
-/// Core modules are told apart by what they export. One that has the names of both v0 and v1
-/// is taken for v1.
+/// Core modules are distinguished by their exports. One with the names of both v0 and v1 counts as
+/// v1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModuleKind {
@@ -53,13 +55,13 @@ pub enum ModuleKind {
     Component,
     /// A core module of WATER's first interface (`_water_…`).
     WaterV0,
-    /// A core module of WATER's second interface (`watm_…_v1`), as its Go runtime has it.
+    /// A core module of WATER's second interface (`watm_…_v1`), as in its Go runtime.
     WaterV1,
     /// A core module of the draft that was to replace it, under the same names
-    /// (`watm_userpipe_v1`). No runtime has it, and this one does not either.
+    /// (`watm_userpipe_v1`). No runtime supports it, and neither does this one.
     WaterV1Final,
-    /// A core module of the interface that its Rust runtime alone has (`_water_v1`). This host
-    /// does not run it.
+    /// A core module of the interface that only its Rust runtime has (`_water_v1`). This host does
+    /// not run it.
     WaterV1Preview,
     /// Any other core module.
     CoreModule,
@@ -78,8 +80,7 @@ impl fmt::Display for ModuleKind {
     }
 }
 
-/// Look at a module without compiling or running it. Fails if the bytes are no
-/// WebAssembly.
+/// Inspects a module without compiling or running it. Fails if the bytes are not WebAssembly.
 pub fn inspect(bytes: &[u8]) -> Result<ModuleInfo, Error> {
     examine(bytes).map_err(|reason| Error::Module {
         module: "module".to_owned(),
@@ -91,7 +92,7 @@ pub(super) fn sha256(bytes: &[u8]) -> digest::Digest {
     digest::digest(&digest::SHA256, bytes)
 }
 
-/// As [`inspect`], with the reason in words.
+/// Inspects a module as [`inspect`], and fails with the reason in words.
 pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
     check_header(bytes)?;
     let outline = outline(bytes)?;
@@ -117,9 +118,9 @@ pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
     Ok(info)
 }
 
-/// Whether this host runs such a module, and if not, why.
+/// Fails with the reasons if this host does not run such a module.
 pub(super) fn check_runnable(info: &ModuleInfo) -> Result<(), String> {
-    /// More are not worth reading before the first are mended.
+    /// The most problems that are shown: the rest is not worth reading before these are fixed.
     const SHOWN: usize = 3;
     if info.problems.is_empty() {
         return Ok(());
@@ -198,8 +199,8 @@ fn check_import(import: &str) -> Result<(), String> {
     ))
 }
 
-/// Versions that this host's satisfies, as cargo and the component model read semantic
-/// versions: those that differ in the last number.
+/// Returns true for versions that this host's version satisfies, by semantic versioning as in cargo
+/// and the component model: they differ in the last number.
 fn compatible(version: &str) -> bool {
     same_minor(version, VERSION)
 }
@@ -220,8 +221,8 @@ fn other_version(version: &str) -> String {
     )
 }
 
-/// A name from a file, or what its reader says of it, for an error: on one line, and no
-/// longer than names are.
+/// Returns a name from a file, or its reader's message about it, for an error: on one line, and cut
+/// to the length of a name.
 pub(super) fn shown(name: &str) -> String {
     const LONGEST: usize = 100;
     name.chars()
@@ -256,9 +257,9 @@ pub(super) fn check_header(bytes: &[u8]) -> Result<(), String> {
     Err("not WebAssembly; a .wasm file is expected".to_owned())
 }
 
-/// What a library says of a module, for an error.
+/// Returns a library's message about a module, for an error.
 pub(super) fn one_line(text: &str) -> String {
-    /// A sentence with a few names in it.
+    /// The most characters: a sentence with a few names in it.
     const LONGEST: usize = 500;
     let words: Vec<&str> = text.split_whitespace().collect();
     crate::log::printable(&words.join(" "), LONGEST).into_owned()

@@ -1,11 +1,11 @@
-//! Whether a module is what its seal says that it is.
+//! Compares a module with the manifest in its seal.
 
 use watm_seal::{Manifest, ModuleRole, World};
 
 use super::inspect::{ModuleInfo, ModuleKind, PACKAGE, VERSION};
 use crate::Role;
 
-/// The worlds whose modules this host runs.
+/// Returns the worlds whose modules this host runs.
 pub fn worlds() -> Vec<World> {
     let component = format!("{PACKAGE}/module@{VERSION}");
     vec![
@@ -15,8 +15,8 @@ pub fn worlds() -> Vec<World> {
     ]
 }
 
-/// That the world and the roles of the manifest are those of the module. What it does with sockets
-/// is held to the manifest when it asks for them.
+/// Checks that the world and the roles of the manifest are those of the module. Its use of sockets
+/// is checked against the manifest when it asks for them.
 pub(super) fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String> {
     let world = match (info.kind, &info.world) {
         (ModuleKind::WaterV0, _) => World::WaterV0.to_string(),
@@ -29,7 +29,7 @@ pub(super) fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String
             manifest.world
         ));
     }
-    // A component does not say what it does with connections before it runs.
+    // A component does not declare its roles before it runs.
     let lacks = |role: &&ModuleRole| !info.roles.contains(&Role::from(**role));
     match manifest.roles.iter().find(lacks) {
         Some(role) if info.kind != ModuleKind::Component => Err(format!(

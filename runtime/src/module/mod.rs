@@ -1,4 +1,4 @@
-//! Modules: looked at, checked, compiled.
+//! Modules: loading, which inspects, verifies and compiles them. `Engine` loads them.
 
 mod budget;
 mod inspect;
@@ -20,7 +20,7 @@ use crate::trust::{Seal, now, watch};
 use crate::water::Abi;
 use crate::{Engine, Error, LoadOptions, Network, Role, Trust, component};
 
-/// The largest module that is loaded. A transport with its ciphers is under 1 MiB;
+/// The largest module that is loaded, in bytes. A transport with its ciphers is under 1 MiB;
 /// compiling takes memory in proportion, so a wrong file is refused before that.
 pub(crate) const MAX_MODULE_BYTES: usize = 64 << 20;
 
@@ -44,7 +44,7 @@ struct Inner {
     seal: Arc<Seal>,
 }
 
-/// What runs, by kind.
+/// The compiled form, by kind.
 enum Prepared {
     Component(component::Prepared),
     Water(crate::water::Prepared),
@@ -65,7 +65,8 @@ impl Module {
         inspect::check_header(bytes).map_err(refuse)?;
         let seal = match trust.verify(name, bytes, options) {
             Ok(seal) => Arc::new(seal),
-            // A file that was damaged while it was developed: what is damaged says more.
+            // A file that was damaged during development: the damage says more than the lack of a
+            // seal.
             Err(Error::Untrusted { code, reason, .. })
                 if ["malformed", "not-wasm"].contains(&code) && trust.allows_unsealed(options) =>
             {
@@ -101,24 +102,24 @@ impl Module {
         })
     }
 
-    /// The file or the name it was loaded under.
+    /// Returns the file or the name it was loaded under.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What it imports and exports.
+    /// Returns its imports, exports and other facts.
     pub fn info(&self) -> &ModuleInfo {
         &self.inner.info
     }
 
-    /// Why it was loaded: what its signers say of it, who they are, and under which root. `None`:
-    /// it has no seal, and the switch for development is on.
+    /// Returns the proof by which it was loaded: what its signers say about it, who they are, and
+    /// under which root. `None` for an unsealed module that was allowed.
     pub fn seal(&self) -> Option<&Proof> {
         self.inner.seal.proof.as_ref()
     }
 
-    /// What somebody should look at, as of now: that it is not sealed, expires soon or has expired,
-    /// or that a newer release has been announced.
+    /// Returns the warnings as of now: that it is not sealed, expires soon or has expired, or that
+    /// a newer release has been announced.
     pub fn warnings(&self) -> Vec<Warning> {
         self.inner.seal.warnings(now())
     }
@@ -127,26 +128,26 @@ impl Module {
         &self.inner.seal
     }
 
-    /// Whether that is so already, or nothing is to be remembered of it.
+    /// Returns true if its acceptance is written, or need not be.
     pub(crate) fn is_remembered(&self) -> bool {
         self.inner.seal.is_remembered()
     }
 
-    /// That [`accept`](Module::accept) would most likely work now: before something is done that
-    /// would have to be undone.
+    /// Checks that [`accept`](Module::accept) would most likely work now, before a step that would
+    /// otherwise have to be undone.
     pub(crate) fn check_memory(&self) -> Result<(), Error> {
         self.inner.seal.check_memory()
     }
 
-    /// Remember that it was loaded, for it has started: nothing older is loaded from now on. Again:
-    /// no effect.
+    /// Writes its acceptance to the state: it has started, and nothing older is loaded from now on.
+    /// Further calls have no effect.
     pub(crate) fn accept(&self) -> Result<(), Error> {
         self.inner.seal.accept()
     }
 
-    /// What it can listen on as the socket `listen`, the usual first: datagrams come by
-    /// [`Network::Udp`], connections by [`Network::Tcp`]. A component says it by what it
-    /// imports, a WATER module by its roles.
+    /// Returns the protocols that it can listen on with the socket `listen`, the usual first:
+    /// datagrams by [`Network::Udp`], connections by [`Network::Tcp`]. A component's imports tell,
+    /// and a WATER module's roles.
     pub fn listens_on(&self) -> &[Network] {
         match &self.inner.prepared {
             Prepared::Component(prepared) => &prepared.sockets,
@@ -161,7 +162,7 @@ impl Module {
         &self.inner.engine
     }
 
-    /// If it is a component.
+    /// Returns the component, if it is one.
     pub(crate) fn component(&self) -> Option<&component::Prepared> {
         match &self.inner.prepared {
             Prepared::Component(prepared) => Some(prepared),
@@ -169,7 +170,7 @@ impl Module {
         }
     }
 
-    /// If it is a WATER module.
+    /// Returns the WATER module, if it is one.
     pub(crate) fn water(&self) -> Option<&crate::water::Prepared> {
         match &self.inner.prepared {
             Prepared::Water(prepared) => Some(prepared),
@@ -178,7 +179,7 @@ impl Module {
     }
 }
 
-/// From the cache, or by the compiler, and then into the cache.
+/// Gets the compiled form from the cache, or compiles the module and stores the result.
 fn compile<C: Compiled>(engine: &Engine, sha256: &[u8], bytes: &[u8]) -> Result<C, String> {
     let cached = engine
         .cache()

@@ -1,4 +1,4 @@
-//! What a module imports and exports, read without compiling it.
+//! The imports and exports of a module, read without compiling it.
 
 use std::fmt::Write;
 
@@ -9,15 +9,15 @@ use wasmparser::{
 
 use super::inspect::{ModuleKind, shown};
 
-/// The outermost imports and exports of a module. What is nested is only skimmed.
+/// The outermost imports and exports of a module. Nested modules are only skimmed.
 #[derive(Default)]
 pub(super) struct Outline {
     component: bool,
-    /// Whether it has a section `watm.alone`, nested or not.
+    /// True if it has a section `watm.alone`, nested or not.
     pub(super) alone: bool,
-    /// Whether it has a section `watm.names-clients`.
+    /// True if it has a section `watm.names-clients`.
     pub(super) names_clients: bool,
-    /// Of a core module; a component's have no module.
+    /// The imports. Those of a core module name a module, those of a component do not.
     pub(super) imports: Vec<Import>,
     pub(super) exports: Vec<Export>,
 }
@@ -33,27 +33,28 @@ pub(super) struct Export {
     pub(super) kind: Item,
 }
 
-/// What is imported or exported, as far as it matters here.
+/// An imported or exported item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Item {
-    /// With its type in words, such as `(i32,i64)->i32`.
+    /// A function, with its type in words, such as `(i32,i64)->i32`.
     Function(String),
     Memory,
     Other,
 }
 
-/// The section of modules of which one instance serves: see `wit/world.wit`.
+/// The section of modules of which only one instance may serve: see `wit/world.wit`.
 const ALONE: &str = "watm.alone";
 
 /// The section of WATER modules whose connections begin with the name of their client, as those of the
-/// PROXY protocol do. The interface has no way to tell a host of it. Any content will do.
+/// PROXY protocol do. The interface cannot tell a host otherwise. The contents are ignored.
 const NAMES_CLIENTS: &str = "watm.names-clients";
 
-/// Longer types are of no function that is looked for, and cut off.
+/// The most values of a type that are shown. Longer types are cut: the host looks for no function of
+/// such a type.
 const MAX_SHOWN_VALUES: usize = 10;
 
 impl Outline {
-    /// Which kind of file it is: see [`ModuleKind`].
+    /// Returns the kind of the file: see [`ModuleKind`].
     pub(super) fn kind(&self) -> ModuleKind {
         let has = |name: &str| self.export(name).is_some();
         let names = || self.exports.iter().map(|export| export.name.as_str());
@@ -79,14 +80,14 @@ impl Outline {
             .map(|export| &export.kind)
     }
 
-    /// Sorted.
+    /// Returns the names of the imports, sorted.
     pub(super) fn import_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.imports.iter().map(Import::full_name).collect();
         names.sort();
         names
     }
 
-    /// Sorted.
+    /// Returns the names of the exports, sorted.
     pub(super) fn export_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.exports.iter().map(|e| e.name.clone()).collect();
         names.sort();
@@ -103,7 +104,7 @@ impl Import {
     }
 }
 
-/// Read a module; the error says where it is damaged.
+/// Reads a module. The error says where it is damaged.
 pub(super) fn outline(bytes: &[u8]) -> Result<Outline, String> {
     let damaged = |error: BinaryReaderError| {
         format!(
@@ -198,10 +199,10 @@ pub(super) fn outline(bytes: &[u8]) -> Result<Outline, String> {
     Ok(outline)
 }
 
-/// The types of a module, and which of them its functions have.
+/// The types of a module, and the types of its functions by index.
 #[derive(Default)]
 struct Types {
-    /// `None`: not of a function.
+    /// The types; `None` for one that is not of a function.
     known: Vec<Option<FuncType>>,
     functions: Vec<u32>,
 }

@@ -1,13 +1,13 @@
-//! What is wrong with a WATER module, found before it is compiled.
+//! Checks a WATER module before it is compiled. `inspect` calls it.
 
 use super::inspect::{ModuleInfo, shown};
 use super::outline::{Import, Item, Outline};
 use crate::Role;
 use crate::water::{Abi, ENV, PREVIEW1, PREVIEW1_FUNCTIONS};
 
-/// Fill in the roles that a module has, and why it cannot run.
+/// Fills in the roles of a module, and the reasons why it cannot run.
 ///
-/// Nothing needs to be imported: a module that does everything by WASI is as good as another.
+/// No import is required: a module may do everything by WASI.
 pub(super) fn check(outline: &Outline, info: &mut ModuleInfo) {
     let Some(abi) = Abi::of(info.kind) else {
         return;

@@ -1,27 +1,29 @@
+//! The root and the floors that are built into a program.
+
 use std::collections::BTreeMap;
 
 use watm_seal::{Name, Release, Root, SignedRoot};
 
 use crate::Error;
 
-/// Made by the build script; empty: there is none.
+/// The root that the build script writes; empty if there is none.
 static ROOT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/root.watm"));
 
-/// What a release of a program trusts and refuses by itself, whatever happened to the state.
+/// The root and the floors that a release of a program has by itself, even if the state is lost.
 ///
-/// It is said when the program is built: `WATM_BUILT_IN_ROOT` names the file of a root, and
-/// `WATM_BUILT_IN_FLOORS` the oldest releases that are still run, as `wireguard=1.5,team-a/x=2.1`.
-/// By default there is neither.
+/// They are chosen when the program is built: `WATM_BUILT_IN_ROOT` names the file of a root, and
+/// `WATM_BUILT_IN_FLOORS` the oldest releases that still run, as `wireguard=1.5,team-a/x=2.1`. By
+/// default there is neither.
 #[derive(Debug, Clone, Default)]
 pub struct BuiltIn {
-    /// For users who have trusted none.
+    /// The root for users who have trusted none.
     pub root: Option<Root>,
-    /// The oldest releases that are run.
+    /// The oldest releases that still run.
     pub floors: BTreeMap<Name, Release>,
 }
 
 impl BuiltIn {
-    /// What this library was built with. An error is of who built it.
+    /// Returns what this library was built with. An error is a mistake of the builder.
     pub fn of_release() -> Result<BuiltIn, Error> {
         BuiltIn::parse(
             ROOT,

@@ -1,31 +1,33 @@
+//! Options of loading a module.
+
 use std::collections::BTreeSet;
 
 use watm_seal::{Digest, ModuleRole, Name, Release};
 
 use super::Trust;
 
-/// What one load wants of a module, beyond what the engine wants of all. By default nothing.
+/// Requirements of one load, beyond those of the engine. By default none.
 #[derive(Debug, Clone, Default)]
 pub struct LoadOptions {
-    /// Whom to believe, in the place of the engine's.
+    /// The trust in signers, in place of the engine's.
     pub trust: Option<Trust>,
-    /// The module that is asked for.
+    /// The required name of the module.
     pub name: Option<Name>,
-    /// What it is to do with connections.
+    /// The required role for connections.
     pub role: Option<ModuleRole>,
     /// The channel that this host follows.
     pub channel: Option<Name>,
     /// The groups that this host belongs to.
     pub audiences: BTreeSet<Name>,
-    /// The configuration that is at hand.
+    /// The schema of the configuration at hand.
     pub config_schema: Option<u32>,
-    /// Load files with one of these SHA-256 only. Empty: any.
+    /// Allows only files with one of these SHA-256. Empty: any.
     pub pins: BTreeSet<Digest>,
-    /// Load exactly this release of `name` although a newer one was, for this time only; never
-    /// below a floor.
+    /// Allows exactly this release of `name` although a newer one was loaded, for this time only;
+    /// never below a floor.
     pub allow_downgrade: Option<Release>,
-    /// The user has seen what this module asks for, and said yes.
+    /// True if the user has seen what this module asks for, and approved it.
     pub approve: bool,
-    /// The switch for development: load it although it has no seal at all.
+    /// Loads the module even if it has no seal at all, for development.
     pub unsealed: bool,
 }

@@ -1,4 +1,5 @@
-//! Whom a host believes about modules, and what it remembers of them.
+//! Trust in the signers of modules, and the state of what was loaded. The engine verifies every
+//! module by it.
 
 mod built_in;
 mod load;
@@ -26,15 +27,15 @@ use crate::module::worlds;
 use crate::{Error, Grants, LastUse};
 use store::Store;
 
-/// Whose modules an engine loads, and where it remembers what it has loaded.
+/// The signers whose modules an engine loads, and the state of what it has loaded.
 ///
-/// A module is loaded if its seal is good under the root that is trusted, if it is not older than
-/// what was loaded before, and if what it asks for is approved: [`verify`] has the whole list.
-/// What is compiled is the buffer that was verified.
+/// A module is loaded if its seal is valid under the trusted root, if it is not older than what was
+/// loaded before, and if what it asks for is approved: [`verify`] has the whole list. The buffer
+/// that is compiled is the one that was verified.
 ///
-/// What follows from a module is remembered once it has started, so that one that does not start
-/// does not shut out the one before it. A module of which the state knows all already runs although
-/// the state cannot be written, with a warning. What can be read of the state holds all the same.
+/// A module's acceptance is written to the state once it has started, so that one that does not
+/// start does not lock out the former one. A module that adds nothing to the state runs even if the
+/// state cannot be written, with a warning. The readable part of the state applies in any case.
 #[derive(Debug, Clone)]
 pub struct Trust {
     store: Store,
@@ -46,21 +47,21 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// What the user has trusted with `watm trust`: the state is in the user's folder for states
-    /// (`$XDG_STATE_HOME/watm/trust`, `~/.local/state/watm/trust`; on Windows in `%APPDATA%`).
-    /// The default.
+    /// Trusts what the user has trusted with `watm trust`: the state is in the user's folder for
+    /// states (`$XDG_STATE_HOME/watm/trust`, `~/.local/state/watm/trust`; on Windows in
+    /// `%APPDATA%`). The default.
     pub fn of_user() -> Trust {
         Trust::new(Store::User)
     }
 
-    /// As [`of_user`](Trust::of_user), with the state in this file. Its folder is made when there
-    /// is something to remember.
+    /// Trusts as [`of_user`](Trust::of_user), with the state in this file. Its folder is made when
+    /// there is something to write.
     pub fn at(state: impl Into<PathBuf>) -> Trust {
         Trust::new(Store::File(state.into()))
     }
 
-    /// This root, for modules that come with the program itself: they are approved as the program
-    /// is, and as new as it is, so that nothing is remembered beyond the process.
+    /// Trusts this root, for modules that come with the program itself. They are approved and as
+    /// new as the program is, so nothing is kept beyond the process.
     pub fn packaged(root: Root) -> Trust {
         Trust {
             root: Some(root),
@@ -69,38 +70,39 @@ impl Trust {
         }
     }
 
-    /// The root that came with this release of the program, for users who have trusted none, and
-    /// the oldest releases that it accepts: what is left when the state is lost. A newer version of
-    /// the root in the state is used in its place; another root there is too.
+    /// Sets the root that came with this release of the program, for users who have trusted none,
+    /// and the oldest releases that it accepts. Both apply even if the state is lost. A newer
+    /// version of the root in the state takes its place, and so does another root there.
     pub fn built_in(mut self, root: Option<Root>, floors: BTreeMap<Name, Release>) -> Trust {
         self.root = root;
         self.floors = floors;
         self
     }
 
-    /// The switch for development: also load modules that have no seal at all. They are shown as
-    /// unsealed in status and logs. Default: no.
+    /// Allows modules without a seal, for development. Status and logs show them as unsealed.
+    /// Default: no.
     pub fn allow_unsealed(mut self, allowed: bool) -> Trust {
         self.unsealed = allowed;
         self
     }
 
-    /// What the user granted, by name of the module. Default: nothing is written down, so that all
-    /// that a module asks for has to be approved.
+    /// Sets what the user has granted, by name of the module. Default: no grants, so that
+    /// everything that a module asks for must be approved.
     pub fn grants(mut self, grants: Grants) -> Trust {
         self.grants = grants;
         self
     }
 
-    /// What modules of this name used when one ran last on this machine; `None`: none has, or what
-    /// was noted of it cannot be read.
+    /// Returns the usage of the last run of a module of this name on this machine. `None` if none
+    /// has run, or if the record cannot be read.
     pub fn last_use(&self, name: &Name) -> Option<LastUse> {
         LastUse::read(&self.store.path()?, name).ok()?
     }
 
-    /// What the module in these bytes may have if it is loaded: what its seal asks for, cut to what
-    /// the user granted to its name; `None`: it has no seal, and there is no such bound. Fails as a
-    /// load of it would; nothing is compiled or remembered. `module` stands for it in errors.
+    /// Returns what the module in `bytes` may have once it is loaded: what its seal asks for,
+    /// limited to what the user granted to its name. `None` if it has no seal, and there is no such
+    /// limit. Fails as loading it would; compiles and writes nothing. `module` stands for it in
+    /// errors.
     pub fn would_grant(
         &self,
         module: &str,
@@ -110,7 +112,8 @@ impl Trust {
         Ok(self.verify(module, bytes, options)?.granted.together())
     }
 
-    /// The state's file in the user's folder for states; `None` if the user has no such folder.
+    /// Returns the state's file in the user's folder for states; `None` if the user has no such
+    /// folder.
     pub fn user_state() -> Option<PathBuf> {
         store::user_path()
     }
@@ -126,7 +129,7 @@ impl Trust {
         }
     }
 
-    /// What is proven about these bytes, if they may be loaded.
+    /// Verifies these bytes, and returns the proof if they may be loaded.
     pub(crate) fn verify(
         &self,
         module: &str,
@@ -167,7 +170,7 @@ impl Trust {
             policy.approved = granted.approved.clone();
         }
         let Some(root) = self.root(&state) else {
-            // What has a seal needs a root to be judged by; what has none does not.
+            // Only a module with a seal needs a root.
             return match sealed {
                 Err(Refused::Unsealed) if policy.allow_unsealed => {
                     let sha256 = Digest::of(bytes);
@@ -204,8 +207,8 @@ impl Trust {
         })
     }
 
-    /// The root that counts: the program's own, unless the user trusts another. What the state
-    /// has of a newer version is used in its place.
+    /// Returns the root that applies: the program's own, unless the user trusts another. A newer
+    /// version in the state takes its place.
     fn root<'a>(&'a self, state: &'a State) -> Option<&'a Root> {
         match (state.root(), &self.root) {
             (Some(known), Some(own)) if known.id() == own.id() => Some(own),
@@ -214,7 +217,7 @@ impl Trust {
         }
     }
 
-    /// Whether the switch for development is on.
+    /// Returns true if unsealed modules are allowed.
     pub(crate) fn allows_unsealed(&self, options: &LoadOptions) -> bool {
         self.unsealed || options.unsealed
     }
@@ -252,10 +255,10 @@ impl Default for Trust {
     }
 }
 
-/// What was found about a module when it was loaded.
+/// The result of verifying a module when it was loaded.
 #[derive(Debug)]
 pub(crate) struct Seal {
-    /// `None`: it has no seal, and the switch for development is on.
+    /// The proof; `None` for an unsealed module that was allowed.
     pub(crate) proof: Option<Proof>,
     warnings: Vec<Warning>,
     time: u64,
@@ -265,12 +268,12 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// What somebody should look at, at this time.
+    /// Returns the warnings at this time.
     pub(crate) fn warnings(&self, now: u64) -> Vec<Warning> {
         let Some(proof) = &self.proof else {
             return self.warnings.clone();
         };
-        // A state that cannot be read now has been read when the module was loaded.
+        // A state that cannot be read now was readable when the module was loaded.
         let state = self.trust.store.load().unwrap_or_default();
         let downgrade = |warning: &&Warning| matches!(warning, Warning::Downgrade { .. });
         let mut warnings: Vec<Warning> = self.warnings.iter().filter(downgrade).cloned().collect();
@@ -283,27 +286,28 @@ impl Seal {
         warnings
     }
 
-    /// The floor that has been raised above this module since it was loaded, if one has.
+    /// Returns the floor that has been raised above this module since it was loaded, if any.
     pub(crate) fn floor_above(&self) -> Option<Release> {
         let manifest = &self.proof.as_ref()?.manifest;
-        // A state that cannot be read now has been read when the module was loaded.
+        // A state that cannot be read now was readable when the module was loaded.
         let state = self.trust.store.load().unwrap_or_default();
         let known = state.known(&manifest.name).and_then(|known| known.floor);
         let own = self.trust.floors.get(&manifest.name).copied();
         known.max(own).filter(|floor| *floor > manifest.release)
     }
 
-    /// The state that what is known of it is beside; `None`: the user has no folder for states.
+    /// Returns the path of the state, beside which usage is recorded; `None` if the user has no
+    /// folder for states.
     pub(crate) fn state_path(&self) -> Option<PathBuf> {
         self.trust.store.path()
     }
 
-    /// Whether there is nothing to be remembered, or it is already.
+    /// Returns true if the acceptance is written, or need not be.
     pub(crate) fn is_remembered(&self) -> bool {
         self.proof.is_none() || self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Checks that what follows from the module could be remembered now.
+    /// Checks that the module's acceptance could be written now.
     pub(crate) fn check_memory(&self) -> Result<(), Error> {
         match &self.proof {
             Some(proof) if !self.is_remembered() => self.trust.store.check_room(proof),
@@ -311,7 +315,7 @@ impl Seal {
         }
     }
 
-    /// Remember what follows from the module, which has started. Once is enough.
+    /// Writes the module's acceptance to the state, once: it has started.
     pub(crate) fn accept(&self) -> Result<(), Error> {
         if let Some(proof) = &self.proof
             && !self.accepted.load(Ordering::Relaxed)
@@ -323,7 +327,7 @@ impl Seal {
     }
 }
 
-/// The clock, in seconds since 1970.
+/// Returns the time, in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,3 +1,5 @@
+//! The place of the trust state: the user's file, another file, or memory.
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -7,16 +9,16 @@ use watm_seal::{Proof, State, private};
 
 use crate::Error;
 
-/// A state of some ten modules.
+/// The size of the probe, in bytes: a state of some ten modules.
 const PROBE_BYTES: usize = 16 << 10;
 
-/// Where a state is kept.
+/// The place where a state is kept.
 #[derive(Debug, Clone)]
 pub(super) enum Store {
     /// The user's folder for states.
     User,
     File(PathBuf),
-    /// For the life of the process.
+    /// Kept for the life of the process.
     Memory(Arc<Mutex<State>>),
 }
 
@@ -25,24 +27,24 @@ impl Store {
         Store::Memory(Arc::default())
     }
 
-    /// What is known.
+    /// Returns the state.
     pub(super) fn load(&self) -> Result<State, Error> {
         match self.file() {
             Ok(Some(file)) => file.load().map_err(broken),
-            // Who has no folder for states knows nothing; whoever has something to remember is told.
+            // Without a folder for states the state is empty; writing to it reports the error.
             Err(_) => Ok(State::default()),
             Ok(None) => Ok(self.memory()),
         }
     }
 
-    /// The state's file or its folder, where every user may write it.
+    /// Returns the state's file or its folder, if every user may write it.
     pub(super) fn writable_by_everybody(&self) -> Option<PathBuf> {
         let file = self.file().ok()??;
         private::writable_by_everybody(file.path())
     }
 
-    /// Remembers what follows from a module. A state that cannot be written is an error if there is
-    /// news in that, and a warning if the state knows it all but for the time.
+    /// Writes a module's acceptance. A failed write is an error if it would have changed more than the
+    /// time in the state, and a warning otherwise.
     pub(super) fn accept(&self, proof: &Proof, time: u64) -> Result<(), Error> {
         if let Store::Memory(state) = self {
             let mut state = state.lock().expect("no panic under this lock");
@@ -68,7 +70,7 @@ impl Store {
         Ok(())
     }
 
-    /// The state's, or the user's for one that is in memory only.
+    /// Returns the path of the state, or that of the user's for one that is only in memory.
     pub(super) fn path(&self) -> Option<PathBuf> {
         match self {
             Store::File(path) => Some(path.clone()),
@@ -76,8 +78,7 @@ impl Store {
         }
     }
 
-    /// Checks that what is news in a module could be remembered now, as far as that is known
-    /// without doing it.
+    /// Checks that a new acceptance could be written now, as far as that is known without doing so.
     pub(super) fn check_room(&self, proof: &Proof) -> Result<(), Error> {
         let Some(file) = self.file()? else {
             return Ok(());
@@ -87,7 +88,7 @@ impl Store {
         }
         let probe = beside(file.path(), &format!(".probe-{}", std::process::id()));
         let written = private::create_directory(file.path().parent().unwrap_or(Path::new(".")))
-            // Left by a process of this number that was killed.
+            // The probe was left by a process of this number that was killed.
             .and_then(|()| System.remove(&probe))
             .and_then(|()| System.create(&probe, &[0; PROBE_BYTES]));
         let removed = System.remove(&probe);
@@ -120,7 +121,7 @@ impl Store {
     }
 }
 
-/// Makes the folder if it is missing.
+/// Writes the acceptance. Creates the folder if it is missing.
 fn write(file: &StateFile, proof: &Proof, time: u64) -> Result<(), StateError> {
     if let Some(folder) = file.path().parent() {
         private::create_directory(folder).map_err(|source| StateError::Write {

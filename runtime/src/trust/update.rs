@@ -1,4 +1,4 @@
-//! What comes by an update is judged as what is loaded.
+//! The terms of updates: a downloaded module is judged like any other that is loaded.
 
 use watm_seal::{Manifest, private};
 use watm_update::Terms;
@@ -7,7 +7,7 @@ use super::{LoadOptions, Trust};
 use crate::Error;
 
 impl Trust {
-    /// As of now. The folder of the state is made if it is missing.
+    /// Returns the terms as of now. Creates the folder of the state if it is missing.
     pub(crate) fn terms(&self, options: &LoadOptions) -> Result<Terms, Error> {
         let file = self.store.file()?.ok_or_else(|| {
             Error::Options(
@@ -43,7 +43,7 @@ impl Trust {
         })
     }
 
-    /// Whether it has run, and nothing newer has.
+    /// Returns true if this release has run, and no newer one has.
     pub(crate) fn has_accepted(&self, manifest: &Manifest) -> bool {
         let state = self.store.load().unwrap_or_default();
         let accepted = state.known(&manifest.name).and_then(|known| known.accepted);

@@ -1,4 +1,5 @@
-//! Looks at the modules that are loaded from time to time, for those that expire while they run.
+//! Checks the loaded modules from time to time, for those that expire while they run. `Module`
+//! registers its seal.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
@@ -9,10 +10,11 @@ use watm_seal::{Digest, Warning};
 
 use super::{Seal, now};
 
-/// Seals are valid for weeks and months; an hour is soon enough to say that one is not any more.
+/// The interval between checks. Seals are valid for weeks and months, so an hour is soon enough to
+/// report that one has expired.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
 
-/// A seal, and which of its warnings have been said.
+/// A seal, and its warnings that were logged.
 struct Watched {
     module: String,
     seal: Weak<Seal>,
@@ -21,11 +23,11 @@ struct Watched {
 
 static WATCHED: OnceLock<Mutex<Vec<Watched>>> = OnceLock::new();
 
-/// Modules without a seal that were logged, by name and SHA-256.
+/// Unsealed modules that were logged, by name and SHA-256.
 static UNSEALED: Mutex<BTreeSet<(String, Digest)>> = Mutex::new(BTreeSet::new());
 
-/// Log the warnings that there are now, and each that comes up while the module is loaded. A module
-/// without a seal is logged once in the life of the process, however often it is loaded.
+/// Logs the present warnings, and each that comes up while the module is loaded. An unsealed module
+/// is logged once in the life of the process, however often it is loaded.
 pub(crate) fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
     let mut watched = Watched {
         module: module.to_owned(),
@@ -41,7 +43,7 @@ pub(crate) fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
     }
     watched.look(now());
     let list = WATCHED.get_or_init(|| {
-        // Without a thread nothing is said but at loads and in status.
+        // Without a thread, warnings are only logged at loads and shown in the status.
         let _ = thread::Builder::new()
             .name("watm-seals".to_owned())
             .spawn(go_round);
@@ -64,7 +66,7 @@ fn go_round() {
     }
 }
 
-/// At this time. Those that are not loaded any more are forgotten.
+/// Checks all loaded modules at this time. Removes those that are no longer loaded.
 fn look_at_all(list: &mut Vec<Watched>, now: u64) {
     list.retain(Watched::is_loaded);
     for watched in list {
@@ -77,7 +79,7 @@ impl Watched {
         self.seal.strong_count() > 0
     }
 
-    /// Log what has not been said.
+    /// Logs the warnings that have not been logged.
     fn look(&mut self, now: u64) {
         for warning in self.news(now) {
             tracing::warn!(
@@ -89,7 +91,7 @@ impl Watched {
         }
     }
 
-    /// What there is to say at this time that has not been said.
+    /// Returns the warnings at this time that have not been logged.
     fn news(&mut self, now: u64) -> Vec<Warning> {
         let Some(seal) = self.seal.upgrade() else {
             return Vec::new();
@@ -111,7 +113,7 @@ mod tests {
     use super::*;
     use crate::{LoadOptions, Trust};
 
-    /// A module that expires in so many days.
+    /// Returns a module that expires in `days` days.
     fn expiring(days: u64) -> Arc<Seal> {
         let key = PrivateKey::from_seed(&[7; 32]);
         let record = RootRecord {

@@ -15,21 +15,21 @@ use wasmparser::{
 use super::module::Images;
 use super::{Work, at_most};
 
-/// Modules and components in the file; each but the simplest has four and one.
+/// The most modules and components in the file; all but the simplest files have four and one.
 const MAX_MODULES: u64 = 16;
 const MAX_COMPONENTS: u64 = 8;
-/// Times that components in it are instantiated: each is compiled anew for each, and so are those
-/// that it instantiates itself.
+/// The most instantiations of components within it: each component is compiled again for each of
+/// them, and so are those that it instantiates itself.
 const MAX_INSTANCES: u64 = 4;
-/// Functions lifted and lowered, and of those the ones in inner components, which may be joined to
-/// each other by code that is made for it.
+/// The most functions lifted and lowered, and of those the most in inner components, which may be
+/// joined to each other by generated code.
 const MAX_FUNCTIONS: u64 = 1000;
 const MAX_INNER_FUNCTIONS: u64 = 100;
-/// Imports at all levels.
+/// The most imports at all levels.
 const MAX_IMPORTS: u64 = 200;
-/// Types, with all that is declared in them.
+/// The most types, with all declarations in them.
 const MAX_DECLARED: u64 = 4000;
-/// Images of memories and tables, before the module runs.
+/// The most bytes in images of memories and tables, before the module runs.
 const MAX_IMAGES: u64 = 64 << 20;
 
 /// Work, in the unit of [`MAX_WORK`](super::MAX_WORK).
@@ -38,9 +38,10 @@ const INNER_FUNCTION: u64 = 40_000;
 /// A value in a function's type, however deep.
 const VALUE: u64 = 1;
 
-/// What is known of a file so far.
+/// The counts of a file so far.
 pub(super) struct Component {
-    /// Knows the types, for which it has to see all. `None`: the file is damaged.
+    /// The validator, which knows the types if it has seen all payloads. `None`: the file is
+    /// damaged.
     validator: Option<Validator>,
     sizes: Sizes,
     modules: u64,
@@ -56,7 +57,7 @@ pub(super) struct Component {
 impl Default for Component {
     fn default() -> Component {
         Component {
-            // What this host does not run is the compiler's to refuse.
+            // The compiler refuses what this host does not run.
             validator: Some(Validator::new_with_features(WasmFeatures::all())),
             sizes: Sizes::default(),
             modules: 0,
@@ -72,7 +73,7 @@ impl Default for Component {
 }
 
 impl Component {
-    /// The payload is at this depth; 1 is the file's own.
+    /// Counts a payload at this depth; 1 is the file's own.
     pub(super) fn add(
         &mut self,
         payload: &Payload<'_>,
@@ -150,14 +151,14 @@ impl Component {
         work.add(FUNCTION.saturating_add(values.saturating_mul(VALUE)))
     }
 
-    /// What a module in it, or the file itself, has made before it runs.
+    /// Adds the images of a module in it, or of the file itself.
     pub(super) fn add_images(&mut self, Images(bytes): Images) -> Result<(), String> {
         self.images = self.images.saturating_add(bytes);
         at_most("bytes of memories and tables", self.images, MAX_IMAGES)
     }
 }
 
-/// Values within one of each type.
+/// The number of values within one of each type.
 #[derive(Default)]
 struct Sizes(HashMap<ComponentDefinedTypeId, u64>);
 
@@ -178,7 +179,8 @@ impl Sizes {
         })
     }
 
-    /// Values within one of this type. Types are no deeper than the validator lets them be.
+    /// Returns the number of values within one of this type. The validator limits the depth of
+    /// types.
     fn size(&mut self, id: ComponentDefinedTypeId, types: TypesRef<'_>) -> u64 {
         if let Some(size) = self.0.get(&id) {
             return *size;
@@ -205,7 +207,7 @@ impl Sizes {
     }
 }
 
-/// A type with all that is declared in it.
+/// Returns the number of a type's declarations, itself included.
 fn declared(kind: &ComponentType<'_>) -> u64 {
     use wasmparser::ComponentDefinedType as Defined;
     match kind {

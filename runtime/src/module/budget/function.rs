@@ -1,25 +1,25 @@
-//! The cost of a function.
+//! The compile cost of a function.
 
 use wasmparser::{BinaryReaderError, BlockType, FunctionBody, MemArg, Operator};
 
 use super::at_most;
 use super::module::Types;
 
-/// Bytes of one function: three times the largest known.
+/// The most bytes of one function: three times the largest known.
 const MAX_BYTES: u64 = 128 << 10;
-/// Blocks, loops and conditions within each other.
+/// The deepest nesting of blocks, loops and conditions.
 const MAX_NESTING: u64 = 1000;
-/// Blocks times the values that may live through them.
+/// The most blocks times the values that may live through them.
 const MAX_LIVE: u64 = 1_000_000;
-/// Branches times the values that their targets merge.
+/// The most branches times the values that their targets merge.
 const MAX_MERGED: u64 = 150_000;
-/// Values that loops merge; in nested loops the cost grows with their square.
+/// The most values that loops merge; in nested loops the cost grows with their square.
 const MAX_LOOPED: u64 = 6000;
-/// Branches back to the begin of one loop.
+/// The most branches back to the begin of one loop.
 const MAX_BACK: u64 = 1500;
-/// Arguments and results of all calls.
+/// The most arguments and results of all calls.
 const MAX_ARGUMENTS: u64 = 20_000;
-/// Calls through tables, and other uses of their elements: each is several blocks.
+/// The most calls through tables, and other uses of their elements: each is several blocks.
 const MAX_INDIRECT: u64 = 2000;
 
 /// Work, in the unit of [`MAX_WORK`](super::MAX_WORK).
@@ -30,20 +30,20 @@ const CALL: u64 = 10;
 const INDIRECT: u64 = 100;
 const ARGUMENT: u64 = 10;
 const MERGED: u64 = 5;
-/// Of ten.
+/// The work of ten values that live through a block.
 const TEN_LIVE: u64 = 7;
 
-/// Offsets of loads and stores up to which they need no check of their own.
+/// The largest offset of loads and stores that needs no check of its own.
 const USUAL_OFFSET: u64 = 1 << 20;
 
-/// A block, loop or condition that is open, or the function itself.
+/// An open block, loop or condition, or the function itself.
 struct Label {
     is_loop: bool,
-    /// Values that its result, or a loop's begin, takes from the stack.
+    /// The number of values that its result, or a loop's begin, takes from the stack.
     values: u64,
-    /// Branches to it, with the way in or out.
+    /// The number of branches to it, with the way in or out.
     branches: u64,
-    /// Locals that are set within, each once, in order of their numbers.
+    /// The locals that are set within, each once, in order of their numbers.
     set: Vec<u32>,
 }
 
@@ -54,27 +54,27 @@ struct Count {
     calls: u64,
     indirect: u64,
     arguments: u64,
-    /// Places where the code forks or joins.
+    /// The number of places where the code forks or joins.
     points: u64,
-    /// Results of blocks, which are variables to the compiler as locals are.
+    /// The number of results of blocks, which are variables to the compiler as locals are.
     variables: u64,
     merged: u64,
     looped: u64,
-    /// Branches to the begin of the loop that has most.
+    /// The branches to the begin of the loop that has most.
     back: u64,
     nesting: u64,
-    /// Whether a local is used, by its number.
+    /// True for each local that is used, by its number.
     used: Vec<bool>,
 }
 
-/// Returns the work that function `index` makes, or says which bound it exceeds.
+/// Returns the work for function `index`, or an error that names the bound it exceeds.
 pub(super) fn work(index: u32, body: &FunctionBody<'_>, types: &Types) -> Result<u64, String> {
     let range = body.range();
     let check = |what: &str, found: u64, most: u64| {
         at_most(&format!("function {index}: {what}"), found, most)
     };
     check("bytes", (range.end - range.start) as u64, MAX_BYTES)?;
-    // A damaged one is counted as far as it can be read.
+    // A damaged function is counted as far as it can be read.
     let mut count = Count::default();
     let _ = count.add_all(body, types);
     let used = count.used.iter().filter(|used| **used).count() as u64;
@@ -111,7 +111,7 @@ impl Count {
         Ok(())
     }
 
-    /// Whether reading on would only cost time.
+    /// Returns true if a bound is exceeded, so that reading on would only cost time.
     fn is_too_much(&self) -> bool {
         self.nesting > MAX_NESTING || self.merged > MAX_MERGED || self.looped > MAX_LOOPED
     }
@@ -180,7 +180,7 @@ impl Count {
                 self.indirect += 1;
                 self.points += 4;
             }
-            // Each has its operands in registers that are given, and moves what lives there.
+            // Their operands are in fixed registers, so values that live there are moved.
             Operator::I32DivS
             | Operator::I32DivU
             | Operator::I32RemS
@@ -194,7 +194,7 @@ impl Count {
         }
     }
 
-    /// A block begins, of this type; its parameters and results.
+    /// Begins a block of this type. Returns the numbers of its parameters and results.
     fn enter(&mut self, kind: BlockType, types: &Types) -> (u64, u64) {
         self.points += 1;
         let (parameters, results) = match kind {
@@ -206,7 +206,7 @@ impl Count {
         (parameters, results)
     }
 
-    /// The innermost block ends.
+    /// Ends the innermost block.
     fn leave(&mut self, open: &mut Vec<Label>) {
         let Some(label) = open.pop() else { return };
         let merges = label.set.len() as u64 + label.values;
@@ -214,7 +214,7 @@ impl Count {
             self.looped += merges;
             self.back = self.back.max(label.branches);
         }
-        // A block without branches is no place where anything merges.
+        // A block without branches merges nothing.
         if label.branches > 1 {
             self.merged = self.merged.saturating_add(label.branches * merges);
         }
@@ -224,7 +224,7 @@ impl Count {
     }
 
     fn uses(&mut self, local: u32) {
-        /// More locals than the format has in a function.
+        /// More locals than a function can have in the format.
         const MOST: usize = 50_000;
         let local = local as usize;
         if local >= self.used.len() {
@@ -247,7 +247,7 @@ impl Label {
     }
 }
 
-/// Counts a branch to the label that is so far out.
+/// Counts a branch to the label at this depth, counted from the innermost.
 fn branch(open: &mut [Label], depth: u32) {
     let place = open.len().checked_sub(depth as usize + 1);
     if let Some(label) = place.and_then(|place| open.get_mut(place)) {
@@ -255,7 +255,7 @@ fn branch(open: &mut [Label], depth: u32) {
     }
 }
 
-/// The numbers of two ordered lists, in order.
+/// Returns the numbers of two ordered lists, in order.
 fn united(one: &[u32], other: &[u32]) -> Vec<u32> {
     let mut all = [one, other].concat();
     all.sort_unstable();
@@ -263,7 +263,7 @@ fn united(one: &[u32], other: &[u32]) -> Vec<u32> {
     all
 }
 
-/// Whether it becomes a call of the host's, or many instructions.
+/// Returns true if the instruction becomes a call of the host, or many instructions.
 fn is_heavy(operator: &Operator<'_>) -> bool {
     let is_far = |memarg: &MemArg| memarg.offset > USUAL_OFFSET;
     match operator {

@@ -1,4 +1,4 @@
-//! The cost of a core module, apart from its functions.
+//! The compile cost of a core module, apart from its functions.
 
 use wasmparser::{
     CompositeInnerType, ConstExpr, DataKind, DataSectionReader, ElementItems, ElementKind,
@@ -7,30 +7,32 @@ use wasmparser::{
 
 use super::{Work, at_most, function};
 
-/// Functions of one module: each keeps some kilobytes of the compiler's memory.
+/// The most functions of one module: each keeps some kilobytes of the compiler's memory.
 const MAX_FUNCTIONS: u64 = 40_000;
-/// Parameters, and results, of one signature.
+/// The most parameters, and results, of one signature.
 const MAX_VALUES: u64 = 200;
-/// Globals, and elements of tables, that the module computes when it starts: all in one function.
+/// The most globals, and elements of tables, that the module computes when it starts: all in one
+/// function.
 const MAX_COMPUTED: u64 = 10_000;
-/// Bytes of the expressions by which it does.
+/// The most bytes of the expressions for that.
 const MAX_EXPRESSIONS: u64 = 256 << 10;
-/// Segments of data that cannot be put into an image before the start.
+/// The most segments of data that cannot be put into an image before the start.
 const MAX_LATE_DATA: u64 = 2000;
 
 /// Work, in the unit of [`MAX_WORK`](super::MAX_WORK).
 const SIGNATURE: u64 = 500;
 const VALUE: u64 = 30;
-/// A function that a table or an export hands out has a second entry.
+/// A function in a table or an export has a second entry.
 const ENTRY: u64 = 350;
 const COMPUTED: u64 = 100;
 const LATE_DATA: u64 = 200;
 
 const PAGE: u64 = 64 << 10;
-/// An image is made of segments this close together, or of twice their bytes.
+/// An image of this many bytes or more must be more than half filled. Otherwise the data of its module
+/// waits for the start.
 const CLOSE: u64 = 16 << 20;
 
-/// The types of a module: how many parameters and results each has.
+/// The types of a module: the numbers of parameters and results of each.
 #[derive(Default)]
 pub(super) struct Types {
     known: Vec<(u64, u64)>,
@@ -53,7 +55,7 @@ impl Types {
     }
 }
 
-/// A memory, and what its segments cover.
+/// A memory, and the range of its segments.
 struct Memory {
     bytes: u64,
     first: u64,
@@ -61,25 +63,25 @@ struct Memory {
     filled: u64,
 }
 
-/// What is known of a module so far.
+/// The counts of a module so far.
 #[derive(Default)]
 pub(super) struct Module {
     types: Types,
     imported: u32,
-    /// Functions with a body that have been read.
+    /// The number of functions with a body that have been read.
     read: u32,
-    /// `None`: imported.
+    /// The memories; `None` for an imported one.
     memories: Vec<Option<Memory>>,
-    /// Initial elements of its own tables.
+    /// The number of initial elements of its own tables.
     elements: u64,
     computed: u64,
     expressions: u64,
     data: u64,
-    /// Whether its data has to wait for the start.
+    /// True if its data has to wait for the start.
     is_late: bool,
 }
 
-/// Bytes that a module has made before it runs: images of memories, and tables.
+/// The bytes that exist before a module runs: images of memories, and tables.
 pub(super) struct Images(pub(super) u64);
 
 impl Module {
@@ -187,7 +189,7 @@ impl Module {
             match segment.items {
                 ElementItems::Functions(functions) => {
                     let count = u64::from(functions.count());
-                    // The same one again costs little, and is counted all the same.
+                    // A repeated function costs little, but is counted all the same.
                     work.add(count.min(MAX_FUNCTIONS) * ENTRY)?;
                     if !is_known {
                         self.computed = self.computed.saturating_add(count);
@@ -204,7 +206,7 @@ impl Module {
         Ok(())
     }
 
-    /// A value that is computed at the start, unless it is a mere number.
+    /// Counts a value that is computed at the start, unless it is a constant number.
     fn compute(&mut self, expression: &ConstExpr<'_>) {
         self.expressions += length(expression);
         if number(expression).is_none() {
@@ -240,7 +242,7 @@ impl Module {
         }
     }
 
-    /// What it has made before it runs, once all is read.
+    /// Returns the images, once everything is read.
     pub(super) fn finish(self, work: &mut Work) -> Result<Images, String> {
         work.add(self.computed * COMPUTED)?;
         let memories = self.memories.iter().flatten();
@@ -259,18 +261,18 @@ impl Module {
             }
             false => images.iter().map(|(image, _)| image).sum(),
         };
-        // A table's elements are numbers of four bytes, with room to grow into.
+        // A table's elements are numbers of four bytes, with room to grow.
         let tables = self.elements.saturating_mul(16);
         Ok(Images(tables.saturating_add(images)))
     }
 }
 
-/// Bytes of an expression.
+/// Returns the bytes of an expression.
 fn length(expression: &ConstExpr<'_>) -> u64 {
     expression.get_binary_reader().bytes_remaining() as u64
 }
 
-/// The number that an expression is, if it is nothing more.
+/// Returns the value of an expression that is only a number.
 fn number(expression: &ConstExpr<'_>) -> Option<u64> {
     let mut operators = expression.get_operators_reader().into_iter();
     let number = match operators.next()?.ok()? {
