@@ -126,3 +126,9 @@ def test_messages_are_those_of_the_code() -> None:
         parts = [part.strip(" :.'\"()") for part in message.split("…")]
         missing_parts = [part for part in parts if len(part) > 5 and part not in code]
         assert not missing_parts, f"no code says {missing_parts}, which docs/src/troubleshooting.md has"
+
+
+def test_the_glossary_has_each_term_once_and_in_order() -> None:
+    rows = re.findall(r"^\| (.*?) \| .* \| .*\|$", (BOOK / "glossary.md").read_text(), re.MULTILINE)[1:]
+    terms = [row.lower() for row in rows]
+    assert len(terms) > 50 and terms == sorted(set(terms))
