@@ -1,16 +1,16 @@
-//! Turns a transport built for wasm32-wasip1 into a component that imports no more of
-//! WASI than a host grants: wall clock and randomness.
+//! Turns a transport built for wasm32-wasip1 into a component that imports no more of WASI than a
+//! host grants: wall clock and randomness. `main` and the tests call it.
 //!
-//! The usual adapter between the two generations of WASI brings files, environment and
-//! sockets along; [`adapter`] is one of our own that does not.
+//! The usual adapter between the two generations of WASI adds files, environment and sockets;
+//! [`adapter`] does not.
 
 use anyhow::{Context, Result, ensure};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata, metadata};
 use wit_parser::Resolve;
 
-/// The component for a core module that was built with the guest shell. Fails if it is no
-/// module, has no component types in it, or imports a function that [`adapter`] does not
-/// have; the error's chain says which.
+/// Makes a component of a core module that was built with the guest shell. Fails if the bytes are
+/// no module, contain no component types, or import a function that [`adapter`] lacks; the error's
+/// chain names it.
 pub fn componentize(module: &[u8]) -> Result<Vec<u8>> {
     let (with_types_taken_out, _) = metadata::decode(module).context("not a core module")?;
     ensure!(
@@ -24,8 +24,8 @@ pub fn componentize(module: &[u8]) -> Result<Vec<u8>> {
         .encode()
 }
 
-/// The adapter: a core module that exports what the standard library imports from
-/// `wasi_snapshot_preview1`, and says in a custom section what it imports itself.
+/// Builds the adapter: a core module that exports the functions of `wasi_snapshot_preview1` that
+/// the standard library imports, and lists its own imports in a custom section.
 pub fn adapter() -> Result<Vec<u8>> {
     let mut module = wat::parse_str(include_str!("adapter.wat"))?;
     let mut resolve = Resolve::default();

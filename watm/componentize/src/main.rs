@@ -1,5 +1,5 @@
-//! `watm-componentize IN.wasm OUT.wasm`: a transport built for wasm32-wasip1 in, a
-//! component out.
+//! `watm-componentize IN.wasm OUT.wasm`: turns a transport built for wasm32-wasip1 into a
+//! component.
 
 use std::path::Path;
 use std::process::ExitCode;

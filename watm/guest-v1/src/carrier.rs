@@ -1,4 +1,4 @@
-//! What a shell runs: something that carries one connection.
+//! The interface between the shell and the code that carries one connection.
 
 use wasip1::Errno;
 use watm_core::{ConfigError, ErrorCode};
@@ -7,69 +7,69 @@ use watm_stream::{Needs, Progress, Ready};
 use crate::config;
 use crate::descriptor::{Descriptor, negative};
 
-/// Makes the session of an instance. Its errors are errnos below 0, which are for the host;
-/// what they mean has been printed.
+/// Makes the session of an instance. Its errors are errnos below 0 for the host; it has printed
+/// their meaning before.
 pub trait Carrier: Sized {
-    /// The connection's life.
+    /// A running connection.
     type Session: Session;
 
     /// Read a configuration.
     fn configure(config: &[u8]) -> Result<Self, ConfigError>;
 
-    /// For a connection that is opened for `application`, by what `connect` allows.
+    /// Opens a connection for `application`, to the address that `connect` allows.
     fn dial(
         &mut self,
         connect: Connect,
         application: Descriptor,
     ) -> Result<Self::Session, (i32, Descriptor)>;
 
-    /// For a connection that somebody has opened.
+    /// Accepts a connection.
     fn accept(&mut self, application: Descriptor) -> Result<Self::Session, i32>;
 }
 
-/// A connection: what is to be done whenever one of its two streams is ready.
+/// A connection, run whenever one of its two streams is ready.
 pub trait Session {
     /// Move what can be moved. [`Progress::Done`]: both streams have ended.
     fn run(&mut self, ready: Ready) -> Result<Progress, Errno>;
 
-    /// What has to happen for the next [`run`](Session::run) to move something.
+    /// The conditions under which the next [`run`](Session::run) moves something.
     fn needs(&self) -> Needs;
 
-    /// When to run even if nothing happens, in nanoseconds on the clock of
+    /// The time of the next run without an event, in nanoseconds on the clock of
     /// [`poll::now`](crate::poll::now).
     fn deadline(&self) -> Option<u64>;
 
     /// The two streams: the network's, then the application's.
     fn streams(&self) -> (&Descriptor, &Descriptor);
 
-    /// The host wants an end: nobody will read what still comes, or write more.
+    /// Handles a cancellation by the host: the application reads and writes no more.
     fn cancel(&mut self) {}
 
-    /// What is still to be done, after that, for what the application had written.
+    /// The remaining work, after that, for data that the application has written.
     fn linger(&self) -> Linger;
 
-    /// Say to the network what is to be said last.
+    /// Sends the last bytes to the network.
     fn hang_up(&mut self);
 }
 
-/// What a session does that was cancelled.
+/// The remaining work of a cancelled session.
 pub struct Linger {
-    /// As [`Session::needs`].
+    /// See [`Session::needs`].
     pub needs: Needs,
-    /// How long it is worth waiting for more to happen, in nanoseconds.
+    /// The nanoseconds for which waiting for another event is worthwhile.
     pub patience: u64,
 }
 
-/// Where a connection may be opened to.
+/// The address that a connection may be opened to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connect {
-    /// Where the host's caller says, and nowhere else.
+    /// The address that the host's caller names, and no other.
     Caller,
-    /// Where the configuration says.
+    /// The address in the configuration.
     Configured,
 }
 
-/// What a transport says to a connection that it cannot make.
+/// Prints why a transport cannot make a connection, and returns the errno.
 pub fn refused(reason: ErrorCode) -> i32 {
     eprintln!("{}: {reason}", config::PATH);
     let errno: Errno = match reason {
@@ -79,7 +79,7 @@ pub fn refused(reason: ErrorCode) -> i32 {
     negative(errno)
 }
 
-/// The errno for what a transport does not put up with.
+/// The errno for an error of a transport.
 pub fn errno(reason: &ErrorCode) -> Errno {
     match reason {
         ErrorCode::AccessDenied => wasip1::ERRNO_ACCES,

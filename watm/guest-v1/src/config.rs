@@ -1,28 +1,28 @@
-//! The configuration, which WATER's hosts put where a module can open it.
+//! The configuration file, which WATER hosts put where a module can open it.
 
 use wasip1::{Errno, Fd, Iovec};
 
 use crate::descriptor::retry;
 
-/// Where it is, and what a message calls it.
+/// The path of the file, also in messages.
 pub const PATH: &str = "/conf/watm.cfg";
 
-/// The first descriptor that a host gives out for a folder.
+/// The first descriptor that a host assigns to a folder.
 const FIRST_FOLDER: Fd = 3;
 
-/// Folders that are looked at.
+/// The most folders that are searched.
 const MAX_FOLDERS: u32 = 64;
 
-/// The longest path of a folder that is looked at.
+/// The longest path of a folder that is considered.
 const MAX_NAME: usize = 64;
 
-/// The largest configuration. One with thousands of keys is smaller.
+/// The largest configuration in bytes. One with thousands of keys is smaller.
 const MAX_SIZE: usize = 1 << 20;
 
-/// What one read asks for.
+/// The bytes requested by one read.
 const PART: usize = 4 << 10;
 
-/// The configuration; empty if the host has none.
+/// Reads the configuration; empty if the host has none.
 pub fn read() -> Result<Vec<u8>, String> {
     let Some((folder, path)) = find() else {
         return Ok(Vec::new());
@@ -36,7 +36,7 @@ pub fn read() -> Result<Vec<u8>, String> {
     };
     let mut config = Vec::new();
     let result = read_all(file, &mut config);
-    // SAFETY: the file is this function's alone. An error leaves nothing to be done.
+    // SAFETY: only this function uses the file. An error needs no handling.
     let _ = unsafe { wasip1::fd_close(file) };
     result.map(|()| config)
 }
@@ -73,11 +73,11 @@ fn find() -> Option<(Fd, &'static str)> {
         })
 }
 
-/// The path that a folder has for the module; empty if that is very long.
+/// The path of a folder as the module sees it; empty if that is very long.
 fn name(folder: Fd) -> Result<Vec<u8>, Errno> {
-    // SAFETY: it has nothing to do with memory.
+    // SAFETY: the call takes no memory.
     let prestat = unsafe { wasip1::fd_prestat_get(folder) }?;
-    // SAFETY: a folder is the only thing it can be, and all values of its length are valid.
+    // SAFETY: the value is always that of a folder, and all values of its length are valid.
     let length = unsafe { prestat.u.dir.pr_name_len };
     if length > MAX_NAME {
         return Ok(Vec::new());
@@ -85,7 +85,7 @@ fn name(folder: Fd) -> Result<Vec<u8>, Errno> {
     let mut name = vec![0; length];
     // SAFETY: the length is that of `name`.
     unsafe { wasip1::fd_prestat_dir_name(folder, name.as_mut_ptr(), name.len()) }?;
-    // A host may count a C string's end.
+    // Some hosts count the terminator of a C string.
     if name.last() == Some(&0) {
         name.pop();
     }

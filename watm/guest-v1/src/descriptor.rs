@@ -1,10 +1,10 @@
-//! A stream that the host has opened, by its number.
+//! A stream that the host has opened, by its descriptor.
 
 use wasip1::{Ciovec, Errno, Fd, Iovec};
 use watm_core::ErrorCode;
 use watm_stream::{End, Read};
 
-/// A descriptor that never waits. It is the host that closes it.
+/// A non-blocking descriptor. The host closes it.
 pub struct Descriptor {
     fd: Fd,
     /// See [`failure`](Descriptor::failure).
@@ -12,17 +12,17 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// A descriptor by what a host returned, or passed: below 0 it is an errno, and passed
-    /// on.
+    /// Makes a descriptor from the host's number. A number below 0 is an errno, and is returned as
+    /// the error.
     pub fn from_host(number: i32) -> Result<Descriptor, i32> {
         let fd = Fd::try_from(number).map_err(|_| number)?;
         let descriptor = Descriptor { fd, failure: None };
-        // SAFETY: the flags of a descriptor have nothing to do with memory.
+        // SAFETY: the flags of a descriptor take no memory.
         unsafe { wasip1::fd_fdstat_set_flags(fd, wasip1::FDFLAGS_NONBLOCK) }.map_err(negative)?;
         Ok(descriptor)
     }
 
-    /// The same one once more.
+    /// Another handle of the same descriptor.
     pub fn again(&self) -> Descriptor {
         Descriptor {
             fd: self.fd,
@@ -30,26 +30,26 @@ impl Descriptor {
         }
     }
 
-    /// Its number.
+    /// The descriptor's number.
     pub fn number(&self) -> Fd {
         self.fd
     }
 
     /// The number as the host returned it.
     pub fn to_host(&self) -> i32 {
-        // It was an i32 of 0 or more.
+        // The number was an i32 of 0 or more.
         self.fd as i32
     }
 
-    /// What a call failed with that ends the connection.
+    /// The error of a call that ends the connection.
     pub fn failure(&self) -> Option<Errno> {
         self.failure
     }
 
-    /// End both directions. To close a descriptor says nothing to the other end before the
-    /// host closes its own, and a shutdown does.
+    /// Shuts both directions down. Closing a descriptor has no effect on the other end before the
+    /// host closes its own; a shutdown does.
     pub fn hang_up(self) {
-        // An error leaves nothing to be done.
+        // An error needs no handling.
         let _ = self.shutdown(wasip1::SDFLAGS_RD | wasip1::SDFLAGS_WR);
     }
 
@@ -65,7 +65,7 @@ impl Descriptor {
     }
 
     fn shutdown(&self, how: wasip1::Sdflags) -> Result<(), Errno> {
-        // SAFETY: it has nothing to do with memory.
+        // SAFETY: the call takes no memory.
         unsafe { wasip1::sock_shutdown(self.fd, how) }
     }
 }
@@ -77,13 +77,13 @@ impl End for Descriptor {
             buf: into.spare_capacity_mut().as_mut_ptr().cast(),
             buf_len: max,
         };
-        // SAFETY: the slice is `max` bytes of the vector's, which were reserved above.
+        // SAFETY: the slice is `max` bytes of the vector, which were reserved above.
         let count = match retry(|| unsafe { wasip1::fd_read(self.fd, &[slice]) }) {
             Ok(count) => count.min(max),
             Err(wasip1::ERRNO_AGAIN) => return Ok(Read::Short),
             Err(errno) => return Err(self.fail(errno)),
         };
-        // SAFETY: the host has written so many bytes, and no more fit.
+        // SAFETY: the host has written this many bytes, and no more fit.
         unsafe { into.set_len(into.len() + count) };
         Ok(match count {
             0 => Read::End,
@@ -107,20 +107,20 @@ impl End for Descriptor {
 
     fn finish(&mut self) -> Result<(), ErrorCode> {
         match self.shutdown(wasip1::SDFLAGS_WR) {
-            // A connection that the other end has reset already has nothing to shut.
+            // A connection that the other end has already reset has nothing to shut down.
             Ok(()) | Err(wasip1::ERRNO_NOTCONN) => Ok(()),
             Err(errno) => Err(self.fail(errno)),
         }
     }
 
     fn ignore(&mut self) -> Result<(), ErrorCode> {
-        // A host that cannot do this leaves the other end waiting, no more.
+        // A host without this call only leaves the other end waiting.
         let _ = self.shutdown(wasip1::SDFLAGS_RD);
         Ok(())
     }
 }
 
-/// Make a call again that a signal to the host has interrupted.
+/// Repeats a call that a signal to the host has interrupted.
 pub fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
         match call() {
@@ -130,7 +130,7 @@ pub fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
     }
 }
 
-/// An errno as WATER's functions return it.
+/// Converts an errno to the number that WATER's functions return.
 pub fn negative(errno: Errno) -> i32 {
     -i32::from(errno.raw())
 }

@@ -1,4 +1,4 @@
-//! What WATER adds to WASI: connections, from the host.
+//! WATER's additions to WASI: connections from the host.
 
 use wasip1::Ciovec;
 
@@ -18,25 +18,25 @@ mod imports {
     }
 }
 
-/// Connect to the address that the caller of the host named. Fails with an errno below 0,
-/// as the others do.
+/// Connects to the address that the caller of the host named. Fails with an errno below 0, as the
+/// other functions do.
 pub fn dial_fixed() -> Result<Descriptor, i32> {
-    // SAFETY: it takes nothing.
+    // SAFETY: the call takes no arguments.
     Descriptor::from_host(unsafe { imports::water_dial_fixed() })
 }
 
-/// Connect by TCP to `address`, a host and a port.
+/// Connects by TCP to `address`, a host and a port.
 pub fn dial(address: &str) -> Result<Descriptor, i32> {
     let [network, address] = ["tcp", address].map(|text| Ciovec {
         buf: text.as_ptr(),
         buf_len: text.len(),
     });
-    // SAFETY: one slice each, of texts that outlive the call.
+    // SAFETY: each argument is one slice of a text that outlives the call.
     Descriptor::from_host(unsafe { imports::water_dial(&network, 1, &address, 1) })
 }
 
-/// Wait for somebody to connect to the host's listener.
+/// Waits for a connection to the host's listener.
 pub fn accept() -> Result<Descriptor, i32> {
-    // SAFETY: it takes nothing.
+    // SAFETY: the call takes no arguments.
     Descriptor::from_host(unsafe { imports::water_accept() })
 }

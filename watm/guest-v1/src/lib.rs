@@ -1,24 +1,22 @@
 //! The WATER v1 shell of a transport.
 //!
-//! WATER's runtimes make one instance of a module for each connection and call, in this
-//! order:
+//! WATER runtimes make one instance of a module for each connection, and call in this order:
 //!
-//! 1. `watm_init_v1`: the shell reads `/conf/watm.cfg`, and the transport what is in it.
+//! 1. `watm_init_v1`: the shell reads `/conf/watm.cfg`, and the transport parses it.
 //! 2. The function of the role (`watm_dial_v1`, `watm_dial_fixed_v1`, `watm_accept_v1`,
 //!    `watm_associate_v1`), once: the shell asks the host for the network's stream.
-//! 3. `watm_ctrlpipe_v1`: a descriptor on which the host says that the module is to stop.
-//! 4. `watm_start_v1`: moves bytes between the two descriptors until both streams have ended,
-//!    and waits in `poll_oneoff`.
+//! 3. `watm_ctrlpipe_v1`: passes a descriptor on which the host tells the module to stop.
+//! 4. `watm_start_v1`: moves bytes between the two descriptors until both streams have ended, and
+//!    waits in `poll_oneoff`.
 //!
-//! What is between the descriptors is a [`Relayed`] codec, for a stream transport, or a
-//! [`Hosted`] transport of any other kind.
+//! A [`Relayed`] codec connects the descriptors of a stream transport, and a [`Hosted`] transport
+//! those of any other kind.
 //!
-//! All return a descriptor, 0, or an errno of WASI below 0. What the runtime written in Go
-//! needs in particular is kept here: calls that are interrupted are made again, descriptors
-//! have any number, and the end of a connection is an error (`-EPIPE`), since only then does
-//! that host close it. A crate says [`export!`] under `cfg(target_family = "wasm")`; for
-//! other targets there is nothing in this one, but for Miri on a machine of 32 bits, where
-//! `tests/miri` is the host.
+//! All functions return a descriptor, 0, or an errno of WASI below 0. The runtime written in Go has
+//! special needs: interrupted calls are repeated, descriptors have any number, and the end of a
+//! connection is an error (`-EPIPE`), since that host closes it only then. A crate calls
+//! [`export!`] under `cfg(target_family = "wasm")`. This crate is empty for other targets, except
+//! for Miri on a machine of 32 bits, where `tests/miri` is the host.
 #![cfg(any(target_family = "wasm", miri))]
 
 mod carrier;
@@ -36,13 +34,13 @@ pub use carrier::{Carrier, Connect, Linger, Session};
 pub use hosted::Hosted;
 pub use relayed::Relayed;
 
-/// Says that connections name their clients, which this interface cannot tell a host. A host then
-/// refuses options that need the client's address.
+/// Marks the module as one whose connections name their clients, which this interface cannot report
+/// to a host. A host then refuses options that need the client's address.
 #[macro_export]
 macro_rules! names_clients {
     () => {
         const _: () = {
-            // A section without content is left out by linkers.
+            // Linkers drop a section without content.
             #[used]
             #[unsafe(link_section = "watm.names-clients")]
             static NAMES_CLIENTS: [u8; 1] = [1];
@@ -50,8 +48,8 @@ macro_rules! names_clients {
     };
 }
 
-/// Make the crate a module that carries connections by `$carrier`, which is [`Relayed`] or
-/// [`Hosted`] with a transport. Once a crate, at its top level.
+/// Makes the crate a module that carries connections with `$carrier`, which is [`Relayed`] or
+/// [`Hosted`] with a transport. Call it once in a crate, at its top level.
 #[macro_export]
 macro_rules! export {
     ($carrier:ty) => {

@@ -1,4 +1,4 @@
-//! Waiting: the one call in which a module spends its life.
+//! The wait for events, in which a module spends its life.
 
 use std::mem::MaybeUninit;
 
@@ -10,27 +10,27 @@ use watm_stream::{Needs, Ready};
 
 use crate::descriptor::{Descriptor, retry};
 
-/// The control pipe, two streams both ways, and the clock.
+/// The most subscriptions: the control pipe, two streams both ways, and the clock.
 const MOST: usize = 6;
 
-/// What came first.
+/// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
-    /// The host wants the module to stop.
+    /// The host has cancelled.
     Cancelled,
-    /// These can go on.
+    /// These streams are ready.
     Ready(Ready),
     TimedOut,
 }
 
-/// What events are told apart by.
+/// The identities of events.
 const CONTROL: u64 = 0;
 const NETWORK: u64 = 1;
 const APPLICATION: u64 = 2;
 const CLOCK: u64 = 3;
 
-/// Wait for one of `needs`, for the host to cancel if there is a control pipe, and for
-/// `timeout` nanoseconds if there is one.
+/// Waits for one of `needs`, for a cancellation if there is a control pipe, and for `timeout`
+/// nanoseconds if there is one.
 pub fn wait(
     needs: Needs,
     network: &Descriptor,
@@ -63,8 +63,8 @@ pub fn wait(
         subscribe(after(timeout));
     }
     let mut events = [const { MaybeUninit::<Event>::uninit() }; MOST];
-    // SAFETY: the first `count` subscriptions are initialized, and there is room for as
-    // many events.
+    // SAFETY: the first `count` subscriptions are initialized, and there is room for as many
+    // events.
     let happened = retry(|| unsafe {
         wasip1::poll_oneoff(
             subscriptions.as_ptr().cast(),
@@ -75,10 +75,10 @@ pub fn wait(
     let mut woken = Woken::TimedOut;
     let mut ready = Ready::default();
     for event in &events[..happened.min(count)] {
-        // SAFETY: the host has written so many events, no more than were asked for.
+        // SAFETY: the host has written this many events, no more than were requested.
         let event = unsafe { event.assume_init_ref() };
         match event.userdata {
-            // That the pipe is broken says the same.
+            // A broken pipe means the same.
             CONTROL => return Ok(Woken::Cancelled),
             CLOCK => continue,
             _ if event.error != wasip1::ERRNO_SUCCESS => return Err(event.error),
@@ -90,9 +90,9 @@ pub fn wait(
     Ok(woken)
 }
 
-/// Nanoseconds on a clock that only goes forward.
+/// The nanoseconds on a monotonic clock.
 pub fn now() -> u64 {
-    // SAFETY: it has nothing to do with memory. A host without the clock ends waits at once.
+    // SAFETY: the call takes no memory. In a host without the clock, waits end at once.
     unsafe { wasip1::clock_time_get(wasip1::CLOCKID_MONOTONIC, 1_000_000) }.unwrap_or(u64::MAX)
 }
 

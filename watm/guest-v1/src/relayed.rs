@@ -1,4 +1,4 @@
-//! A stream transport: bytes from one descriptor to the other, through a codec.
+//! A stream transport: bytes between two descriptors, through a codec.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl<T: StreamTransport> Carrier for Relayed<T> {
         application: Descriptor,
     ) -> Result<Relaying<T::Codec>, (i32, Descriptor)> {
         match self.connect(connect) {
-            // The host limits how long it may take to connect.
+            // The host limits the time of connecting.
             Ok((codec, network)) => Ok(self.relaying(codec, network, application, None)),
             Err(number) => Err((number, application)),
         }
@@ -86,15 +86,15 @@ pub struct Relaying<C> {
     network: Descriptor,
     application: Descriptor,
     limits: Limits,
-    /// How long a handshake may take.
+    /// The time limit of the handshake.
     handshake: Option<Duration>,
     since: Instant,
-    /// When something could be read or written last.
+    /// The time of the last read or write that moved bytes.
     active: Instant,
 }
 
 impl<C: Codec> Relaying<C> {
-    /// When its time is over, if nothing happens before.
+    /// The time at which a limit is exceeded, unless bytes move before.
     fn over(&self) -> Option<Instant> {
         if !self.relay.established() {
             return self.handshake.map(|handshake| self.since + handshake);
@@ -119,12 +119,12 @@ impl<C: Codec> Session for Relaying<C> {
             .run(ready, &mut self.network, &mut self.application)
             .map_err(|reason| {
                 if self.relay.has_said_last() {
-                    // It is gone if this fails.
+                    // A failure means that it is gone.
                     let _ = self.network.finish();
                 }
                 let failure = self.network.failure().or(self.application.failure());
                 failure.unwrap_or_else(|| {
-                    // An errno does not say why a codec refuses what came.
+                    // An errno does not tell why a codec refuses data.
                     eprintln!("{reason}");
                     errno(&reason)
                 })
@@ -151,7 +151,7 @@ impl<C: Codec> Session for Relaying<C> {
                 application_read: needs.application_read,
                 ..Needs::default()
             },
-            // What the application has not written yet will not come.
+            // Data that the application has not written yet will not follow.
             patience: if needs.network_write { u64::MAX } else { 0 },
         }
     }

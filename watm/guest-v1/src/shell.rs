@@ -1,4 +1,4 @@
-//! What the exports do: the roles, and what is kept between the calls.
+//! The implementation of the exports: the roles, and the state between calls.
 
 use std::cell::RefCell;
 
@@ -16,19 +16,19 @@ struct State<C: Carrier> {
     control: Option<Descriptor>,
 }
 
-/// What the function of a role has led to.
+/// The outcome of the function of a role.
 enum Role<S> {
-    /// None was called, or it failed.
+    /// No function was called, or it failed.
     None,
     Connected(S),
-    /// A relay's upstream cannot be reached.
+    /// A relay whose upstream is unreachable.
     Unconnected(i32),
-    /// The worker has it.
+    /// The worker runs it.
     Started,
 }
 
 impl<C: Carrier> Shell<C> {
-    /// Before `watm_init_v1`.
+    /// The state before `watm_init_v1`.
     #[expect(
         clippy::new_without_default,
         reason = "used in a const, by the macro alone"
@@ -41,7 +41,7 @@ impl<C: Carrier> Shell<C> {
         }))
     }
 
-    /// `watm_init_v1`: 0, or `-EINVAL` for a configuration that is not understood.
+    /// `watm_init_v1`: returns 0, or `-EINVAL` for an invalid configuration.
     pub fn init(&self) -> i32 {
         let state = &mut *self.0.borrow_mut();
         if state.carrier.is_some() {
@@ -61,28 +61,29 @@ impl<C: Carrier> Shell<C> {
         }
     }
 
-    /// `watm_dial_v1`: the descriptor of a connection to the address of the host's caller.
+    /// `watm_dial_v1`: returns the descriptor of a connection to the address of the host's caller.
     pub fn dial(&self, caller: i32) -> i32 {
         self.open(caller, Connect::Caller)
     }
 
-    /// `watm_dial_fixed_v1`: the descriptor of a connection to what the configuration names.
+    /// `watm_dial_fixed_v1`: returns the descriptor of a connection to the address in the
+    /// configuration.
     pub fn dial_fixed(&self, caller: i32) -> i32 {
         self.open(caller, Connect::Configured)
     }
 
-    /// `watm_accept_v1`: the descriptor of a connection that somebody opened.
+    /// `watm_accept_v1`: returns the descriptor of an accepted connection.
     pub fn accept(&self, caller: i32) -> i32 {
         self.0
             .borrow_mut()
             .take_role(|carrier| carrier.accept(Descriptor::from_host(caller)?))
     }
 
-    /// `watm_associate_v1`: 0 once somebody has connected, who then is the application of
-    /// a connection that is dialled.
+    /// `watm_associate_v1`: returns 0 once a connection is accepted, which becomes the application
+    /// of a dialled connection.
     ///
-    /// That nobody answers there is left for the worker to say: the host written in Go
-    /// ends all of a relay when this function fails, for one connection of many.
+    /// The worker reports an unreachable upstream later: the host written in Go ends a whole relay
+    /// when this function fails for one of its connections.
     pub fn associate(&self) -> i32 {
         let state = &mut *self.0.borrow_mut();
         let mut unconnected = None;
@@ -103,7 +104,7 @@ impl<C: Carrier> Shell<C> {
         number.min(0)
     }
 
-    /// `watm_ctrlpipe_v1`: 0.
+    /// `watm_ctrlpipe_v1`: returns 0.
     pub fn control(&self, control: i32) -> i32 {
         let state = &mut *self.0.borrow_mut();
         if state.control.is_some() {
@@ -118,7 +119,7 @@ impl<C: Carrier> Shell<C> {
         }
     }
 
-    /// `watm_start_v1`: runs for as long as the connection, and returns what it ended with.
+    /// `watm_start_v1`: runs for as long as the connection, and returns the errno of its end.
     pub fn start(&self) -> i32 {
         let state = &mut *self.0.borrow_mut();
         match std::mem::replace(&mut state.role, Role::Started) {
@@ -148,11 +149,11 @@ impl<C: Carrier> Shell<C> {
 }
 
 impl<C: Carrier> State<C> {
-    /// Be what the host asks for, once: `begin` makes the session, and the number of its
-    /// network's stream is returned.
+    /// Take the role that the host requests, once: `begin` makes the session. Returns the number of
+    /// its network stream.
     fn take_role(&mut self, begin: impl FnOnce(&mut C) -> Result<C::Session, i32>) -> i32 {
         let Some(carrier) = &mut self.carrier else {
-            // `watm_init_v1` comes first.
+            // `watm_init_v1` must come first.
             return negative(wasip1::ERRNO_INVAL);
         };
         if !matches!(self.role, Role::None) {

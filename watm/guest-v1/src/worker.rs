@@ -1,5 +1,4 @@
-//! The life of a connection: moving bytes until both streams have ended, or the host wants
-//! no more.
+//! The life of a connection: it moves bytes until both streams have ended, or the host cancels.
 
 use wasip1::Errno;
 use watm_stream::{Needs, Progress, Ready};
@@ -8,26 +7,26 @@ use crate::carrier::Session;
 use crate::descriptor::Descriptor;
 use crate::poll::{self, Woken};
 
-/// How long after it was cancelled a module goes on sending what the application had
-/// written before: the host that cancels waits for it.
+/// The nanoseconds for which a cancelled module still sends data that the application had written:
+/// the host that cancels waits for it.
 const LINGER: u64 = 1_000_000_000;
 
 /// Runs a session.
 pub struct Worker<S> {
     pub session: S,
-    /// Readable when the host wants the module to stop.
+    /// The control pipe: readable when the host cancels.
     pub control: Option<Descriptor>,
 }
 
 impl<S: Session> Worker<S> {
-    /// Run to the end, and say what that was: `EPIPE` for the end of both streams,
-    /// `ECANCELED` if the host wanted it.
+    /// Runs to the end, and returns its errno: `EPIPE` for the end of both streams, `ECANCELED` if
+    /// the host cancelled.
     pub fn run(mut self) -> Errno {
         let mut ready = Ready::BOTH;
         loop {
             let timeout = match self.session.run(ready) {
                 Ok(Progress::Waiting) => self.session.deadline().map(until),
-                // The host may want it to stop, and the other direction to go on.
+                // The host may cancel meanwhile, and the other direction may go on.
                 Ok(Progress::Again) => Some(0),
                 Ok(Progress::Done) => return wasip1::ERRNO_PIPE,
                 Err(errno) => return errno,
@@ -43,13 +42,13 @@ impl<S: Session> Worker<S> {
         wasip1::ERRNO_CANCELED
     }
 
-    /// Send what the application had written before it closed, as a socket does that is
-    /// closed.
+    /// Sends data that the application had written before the cancellation, as a closed socket
+    /// does.
     fn linger(&mut self) {
         self.control = None;
         self.session.cancel();
         let end = poll::now().saturating_add(LINGER);
-        // When something happened last.
+        // The time of the last event.
         let mut moved = poll::now();
         loop {
             let linger = self.session.linger();
@@ -85,7 +84,7 @@ impl<S: Session> Worker<S> {
     }
 }
 
-/// Nanoseconds until then.
+/// The nanoseconds until `at`.
 fn until(at: u64) -> u64 {
     at.saturating_sub(poll::now())
 }

@@ -1,11 +1,12 @@
-//! Copies for the user.
+//! Captures, on the import `capture`. Transports that offer them name `capture` in
+//! [`export!`](crate::export).
 
 use watm_core::capture::{Capture, Direction, set_provider};
 
 use crate::bindings::watm::transport::capture as wit;
 
-/// Let this thread's transport offer copies. A module that does not say so does not import
-/// what takes them.
+/// Enables captures for this thread's transport. A module without this call does not import the
+/// interface.
 pub fn provide() {
     set_provider(Some(wanted));
 }

@@ -1,4 +1,4 @@
-//! Between the types of the WIT and those of [`watm_core`].
+//! Conversions between the types of the WIT and those of [`watm_core`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub fn to_error(error: wit::ErrorCodeResult) -> ErrorCode {
     }
 }
 
-/// For a parameter: the text is borrowed.
+/// Converts to a parameter, which borrows the text.
 pub fn error_param(error: &ErrorCode) -> wit::ErrorCodeParam<'_> {
     use wit::ErrorCodeParam as E;
     match error {
@@ -101,7 +101,7 @@ pub fn error_param(error: &ErrorCode) -> wit::ErrorCodeParam<'_> {
     }
 }
 
-/// For a result: the text is owned.
+/// Converts to a result, which owns the text.
 pub fn error_result(error: ErrorCode) -> wit::ErrorCodeResult {
     use wit::ErrorCodeResult as E;
     match error {
@@ -243,7 +243,7 @@ pub fn from_client_config(config: ClientConfig) -> wit_endpoint::ClientConfig {
     }
 }
 
-/// Saturates after 584 years.
+/// Converts to nanoseconds. Saturates after 584 years.
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

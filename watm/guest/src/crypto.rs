@@ -1,4 +1,4 @@
-//! The host's cipher, where it grants one.
+//! Host ciphers, on the import `crypto`.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ thread_local! {
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Hand a key to the host. A host that does not do this at all is asked once.
+/// Hands a key to the host. A host that refuses the whole service is asked once.
 pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
     if REFUSED.get() {
         return None;
@@ -27,7 +27,7 @@ pub fn host_key(algorithm: Algorithm, key: &[u8]) -> Option<Box<dyn AeadKey>> {
             REFUSED.set(true);
             None
         }
-        // Such as a limit on keys: the next one may be taken.
+        // A refusal such as a limit on keys: the next key may be accepted.
         Err(_) => None,
     }
 }
@@ -39,12 +39,12 @@ impl AeadKey for HostKey {
         let sealed = self
             .0
             .seal(nonce, associated_data, in_out)
-            // The nonce has its 12 bytes, so the contract leaves no error to answer.
+            // The nonce has 12 bytes, so that the contract leaves no error to handle.
             .unwrap_or_else(|error| panic!("the host cannot seal: {}", to_error(error)));
         let (text, tag) = sealed
             .split_last_chunk()
             .filter(|(text, _)| text.len() == in_out.len())
-            // So says `wit/crypto.wit`.
+            // The length is that of `wit/crypto.wit`.
             .expect("a ciphertext is as long as its plaintext, and a tag follows");
         in_out.copy_from_slice(text);
         *tag

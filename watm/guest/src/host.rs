@@ -1,4 +1,4 @@
-//! [`Host`] and its resources, on the imports.
+//! [`Host`] and its resources, on the imports of the world.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn with_info<R>(info: &FlowInfo, call: impl FnOnce(flows::FlowInfo<'_>) -> R) ->
 
 struct Socket {
     socket: sockets::DatagramSocket,
-    /// Kept for its capacity.
+    /// The descriptions, kept for their capacity.
     descriptions: Vec<sockets::DatagramInfo>,
 }
 
@@ -166,7 +166,7 @@ impl DatagramSocket for Socket {
     }
 }
 
-/// A stream by its handle.
+/// Wraps the handle of a stream.
 pub fn stream(handle: sockets::ByteStream) -> Box<dyn ByteStream> {
     Box::new(Stream(handle))
 }
@@ -203,7 +203,7 @@ impl ByteStream for Stream {
     }
 }
 
-/// A flow of datagrams by its handle.
+/// Wraps the handle of a datagram flow.
 pub fn datagrams(handle: flows::DatagramFlow) -> Box<dyn DatagramFlow> {
     Box::new(Flow(handle))
 }

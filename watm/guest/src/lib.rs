@@ -1,10 +1,9 @@
 //! The component shell of a transport.
 //!
-//! A transport is written against [`watm_core`] and knows nothing of wasm. Its crate
-//! says [`export!`] under `cfg(target_family = "wasm")`, and what `cargo` builds is a
-//! module for the world `module` of `wit/world.wit`: the exports call the
-//! [`Transport`](watm_core::Transport), the imports are the [`Host`](watm_core::Host)
-//! that it is handed. No other guest crate knows the WIT.
+//! A transport is written against [`watm_core`] and contains no wasm. Its crate calls [`export!`]
+//! under `cfg(target_family = "wasm")`, and `cargo` then builds a module for the world `module` of
+//! `wit/world.wit`: the exports call the [`Transport`](watm_core::Transport), and the imports are
+//! its [`Host`](watm_core::Host). No other guest crate uses the WIT.
 
 #[doc(hidden)]
 pub mod capture;
@@ -29,13 +28,13 @@ pub mod bindings {
     });
 }
 
-/// Say that one instance of the module is to serve, since others would accept again what it has
-/// seen: see `wit/world.wit`.
+/// Marks the module as one that must run as a single instance, because several would each accept
+/// the same replays: see `wit/world.wit`.
 #[macro_export]
 macro_rules! alone {
     () => {
         const _: () = {
-            // A section without content is left out by linkers.
+            // Linkers drop a section without content.
             #[used]
             #[unsafe(link_section = "watm.alone")]
             static ALONE: [u8; 1] = [1];
@@ -43,9 +42,9 @@ macro_rules! alone {
     };
 }
 
-/// Make the crate a module whose transport is `$transport`, a type that implements
-/// [`Transport`](watm_core::Transport). Once a crate, at its top level. With `signing` after it the
-/// transport can ask for [keys of the host](watm_core::signing).
+/// Makes the crate a module whose transport is `$transport`, a type that implements
+/// [`Transport`](watm_core::Transport). Call it once in a crate, at its top level. With `signing`
+/// after the type, the transport can use [keys of the host](watm_core::signing).
 #[macro_export]
 macro_rules! export {
     ($transport:ty $(, $service:ident)*) => {

@@ -1,3 +1,5 @@
+//! Lookups of names, on the import `names`.
+
 use std::net::SocketAddr;
 
 use watm_core::{ErrorCode, Lookup, Token};
@@ -5,7 +7,7 @@ use watm_core::{ErrorCode, Lookup, Token};
 use crate::bindings::watm::transport::names;
 use crate::convert::{to_error, to_socket_address};
 
-/// Begin to look up a host.
+/// Begins the lookup of a host.
 pub fn lookup(name: &str, port: u16, token: Token) -> Result<Box<dyn Lookup>, ErrorCode> {
     let lookup = names::Lookup::start(name, port, token).map_err(to_error)?;
     Ok(Box::new(Asked(lookup)))

@@ -1,4 +1,4 @@
-//! What the exports do: keep the transport between calls, and convert.
+//! The implementation of the exports: it keeps the transport between calls, and converts types.
 
 use std::cell::RefCell;
 use std::panic;
@@ -14,8 +14,8 @@ use crate::convert::{
 use crate::crypto;
 use crate::host::{self, Imports};
 
-/// The state of a module. A component is not entered again during a call, so the
-/// borrow never fails.
+/// The state of a module. A component is not entered again during a call, so that the borrow never
+/// fails.
 pub struct Shell<T>(RefCell<Option<Running<T>>>);
 
 struct Running<T> {
@@ -24,7 +24,7 @@ struct Running<T> {
 }
 
 impl<T: Transport> Shell<T> {
-    /// Before `start`.
+    /// The state before `start`.
     #[expect(
         clippy::new_without_default,
         reason = "used in a const, by the macro alone"

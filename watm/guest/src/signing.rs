@@ -1,4 +1,4 @@
-//! The host's private keys.
+//! The host's private keys, on the import `signing`.
 
 use watm_core::ErrorCode;
 use watm_core::signing::{PrivateKey, set_provider};
@@ -6,8 +6,8 @@ use watm_core::signing::{PrivateKey, set_provider};
 use crate::bindings::watm::transport::signing as wit;
 use crate::convert::to_error;
 
-/// Let this thread's transport ask for the host's keys. A module that does not say so does not
-/// import them.
+/// Enables the host's keys for this thread's transport. A module without this call does not import
+/// the interface.
 pub fn provide() {
     set_provider(Some(host_key));
 }

@@ -1,7 +1,7 @@
-//! A transport that copies: what an application writes is what the network carries.
+//! A transport that copies: the network carries the bytes that an application writes.
 //!
-//! It hides nothing. It is the measure for other transports, and it shows that all is in
-//! place around them.
+//! It hides nothing. It is the baseline for other transports, and a check of everything around
+//! them.
 
 use watm_core::ErrorCode;
 use watm_stream::{Buffer, Codec, Symmetric};
@@ -9,7 +9,7 @@ use watm_stream::{Buffer, Codec, Symmetric};
 /// The transport. Its configuration may be empty, or name a `remote`.
 pub type Plain = Symmetric<Copy>;
 
-/// Changes nothing.
+/// Copies bytes unchanged.
 #[derive(Debug, Default)]
 pub struct Copy;
 

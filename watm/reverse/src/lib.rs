@@ -1,15 +1,14 @@
-//! A transport that reverses what is written at once, as the example of that name does
-//! which comes with WATER.
+//! A transport that reverses the bytes of each write, like the example of that name in WATER.
 //!
-//! The bytes of every read are reversed in blocks of [`BLOCK`], which is what that example
-//! reads at once. Where a read ends is up to the network, so the two ends agree on messages
-//! of a block at most, each of which is answered before the next one: it is made for
-//! looking at, not for carrying anything.
+//! The bytes of every read are reversed in blocks of [`BLOCK`], which is the size of that example's
+//! reads. The network decides where a read ends, so that the two ends understand each other only
+//! with messages of at most one block, each answered before the next one. The transport is for
+//! demonstration, not for use.
 
 use watm_core::ErrorCode;
 use watm_stream::{Buffer, Codec, Symmetric};
 
-/// Bytes that are reversed together.
+/// The number of bytes that are reversed together.
 pub const BLOCK: usize = 1024;
 
 /// The transport. Its configuration may be empty, or name a `remote`.

@@ -1,4 +1,4 @@
-//! The host of a transport, on what WATER gives a module.
+//! The host of a transport, built on the functions that WATER gives a module.
 
 use std::cell::{Ref, RefCell, RefMut};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,28 +15,28 @@ use crate::carrier::Connect;
 use crate::descriptor::Descriptor;
 use crate::env;
 
-/// The label of what a transport listens on.
+/// The label of a transport's listener.
 const LISTEN: &str = "listen";
 
-/// What WATER's hosts do not tell.
+/// The placeholder for addresses that WATER hosts do not tell.
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// What there is for the transport to take, and what it has taken.
+/// The resources for the transport, and those that it has taken.
 #[derive(Clone, Default)]
 pub struct World(Rc<RefCell<Inner>>);
 
 #[derive(Default)]
 pub struct Inner {
-    /// The token of the listener, which was taken.
+    /// The token of the listener, once it is taken.
     pub listener: Option<Token>,
-    /// Who waits at it.
+    /// The connection that waits at the listener.
     pub waiting: Option<Descriptor>,
-    /// How the transport may connect, during a dial.
+    /// The address that the transport may connect to, during a dial.
     pub connect: Option<Connect>,
-    /// What the host refused to connect with.
+    /// The errno with which the host refused to connect.
     pub failure: Option<i32>,
     pub network: Option<Port>,
-    /// The application that takes the first flow.
+    /// The application's stream for the first flow.
     pub offered: Option<Descriptor>,
     pub application: Option<Port>,
 }
@@ -51,7 +51,7 @@ impl World {
     }
 }
 
-/// The world, during one call.
+/// The world during one call.
 pub struct Imports {
     pub world: World,
     pub now: Instant,
@@ -105,7 +105,7 @@ impl Host for Imports {
         token: Token,
     ) -> Result<Box<dyn ByteStream>, ErrorCode> {
         let world = &mut *self.world.borrow_mut();
-        // A connection of WATER's is one stream.
+        // A WATER connection is a single stream.
         let application = world.offered.take().ok_or(ErrorCode::LimitReached)?;
         Ok(open(&mut world.application, application, token))
     }
@@ -133,7 +133,7 @@ impl Host for Imports {
     }
 }
 
-/// Where the one connection that was accepted waits.
+/// The listener at which the one accepted connection waits.
 struct Doorway(World);
 
 impl Listener for Doorway {

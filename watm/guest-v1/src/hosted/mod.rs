@@ -1,5 +1,5 @@
-//! Any transport, for one connection: what it listens on and connects to is the network's
-//! stream, and its first flow, or the one that it dials, is the application's.
+//! Any transport, for one connection. The stream that it accepts or connects is the network's, and
+//! its first flow, or its dialled one, is the application's.
 
 mod imports;
 mod port;
@@ -16,22 +16,22 @@ use crate::carrier::{Carrier, Connect, Linger, Session, errno, refused};
 use crate::descriptor::{Descriptor, negative};
 use crate::{env, poll};
 
-/// What the module prints: WATER's hosts keep that for who looks for it.
+/// The level of printed records. WATER hosts keep them for debugging.
 const LOG_LEVEL: Level = Level::Debug;
 
-/// How long the other end has, once both ends are done, to say so before we leave.
+/// The time for the other end to close, once both directions are done.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a connection that was cancelled waits for an answer from the other end.
+/// The time that a cancelled connection waits for an answer from the other end.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// What is read, and thrown away, in one go while leaving.
+/// The reads in one turn while leaving, and their bytes, which are discarded.
 const FAREWELL_READS: usize = 8;
 const FAREWELL_BYTES: usize = 16 << 10;
 
 /// A [`Transport`] in a module.
 pub struct Hosted<T> {
-    /// `None` once it has its connection.
+    /// The transport. `None` once it has its connection.
     transport: Option<T>,
     world: World,
 }
@@ -66,7 +66,7 @@ impl<T: Transport> Carrier for Hosted<T> {
         self.world.borrow_mut().connect = Some(connect);
         let dialled = transport.dial(None, port.stream(), &mut imports(&self.world));
         let mut world = self.world.borrow_mut();
-        // Once, and now.
+        // Connecting is allowed once, during the dial.
         world.connect = None;
         match (dialled, &world.network) {
             (Ok(token), Some(network)) => {
@@ -78,7 +78,7 @@ impl<T: Transport> Carrier for Hosted<T> {
             }
             (Ok(_), None) => Err((negative(wasip1::ERRNO_NOTCONN), port.descriptor())),
             (Err(reason), _) => {
-                // Where the host has said why, that is the reason.
+                // The host's errno takes precedence.
                 let number = world.failure.take().unwrap_or_else(|| refused(reason));
                 Err((number, port.descriptor()))
             }
@@ -119,12 +119,12 @@ impl<T> Hosted<T> {
 pub struct Hosting<T> {
     transport: T,
     world: World,
-    /// The network's and the application's.
+    /// The network's stream and the application's.
     streams: (Descriptor, Descriptor),
     wakeup: Wakeup,
-    /// The host wants an end, which the transport has not been told.
+    /// True if the host has cancelled, and the transport does not know it yet.
     cancelled: bool,
-    /// Both directions are done: when to leave even if the other end has not said so.
+    /// The time to leave at the latest, once both directions are done.
     farewell: Option<Instant>,
 }
 
@@ -184,7 +184,7 @@ impl<T: Transport> Session for Hosting<T> {
     fn linger(&self) -> Linger {
         Linger {
             needs: self.needs(),
-            // What was written may take several round trips to be acknowledged.
+            // The acknowledgement of written data may take several round trips.
             patience: PATIENCE.as_nanos() as u64,
         }
     }
@@ -210,7 +210,7 @@ impl<T: Transport> Hosting<T> {
         tokens
     }
 
-    /// What the state of the two streams means for the connection.
+    /// Derives the state of the connection from its two streams.
     fn progress(&mut self) -> Result<Progress, Errno> {
         let world = self.world.borrow();
         let network = world.network.as_ref();
@@ -232,7 +232,7 @@ impl<T: Transport> Hosting<T> {
                     .as_ref()
                     .is_some_and(|port| port.needs().1);
                 if over && !reading && !busy {
-                    // The network has gone, and with it what was still to come.
+                    // The network is gone, and with it the remaining data.
                     return Err(self.failure().unwrap_or(wasip1::ERRNO_CONNRESET));
                 }
                 return Ok(match busy {
@@ -242,14 +242,14 @@ impl<T: Transport> Hosting<T> {
             }
         }
         drop(world);
-        // The other end must not find the connection reset under what it has still to read.
+        // A reset would take away data that the other end has still to read.
         let _ = End::finish(&mut self.streams.0);
         let until = now() + FAREWELL;
         self.farewell = Some(until);
         Ok(self.leave(until))
     }
 
-    /// Wait for the other end to leave.
+    /// Wait for the other end to close.
     fn leave(&mut self, until: Instant) -> Progress {
         let mut rest = Vec::new();
         for _ in 0..FAREWELL_READS {

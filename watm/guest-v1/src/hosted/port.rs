@@ -1,4 +1,4 @@
-//! A descriptor as a stream that a transport can own.
+//! A descriptor as a stream that a transport owns.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -10,18 +10,18 @@ use watm_stream::{End, Read};
 
 use crate::descriptor::Descriptor;
 
-/// The module's side of a stream: what the transport waits for, and what became of it.
+/// The shell's side of a stream: the readiness that the transport waits for, and the outcome.
 pub struct Port(Rc<RefCell<State>>);
 
 struct State {
     descriptor: Descriptor,
     token: Token,
-    /// What fell short, and is to be told of: a new stream is to be read.
+    /// Shortfalls that the transport must be told about. A new stream is armed for reading.
     wants_read: bool,
     wants_write: bool,
-    /// There is nothing more to be read, or an error has ended both directions.
+    /// True after the end of the stream, or an error that has ended both directions.
     over: bool,
-    /// Nobody reads or writes at the other end any more; what was written is still there.
+    /// True if the other end reads and writes no more; its written data is still there.
     abandoned: bool,
     read_closed: bool,
     write_closed: bool,
@@ -43,7 +43,7 @@ impl Port {
         })))
     }
 
-    /// The transport's side. It is asked for once.
+    /// The transport's side. Call it once.
     pub fn stream(&self) -> Box<dyn ByteStream> {
         Box::new(Stream(Rc::clone(&self.0)))
     }
@@ -56,7 +56,7 @@ impl Port {
         self.0.borrow().descriptor.again()
     }
 
-    /// The token, which is now told to the transport.
+    /// Returns the token, which the transport is now told.
     pub fn wake(&mut self) -> Token {
         let mut state = self.0.borrow_mut();
         state.wants_read = false;
@@ -64,28 +64,28 @@ impl Port {
         state.token
     }
 
-    /// Whether to wait until it can be read, and until it can be written.
+    /// The need to wait until the stream is readable, and until it is writable.
     pub fn needs(&self) -> (bool, bool) {
         let state = self.0.borrow();
         let open = state.released.is_none() && !state.over;
-        // What can be written is told even after the end of what can be read.
+        // Writability is reported even after the end of the readable data.
         let writable = state.released.is_none() && state.descriptor.failure().is_none();
         (open && state.wants_read, writable && state.wants_write)
     }
 
-    /// The other end is about to go, and waits for what it has written to be read.
+    /// Record that the other end is about to go, and waits for its written data to be read.
     pub fn abandon(&mut self) {
         self.0.borrow_mut().abandoned = true;
     }
 
-    /// Whether nothing more will come from it.
+    /// Returns true if no more data can arrive.
     pub fn is_over(&self) -> bool {
         let state = self.0.borrow();
         state.over || state.released.is_some()
     }
 
-    /// How the transport has let go of it, if it has: at the end of both directions, or for
-    /// a reason.
+    /// The outcome, once the transport has released the stream: the end of both directions, or an
+    /// error.
     pub fn released(&self) -> Option<Result<(), ErrorCode>> {
         self.0.borrow().released.clone()
     }
@@ -104,7 +104,7 @@ impl ByteStream for Stream {
             return Ok(None);
         }
         let mut data = Vec::new();
-        // Lossless: wasm32 has pointers of 32 bits.
+        // Lossless, since pointers of wasm32 have 32 bits.
         match End::read(&mut state.descriptor, &mut data, max_bytes as usize) {
             Ok(Read::More) => Ok(Some(data)),
             Ok(Read::Short) if state.abandoned && data.is_empty() => {
@@ -159,7 +159,7 @@ impl ByteStream for Stream {
     }
 
     fn remote_address(&self) -> Option<SocketAddr> {
-        // WATER's hosts tell none.
+        // WATER hosts tell no address.
         None
     }
 }

@@ -1,9 +1,9 @@
-//! Stands in for `getrandom` 0.2 in this workspace: the part that `rand_core` 0.6 uses,
-//! with a source that can be replaced.
+//! A stand-in for `getrandom` 0.2 in this workspace: the part that `rand_core` 0.6 uses, with a
+//! replaceable source.
 //!
-//! Protocol crates draw their keys and nonces through `rand_core::OsRng`, which takes
-//! no argument. Here it draws from this thread's source: the system's, unless a test
-//! has put a seeded one in its place with [`set_source`].
+//! Protocol crates draw their keys and nonces through `rand_core::OsRng`, which takes no argument.
+//! Here it draws from this thread's source: the system's, unless a test has replaced it with a
+//! seeded one by [`set_source`].
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,26 +17,26 @@ thread_local! {
     static SOURCE: RefCell<Option<Source>> = const { RefCell::new(None) };
 }
 
-/// The size of a private key.
+/// The size of a private key in bytes.
 const KEY: usize = 32;
 
-/// Keys that are kept: a handshake's message draws one, and is looked at before the next.
+/// The most keys kept: a handshake's message draws one, and is looked at before the next.
 const KEPT: usize = 4;
 
 thread_local! {
     static KEYS: RefCell<Option<VecDeque<[u8; KEY]>>> = const { RefCell::new(None) };
 }
 
-/// Whether what this thread draws for keys is kept from now on, for
-/// [`take_keys`]. It is not, by default; what was kept is forgotten.
+/// Keeps this thread's draws of key size from now on, for [`take_keys`], or stops. Off by default.
+/// Forgets the draws kept before.
 ///
-/// For key logs, of libraries that show their keys to nobody.
+/// This is for key logs, with libraries that do not expose their keys.
 pub fn keep_keys(keep: bool) {
     KEYS.set(keep.then(VecDeque::new));
 }
 
-/// What this thread drew in one piece of 32 bytes since the last call, the last
-/// four at most, in order.
+/// Returns this thread's draws of exactly 32 bytes since the last call, in order, at most the last
+/// four.
 pub fn take_keys() -> Vec<[u8; 32]> {
     KEYS.with_borrow_mut(|keys| match keys {
         Some(keys) => keys.drain(..).collect(),
@@ -55,14 +55,14 @@ fn keep(drawn: &[u8]) {
     });
 }
 
-/// Draw this thread's randomness from `source` from now on; `None`: from the system.
+/// Replaces this thread's source of randomness; `None`: use the system's.
 ///
-/// For tests: what a predictable source gives is no secret.
+/// This is for tests: the output of a predictable source is no secret.
 pub fn set_source(source: Option<Source>) {
     SOURCE.with(|slot| *slot.borrow_mut() = source);
 }
 
-/// Fill `dest` with random bytes. Fails only if the system has none to give.
+/// Fills `dest` with random bytes. Fails only if the system has none.
 pub fn getrandom(dest: &mut [u8]) -> Result<(), Error> {
     SOURCE.with(|slot| match slot.borrow_mut().as_mut() {
         Some(source) => {
@@ -75,15 +75,15 @@ pub fn getrandom(dest: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The system gave no randomness.
+/// The error that the system gave no randomness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Error(NonZeroU32);
 
-/// The first code that `getrandom` keeps for itself: bit 31 tells it from the system's.
+/// The first code that `getrandom` reserves for itself: bit 31 distinguishes it from the system's.
 const UNAVAILABLE: NonZeroU32 = NonZeroU32::new(1 << 31).expect("not zero");
 
 impl Error {
-    /// The code that `rand_core` carries on.
+    /// The code, which `rand_core` passes on.
     pub const fn code(self) -> NonZeroU32 {
         self.0
     }

@@ -1,3 +1,6 @@
+//! Memory for rings that exists only while a ring holds something. The network stack's TCP buffers
+//! use it.
+
 use std::cell::Cell;
 use std::fmt;
 use std::ops::Range;
@@ -5,23 +8,24 @@ use std::rc::Rc;
 
 use crate::Lender;
 
-/// Memory for a ring that exists while there is something in the ring.
+/// Memory for a ring, which exists only while the ring holds something.
 ///
-/// It has a length at all times, which is the capacity of the ring. The memory is borrowed
-/// from a [`Lender`] when the ring first wants to write, and is [released](Handle::release_read)
-/// when the owner of the [`Handle`] says that the ring is empty.
+/// It always has a length, which is the capacity of the ring. The memory is borrowed from a
+/// [`Lender`] when the ring first writes, and is [released](Handle::release_read) when the owner of
+/// the [`Handle`] declares the ring empty.
 ///
-/// The handle cannot reach the memory, which belongs to the ring; it leaves an order, which
-/// is obeyed when the ring next indexes its memory mutably. So every command takes a closure
-/// that makes the ring do that without moving a byte, and the order stands only meanwhile.
+/// The handle cannot reach the memory, which belongs to the ring. It leaves an order, which is
+/// carried out when the ring next indexes its memory mutably. Every command therefore takes a
+/// closure that makes the ring do that without moving a byte, and the order lasts only as long as
+/// the closure.
 pub struct Elastic<T> {
-    /// Empty, or as long as the ring's capacity.
+    /// The memory: empty, or as long as the ring's capacity.
     memory: Vec<T>,
     control: Rc<Control>,
     lender: Rc<dyn Lender<T>>,
 }
 
-/// Commands an [`Elastic`] that a ring has swallowed.
+/// Controls an [`Elastic`] that a ring owns.
 #[derive(Debug, Clone)]
 pub struct Handle {
     control: Rc<Control>,
@@ -37,16 +41,16 @@ struct Control {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     None,
-    /// Become this long, and keep the content.
+    /// Grow to this length, and keep the content.
     Grow(usize),
-    /// Give the memory back, and become this long if the ring's position allows it.
+    /// Release the memory, and take this length if the ring's position allows it.
     Release(usize),
-    /// The same, and look as if there was no room at all until it is done.
+    /// The same, and report no room at all until it is done.
     ReleaseHidden(usize),
 }
 
 impl<T> Elastic<T> {
-    /// Memory of `len` elements, none of which exists yet, and its handle.
+    /// Makes memory of `len` elements, none of which exists yet, and its handle.
     pub fn new(len: usize, lender: Rc<dyn Lender<T>>) -> (Elastic<T>, Handle) {
         let control = Rc::new(Control {
             len: Cell::new(len),
@@ -84,7 +88,7 @@ impl<T> Elastic<T> {
         &mut self.memory
     }
 
-    /// Carry out the order, if there is one; `range` is what the ring asks for.
+    /// Carries out the order, if there is one; `range` is the range that the ring indexes.
     pub(crate) fn obey(&mut self, range: &Range<usize>) {
         match self.control.order.get() {
             Order::None => return,
@@ -94,7 +98,7 @@ impl<T> Elastic<T> {
                     return;
                 }
                 self.give_back();
-                // The ring goes on at this position, which must exist.
+                // The ring continues at this position, which must exist.
                 if range.start < len {
                     self.control.len.set(len);
                 }
@@ -144,12 +148,12 @@ impl Handle {
         self.control.len.get()
     }
 
-    /// Elements of memory that exist for the ring now: 0 or the capacity.
+    /// The number of elements that exist for the ring now: 0 or the capacity.
     pub fn held(&self) -> usize {
         self.control.held.get()
     }
 
-    /// Set the capacity of a ring that was never used. False if it holds memory.
+    /// Set the capacity of an unused ring. Returns false if it holds memory.
     pub fn set_unused_len(&self, len: usize) -> bool {
         let unused = self.held() == 0;
         if unused {
@@ -158,22 +162,22 @@ impl Handle {
         unused
     }
 
-    /// Grow to `len`, at least twice the capacity, content and all. `touch` must make the
-    /// ring enqueue or dequeue nothing. False if it did not touch the memory.
+    /// Grow to `len`, at least twice the capacity, with the content. `touch` must make the ring
+    /// enqueue or dequeue nothing. Returns false if it did not touch the memory.
     pub fn grow(&self, len: usize, touch: impl FnOnce()) -> bool {
         assert!(len / 2 >= self.len(), "a ring grows at least twofold");
         self.order(Order::Grow(len), touch)
     }
 
-    /// Give back the memory of a ring that holds nothing, neither in order nor out of order.
-    /// `touch` must make it dequeue from the empty ring. The capacity becomes `len`, no more
-    /// than it is, unless the ring's position lies beyond.
+    /// Release the memory of a ring that holds nothing, neither in order nor out of order. `touch`
+    /// must make it dequeue from the empty ring. The capacity becomes `len`, at most the present
+    /// one, unless the ring's position lies beyond.
     pub fn release_read(&self, len: usize, touch: impl FnOnce()) -> bool {
         self.order(Order::Release(len.min(self.len())), touch)
     }
 
-    /// Give back the memory of an empty ring. `touch` must make it enqueue nothing, with
-    /// `enqueue_many_with`. The capacity becomes `len`, no more than it is.
+    /// Release the memory of an empty ring. `touch` must make it enqueue nothing, with
+    /// `enqueue_many_with`. The capacity becomes `len`, at most the present one.
     pub fn release_write(&self, len: usize, touch: impl FnOnce()) -> bool {
         self.order(Order::ReleaseHidden(len.min(self.len())), touch)
     }

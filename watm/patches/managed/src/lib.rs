@@ -1,13 +1,13 @@
 //! A stand-in for the crate `managed`: the part of it that smoltcp uses, and
 //! [`Elastic`] memory for smoltcp's rings.
 //!
-//! smoltcp keeps the bytes of a TCP socket in ring buffers over a [`ManagedSlice`], whose
-//! size never changes. Ten thousand idle connections would hold two full buffers each. A
-//! ring over an [`Elastic`] holds nothing until it is written to, gives its memory back
-//! when it is empty, and grows while it is in use.
+//! smoltcp keeps the bytes of a TCP socket in ring buffers over a [`ManagedSlice`], whose size
+//! never changes. Ten thousand idle connections would hold two full buffers each. A ring over an
+//! [`Elastic`] holds nothing until it is written to, releases its memory when it is empty, and
+//! grows while it is in use.
 //!
-//! Version 0.8.1 fits the `managed = "0.8"` of smoltcp and is put in its place by
-//! `[patch.crates-io]`.
+//! Version 0.8.1 satisfies the `managed = "0.8"` of smoltcp, and `[patch.crates-io]` substitutes
+//! it.
 
 mod elastic;
 mod pool;

@@ -1,21 +1,23 @@
+//! The pool that lends memory to rings, and keeps some of it for the next one.
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Where [`Elastic`](crate::Elastic) memory comes from.
+/// The source of [`Elastic`](crate::Elastic) memory.
 pub trait Lender<T> {
-    /// Memory of exactly `len` elements, with any content.
+    /// Lends memory of exactly `len` elements, with any content.
     fn lend(&self, len: usize) -> Vec<T>;
 
-    /// Exchange memory for `len` elements, at least twice as many. They begin with the
-    /// content of `memory` twice over; the rest is anything.
+    /// Exchanges memory for `len` elements, at least twice as many. They begin with the content of
+    /// `memory` twice; the rest is arbitrary.
     fn exchange(&self, memory: Vec<T>, len: usize) -> Vec<T>;
 
-    /// Take memory back that was lent.
+    /// Takes back memory that was lent.
     fn take_back(&self, memory: Vec<T>);
 }
 
-/// A lender that keeps some of what comes back, by size, for the next one.
+/// A lender that keeps some of the returned memory, by size, for reuse.
 pub struct Pool<T> {
     idle: RefCell<BTreeMap<usize, Vec<Vec<T>>>>,
     kept: Cell<usize>,
@@ -24,7 +26,7 @@ pub struct Pool<T> {
 }
 
 impl<T> Pool<T> {
-    /// A pool that keeps at most `keep` elements that nobody uses.
+    /// Makes a pool that keeps at most `keep` unused elements.
     pub fn new(keep: usize) -> Self {
         Pool {
             idle: RefCell::default(),
@@ -34,12 +36,12 @@ impl<T> Pool<T> {
         }
     }
 
-    /// Elements lent now.
+    /// The number of elements lent now.
     pub fn lent(&self) -> usize {
         self.lent.get()
     }
 
-    /// Elements kept now that nobody uses.
+    /// The number of unused elements kept now.
     pub fn kept(&self) -> usize {
         self.kept.get()
     }
@@ -69,7 +71,8 @@ impl<T: Copy + Default> Lender<T> for Pool<T> {
     fn take_back(&self, mut memory: Vec<T>) {
         let len = memory.len();
         if cfg!(debug_assertions) {
-            // A ring that lets go too early shall not find its bytes again by luck.
+            // Overwrite the content, so that a ring that releases memory too early does not find
+            // its bytes by luck.
             memory.fill(T::default());
         }
         self.lent.set(self.lent.get() - len);

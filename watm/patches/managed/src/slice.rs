@@ -1,3 +1,5 @@
+//! The slices under smoltcp's rings.
+
 use std::ops::{Deref, DerefMut, Index, IndexMut, Range};
 
 use crate::Elastic;
@@ -5,23 +7,23 @@ use crate::Elastic;
 /// Exclusive access to a slice: on loan, or owned.
 #[derive(Debug)]
 pub enum ManagedSlice<'a, T> {
-    /// Memory that somebody else owns.
+    /// Memory that another owner has lent.
     Borrowed(Loan<'a, T>),
-    /// Memory of our own, which can be extended.
+    /// Owned memory, which can be extended.
     Owned(Vec<T>),
 }
 
-/// Who lends the memory of a [`ManagedSlice::Borrowed`].
+/// The lender of a [`ManagedSlice::Borrowed`].
 #[derive(Debug)]
 pub enum Loan<'a, T> {
     /// The owner of a slice, for as long as `'a`.
     Slice(&'a mut [T]),
-    /// A pool, while there is something to keep.
+    /// A pool, while the ring holds something.
     Elastic(Elastic<T>),
 }
 
 impl<T> ManagedSlice<'_, T> {
-    /// The length. For elastic memory this is what it can hold, whether it exists or not.
+    /// The length. For elastic memory this is its capacity, whether the memory exists or not.
     #[allow(clippy::len_without_is_empty)] // `is_empty` would be the slice's, which means something else
     pub fn len(&self) -> usize {
         match self {
@@ -56,7 +58,7 @@ impl<T> From<Elastic<T>> for ManagedSlice<'_, T> {
     }
 }
 
-/// The memory that exists: of an [`Elastic`] that was not written to, none.
+/// The existing memory: none for an [`Elastic`] that was not written to.
 impl<T> Deref for ManagedSlice<'_, T> {
     type Target = [T];
 
@@ -69,7 +71,7 @@ impl<T> Deref for ManagedSlice<'_, T> {
     }
 }
 
-/// All of the memory, which is made to exist.
+/// All of the memory, allocated if necessary.
 impl<T> DerefMut for ManagedSlice<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
@@ -94,7 +96,7 @@ impl<T> IndexMut<usize> for ManagedSlice<'_, T> {
     }
 }
 
-/// An empty range needs no memory, wherever it lies. Rings ask for such when they are empty.
+/// An empty range needs no memory, wherever it lies. Rings index one when they are empty.
 impl<T> Index<Range<usize>> for ManagedSlice<'_, T> {
     type Output = [T];
 
@@ -106,7 +108,7 @@ impl<T> Index<Range<usize>> for ManagedSlice<'_, T> {
     }
 }
 
-/// As for reading; and an elastic memory obeys its [`Handle`](crate::Handle) here.
+/// Like reading. Elastic memory also carries out the order of its [`Handle`](crate::Handle).
 impl<T> IndexMut<Range<usize>> for ManagedSlice<'_, T> {
     fn index_mut(&mut self, range: Range<usize>) -> &mut [T] {
         if let ManagedSlice::Borrowed(Loan::Elastic(elastic)) = self {

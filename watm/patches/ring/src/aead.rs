@@ -1,4 +1,4 @@
-//! ChaCha20-Poly1305 (RFC 8439), by the host or by a library.
+//! ChaCha20-Poly1305 (RFC 8439), run by the host or by a library.
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -13,19 +13,19 @@ const KEY_LEN: usize = 32;
 const NONCE_LEN: usize = 12;
 const TAG_LEN: usize = 16;
 
-/// From this length on a text goes to the host. A call costs half a microsecond, and of so many
-/// bytes that much is what the library in a module takes longer. It also keeps a handshake's
-/// throw-away keys, which see at most 48 bytes, from being handed over at all.
+/// The length in bytes from which on a text goes to the host. A call costs half a microsecond, and
+/// the library in a module takes that much longer for this many bytes. The limit also keeps a
+/// handshake's ephemeral keys, which encrypt at most 48 bytes, from being handed over at all.
 const HOST_FROM: usize = 512;
 
-/// A cipher. There is one: [`CHACHA20_POLY1305`].
+/// A cipher. The only one is [`CHACHA20_POLY1305`].
 #[derive(Debug)]
 pub struct Algorithm(());
 
-/// RFC 8439.
+/// ChaCha20-Poly1305 (RFC 8439).
 pub static CHACHA20_POLY1305: Algorithm = Algorithm(());
 
-/// A key that is not yet tied to a way of choosing nonces.
+/// A key without a choice of nonces.
 pub struct UnboundKey(Zeroizing<[u8; KEY_LEN]>);
 
 impl UnboundKey {
@@ -36,10 +36,11 @@ impl UnboundKey {
     }
 }
 
-/// A key whose user chooses the nonces, and never uses one twice.
+/// A key whose caller chooses the nonces, each only once.
 pub struct LessSafeKey {
     key: Zeroizing<[u8; KEY_LEN]>,
-    /// Made with the first text worth it; `None` inside: the host does not grant it.
+    /// The key in the host, made with the first text that is long enough. The inner `None`: the
+    /// host does not grant it.
     host: OnceCell<Option<Box<dyn AeadKey>>>,
 }
 
@@ -122,7 +123,7 @@ impl fmt::Debug for LessSafeKey {
 pub struct Nonce([u8; NONCE_LEN]);
 
 impl Nonce {
-    /// The caller vouches that this key has not seen this nonce.
+    /// Makes a nonce. The caller guarantees that this key has not used it.
     pub fn assume_unique_for_key(value: [u8; NONCE_LEN]) -> Self {
         Nonce(value)
     }
@@ -138,7 +139,7 @@ impl<A: AsRef<[u8]>> Aad<A> {
     }
 }
 
-/// What proves that a ciphertext is authentic.
+/// The proof that a ciphertext is authentic.
 #[derive(Clone, Copy)]
 pub struct Tag([u8; TAG_LEN]);
 

@@ -4,7 +4,7 @@ use subtle::ConstantTimeEq;
 
 use crate::error::Unspecified;
 
-/// Ok if the slices are equal, in a time that depends on their lengths alone.
+/// Returns `Ok` if the slices are equal, in a time that depends on their lengths only.
 pub fn verify_slices_are_equal(a: &[u8], b: &[u8]) -> Result<(), Unspecified> {
     if bool::from(a.ct_eq(b)) {
         Ok(())

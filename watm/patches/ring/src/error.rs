@@ -1,8 +1,8 @@
-//! The one error of this crate.
+//! The only error of this crate.
 
 use std::{error, fmt};
 
-/// An operation failed; which part is not told, so that nobody can build an oracle on it.
+/// The error of a failed operation. It names no cause, so that it is no oracle for attackers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unspecified;
 

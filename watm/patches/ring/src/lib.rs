@@ -1,9 +1,9 @@
-//! Stands in for `ring` 0.17 in this workspace: the part that boringtun uses, under the
-//! same names.
+//! A stand-in for `ring` 0.17 in this workspace: the part that boringtun uses, under the same
+//! names.
 //!
-//! The real one is C and assembly, which a module cannot have. Here a key is handed to
-//! the host where it grants the service ([`watm_core::crypto`]), which runs a native
-//! cipher on it; elsewhere dryoc's does the work.
+//! The real one is C and assembly, which a module cannot contain. Here a key goes to the host if it
+//! grants the service ([`watm_core::crypto`]), where a native cipher runs; otherwise dryoc's does
+//! the work.
 
 pub mod aead;
 pub mod constant_time;
