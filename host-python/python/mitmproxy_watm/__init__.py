@@ -1,18 +1,19 @@
 """Transports in a sandbox, for asyncio and for mitmproxy.
 
-A transport such as WireGuard is a WebAssembly module. `start_server` runs one on a UDP or TCP
-port and calls a handler with a `Stream` for each connection that comes through it:
+A transport such as WireGuard is a WebAssembly module. `start_server` runs one on a UDP or TCP port
+and calls a handler with a `Stream` for each connection that comes through it:
 
     server = await mitmproxy_watm.start_server(
         "wireguard", "127.0.0.1", 51820, config=open("wg0.conf").read(), handle_tcp_stream=echo
     )
 
-`open_connection` is a client: it connects to an address through a module and returns a `Stream`;
+`open_connection` is a client: it connects to an address through a module and returns a `Stream`.
 `open_datagrams` does the same for datagrams, and `start_dialer` runs a module for many of both.
-A module that is not one of this package's own is loaded if the user trusts its seal (`watm trust`),
-or with `unsealed=True`, for development, if it has none.
 
-Modules of the WATER project (v0 and v1) do both, and `start_relay`.
+Modules that are not part of this package are loaded if the user trusts their seal (`watm trust`),
+or with `unsealed=True`, for development, if they have none.
+
+Modules of the WATER project (v0 and v1) support both, and `start_relay`.
 
 `mitmproxy_watm.wireguard` has the interface of `mitmproxy_rs.wireguard`, and
 `mitmproxy_watm.mitmproxy` is a proxy mode, `watm:wireguard`, for mitmproxy.

@@ -1,13 +1,13 @@
-"""Errors in words, for people who read a log or a flow."""
+"""Error messages for people who read a log or a flow."""
 
 from mitmproxy_watm._native import ModuleError
 
 UNSEALED = ("unsealed=True", "--set watm_unsealed=true")
-"""How a program runs a module without a seal, and how a user of mitmproxy does."""
+"""The option for modules without a seal, as programs and as users of mitmproxy write it."""
 
 
 def plain(error: BaseException) -> str:
-    """What an error says, without its number, for a log of mitmproxy's."""
+    """Returns an error's message without its number, for a log of mitmproxy."""
     if isinstance(error, ModuleError):
         return str(error).replace(*UNSEALED)
     if isinstance(error, OSError) and error.strerror:
@@ -16,7 +16,7 @@ def plain(error: BaseException) -> str:
 
 
 def worded(error: OSError | ValueError, text: str | None = None) -> OSError | ValueError:
-    """An error of the same kind that says `text`, by default what `plain` says, and nothing else."""
+    """Returns an error of the same kind whose whole message is `text`, by default that of `plain`."""
     text = plain(error) if text is None else text
     if isinstance(error, OSError):
         return worded_os(error, text)
@@ -24,10 +24,10 @@ def worded(error: OSError | ValueError, text: str | None = None) -> OSError | Va
 
 
 def worded_os(error: OSError, text: str) -> OSError:
-    """`worded`, of the system's errors."""
+    """Does the same as `worded` for errors of the system."""
     if error.errno is None:
         return OSError(text)
-    # With a number among its arguments it would be part of the text.
+    # A number among its arguments would become part of the text.
     made = OSError(error.errno, "").__class__(text)
     made.errno = error.errno
     return made

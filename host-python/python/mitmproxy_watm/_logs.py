@@ -1,4 +1,4 @@
-"""Passes the records of native threads on to Python's `logging`."""
+"""Passes records of native threads on to Python's `logging`."""
 
 import logging
 
@@ -8,7 +8,7 @@ logger = logging.getLogger("mitmproxy_watm")
 
 
 def write_logs() -> None:
-    """Write the records that are waiting, each to the logger `mitmproxy_watm.<its origin>`."""
+    """Write the waiting records, each to the logger `mitmproxy_watm.<its origin>`."""
     records, dropped = _native.take_logs()
     for level, target, message in records:
         logger.getChild(target).log(level, "%s", message)
@@ -18,5 +18,5 @@ def write_logs() -> None:
 
 
 def set_log_level() -> None:
-    """Have native threads build only the records that a handler of Python's may want."""
+    """Make native threads build only the records that a Python handler may want."""
     _native.set_log_level(min(logger.getEffectiveLevel(), logging.CRITICAL))

@@ -1,4 +1,4 @@
-"""What is said of a module that dials, as the native half takes it."""
+"""Options of dialing modules, in the form of the native half."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,11 +10,11 @@ from mitmproxy_watm._native import Module
 AnyPath = str | os.PathLike[str]
 
 ANY_PORT = "[::]:0"
-"""Where a socket of datagrams is bound of which nothing was said."""
+"""The default address of UDP sockets."""
 
 
 class DialOptions(TypedDict):
-    """One that runs, or is to."""
+    """The options of a module that dials."""
 
     config: bytes | None
     allow: list[str]
@@ -40,7 +40,7 @@ def dial_options(
     pcap: AnyPath | None = None,
     key_log: AnyPath | None = None,
 ) -> DialOptions:
-    """The arguments of `open_connection`, for a module that is loaded."""
+    """Converts the arguments of `open_connection`, for a loaded module."""
     return {
         "config": content_of(config),
         "allow": list(allow),
@@ -55,12 +55,12 @@ def dial_options(
 
 
 def content_of(config: str | bytes | None) -> bytes | None:
-    """A configuration, as the module reads it."""
+    """Returns a configuration as bytes."""
     return config.encode() if isinstance(config, str) else config
 
 
 def _socket_of(module: Module, udp: str | bool | None) -> str | None:
-    """Where a component's socket of datagrams is bound, if it is granted one."""
+    """Returns the address of a component's UDP socket, if it is granted one."""
     if isinstance(udp, str):
         return udp
     if udp is None:

@@ -1,4 +1,4 @@
-"""What is started in a thread of its own, because it takes its time."""
+"""Slow starts of servers, relays and dialers, in a thread."""
 
 import asyncio
 import errno
@@ -12,7 +12,7 @@ NO_SUCH_FAMILY = {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT
 
 
 class Closable(Protocol):
-    """What has to be closed if nobody wants it any more."""
+    """An object that must be closed if nobody wants it any more."""
 
     def close(self) -> None: ...
 
@@ -21,10 +21,10 @@ Started = TypeVar("Started", bound=Closable)
 
 
 async def in_thread(start: Callable[[], Started], followed: Updates | None = None) -> Started:
-    """What is started.
+    """Runs `start` in a thread and returns its result.
 
-    Cancelled, it is closed once it is there. If it does not come to anything, newer modules are not
-    looked for either.
+    If the caller is cancelled, the result is closed once it exists. On failure the search for newer
+    modules ends as well.
     """
     starting = asyncio.get_running_loop().run_in_executor(None, start)
     try:
@@ -38,9 +38,9 @@ async def in_thread(start: Callable[[], Started], followed: Updates | None = Non
 
 
 def at_first(addresses: Iterable[str], start: Callable[[str], Started]) -> Started:
-    """What is started at the first of these addresses whose family the machine has.
+    """Calls `start` with the first of these addresses whose family the machine supports.
 
-    Raises what went wrong with the first one.
+    Raises the error of the first address.
     """
     error: OSError | None = None
     for address in addresses:

@@ -1,4 +1,4 @@
-"""Delivers into an event loop what native threads have made ready: one wake-up a batch."""
+"""Delivers events of native threads to an event loop: one wake-up a batch."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ logger = logging.getLogger(__name__)
 
 
 class LoopWake:
-    """What one event loop waits for, by key."""
+    """The waiters and callbacks of one event loop, by key."""
 
     def __init__(self) -> None:
         self.native = _native.Wake()
         self.waiters: dict[int, asyncio.Future[None]] = {}
-        """Futures to resolve when their key is ready, once."""
+        """Futures to resolve once when their key is ready."""
         self.callbacks: dict[int, Callable[[], None]] = {self.native.log_key: write_logs}
-        """What to call each time a key is ready."""
+        """Callbacks to call each time a key is ready."""
 
     @staticmethod
     def of(loop: asyncio.AbstractEventLoop) -> "LoopWake":
-        """The one that belongs to `loop`."""
+        """Returns the object that belongs to `loop`."""
         wake = _wakes.get(loop)
         if wake is None:
             wake = _wakes[loop] = LoopWake()
@@ -36,7 +36,7 @@ class LoopWake:
         return wake
 
     def deliver(self) -> None:
-        """Resolve what is ready."""
+        """Resolve the waiters of ready keys, and call their callbacks."""
         for key in self.native.take():
             waiter = self.waiters.pop(key, None)
             if waiter is not None:
@@ -55,11 +55,12 @@ _wakes: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWake] = WeakKeyDictiona
 
 
 LOOK = 1
-"""Seconds after which a thread looks whether its loop is closed."""
+"""The interval in seconds at which a thread checks whether its loop is closed."""
 
 
 def _watch_from_a_thread(loop: asyncio.AbstractEventLoop, wake: LoopWake) -> None:
-    """For a loop that cannot watch descriptors, such as Windows' ProactorEventLoop."""
+    """Watch from a thread, for a loop that cannot watch descriptors, such as Windows'
+    ProactorEventLoop."""
     delivered = threading.Event()
 
     def deliver() -> None:

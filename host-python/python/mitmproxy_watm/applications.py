@@ -1,4 +1,4 @@
-"""Which applications may use a module."""
+"""Rules that decide which applications may use a module."""
 
 import re
 from dataclasses import dataclass
@@ -8,30 +8,31 @@ from typing import Self
 _FIELD = re.compile(
     r"\s*(?:#@ws:\s*)?(?P<field>allowedapps|disallowedapps)\s*=(?P<value>.*)", re.IGNORECASE | re.DOTALL
 )
-"""A line of WireSock's, also as it hides it from others."""
+"""A line of WireSock, also in the form hidden from other programs."""
 
 _PEER = re.compile(r"\s*\[\s*peer\s*\]", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Applications:
-    """Rules for applications: names such as `firefox` or `Firefox.exe`, paths of programs, or folders.
+    """Rules for applications: names such as `firefox` or `Firefox.exe`, paths of programs, or
+    folders.
 
-    Case does not matter, and neither does `.exe`. What is disallowed is so whatever is allowed.
+    Ignores case and `.exe`. A disallowed application stays so even if it is allowed too.
     """
 
     allowed: tuple[str, ...] = ()
-    """Those that may; empty: all may."""
+    """The only allowed applications; empty means all."""
     disallowed: tuple[str, ...] = ()
-    """Those that may not."""
+    """Applications that are refused."""
 
     @classmethod
     def of_wireguard(cls, config: str) -> tuple[str, Self | None]:
-        """A WireGuard configuration without its lines `AllowedApps` and `DisallowedApps`, and what they
-        say; None: there are none.
+        """Splits a WireGuard configuration into the rest and the rules of its lines `AllowedApps`
+        and `DisallowedApps`; None without such lines.
 
-        A module is not told of applications, so whoever dials holds to them. Raises `ValueError` if
-        several peers have different ones, since the module chooses between peers.
+        Modules do not learn about applications, so the dialing side enforces the rules. Raises
+        `ValueError` if several peers have different ones, since the module chooses between peers.
         """
         lines = config.splitlines()
         rules: list[dict[str, tuple[str, ...]]] = [{}]
@@ -40,7 +41,7 @@ class Applications:
                 rules.append({})
             elif found := _FIELD.fullmatch(line):
                 field = found["field"].lower()
-                # What stands here is for people, but for a sign that hides it.
+                # The text here is for people, except for the mark that hides it.
                 names = tuple(filter(None, (name.strip() for name in found["value"].split(","))))
                 if not names:
                     raise ValueError(f"line {number + 1}: {found['field']}: names no application")
@@ -59,14 +60,15 @@ class Applications:
         )
 
     def admits(self, application: str) -> bool:
-        """Whether the application may, by its name or, better, the path of its program."""
+        """Returns True if the application may use it, given its name or, better, the path of its
+        program."""
         if any(names(rule, application) for rule in self.disallowed):
             return False
         return not self.allowed or any(names(rule, application) for rule in self.allowed)
 
 
 def names(rule: str, application: str) -> bool:
-    """Whether a rule means this application."""
+    """Returns True if a rule matches this application."""
     rule, application = _normal(rule), _normal(application)
     if "/" not in rule:
         return _bare(application.rpartition("/")[2]) == _bare(rule)
@@ -75,7 +77,7 @@ def names(rule: str, application: str) -> bool:
 
 
 def _normal(path: str) -> str:
-    """As text that can be compared, with the separators of either system."""
+    """Returns a path in a comparable form, whichever system's separators it has."""
     pure = PureWindowsPath(path) if "\\" in path else PurePosixPath(path)
     return pure.as_posix().lower()
 

@@ -1,4 +1,4 @@
-"""mitmproxy's own programs with the mode and the addon in them."""
+"""mitmproxy's own programs with the mode and the addon included."""
 
 import re
 import sys
@@ -10,22 +10,22 @@ _SPEC = re.compile(r"(?P<option>(?:--mode=|-m|--set=)?(?:mode=)?)(?P<spec>watm:.
 
 
 def mitmproxy() -> NoReturn:
-    """`mitmproxy-watm`."""
+    """Runs `mitmproxy-watm`."""
     _run("mitmproxy")
 
 
 def mitmdump() -> NoReturn:
-    """`mitmdump-watm`."""
+    """Runs `mitmdump-watm`."""
     _run("mitmdump")
 
 
 def mitmweb() -> NoReturn:
-    """`mitmweb-watm`."""
+    """Runs `mitmweb-watm`."""
     _run("mitmweb")
 
 
 def complete_arguments(arguments: list[str]) -> list[str]:
-    """Arguments with each specification of our mode as mitmproxy can parse it."""
+    """Rewrites each specification of the `watm:` mode so that mitmproxy can parse it."""
     found = ((argument, _SPEC.fullmatch(argument)) for argument in arguments)
     return [match["option"] + complete(match["spec"]) if match else argument for argument, match in found]
 
@@ -38,8 +38,8 @@ def _run(program: str) -> NoReturn:
         sys.exit(f"{program}-watm needs mitmproxy (pip install 'mitmproxy-watm[mitmproxy]'): {error}")
     from mitmproxy_watm.mitmproxy import Watm
 
-    # Each of the programs asks for these when it starts. Ours comes first, so that other addons
-    # find its metadata in a flow.
+    # Each of the programs asks for these when it starts. This addon comes first, so that other
+    # addons find its metadata in a flow.
     default_addons = addons.default_addons
     addons.default_addons = lambda: [Watm(), *default_addons()]
     sys.argv[1:] = complete_arguments(sys.argv[1:])

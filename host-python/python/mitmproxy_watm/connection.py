@@ -1,4 +1,4 @@
-"""Connections that are made through modules, and relays."""
+"""Connections through modules, and relays."""
 
 import asyncio
 import atexit
@@ -20,7 +20,7 @@ from mitmproxy_watm.server import resolve
 from mitmproxy_watm.stream import Origin, Stream
 
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
-"""How long the interpreter's exit waits for connections and relays that are still open."""
+"""The time that the interpreter's exit waits for open connections and relays."""
 
 AnyStream = TypeVar("AnyStream", bound=Stream)
 
@@ -41,29 +41,32 @@ async def open_connection(
     pcap: AnyPath | None = None,
     key_log: AnyPath | None = None,
 ) -> Stream:
-    """Connect to `host` and `port` through a module, which has done its handshake then.
+    """Connect to `host` and `port` through a module. Returns after the module's handshake.
 
-    - `module`: see `AnyModule`; a WATER module with the role of a dialer, or a component that dials.
-    - `config`: in the module's own format; None is none, which is not the same as an empty one.
-    - `allow`: where the module may go beyond this address, as patterns: "example.com:443",
-      "*.example.com", "10.0.0.0/8:1-1024", "[2001:db8::1]:53", "*". By default nowhere.
-    - `keys`: private keys in PEM that the module has signed with and does not get: files, by the
-      names that its configuration has for them (of "tls": `host-key`).
-    - `name`: what errors and log records call it.
+    - `module`: see `AnyModule`; a WATER module with the role of a dialer, or a component that
+      dials.
+    - `config`: in the module's own format; None means none, which differs from an empty one.
+    - `allow`: destinations that the module may reach beyond this address, as patterns:
+      "example.com:443", "*.example.com", "10.0.0.0/8:1-1024", "[2001:db8::1]:53", "*". None by
+      default.
+    - `keys`: private keys in PEM that the module signs with and does not see: files, by the names
+      that its configuration uses for them (in "tls": `host-key`).
+    - `name`: the name in errors and log records.
     - `unsealed`: for development, use a module that has no seal; see `load_module`.
-    - `udp`: the socket of datagrams that a component is granted, as "address:port"; True is any port
-      of this machine, False none, and None any if the module has a use for one, as WireGuard has.
-    - `dns`: who looks names up: servers, asked through the module, as "address" or "address:port", or
-      `["host"]`, this machine. By default the module is told names; WireGuard can do nothing with them.
+    - `udp`: the UDP socket that a component is granted, as "address:port"; True means any port of
+      this machine, False none, and None any if the module can use one, as WireGuard can.
+    - `dns`: the resolver of names: servers, asked through the module, as "address" or
+      "address:port", or `["host"]`, this machine. By default the module gets names; WireGuard
+      cannot resolve them.
     - `pcap`, `key_log`: as for `start_server`, while the module runs.
 
-    Cancelling the task gives up; a connection that was made lives by itself. All connections of
-    the process share one native thread, except that a component has one of its own for each
-    configuration. Who dials much has a `Dialer` of its own, see `start_dialer`.
+    Cancelling the task gives up; a connection that was made is independent of it. All connections
+    of the process share one native thread, except that a component has a thread of its own for each
+    configuration. For many connections use a `Dialer`, see `start_dialer`.
 
     Raises `ConnectionRefusedError` or another `OSError` that names the address and the cause,
     `ConnectionAbortedError` if the module gave up, `TimeoutError` if it took too long,
-    `ModuleError` for a module that cannot run, and `ValueError` for options that are wrong or a
+    `ModuleError` for a module that cannot run, and `ValueError` for invalid options or a
     configuration that a component refuses.
     """
     loaded = await _load(module, unsealed)
@@ -98,12 +101,12 @@ async def open_datagrams(
     pcap: AnyPath | None = None,
     key_log: AnyPath | None = None,
 ) -> Stream:
-    """Have a module carry datagrams to `host` and `port`, and the answers back.
+    """Carry datagrams to `host` and `port` and the answers back, through a module.
 
-    As `open_connection`; each `write` of the stream sends one datagram, and each `read` returns one.
-    It is there when the module has taken it on: whether anybody answers it does not tell. Datagrams
-    may be lost on the way. A module that carries streams alone, such as those of WATER, is an
-    `OSError` (EOPNOTSUPP).
+    The arguments are those of `open_connection`. Each `write` of the stream sends one datagram, and
+    each `read` returns one. The stream exists once the module has accepted it, which does not mean
+    that anybody answers. Datagrams may be lost on the way. A module that carries streams alone,
+    such as those of WATER, causes an `OSError` (EOPNOTSUPP).
     """
     loaded = await _load(module, unsealed)
     options = dial_options(
@@ -130,9 +133,10 @@ async def open_fixed_connection(
     name: str | None = None,
     unsealed: bool = False,
 ) -> Stream:
-    """Connect through a module to where the module itself wants to go.
+    """Connect through a module to a destination that the module chooses.
 
-    As `open_connection`. What `allow` does not admit is a `PermissionError`.
+    The arguments are those of `open_connection`. A destination that `allow` does not admit is a
+    `PermissionError`.
     """
     loaded = await _load(module, unsealed)
     options = dial_options(loaded, config=config, allow=allow, limits=limits, name=name)
@@ -152,11 +156,11 @@ async def start_relay(
     name: str | None = None,
     unsealed: bool = False,
 ) -> "Relay":
-    """Accept connections on a port of this machine and have the module pass each on upstream.
+    """Accept connections on a port of this machine, which the module passes on upstream.
 
-    `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
-    The rest is as in `open_connection`. A connection that fails costs itself alone. Raises
-    `OSError` for a port that cannot be had.
+    `host` is an address or a name; "" or None means every address, IPv4 and IPv6. `port` 0 means
+    any. The other arguments are those of `open_connection`. A failing connection does not affect
+    others. Raises `OSError` for a port that is not available.
     """
     loop = asyncio.get_running_loop()
     set_log_level()
@@ -187,10 +191,10 @@ async def start_relay(
 
 
 class Relay:
-    """A running relay; also an asynchronous context manager. Nobody referring to it closes it."""
+    """A running relay, and an asynchronous context manager. Closed when nothing refers to it."""
 
     def __init__(self, native: _native.Relay, loop: asyncio.AbstractEventLoop, wake: LoopWake) -> None:
-        """For `start_relay`."""
+        """Called by `start_relay`."""
         self._native = native
         self._loop = loop
         self._wake = wake
@@ -198,15 +202,15 @@ class Relay:
         _relays.add(self)
 
     def getsockname(self) -> tuple[str, int]:
-        """The address of its socket, also after `close`."""
+        """Returns the address of its socket, also after `close`."""
         return self._native.getsockname()
 
     def connections(self) -> int:
-        """How many are open."""
+        """Returns the number of open connections."""
         return self._native.connections()
 
     def close(self) -> None:
-        """Free the port and close every connection, soon. Again: no effect."""
+        """Free the port and close every connection, soon. Repeated calls have no effect."""
         self._native.close()
 
     async def wait_closed(self) -> None:
@@ -249,13 +253,13 @@ async def _dial(
 
 
 async def opened(native: _native.Dial, origin: Origin, stream_class: type[AnyStream] = Stream) -> AnyStream:  # type: ignore[assignment]
-    """The stream of a dial that has begun. Cancelled, the dial is given up."""
+    """Returns the stream of a dial in progress. If cancelled, gives the dial up."""
     wake = origin.wake
     try:
         while True:
             waiter = origin.loop.create_future()
             wake.waiters[native.key] = waiter
-            # Looked at after the waiter is there, so that nothing is missed.
+            # Checked after the waiter is in place, so that nothing is missed.
             if (flow := native.result()) is not None:
                 return stream_class(flow, origin)
             await waiter
@@ -265,7 +269,7 @@ async def opened(native: _native.Dial, origin: Origin, stream_class: type[AnyStr
 
 
 def check_port(port: int) -> None:
-    """Raises `OverflowError` if it is none."""
+    """Raises `OverflowError` if this is not a port."""
     if not 0 <= port <= 65535:
         raise OverflowError(f"port must be 0-65535, not {port}")
 
@@ -275,7 +279,7 @@ _relays: WeakSet[Relay] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """The native thread must not outlive the interpreter's libraries."""
+    """Ends the native thread, which must not outlive the interpreter's libraries."""
     for relay in list(_relays):
         relay.close()
     _native.finish_connections(EXIT_TIMEOUT)

@@ -1,4 +1,4 @@
-"""A module that runs in order to dial, as often as it is asked to."""
+"""A running module that dials on request."""
 
 import asyncio
 import atexit
@@ -41,14 +41,15 @@ async def start_dialer(
 ) -> "Dialer":
     """Run a module that dials, for any number of connections and flows of datagrams.
 
-    As `open_connection`, whose arguments these are too. A component has one instance for all of them.
+    The arguments include those of `open_connection`. A component has one instance for all dials.
 
-    - `fixed`: the module itself says where to, which `allow` has to admit.
-    - `applications`: who may dial; see `Applications.of_wireguard` for WireGuard's `AllowedApps`.
-    - `updates`: where newer modules come from meanwhile, as for `start_server`.
+    - `fixed`: the module chooses the destination, which `allow` must admit.
+    - `applications`: the applications that may dial; see `Applications.of_wireguard` for
+      WireGuard's `AllowedApps`.
+    - `updates`: the source of newer modules meanwhile, as for `start_server`.
 
-    Raises `ValueError` for a configuration that the module refuses, `ModuleError` for one that cannot
-    run, and `OSError` for a socket or file that cannot be had.
+    Raises `ValueError` for a configuration that the module refuses, `ModuleError` for a module that
+    cannot run, and `OSError` for a socket or file that is not available.
     """
     loop = asyncio.get_running_loop()
     origin = Origin(loop, LoopWake.of(loop))
@@ -83,7 +84,7 @@ def make_dialer(
     updates: AnyUpdates | None,
     **options: Any,
 ) -> "Dialer":
-    """`start_dialer`, blocking. In any thread."""
+    """Does the same as `start_dialer`, blocking. May run in any thread."""
     set_log_level()
     followed, loaded = read_with_updates(module, updates, origin.wake, unsealed=unsealed)
     try:
@@ -101,15 +102,15 @@ def make_dialer(
 
 
 class Dialer:
-    """A running module that dials; also an asynchronous context manager. For one event loop."""
+    """A running module that dials, and an asynchronous context manager. Belongs to one event loop."""
 
     updates: Updates | None = None
-    """Where newer modules come from, and what came of it; None: from nowhere."""
+    """The source of newer modules, with its results; None without one."""
 
     def __init__(
         self, native: _native.Dialer, origin: Origin, name: str, fixed: bool, applications: Applications | None
     ) -> None:
-        """For `start_dialer`."""
+        """Called by `start_dialer`."""
         self._native = native
         self._origin = origin
         self._fixed = fixed
@@ -120,19 +121,19 @@ class Dialer:
     async def open_connection(
         self, host: str | None = None, port: int | None = None, *, application: str | None = None
     ) -> Stream:
-        """Connect to `host` and `port`, or to where the module wants to go if it is fixed.
+        """Connect to `host` and `port`, or to the module's destination if it is fixed.
 
-        - `application`: on whose behalf, by name or path. Where there are rules for applications it
-          has to be said, and to be admitted: `PermissionError`.
+        - `application`: the application that it is for, by name or path. If there are rules for
+          applications, it is required and must be admitted: `PermissionError`.
 
-        Errors as of the function `open_connection`.
+        Errors are those of the function `open_connection`.
         """
         return await self.dial(host, port, False, Stream, application=application)
 
     async def open_datagrams(
         self, host: str | None = None, port: int | None = None, *, application: str | None = None
     ) -> Stream:
-        """Have datagrams carried to `host` and `port`; see the function `open_datagrams`."""
+        """Carry datagrams to `host` and `port`; see the function `open_datagrams`."""
         return await self.dial(host, port, True, Stream, application=application)
 
     async def dial(
@@ -144,7 +145,7 @@ class Dialer:
         *,
         application: str | None = None,
     ) -> AnyStream:
-        """`open_connection` or `open_datagrams`, with a class of the caller's."""
+        """Does the same as `open_connection` or `open_datagrams`, with a class of the caller's."""
         self._check(application)
         destination = None
         if not self._fixed:
@@ -153,32 +154,34 @@ class Dialer:
             check_port(port)
             destination = (host, port)
         native = self._native.dial(destination, datagrams=datagrams, wake=self._origin.wake.native)
-        # Of its own: a closed dialer's streams live on.
+        # An `Origin` of its own, since streams outlive a closed dialer.
         return await opened(native, Origin(self._origin.loop, self._origin.wake), stream_class)
 
     async def swap(self, module: AnyModule, *, unsealed: bool = False) -> None:
-        """Have another module make the connections from now on; open ones stay as they are.
+        """Use another module for future connections; open ones stay as they are.
 
-        Takes a second, in which it is watched. On an error the old one goes on: those of `Server.swap`.
+        Watches the new module for a second. On an error the old one continues; errors are those of
+        `Server.swap`.
         """
         loaded = await load_module(module, unsealed=unsealed)
         await self._origin.loop.run_in_executor(None, self.swap_now, loaded)
 
     def swap_now(self, module: _native.Module) -> None:
-        """`swap` of a module that is loaded, blocking. In any thread."""
+        """Does the same as `swap` with a loaded module, blocking. May run in any thread."""
         self._native.swap(module)
 
     def status(self) -> _native.Status:
-        """How the module is doing, as `Server.status`."""
+        """Returns the status of the module, as `Server.status` does."""
         return self._native.status()
 
     @property
     def is_closed(self) -> bool:
-        """Whether it dials no more."""
+        """True once it dials no more."""
         return self._native.closed
 
     def close(self) -> None:
-        """Dial no more. What is open lives on, and the module as long. Again: no effect."""
+        """Stop dialing. Open connections stay open, and the module with them. Repeated calls have
+        no effect."""
         if self.updates is not None:
             self.updates.close()
         self._native.close()
@@ -209,9 +212,9 @@ class Dialer:
 _running: WeakSet[Dialer] = WeakSet()
 
 
-# Called before that of connections, which ends the thread that they are on.
+# Called before the handler of connections, which ends the thread that they use.
 @atexit.register
 def _close_all() -> None:
-    """Modules must not outlive the interpreter's libraries."""
+    """Closes all modules, which must not outlive the interpreter's libraries."""
     for dialer in list(_running):
         dialer.close()

@@ -1,4 +1,4 @@
-"""What modules may use."""
+"""Resources that modules may use."""
 
 import datetime
 from dataclasses import dataclass
@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What one server, dialer or relay may use; None is the runtime's default."""
+    """Limits of one server, dialer or relay. None means the runtime's default."""
 
     memory_bytes: int | None = None
-    """Memory of an instance of the module. A WATER module has an instance for each connection."""
+    """Memory of an instance of the module, in bytes. A WATER module has an instance for each
+    connection."""
     cpu_per_call: datetime.timedelta | None = None
-    """CPU time of one call into the module; past it the module is restarted. Of a WATER module:
-    CPU time without a wait, past which its connection is closed."""
+    """CPU time of one call into the module, beyond which it is restarted. For a WATER module: CPU
+    time without a wait, beyond which its connection is closed."""
     flows: int | None = None
     """Flows open at once."""
     accept_backlog: int | None = None
@@ -24,12 +25,12 @@ class Limits:
     record_bytes: int | None = None
     """Bytes of a recording, after which it ends."""
     connect_timeout: datetime.timedelta | None = None
-    """How long one connection that a module asks for may take."""
+    """The time limit for one connection that a module requests."""
     handshake_timeout: datetime.timedelta | None = None
-    """How long a module may take until its connection is ready, connecting included."""
+    """The time limit for a module's connection to become ready, connecting included."""
     handshakes: int | None = None
-    """Connections that are accepted and not yet ready."""
+    """Connections that are accepted but not ready."""
     descriptors: int | None = None
     """Connections that a component has open at once. By default half of the process's descriptors."""
     close_grace: datetime.timedelta | None = None
-    """How long a module may take to pass on what was written before its connection was closed."""
+    """The time that a module has to deliver the remaining data of a closed connection."""

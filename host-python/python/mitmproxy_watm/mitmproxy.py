@@ -3,26 +3,27 @@
     watm:wireguard@51820              the WireGuard module of this package
     watm:/path/to/x.wasm@[::1]:51820  any module
     watm:wireguard?config=wg0.conf    with a configuration in the module's own format
-    watm:x.wasm?to=example.com:443@80 a module whose connections say not where they go
+    watm:x.wasm?to=example.com:443@80 a module whose connections name no destination
 
 A module whose name begins with "wireguard" and that has no `config` gets the keys in mitmproxy's
-`wireguard.conf`, or in the file that the option `keys` names. The option `to` is where the
-connections of a WATER module go; with a scheme (http, https, tcp, tls) they are handled as in
-mitmproxy's reverse mode. The options `pcap` and `key_log` name files for copies of the packets in its
-tunnels, and for their keys. Options that are none of these, nor `record` and `transport`, go to the
-module: `watm:wireguard?mtu=1280`. In a path, "%" stands for an encoded character, so that it is
-written "%25"; "?" is "%3f".
+`wireguard.conf`, or in the file that the option `keys` names. The option `to` is the destination of
+a WATER module's connections; with a scheme (http, https, tcp, tls) they are handled as in
+mitmproxy's reverse mode. The options `pcap` and `key_log` name files for captures of the packets in
+its tunnels, and of their keys. Options that are none of these, nor `record` and `transport`, go to
+the module: `watm:wireguard?mtu=1280`. In a path, "%" begins an encoded character: write "%25" for
+"%", and "%3f" for "?".
 
-What mitmproxy connects to, whichever mode a connection comes by, goes through a module too:
+Connections of mitmproxy to servers can use a module too, whichever mode a client uses:
 
-    watm_upstream=wireguard?config=wg0.conf   all of it, by a WireGuard client
+    watm_upstream=wireguard?config=wg0.conf   all of them, through a WireGuard client
     watm_upstream=ss=shadowsocks?config=ss.json
-    watm_route=*.example.com=ss               what is for these hosts
-    watm_route=10.0.0.0/8=direct              past all upstreams
+    watm_route=*.example.com=ss               connections to these hosts
+    watm_route=10.0.0.0/8=direct              bypasses all upstreams
 
-An addon chooses with `use_upstream`, best in the hook `server_connect`; `upstream_of` tells which it was.
+An addon chooses with `use_upstream`, best in the hook `server_connect`; `upstream_of` returns the
+choice.
 
-Add `Watm()` to the addons of a mitmproxy of your own. `peer` tells who is behind a flow.
+Add `Watm()` to the addons of a mitmproxy of your own. `peer` returns the peer behind a flow.
 """
 
 from mitmproxy_watm.mode.addon import Watm

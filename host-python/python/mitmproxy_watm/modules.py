@@ -9,25 +9,25 @@ from typing import Literal
 from mitmproxy_watm._native import Module, claimed_name, load, load_file, load_packaged
 
 PACKAGED = ("plain", "proxy-protocol", "reverse", "shadowsocks", "tls", "wireguard")
-"""The modules that come with this package, by name."""
+"""The modules of this package, by name."""
 
 STREAMS = ("plain", "reverse", "tls")
-"""Those of them whose connections say not where they go."""
+"""Packaged modules whose connections name no destination."""
 
 BOTH = ("proxy-protocol", "shadowsocks")
-"""Those of them that listen on TCP and UDP, on the same port."""
+"""Packaged modules that listen on TCP and UDP, on the same port."""
 
 AnyModule = str | os.PathLike[str] | bytes | Module
-"""A module as functions take it: one of `PACKAGED`, the path of a `.wasm` file, the bytes of one,
-or what `load_module` returned."""
+"""A module as functions accept it: one of `PACKAGED`, the path of a `.wasm` file, the bytes of one,
+or the result of `load_module`."""
 
 
 async def load_module(module: AnyModule, *, unsealed: bool = False) -> Module:
-    """Verify and compile a module, for many dials or servers to use.
+    """Verify and compile a module, for use in many dials or servers.
 
-    One of `PACKAGED` is sealed under the root that comes with this package. Any other has to be
-    sealed under the root that the user trusts (`watm trust`), or, with `unsealed`, which is for
-    development, may have no seal: a warning is logged then.
+    One of `PACKAGED` is sealed under the root of this package. Any other must be sealed under the
+    root that the user trusts (`watm trust`). With `unsealed`, which is for development, the seal
+    may be missing, and a warning is logged.
 
     Functions that take a module do this themselves, each time. Raises `ModuleError` for a module
     that is not trusted or cannot run, and `OSError` for a file that cannot be read.
@@ -38,7 +38,7 @@ async def load_module(module: AnyModule, *, unsealed: bool = False) -> Module:
 
 
 def read_module(module: AnyModule, *, unsealed: bool = False) -> Module:
-    """`load_module`, blocking."""
+    """Does the same as `load_module`, blocking."""
     if isinstance(module, Module):
         return module
     if isinstance(module, bytes):
@@ -50,7 +50,7 @@ def read_module(module: AnyModule, *, unsealed: bool = False) -> Module:
 
 
 def read_name(module: AnyModule) -> str | None:
-    """The name that its seal claims, if it has one. Blocking; nothing is verified."""
+    """Returns the name that its seal claims, if it has one. Blocking, without verification."""
     if isinstance(module, Module):
         return None if module.seal is None else module.seal.name
     if isinstance(module, bytes):
@@ -61,12 +61,12 @@ def read_name(module: AnyModule) -> str | None:
 
 
 def usual_transport(module: Module) -> Literal["udp", "tcp", "both"]:
-    """What it listens on unless it is told otherwise. By its name where it could be both."""
+    """Returns the default protocols of a module. Its name decides where both are possible."""
     if module.listens_on == ["udp", "tcp"] and Path(module.name).stem in BOTH:
         return "both"
     return "tcp" if module.listens_on[:1] == ["tcp"] else "udp"
 
 
 def names_no_destination(module: Module) -> bool:
-    """Whether the connections that it accepts say not where they go."""
+    """Returns True if the connections that it accepts name no destination."""
     return module.kind.startswith("WATER") or module.name in STREAMS

@@ -25,13 +25,13 @@ from mitmproxy_watm.updates import AnyUpdates, Updates, load_with_updates
 logger = logging.getLogger(__name__)
 
 ACCEPT_BATCH = 64
-"""New flows to take before other work of the event loop gets its turn."""
+"""The most flows accepted before other work of the event loop gets its turn."""
 
 EXIT_TIMEOUT = datetime.timedelta(seconds=1)
-"""How long the interpreter's exit waits for a server that is still running."""
+"""The time that the interpreter's exit waits for a running server."""
 
 Handler = Callable[[Any], Awaitable[None] | None]
-"""Called with each new flow; a coroutine that it returns runs as a task of its own."""
+"""Called with each new flow. A coroutine that it returns runs as a task of its own."""
 
 AnyServer = TypeVar("AnyServer", bound="Server")
 
@@ -58,38 +58,40 @@ async def start_server(
 ) -> "Server":
     """Run a module on a port of this machine.
 
-    - `module`: the path of a `.wasm` file, its bytes, what `load_module` returned, or the name of
-      a module that comes with this package: "wireguard", "shadowsocks", "proxy-protocol", "plain",
-      "reverse". A WATER module needs the role of a listener.
-    - `host`: an address or a name; "" or None for every address, IPv4 and IPv6. `port` 0: any.
+    - `module`: the path of a `.wasm` file, its bytes, the result of `load_module`, or the name of a
+      module of this package: "wireguard", "shadowsocks", "proxy-protocol", "plain", "reverse". A
+      WATER module needs the role of a listener.
+    - `host`: an address or a name; "" or None means every address, IPv4 and IPv6. `port` 0 means
+      any.
     - `config`: in the module's own format.
-    - `handle_tcp_stream`, `handle_udp_stream`: called with a `Stream` for each TCP connection
-      and each UDP flow (one pair of addresses). A flow without a handler is refused. An
-      exception in a handler is logged and resets its flow, no other.
-    - `transport`: what the module listens on. By default what it says itself: UDP, or TCP for one
-      that has no use for UDP, as a WATER module has not, or both for shadowsocks and
-      proxy-protocol, by these names, of a file too.
+    - `handle_tcp_stream`, `handle_udp_stream`: called with a `Stream` for each TCP connection and
+      each UDP flow (one pair of addresses). A flow without a handler is refused. An exception in a
+      handler is logged and resets its flow, no other.
+    - `transport`: the protocols that the module listens on. By default the module's own choice:
+      UDP, or TCP for a module that cannot use UDP, such as a WATER module, or both for shadowsocks
+      and proxy-protocol, by these names, also of a file.
     - `host_crypto`: let the module use this machine's ciphers, which are faster than its own.
-    - `keys`: private keys in PEM that the module has signed with and does not get: files, by the
-      names that its configuration has for them (of "tls": `host-key`).
-    - `ipv6_only`: with an IPv6 `host`, leave IPv4 alone.
-    - `name`: what log records call the server.
-    - `record`: write the module's whole life to this new file, for `watm replay`. It holds all
+    - `keys`: private keys in PEM that the module signs with and does not see: files, by the names
+      that its configuration uses for them (in "tls": `host-key`).
+    - `ipv6_only`: with an IPv6 `host`, do not listen on IPv4.
+    - `name`: the name of the server in log records.
+    - `record`: write a recording of the module to this new file, for `watm replay`. It holds all
       payload and every key, is readable by its owner alone, and must not exist yet.
-    - `pcap`: write the packets in the module's tunnels, in the clear, to this new file, in pcapng,
-      an interface for each peer, up to 1 GiB. A file in which there is nothing in the end is removed.
-    - `key_log`: add the keys of the module's tunnels to this file, as Wireshark reads them
-      (`wg.keylog_file`). Who has it can read what went by outside, and has our private key. Both
-      files are for their owner alone, are told of in a warning and in `status().captures`, and need
-      a module that has `capture`, by its seal and its grant: "wireguard".
+    - `pcap`: write the packets in the module's tunnels, decrypted, to this new file, in pcapng, an
+      interface for each peer, up to 1 GiB. A file that stays empty is removed.
+    - `key_log`: append the keys of the module's tunnels to this file, as Wireshark reads them
+      (`wg.keylog_file`). Anyone with the file can decrypt captured traffic, and has your private
+      key. Both files are for their owner alone, are announced in a warning and in
+      `status().captures`, and need a module that has `capture`, by its seal and its grant:
+      "wireguard".
     - `unsealed`: for development, run a module that has no seal; see `load_module`.
-    - `updates`: where newer modules come from while the server runs: a path, a URL, or an
-      `UpdateSource`. The newest that did well is kept, and serves in the place of `module` from the
-      next start on. `server.updates` says what came of it.
+    - `updates`: the source of newer modules while the server runs: a path, a URL, or an
+      `UpdateSource`. The newest that ran well is kept, and serves in place of `module` from the
+      next start on. `server.updates` has the results.
 
-    Raises `ValueError` for a configuration that the module refuses or a `transport` that it has no
-    use for, `ModuleError` for a module that cannot run, and `OSError` for a port that cannot be
-    had.
+    Raises `ValueError` for a configuration that the module refuses or a `transport` that it does
+    not support, `ModuleError` for a module that cannot run, and `OSError` for a port that is not
+    available.
     """
     return await start(
         Server,
@@ -136,7 +138,7 @@ async def start(
     unsealed: bool = False,
     updates: AnyUpdates | Updates | None = None,
 ) -> AnyServer:
-    """`start_server`, with classes of the caller's."""
+    """Does the same as `start_server`, with classes of the caller's."""
     loop = asyncio.get_running_loop()
     set_log_level()
     if not 0 <= port <= 65535:
@@ -181,7 +183,7 @@ class Server:
     """A running module. Shaped like `asyncio.Server`; also an asynchronous context manager."""
 
     updates: Updates | None = None
-    """Where newer modules come from, and what came of it; None: from nowhere."""
+    """The source of newer modules, with its results; None without one."""
 
     def __init__(
         self,
@@ -191,7 +193,7 @@ class Server:
         handle_udp_stream: Handler | None,
         stream_class: type[Stream],
     ) -> None:
-        """For `start_server`."""
+        """Called by `start_server`."""
         self._native = native
         self._origin = origin
         self._handlers = {False: handle_tcp_stream, True: handle_udp_stream}
@@ -203,22 +205,22 @@ class Server:
         self._accept()
 
     def getsockname(self) -> tuple[str, int]:
-        """The address of its socket, also after `close`."""
+        """Returns the address of its socket, also after `close`."""
         return self._native.getsockname()
 
     @property
     def sockets(self) -> tuple[Self, ...]:
-        """As in `asyncio.Server`: objects with `getsockname`; none once it is closed."""
+        """Objects with `getsockname`, as in `asyncio.Server`; none once it is closed."""
         return () if self._origin.closed else (self,)
 
     def is_serving(self) -> bool:
-        """Whether it takes flows."""
+        """Returns True while it accepts flows."""
         return not self._origin.closed
 
     def close(self) -> None:
-        """Reset every flow and free the port, soon. Again: no effect.
+        """Reset every flow and free the port, soon. Repeated calls have no effect.
 
-        Handlers go on; what they read ends.
+        Handlers keep running, and their reads end.
         """
         if self._origin.closed:
             return
@@ -238,18 +240,19 @@ class Server:
         _running.discard(self)
 
     def stats(self) -> dict[str, int]:
-        """The module's counters, and the host's, whose names begin with "host."."""
+        """Returns the module's counters, and the host's, whose names begin with "host."."""
         return dict(self._native.status().counters)
 
     def status(self) -> _native.Status:
-        """Peers, flows, counters, and whether the module runs."""
+        """Returns peers, flows, counters, and the state of the module."""
         return self._native.status()
 
     def client_configs(self, host: str | None = None, port: int | None = None) -> list[_native.ClientConfig]:
-        """What clients need in order to connect to `host` and `port`. Contains secrets.
+        """Returns the configurations that clients need to connect to `host` and `port`. They
+        contain secrets.
 
-        By default the address is the socket's; where that is every address, the one that this
-        machine reaches others from.
+        By default the address is the socket's, or, if that is every address, the source address of
+        this machine's traffic to others.
         """
         own_host, own_port = self.getsockname()
         if host is None:
@@ -266,9 +269,9 @@ class Server:
         probation: float = 1.0,
         unsealed: bool = False,
     ) -> int:
-        """Put another module in the place of the one that serves, while traffic flows.
+        """Replace the module that serves, while traffic flows.
 
-        New flows are the new module's at once. Open ones stay with the old one until they end, and
+        New flows use the new module at once. Open ones stay with the old one until they end, and
         are neither reset nor stopped; with `drain`, they are reset after so many seconds.
 
         - `module`, `unsealed`: as for `start_server`.
@@ -276,10 +279,10 @@ class Server:
         - `probation`: seconds that the new module is watched. If it fails in this time, the old one
           serves again. The call takes as long.
 
-        Returns the number of the new generation, see `status().generations`. On every error the old
-        module serves as before: `ModuleError` for a module that cannot run or fails, or that is of
-        another kind; `ValueError` for a configuration that it refuses; `OSError` for a file that
-        cannot be read, and while another swap is under way (EBUSY).
+        Returns the number of the new generation, see `status().generations`. After an error the old
+        module continues: `ModuleError` for a module that cannot run or fails, or that is of another
+        kind; `ValueError` for a configuration that it refuses; `OSError` for a file that cannot be
+        read, and while another swap is in progress (EBUSY).
         """
         loaded = await load_module(module, unsealed=unsealed)
 
@@ -297,7 +300,7 @@ class Server:
         drain: float | None = None,
         probation: float = 1.0,
     ) -> int:
-        """`swap` of a module that is loaded, blocking. In any thread."""
+        """Does the same as `swap` with a loaded module, blocking. May run in any thread."""
         return self._native.swap(
             module,
             config=config.encode() if isinstance(config, str) else config,
@@ -368,13 +371,13 @@ _running: WeakSet[Server] = WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """A driver thread must not outlive the interpreter's libraries."""
+    """Ends driver threads, which must not outlive the interpreter's libraries."""
     for server in list(_running):
         server._native.finish(EXIT_TIMEOUT)
 
 
 async def resolve(loop: asyncio.AbstractEventLoop, host: str | None, port: int) -> list[str]:
-    """Addresses to try, in this order, the next one if this machine lacks the family."""
+    """Returns addresses to try in this order, the next one if this machine lacks the family."""
     if not host:
         return ["::", "0.0.0.0"]
     try:
@@ -385,7 +388,7 @@ async def resolve(loop: asyncio.AbstractEventLoop, host: str | None, port: int) 
 
 
 def _outward_address() -> str:
-    """The address that this machine's traffic to elsewhere comes from. Sends nothing."""
+    """Returns the source address of this machine's traffic to others. Sends nothing."""
     for family, somewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

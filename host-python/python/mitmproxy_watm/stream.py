@@ -1,4 +1,4 @@
-"""What a handler reads from and writes to."""
+"""The stream that handlers read from and write to."""
 
 import asyncio
 import errno
@@ -10,7 +10,7 @@ from mitmproxy_watm import _native
 from mitmproxy_watm._wake import LoopWake
 
 CHUNK = 65536
-"""Bytes to ask a flow for where the caller sets no bound."""
+"""The bytes to request from a flow if the caller sets no bound."""
 
 LIMIT = 65536
 """The longest line, in bytes, that `readuntil` and `readline` look for; asyncio's default."""
@@ -18,25 +18,25 @@ LIMIT = 65536
 
 @dataclass
 class Origin:
-    """What all streams of one server share; a connection that was made from here has its own."""
+    """State shared by all streams of one server. A dialed connection has its own."""
 
     loop: asyncio.AbstractEventLoop
     wake: LoopWake
     closed: bool = False
-    """Whether the server is closed."""
+    """True once the server is closed."""
 
 
 class Stream:
     """One connection: `asyncio.StreamReader` and `asyncio.StreamWriter` in one object.
 
-    Where the connection is a UDP flow, each `read` returns one datagram, whole, and each
-    `write` sends one.
+    If the connection is a UDP flow, each `read` returns one datagram, whole, and each `write` sends
+    one.
 
-    A stream that nobody refers to any more is closed.
+    A stream is closed when nothing refers to it.
     """
 
     def __init__(self, flow: _native.Flow, origin: Origin) -> None:
-        """For `Server`, which hands streams to its handlers."""
+        """Called by `Server`, which passes streams to its handlers."""
         self._flow = flow
         self._origin = origin
         self._buffer = bytearray()
@@ -49,13 +49,13 @@ class Stream:
     # Reading.
 
     async def read(self, n: int = -1) -> bytes:
-        """Up to `n` bytes, as soon as there is one; with -1, everything up to the end.
+        """Return up to `n` bytes, as soon as there is one; with -1, everything up to the end.
 
-        Of a UDP flow: one datagram, whole, whatever `n` is. `b""` at the end of the stream,
-        again and again, and after `close`; of a UDP flow, an empty datagram too: see `at_eof`.
+        For a UDP flow: one datagram, whole, whatever `n` is. Returns `b""` at the end of the
+        stream, repeatedly, and after `close`; for a UDP flow, an empty datagram too: see `at_eof`.
 
-        Raises `ConnectionResetError` if the other end aborted, and `RuntimeError` if another
-        task is reading.
+        Raises `ConnectionResetError` if the other end aborted, and `RuntimeError` if another task
+        is reading.
         """
         if self._reading:
             raise _second_read("read")
@@ -71,7 +71,7 @@ class Stream:
         return await self._read_later(n)
 
     async def readexactly(self, n: int) -> bytes:
-        """Exactly `n` bytes; `asyncio.IncompleteReadError` has what came if the end was sooner."""
+        """Return exactly `n` bytes. `asyncio.IncompleteReadError` has the bytes before an early end."""
         if n < 0:
             raise ValueError("readexactly size can not be less than zero")
         while len(self._buffer) < n:
@@ -81,11 +81,11 @@ class Stream:
         return self._take(n)
 
     async def readuntil(self, separator: bytes = b"\n") -> bytes:
-        """Everything up to and including `separator`.
+        """Return everything up to and including `separator`.
 
-        Raises `asyncio.IncompleteReadError` with what came if the end was sooner, and
-        `asyncio.LimitOverrunError` if there is no separator in the first `LIMIT` bytes, which
-        then stay where they are.
+        Raises `asyncio.IncompleteReadError` with the bytes before an early end, and
+        `asyncio.LimitOverrunError` if there is no separator in the first `LIMIT` bytes, which then
+        stay in the buffer.
         """
         if not separator:
             raise ValueError("Separator should be at least one-byte string")
@@ -103,13 +103,14 @@ class Stream:
                 raise asyncio.IncompleteReadError(self._take(len(self._buffer)), None)
 
     async def readline(self) -> bytes:
-        """A line with its `\\n`; the last one may lack it. `ValueError` if it exceeds `LIMIT`."""
+        """Return a line with its `\\n`; the last one may lack it. `ValueError` if it exceeds `LIMIT`."""
         try:
             return await self.readuntil(b"\n")
         except asyncio.IncompleteReadError as error:
             return error.partial
         except asyncio.LimitOverrunError as error:
-            # As in asyncio: what was looked at is dropped, so that the next call goes on.
+            # As in asyncio, the searched bytes are dropped, so that the next call continues after
+            # them.
             if self._buffer.startswith(b"\n", error.consumed):
                 del self._buffer[: error.consumed + 1]
             else:
@@ -117,7 +118,7 @@ class Stream:
             raise ValueError(error.args[0]) from None
 
     def at_eof(self) -> bool:
-        """Whether the stream has ended and everything has been read."""
+        """Returns True if the stream has ended and everything has been read."""
         if self._buffer:
             return False
         if not self._eof and not self._closed and not self._reading and not self._flow.datagrams:
@@ -129,7 +130,7 @@ class Stream:
         return self._eof or self._closed
 
     def __aiter__(self) -> Self:
-        """The stream's lines."""
+        """Iterates over the stream's lines."""
         return self
 
     async def __anext__(self) -> bytes:
@@ -139,11 +140,11 @@ class Stream:
         return line
 
     def _read_now(self, n: int) -> bytes | None:
-        """What is there; None if nothing is."""
+        """Returns the bytes that are available; None if there are none."""
         if self._closed or self._eof:
             return b""
         try:
-            # Of datagrams it says nothing.
+            # The number does not matter for datagrams.
             data = self._flow.read(max(n, 0))
         except OSError:
             if self._origin.closed:
@@ -155,8 +156,8 @@ class Stream:
         return data
 
     async def _read_later(self, n: int) -> bytes:
-        # Bytes are taken from the flow only when they are returned in the same step, so a
-        # task cancelled here loses none.
+        # Bytes are taken from the flow only when they are returned in the same step, so a task
+        # cancelled here loses none.
         self._reading = True
         try:
             while True:
@@ -171,7 +172,7 @@ class Stream:
             self._origin.wake.waiters.pop(self._flow.read_key, None)
 
     async def _fill(self, caller: str) -> bool:
-        """Add to the buffer what comes next; False at the end."""
+        """Adds the next bytes to the buffer. Returns False at the end."""
         if self._reading:
             raise _second_read(caller)
         data = self._read_now(CHUNK)
@@ -195,8 +196,8 @@ class Stream:
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Queue bytes, or one datagram, and return at once; follow it with `await drain()`.
 
-        Raises `BrokenPipeError` after `write_eof` or `close`. As in asyncio, what is written
-        after the other end has aborted is dropped: `drain` and `read` tell.
+        Raises `BrokenPipeError` after `write_eof` or `close`. As in asyncio, bytes written after
+        the other end has aborted are dropped: `drain` and `read` raise the error.
         """
         if type(data) is not bytes:
             data = bytes(memoryview(data))
@@ -210,7 +211,7 @@ class Stream:
             pass
 
     def writelines(self, data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Queue several pieces as `write` does one."""
+        """Queue several pieces, each as `write` does."""
         if self._flow.datagrams:
             for datagram in data:
                 self.write(datagram)
@@ -218,22 +219,22 @@ class Stream:
             self.write(b"".join(data))
 
     async def drain(self) -> None:
-        """Wait until there is room for more; at once if there is.
+        """Wait until there is room for more; returns at once if there is.
 
-        Any number of tasks may wait. Raises `ConnectionResetError` if the connection is dead
-        and was not closed here.
+        Any number of tasks may wait. Raises `ConnectionResetError` if the connection has failed and
+        was not closed here.
         """
         while not (self._closed or self._origin.closed or self._flow.drained()):
             await self._wait_to_write()
 
     def can_write_eof(self) -> bool:
-        """Whether the connection can be half-closed: TCP can, UDP cannot."""
+        """Returns True if the connection can be half-closed: TCP can, UDP cannot."""
         return not self._flow.datagrams
 
     def write_eof(self) -> None:
-        """Close the direction to the other end after what is queued; reading goes on.
+        """Half-close the connection after the queued bytes; reading continues.
 
-        Again, or after `close`: no effect. On a UDP flow it only ends writing here.
+        Has no effect again, or after `close`. For a UDP flow it only ends writing here.
         """
         if self._write_closed:
             return
@@ -245,7 +246,7 @@ class Stream:
                 pass
 
     def close(self) -> None:
-        """Close both directions; what is queued is still delivered. Again: no effect.
+        """Close both directions; queued data is still delivered. Repeated calls have no effect.
 
         A pending `read` returns `b""`.
         """
@@ -255,12 +256,12 @@ class Stream:
         self._end()
 
     def abort(self) -> None:
-        """Reset the connection: what is queued is lost, and the other end is told. Again: no effect."""
+        """Reset the connection and lose queued data. Repeated calls have no effect."""
         self._flow.abort()
         self._end()
 
     def is_closing(self) -> bool:
-        """Whether the connection is closed or being closed, by either end."""
+        """Returns True if either end has closed the connection or is closing it."""
         if self._closed or self._origin.closed:
             return True
         try:
@@ -270,12 +271,12 @@ class Stream:
         return False
 
     async def wait_closed(self) -> None:
-        """Wait until what was queued before `close` has left, or the connection is dead."""
+        """Wait until everything queued before `close` has been sent, or the connection has failed."""
         while not (self._origin.closed or self._flow.flushed()):
             await self._wait_to_write()
 
     async def _wait_to_write(self) -> None:
-        """Wait for the module to take what is queued; for any number of tasks at once."""
+        """Wait for the module to take queued data, for any number of tasks at once."""
         waiter = self._origin.wake.waiters.get(self._flow.drain_key)
         if waiter is None:
             waiter = self._origin.loop.create_future()
@@ -293,14 +294,14 @@ class Stream:
     # Facts.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """A fact about the connection, or `default`.
+        """Return a fact about the connection, or `default`.
 
         - `transport_protocol`: "tcp" or "udp"
-        - `peername`, `sockname`: source and destination inside the tunnel, as (host, port); of a
-          connection that was made from here: the other end's address and this one's
-        - `original_src`, `original_dst`: the addresses of the tunnel itself, where the client
-          sends from and where the server received it
-        - `peer`: who the transport authenticated, for WireGuard the public key
+        - `peername`, `sockname`: source and destination inside the tunnel, as (host, port); for a
+          dialed connection: the other end's address and this one's
+        - `original_src`, `original_dst`: the addresses of the tunnel itself: the client's source,
+          and the address at which the server received it
+        - `peer`: the identity that the transport authenticated, for WireGuard the public key
         - `attributes`: other facts that the transport knows, by name
         """
         if self._info is None:

@@ -15,7 +15,7 @@ class Stream(stream.Stream):
     """A stream that differs from asyncio's where `mitmproxy_rs.Stream` does."""
 
     def is_closing(self) -> bool:
-        """Also after `write_eof`, for then it takes no more."""
+        """Returns True also after `write_eof`, since it accepts no more data then."""
         return self._write_closed or super().is_closing()
 
     async def wait_closed(self) -> None:
@@ -24,7 +24,7 @@ class Stream(stream.Stream):
             await super().wait_closed()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As for any stream, but an unknown name without a default is a `KeyError`."""
+        """Returns a fact as any stream, but an unknown name without a default is a `KeyError`."""
         value = super().get_extra_info(name, default)
         if value is None:
             raise KeyError(name)
@@ -45,8 +45,8 @@ async def start_wireguard_server(
 ) -> WireGuardServer:
     """Serve WireGuard on `host`, an IP address, and `port`.
 
-    The peers are known by their public keys and may use any address inside the tunnel.
-    Raises `ValueError` for a key or a host that is none, `OSError` for a port in use.
+    Peers are identified by their public keys and may use any address inside the tunnel. Raises
+    `ValueError` for an invalid key or host, `OSError` for a port in use.
     """
     pubkey(private_key)
     for key in peer_public_keys:

@@ -1,1 +1,1 @@
-"""The parts of the proxy mode; `mitmproxy_watm.mitmproxy` has what others use."""
+"""The parts of the proxy mode; `mitmproxy_watm.mitmproxy` is its interface."""

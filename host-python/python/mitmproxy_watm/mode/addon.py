@@ -32,20 +32,20 @@ logger = logging.getLogger(__name__)
 
 
 class Watm:
-    """Brings the `watm:` modes to a mitmproxy. Any number of times: loading it again is harmless."""
+    """Adds the `watm:` modes to a mitmproxy. Loading it again is harmless."""
 
     def __init__(self) -> None:
         self._late = False
         self._ours: list[str] = []
         self._work: set[asyncio.Future[object]] = set()
         self.upstreams = Upstreams()
-        # As mitmproxy has it: an addon of this one.
+        # An addon of this addon, in mitmproxy's terms.
         self.addons = [self.upstreams]
 
-    # Hooks of mitmproxy's.
+    # Hooks of mitmproxy.
 
     def load(self, loader: Loader) -> None:
-        """Add the option."""
+        """Add the options."""
         proxyserver = _proxyserver()
         self._late = proxyserver is not None and proxyserver.is_running
         loader.add_option(
@@ -74,10 +74,10 @@ class Watm:
             ctx.options.update(mode=modes)
 
     def running(self) -> Awaitable[bool] | None:
-        """Start what was asked for since mitmproxy started its servers."""
+        """Start the servers that were requested after mitmproxy started its own."""
         page.install()
-        # A script that is loaded later is called without a wait, and needs none: by then
-        # mitmproxy itself follows the option.
+        # A script that is loaded later is called without a wait, and needs none: by then mitmproxy
+        # itself follows the option.
         return None if self._late else _proxyserver().setup_servers()
 
     def requestheaders(self, flow: HTTPFlow) -> None:
@@ -97,7 +97,7 @@ class Watm:
         annotate(flow)
 
     def error(self, flow: Flow) -> None:
-        """Note the peer of a flow that failed before it got anywhere."""
+        """Note the peer of a flow that failed early."""
         annotate(flow)
 
     # Commands.
@@ -118,7 +118,7 @@ class Watm:
             if data.updates is None:
                 read_module(data.module, unsealed=unsealed)
 
-        # mitmproxy starts the server after the command, and only logs why it does not start.
+        # mitmproxy starts the server after the command, and only logs a failure to start.
         wait(THREADS.submit(check))
         self._update([*ctx.options.watm, spec])
 
@@ -135,7 +135,7 @@ class Watm:
 
     @command.command("watm.swap")
     def swap(self, spec: str, module: str) -> None:
-        """Put another module (a name, or PATH.wasm) in the place of a running one, flows and all."""
+        """Replace a running module with another (a name, or PATH.wasm), and keep its flows."""
         found: Any = self.upstreams.find(spec) or self._running(spec)
         serving = found.serving()
         swapping = found.begin_swap(module)
@@ -144,12 +144,12 @@ class Watm:
 
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:
-        """Look now for a newer module, where the server has an option update."""
+        """Check now for a newer module, if the server has an option update."""
         self._updates_of(spec).check()
 
     @command.command("watm.approve")
     def approve(self, spec: str, release: str) -> None:
-        """Approve what a release asks for that came by an update and waits; see watm.status."""
+        """Approve the capabilities of a waiting release that an update brought; see watm.status."""
         updates = self._updates_of(spec)
         if updates.status.waiting != release:
             raise exceptions.CommandError(f"no release {release} waits; waiting: {updates.status.waiting or 'none'}")
@@ -157,7 +157,7 @@ class Watm:
 
     @command.command("watm.status")
     def status(self) -> str:
-        """How the servers and upstreams that run transport modules are doing, as JSON."""
+        """Show the status of the servers and upstreams that run transport modules, as JSON."""
         upstreams = [describe_upstream(upstream) for upstream in self.upstreams.upstreams.values()]
         return json.dumps([*(describe(instance) for instance in instances()), *upstreams], indent=4)
 
@@ -191,7 +191,7 @@ def _proxyserver() -> Any:
 
 
 def _modes() -> list[str]:
-    """The modes that were asked for; none if nobody said any."""
+    """Returns the requested modes; none if the option was never set."""
     untouched = ctx.options._options["mode"].value is optmanager.unset
     return [] if untouched else list(ctx.options.mode)
 
@@ -201,12 +201,13 @@ def _watm_modes() -> list[str]:
 
 
 def _same(spec: str, among: Sequence[str]) -> str | None:
-    """The one that means the same as `spec`."""
+    """Returns the specification that means the same as `spec`."""
     return next((other for other in among if complete(other) == complete(spec)), None)
 
 
 def _named(spec: str, among: Sequence[str]) -> str | None:
-    """The one that `spec` means, which may leave out options and the port where they tell nothing apart."""
+    """Returns the specification that `spec` abbreviates: options and port may be left out if the
+    rest is unique."""
     if found := _same(spec, among):
         return found
     wanted = complete(spec)
@@ -217,7 +218,7 @@ def _named(spec: str, among: Sequence[str]) -> str | None:
 
 
 def _short(spec: str) -> tuple[str, str]:
-    """MODULE@[host:]port, and MODULE."""
+    """Returns MODULE@[host:]port, and MODULE."""
     rest, at, listen = spec.rpartition("@") if "@" in spec else (spec, "", "")
     module = rest.partition("?")[0]
     return module + at + listen, module

@@ -9,11 +9,11 @@ from mitmproxy_watm.mode.spec import Data
 
 
 def build_config(data: Data, confdir: Path) -> bytes:
-    """A configuration in the module's own format.
+    """Builds a configuration in the module's own format.
 
-    A WireGuard server without one gets the keys that mitmproxy's own WireGuard mode uses, so
-    that its clients go on working. Options of the specification are added to JSON; a file in
-    another format has them inside. Raises ValueError and OSError.
+    A WireGuard server without one gets the keys of mitmproxy's own WireGuard mode, so that its
+    clients keep working. Options of the specification are added to JSON; a file in another format
+    must contain them itself. Raises ValueError and OSError.
     """
     content: dict[str, Any]
     if data.config is not None:

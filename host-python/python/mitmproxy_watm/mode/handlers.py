@@ -1,4 +1,4 @@
-"""mitmweb's side of the page, and the guard that keeps its Capture tab from stopping our modes."""
+"""Handlers of the page in mitmweb, and a guard that keeps its Capture tab from stopping `watm:` modes."""
 
 import json
 import logging
@@ -18,19 +18,19 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 class _Handler(app.RequestHandler):
-    """Behind mitmweb's login, where it has one."""
+    """A handler behind mitmweb's login, if there is one."""
 
     def set_default_headers(self) -> None:
         super().set_default_headers()
         self.set_header("Cache-Control", "no-store")
 
     def auth_fail(self, invalid_password: bool) -> None:
-        """Say how to get in."""
+        """Show how to log in."""
         self.render("login.html", invalid_password=invalid_password)
 
 
 class Page(_Handler):
-    """The page; posted to by its login form."""
+    """The page, which its login form posts to as well."""
 
     def get(self) -> None:
         self.write(page.render(self.xsrf_token.decode()))
@@ -39,14 +39,14 @@ class Page(_Handler):
 
 
 class Servers(_Handler):
-    """What the page fetches to refresh itself."""
+    """The part of the page that it fetches to refresh itself."""
 
     def get(self) -> None:
         self.write(page.render_servers())
 
 
 class Swap(_Handler):
-    """What the page's form posts: `{"spec": ..., "module": ...}`. Done with the swap."""
+    """The form of the page: `{"spec": ..., "module": ...}`. Answers after the swap."""
 
     async def post(self) -> None:
         wanted = self.json
@@ -72,10 +72,10 @@ class Asset(_Handler):
 
 
 class Options(app.Options):
-    """mitmweb's own, but a toggle in the Capture tab leaves our modes alone.
+    """mitmweb's own handler, except that a toggle in the Capture tab leaves `watm:` modes alone.
 
-    The tab sends a list of the modes that it knows. It knows none of ours, so each toggle would
-    stop them. See `keep_modes`.
+    The tab sends a list of the modes that it knows. `watm:` modes are not among them, so each
+    toggle would stop them. See `keep_modes`.
     """
 
     def put(self) -> None:
@@ -89,11 +89,11 @@ class Options(app.Options):
 
 
 def keep_modes(current: list[str], update: list[Any]) -> list[Any]:
-    """The modes to set when mitmweb asks for `update`.
+    """Returns the modes to set when mitmweb requests `update`.
 
-    A toggle in the Capture tab names none of our modes and changes another; then ours are kept.
-    An edit in the options editor names those of ours that shall stay, or removes nothing but
-    ours; then it is done as asked.
+    A toggle in the Capture tab names no `watm:` mode and changes another one; then `watm:` modes
+    are kept. An edit in the options editor names the `watm:` modes that shall stay, or removes
+    nothing else; then it is applied unchanged.
     """
     ours = [mode for mode in current if mode.startswith(PREFIX)]
     others = [mode for mode in current if mode not in ours]

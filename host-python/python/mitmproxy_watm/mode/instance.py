@@ -35,25 +35,25 @@ from mitmproxy_watm.updates import load_with_updates
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT = 5
-"""Seconds that a port may take to become free."""
+"""The time limit in seconds for a port to become free."""
 
 RULE = "-" * 60
 
 
 class FlowStream(wireguard.Stream):
-    """A stream as mitmproxy's core takes it."""
+    """A stream in the form that mitmproxy's core expects."""
 
     upstream: Address | None = None
-    """Where it goes, if it does not say so itself."""
+    """The destination, if the stream names none."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """With the name by which the core asks where a stream goes."""
+        """Returns a fact, also under the name by which the core asks for a destination."""
         if name == "remote_endpoint" and self.upstream is not None:
             return self.upstream
         return super().get_extra_info(name, default)
 
     async def read(self, n: int = -1) -> bytes:
-        """Without empty datagrams, which the core takes for the end."""
+        """Reads as usual, but skips empty datagrams, which the core takes for the end."""
         while True:
             data = await super().read(n)
             if data or self.at_eof():
@@ -61,20 +61,20 @@ class FlowStream(wireguard.Stream):
 
 
 class WatmInstance(ServerInstance[WatmMode]):
-    """One `watm:` mode that was asked for, and its server while it runs."""
+    """One requested `watm:` mode, and its server while it runs."""
 
     server: Server | None = None
     module: Module | None = None
-    """What the server runs."""
+    """The module of the server."""
     _arriving: FlowStream | None = None
     swap_error: str | None = None
-    """Why the last swap did not happen."""
+    """The reason why the last swap failed."""
     _complained = False
     _watching: asyncio.Future[None] | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether it has a server."""
+        """True while it has a server."""
         return self.server is not None
 
     @property
@@ -83,7 +83,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         return () if self.server is None else (self.server.getsockname(),)
 
     def make_top_layer(self, context: Context) -> Layer:
-        """The layer that mitmproxy's own WireGuard mode has, or that of its reverse mode."""
+        """Returns the layer of mitmproxy's own WireGuard mode, or that of its reverse mode."""
         stream, self._arriving = self._arriving, None
         if stream is not None:
             remember(context.client, stream)
@@ -94,7 +94,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         return layers.modes.TransparentProxy(context)
 
     def client_configs(self) -> list[ClientConfig]:
-        """What its clients need, for the address that this machine is reached at."""
+        """Returns the configurations of its clients, for the address at which this machine is reached."""
         if self.server is None or self.mode.parsed.upstream is not None:
             return []
         host = self.mode.listen_host(ctx.options.listen_host)
@@ -105,11 +105,11 @@ class WatmInstance(ServerInstance[WatmMode]):
         except OSError as e:
             if e.errno != errno.EOPNOTSUPP:
                 raise
-            # Its clients need nothing that it knows.
+            # The module has no configurations for clients.
             return []
 
     def to_json(self) -> dict[str, object]:
-        """Its state for mitmweb, as that of a WireGuard server."""
+        """Returns its state for mitmweb, in the form of a WireGuard server's."""
         configs = self.client_configs()
         return {"wireguard_conf": configs[0].content if configs else None, **super().to_json()}
 
@@ -117,7 +117,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         try:
             await self._run()
         except (OSError, ValueError) as e:
-            # mitmproxy logs and shows it as it is.
+            # mitmproxy logs and shows the message unchanged.
             raise worded(e) from e
 
     async def _run(self) -> None:
@@ -165,16 +165,16 @@ class WatmInstance(ServerInstance[WatmMode]):
             logger.info("%s", _announcement(client))
 
     async def swap(self, module: AnyModule, *, name: str | None = None) -> bool:
-        """Put another module in the place of the one that serves. Why not is logged and kept.
+        """Replace the module that serves. A failure is logged and kept.
 
-        With `name`, a sealed module has to have this name.
+        With `name`, a sealed module must have this name.
         """
         if self.server is None:
             return False
         return await self.finish_swap(self.begin_swap(module, name=name), module)
 
     def begin_swap(self, module: AnyModule, *, name: str | None = None) -> Future[tuple[Module, int]]:
-        """Swap in a thread, which fails with OSError or ValueError. `finish_swap` has to follow."""
+        """Start a swap in a thread, which fails with OSError or ValueError. `finish_swap` must follow."""
         assert self.server is not None  # the caller has looked
         server, unsealed = self.server, ctx.options.watm_unsealed
 
@@ -187,12 +187,12 @@ class WatmInstance(ServerInstance[WatmMode]):
         return THREADS.submit(run)
 
     def serving(self) -> int | None:
-        """The number of the generation that serves."""
+        """Returns the number of the generation that serves."""
         known = [] if self.server is None else self.server.status().generations
         return max((generation.number for generation in known), default=None)
 
     async def finish_swap(self, swapping: Future[tuple[Module, int]], module: AnyModule) -> bool:
-        """Log and keep what comes of a swap; whether it was done."""
+        """Log and keep the result of a swap. Returns True if it was done."""
         try:
             loaded, generation = await asyncio.wrap_future(swapping)
         except (OSError, ValueError) as e:
@@ -204,7 +204,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         return True
 
     async def _follow(self, path: Path, known: Mark) -> None:
-        """Swap the module whenever its file is another one, for one of the same name."""
+        """Swap the module whenever its file changes, if the name stays the same."""
         seal = self.module.seal if self.module is not None else None
         async for _ in changes(path, known):
             await self.swap(path, name=None if seal is None else seal.name)
@@ -227,7 +227,7 @@ class WatmInstance(ServerInstance[WatmMode]):
                 logger.error("%s", self._complaint())
             stream.abort()
             return
-        # The core makes the top layer before it first waits, so this one is it.
+        # The core makes the top layer before it first waits, so this is its stream.
         self._arriving = stream
         await self.handle_stream(stream, stream)  # type: ignore[arg-type]
 
@@ -239,7 +239,8 @@ class WatmInstance(ServerInstance[WatmMode]):
 
 
 def _says_not_where(stream: FlowStream) -> bool:
-    """Whether it goes to where the module listens, which is what a module says that does not know."""
+    """Returns True if the destination is the listener's own address, which modules report if they
+    know none."""
     return bool(stream.get_extra_info("sockname") == stream.get_extra_info("original_dst"))
 
 
@@ -251,12 +252,12 @@ def _announcement(client: ClientConfig) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without what a terminal would take for a command: a module wrote it."""
+    """Replaces characters that a terminal would interpret, since a module wrote the text."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _shows_blocks() -> bool:
-    """Whether people look at the output, in an encoding that has the blocks of a QR code."""
+    """Returns True if people see the output, in an encoding with the blocks of a QR code."""
     try:
         "█▀▄".encode(sys.stdout.encoding)
     except (AttributeError, TypeError, UnicodeEncodeError):

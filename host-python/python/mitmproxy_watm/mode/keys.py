@@ -12,9 +12,9 @@ logger = logging.getLogger(__name__)
 
 
 def read_keys(path: Path) -> dict[str, str]:
-    """The keys in a file, which is made if there is none, readable by its owner alone.
+    """Reads the keys in a file. A missing file is made, readable by its owner alone.
 
-    Raises ValueError if the file is not what it should be.
+    Raises ValueError if the file is invalid.
     """
     if not path.exists():
         _create(path)
@@ -33,7 +33,7 @@ def read_keys(path: Path) -> dict[str, str]:
 
 def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Complete before it has its name, so that nobody reads half of it; mkstemp gives 0600.
+    # Complete before it gets its name, so that nobody reads half of it; mkstemp sets mode 0600.
     descriptor, draft = tempfile.mkstemp(prefix=path.name, dir=path.parent)
     try:
         with open(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""The page at /watm in mitmweb: each server's state, its peers, and what its clients need."""
+"""The page at /watm in mitmweb: each server's state, peers, and client configurations."""
 
 import logging
 import time
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 PATH = "/watm"
 
 LONG = 20
-"""Characters of a word from which on it is broken where a table has no room for it."""
+"""The length from which a word is broken where a table has no room for it."""
 
 _NUMERIC_HOST = r"^(localhost|[0-9.]+|\[[0-9a-fA-F:]+\])$"
-"""Without a login, a page that holds keys must not be reachable by DNS rebinding."""
+"""Hosts that are accepted without a login: a page with keys must not be reachable by DNS rebinding."""
 
 
 def install() -> None:
-    """Add the page to mitmweb, where that is what runs, and say where it is."""
+    """Add the page to mitmweb, if that is running, and log its address."""
     application = getattr(ctx.master, "app", None)
     try:
         from mitmproxy.tools.web.app import Application
@@ -43,20 +43,20 @@ def install() -> None:
 
         _installed.add(application)
         application.add_handlers(r".*" if _has_login(application) else _NUMERIC_HOST, handlers)
-        # In front of mitmweb's own, of which one is replaced.
+        # In front of mitmweb's own rules, of which one is replaced.
         rules = application.default_router.rules
         rules.insert(0, rules.pop(-2))
     logger.info("Servers, client configurations and QR codes: %s", _address())
 
 
 def render(token: str) -> str:
-    """The whole page, with the token that its forms are sent with."""
+    """Returns the whole page, with the token for its forms."""
     template = _asset("page.html").replace("{{ token }}", escape(token))
     return template.replace("{{ servers }}", render_servers())
 
 
 def render_servers() -> str:
-    """The part of the page that changes."""
+    """Returns the part of the page that changes."""
     servers = instances()
     sections = [_server(number, instance) for number, instance in enumerate(servers)]
     sections += [_upstream(number, upstream) for number, upstream in enumerate(upstreams(), start=len(servers))]
@@ -67,7 +67,7 @@ def render_servers() -> str:
 
 
 def asset(name: str) -> str:
-    """A file that the page refers to."""
+    """Returns a file that the page refers to."""
     return _asset(name)
 
 
@@ -83,7 +83,7 @@ def _asset(name: str) -> str:
 
 
 def _address() -> str:
-    """Where the page is, with the token that lets a browser in if there is one."""
+    """Returns the address of the page, with the token for login if there is one."""
     options = ctx.options
     host = f"[{options.web_host}]" if ":" in options.web_host else options.web_host
     url = urlsplit(getattr(ctx.master, "web_url", f"http://{host}:{options.web_port}/"))
@@ -119,7 +119,7 @@ def _upstream(number: int, upstream: Upstream) -> str:
     heading = f"server-{number}"
     name = escape(facts["upstream"])
     parts = [
-        # Its options may name files, and its name is what commands take.
+        # Its options may name files, and commands take its name.
         f'<section aria-labelledby="{heading}" data-spec="{name}">',
         f'<h2 id="{heading}">Upstream {name}</h2>',
         f'<div data-live="state-{number}">',
@@ -198,7 +198,7 @@ def _seal(facts: dict[str, Any]) -> str:
 
 
 def _updates(facts: dict[str, Any]) -> str:
-    """Where newer modules come from, and what came of it."""
+    """Returns the source of newer modules, and its results."""
     updates = facts.get("updates")
     if updates is None:
         return ""
@@ -214,7 +214,7 @@ def _updates(facts: dict[str, Any]) -> str:
 
 
 def _grants(facts: dict[str, Any]) -> str:
-    """What it asks for, may have and uses."""
+    """Returns the requested, granted and used capabilities."""
     used = facts["used"]
 
     def most(what: dict[str, Any] | None, name: str) -> str:
@@ -278,7 +278,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         '<tr role="row">' + "".join(map(_cell, head, row)) + "</tr>"
         for row in rows
     )
-    # The roles stay where the style shows rows as lists.
+    # The roles stay valid where the style shows rows as lists.
     return (
         f'<table role="table"><thead role="rowgroup"><tr role="row">{header}</tr></thead>'
         f'<tbody role="rowgroup">{body}</tbody></table>'

@@ -1,4 +1,4 @@
-"""Who is behind a connection: what the transport knows, for addons."""
+"""Peers behind connections, as transports authenticate them, for addons."""
 
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
@@ -14,18 +14,19 @@ ENDPOINT = "watm_endpoint"
 
 @dataclass(frozen=True)
 class Peer:
-    """One remote party."""
+    """A remote party."""
 
     name: str
-    """Who the transport authenticated; for WireGuard the public key."""
+    """The identity that the transport authenticated; for WireGuard the public key."""
     endpoint: str | None
-    """Where it sends from, outside the tunnel, as address:port."""
+    """The address that it sends from, outside the tunnel, as address:port."""
 
 
 def peer(of: Flow | Client) -> Peer | None:
-    """Who is behind a flow or a client connection; None if it did not come through a module.
+    """Returns the peer behind a flow or a client connection; None if it did not come through a
+    module.
 
-    Of a flow that was saved and loaded too: `flow.metadata` keeps it, as "watm_peer" and
+    Works for saved and loaded flows too: `flow.metadata` keeps it, as "watm_peer" and
     "watm_endpoint".
     """
     client = of.client_conn if isinstance(of, Flow) else of
@@ -36,7 +37,7 @@ def peer(of: Flow | Client) -> Peer | None:
 
 
 def remember(client: Client, stream: Stream) -> None:
-    """Note who `stream` comes from, for as long as `client` is in use."""
+    """Remember the peer of `stream`, for as long as `client` is in use."""
     name = stream.get_extra_info("peer", "")
     source = stream.get_extra_info("original_src", ())
     if name:
@@ -44,7 +45,7 @@ def remember(client: Client, stream: Stream) -> None:
 
 
 def annotate(flow: Flow) -> None:
-    """Note in a flow's metadata who it comes from."""
+    """Write the peer into a flow's metadata."""
     found = _peers.get(flow.client_conn)
     if found is not None:
         flow.metadata[PEER] = found.name

@@ -1,4 +1,4 @@
-"""A client configuration as a QR code, for the terminal and for the page.
+"""Client configurations as QR codes, for the terminal and for the page.
 
 The largest code holds 2,953 bytes (ISO/IEC 18004, table 7), which some configurations exceed.
 """
@@ -9,7 +9,8 @@ import segno
 
 
 def qr_text(content: str) -> str | None:
-    """Drawn with half blocks, light on dark: two rows of the code in a line of text. None: it is too long."""
+    """Draws a code with half blocks, light on dark: two rows of the code in a line of text. None if
+    the content is too long."""
     if (code := _code(content)) is None:
         return None
     matrix = [[*row] for row in code.matrix_iter(border=2)]
@@ -23,7 +24,7 @@ def qr_text(content: str) -> str | None:
 
 
 def qr_svg(content: str, title: str) -> str | None:
-    """An `<svg>` element for an HTML page. None: the content is too long."""
+    """Returns an `<svg>` element for an HTML page. None if the content is too long."""
     if (code := _code(content)) is None:
         return None
     out = io.BytesIO()
@@ -36,7 +37,7 @@ def qr_svg(content: str, title: str) -> str | None:
 TOO_LONG = "This configuration is too long for a QR code."
 
 LARGEST = 2953
-"""Bytes in the largest code, at the lowest level of correction."""
+"""The bytes in the largest code, at the lowest level of correction."""
 
 
 def _code(content: str) -> segno.QRCode | None:
@@ -45,5 +46,5 @@ def _code(content: str) -> segno.QRCode | None:
     try:
         return segno.make(content, error="l", boost_error=False, micro=False)
     except segno.DataOverflowError:
-        # Of characters that take more than a byte, or with a header for their encoding.
+        # The content has characters of several bytes, or needs a header for their encoding.
         return None

@@ -1,4 +1,4 @@
-"""What a mode specification says: `watm:MODULE[?option=value&...][@[host:]port]`."""
+"""Parser of mode specifications: `watm:MODULE[?option=value&...][@[host:]port]`."""
 
 import json
 import re
@@ -14,49 +14,49 @@ from mitmproxy_watm.updates import UpdateSource
 PREFIX = "watm:"
 
 SHIPPED = "wireguard"
-"""The module that is a WireGuard server, by name."""
+"""The name of the module that is a WireGuard server."""
 
 _LISTEN = re.compile(r"(?:[^@/?&=%]*:)?[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """Where connections go that say not where they go: `[scheme://]host:port`."""
+    """The destination of connections that name none: `[scheme://]host:port`."""
 
     address: tuple[str, int]
     reverse: str | None
-    """The same as mitmproxy's reverse mode has it, if it has a scheme; without one, each
-    connection goes on as what it begins like."""
+    """The same for mitmproxy's reverse mode, if it has a scheme. Without one, each connection is
+    handled by its first bytes."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """The part between `watm:` and `@`, taken apart."""
+    """The part between `watm:` and `@`, parsed."""
 
     module: str
     """A path, or one of `PACKAGED`."""
     config: Path | None = None
     """A file in the module's own format."""
     keys: Path | None = None
-    """A key file in the place of mitmproxy's `wireguard.conf`."""
+    """A key file in place of mitmproxy's `wireguard.conf`."""
     host_keys: dict[str, Path] = field(default_factory=dict)
-    """Private keys that the module has signed with, by name."""
+    """Private keys that the module signs with, by name."""
     record: Path | None = None
-    """A new file for the module's whole life, with all payload and keys."""
+    """A new file for a recording of the module, with all payload and keys."""
     pcap: Path | None = None
     """A new file for the packets in its tunnels."""
     key_log: Path | None = None
     """A file for the keys of its tunnels."""
     upstream: Upstream | None = None
-    """Where all connections go."""
+    """The destination of all connections."""
     transport: Literal["udp", "tcp", "both"] | None = None
-    """What the module listens on; None is what it says itself."""
+    """The protocols that the module listens on; None means its own choice."""
     watch: bool = False
-    """Whether the module is swapped when its file is another one."""
+    """True if the module is swapped when its file changes."""
     updates: UpdateSource | None = None
-    """Where newer modules come from."""
+    """The source of newer modules."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What else the configuration has to say, by name."""
+    """Further fields of the configuration, by name."""
 
     @property
     def name(self) -> str:
@@ -65,12 +65,12 @@ class Data:
 
     @property
     def is_wireguard(self) -> bool:
-        """Whether the module is a WireGuard server, which is told by its name."""
+        """True if the module is a WireGuard server, by its name."""
         return self.name.lower().startswith(SHIPPED)
 
 
 def parse(data: str) -> Data:
-    """Take `data` apart. Percent-encoding is undone. Raises ValueError."""
+    """Parses `data`, and undoes percent-encoding. Raises ValueError."""
     module, named = take_apart(data)
     files = ("config", "keys", "record", "pcap", "key_log")
     config, keys, record, pcap, key_log = (take_path(named, name) for name in files)
@@ -86,7 +86,7 @@ def parse(data: str) -> Data:
 
 
 def take_apart(data: str) -> tuple[str, dict[str, str]]:
-    """The module, and the options by name. Percent-encoding is undone. Raises ValueError."""
+    """Splits the module and the options by name, and undoes percent-encoding. Raises ValueError."""
     head, _, query = data.partition("?")
     module = unquote(head)
     if module not in PACKAGED and not module.endswith(".wasm"):
@@ -103,10 +103,10 @@ def take_apart(data: str) -> tuple[str, dict[str, str]]:
 
 
 def complete(spec: str) -> str:
-    """A specification as mitmproxy can parse it, from one that may lack `watm:`.
+    """Completes a specification that may lack `watm:`, so that mitmproxy can parse it.
 
-    mitmproxy takes what follows the last "@" for an address. Where it is none, the "@" belongs
-    to a path, and is encoded.
+    mitmproxy takes the text after the last "@" for an address. If it is none, the "@" belongs to a
+    path, and is encoded.
     """
     data = spec.removeprefix(PREFIX)
     if "@" in data and not _LISTEN.fullmatch(data.rpartition("@")[2]):
@@ -118,7 +118,7 @@ _TRANSPORTS: dict[str, Literal["udp", "tcp", "both"]] = {"udp": "udp", "tcp": "t
 
 
 def _transport(option: str | None, module: str, upstream: Upstream | None) -> Literal["udp", "tcp", "both"] | None:
-    """As far as it is known before the module is loaded."""
+    """Returns the protocols, as far as they are known before the module is loaded."""
     if option is not None:
         if option not in _TRANSPORTS:
             raise ValueError(f"option transport: {option!r} is neither udp nor tcp nor both")
@@ -131,7 +131,7 @@ def _transport(option: str | None, module: str, upstream: Upstream | None) -> Li
 
 
 def take_host_keys(named: dict[str, str]) -> dict[str, Path]:
-    """The keys that the option `host_keys` names, which is taken out."""
+    """Removes the option `host_keys`, and returns the keys that it names."""
     option = named.pop("host_keys", None)
     keys: dict[str, Path] = {}
     for item in option.split(",") if option is not None else []:
@@ -143,13 +143,13 @@ def take_host_keys(named: dict[str, str]) -> dict[str, Path]:
 
 
 def take_path(named: dict[str, str], name: str) -> Path | None:
-    """A file that an option names, which is taken out."""
+    """Removes an option, and returns the file that it names."""
     path = named.pop(name, None)
     return Path(path).expanduser() if path else None
 
 
 def take_watch(option: str | None, module: str, updates: UpdateSource | None) -> bool:
-    """What the option `watch` comes to: by default whatever is a file is watched."""
+    """Returns the effect of the option `watch`: by default every file is watched."""
     if option not in ("on", "off", None):
         raise ValueError(f"option watch: {option!r} is neither on nor off")
     if updates is not None:
@@ -170,7 +170,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def take_updates(named: dict[str, str]) -> UpdateSource | None:
-    """What the options `update` and `update_...` say, which are taken out."""
+    """Removes the options `update` and `update_...`, and returns the source that they describe."""
     own: dict[str, Any] = {name: named.pop(f"update_{name}") for name in _UPDATE_OPTIONS if f"update_{name}" in named}
     plain_http = named.pop("update_plain_http", None)
     source = named.pop("update", None)
@@ -215,7 +215,7 @@ def _upstream(to: str) -> Upstream:
 
 
 def literal(value: str) -> Any:
-    """A number or a boolean where it reads as one; a list or an object; otherwise the text."""
+    """Returns a number, a boolean, a list or an object if the text is one in JSON, or else the text."""
     try:
         return json.loads(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""How the servers of the mode are doing."""
+"""The status of the mode's servers."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.updates import Updates
 
 SEAL = ("name", "release", "version", "expires", "delegation", "signers", "root", "root_version")
-"""What a status says of a seal."""
+"""Fields of a seal in the status."""
 
 
 CAPABILITIES = (
@@ -25,7 +25,7 @@ CAPABILITIES = (
     "flows",
     "instances",
 )
-"""What a status says of what a module asks for, and may have."""
+"""Fields of requested and granted capabilities in the status."""
 
 
 USED = (
@@ -39,22 +39,22 @@ USED = (
     "flows_opened",
     "instances",
 )
-"""What a status says of what it has used, besides where it connected to."""
+"""Fields of usage in the status, besides destinations."""
 
 PEER = ("name", "endpoint", "last_handshake", "received_bytes", "sent_bytes", "round_trip", "loss")
-"""What a status says of somebody the module knows by name."""
+"""Fields of a peer in the status."""
 
 UPDATES = ("source", "every", "checked", "name", "release", "waiting", "more", "file", "error", "code", "warnings")
-"""What a status says of where newer modules come from."""
+"""Fields of a source of newer modules in the status."""
 
 
 def instances() -> list[WatmInstance]:
-    """The servers of the mode, running or not."""
+    """Returns the servers of the mode, running or not."""
     return [server for server in ctx.master.addons.get("proxyserver").servers if isinstance(server, WatmInstance)]
 
 
 def describe(instance: WatmInstance) -> dict[str, Any]:
-    """A server's state in plain types."""
+    """Describes a server's state in plain types."""
     facts: dict[str, Any] = {
         "spec": instance.mode.full_spec,
         "running": instance.is_running,
@@ -69,7 +69,7 @@ def describe(instance: WatmInstance) -> dict[str, Any]:
 
 
 def facts_of(status: Status, module: Module | None, updates: Updates | None) -> dict[str, Any]:
-    """The state of a module that runs."""
+    """Describes the state of a running module."""
     seal = None if module is None else module.seal
     facts: dict[str, Any] = {"seal": None if seal is None else {name: getattr(seal, name) for name in SEAL}}
     facts["warnings"] = [] if module is None else module.warnings

@@ -1,9 +1,9 @@
-"""Work of commands that takes its time, in threads.
+"""Slow work of commands, in threads.
 
-mitmproxy calls a command, and shows its user what that raises. It does not wait for coroutines, so a
-command that would only start something could not say that it failed. A command therefore waits for its
-work, and so do mitmproxy's flows meanwhile: usually some hundredths of a second, and a second at most,
-while a module is compiled that was never compiled on this machine.
+mitmproxy calls a command, and shows its user the errors that it raises. It does not wait for
+coroutines, so a command that only started something could not report a failure. A command therefore
+waits for its work, and so do mitmproxy's flows meanwhile: usually some hundredths of a second, and
+a second at most, while a module is compiled for the first time on this machine.
 """
 
 import time
@@ -17,10 +17,10 @@ from mitmproxy import exceptions
 from mitmproxy_watm._errors import plain
 
 PATIENCE = 1.0
-"""Seconds that a command waits. Whatever fails later is logged."""
+"""The seconds that a command waits. Later failures are logged."""
 
 INTERVAL = 0.01
-"""Seconds between two looks at what has been achieved."""
+"""The interval of checks, in seconds."""
 
 THREADS = ThreadPoolExecutor(thread_name_prefix="watm command")
 
@@ -28,7 +28,7 @@ Made = TypeVar("Made")
 
 
 def wait(work: Future[Made], achieved: Callable[[], bool] = lambda: False) -> None:
-    """Wait until `work` is done or has `achieved` what matters. Raises what it failed with, as a `CommandError`."""
+    """Wait until `work` is done or has `achieved` its purpose. Raises its failure as a `CommandError`."""
     end = time.monotonic() + PATIENCE
     while not wait_for([work], INTERVAL).done:
         if achieved() or time.monotonic() > end:

@@ -1,4 +1,4 @@
-"""Whether a file is another one than it was."""
+"""Detection of changed files."""
 
 import asyncio
 import os
@@ -6,20 +6,19 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 INTERVAL = 0.5
-"""Seconds between two looks. A file is taken when two in a row saw the same, so that one that is
-still being written is left alone."""
+"""The interval of checks, in seconds. A file counts once two checks in a row saw the same, so that
+one that is still being written is left alone."""
 
 
 Mark = tuple[int, int, int] | None
-"""By what a file is told from another, or from itself before it was written."""
+"""Properties by which a file is told from another, or from itself before a write."""
 
 
 async def changes(path: Path, known: Mark) -> AsyncIterator[None]:
-    """Once for each time that there is another file at `path` than the one with the mark `known`,
-    or that it has been written.
+    """Yields each time that the file at `path` differs from the one with the mark `known`, or has
+    been written.
 
-    It is told by its size, its number and its time, and not read. A file that goes away is waited
-    for.
+    Compares its size, number and time, without reading it. Waits for a missing file.
     """
     seen = known
     while True:
@@ -32,7 +31,7 @@ async def changes(path: Path, known: Mark) -> AsyncIterator[None]:
 
 
 def mark(path: Path) -> Mark:
-    """The file's mark, to be taken before it is read. None: there is none."""
+    """Returns the file's mark, which must be taken before the file is read. None if it is missing."""
     try:
         found = os.stat(path)
     except OSError:

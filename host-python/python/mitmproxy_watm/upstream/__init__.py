@@ -1,1 +1,1 @@
-"""What mitmproxy connects to, through modules that dial."""
+"""Connections of mitmproxy to servers, through modules that dial."""

@@ -1,4 +1,4 @@
-"""The part of the addon that is about upstreams: options, commands, and the choice."""
+"""The part of the addon for upstreams: options, commands, and the choice of one."""
 
 import asyncio
 import json
@@ -28,25 +28,25 @@ from mitmproxy_watm.upstream.upstream import Upstream
 logger = logging.getLogger(__name__)
 
 TUNNEL_DNS = ("10.0.0.53", 53)
-"""Where clients of mitmproxy's WireGuard mode ask for names."""
+"""The DNS server of clients of mitmproxy's WireGuard mode."""
 
 
 class Upstreams:
-    """Has mitmproxy connect to servers through modules."""
+    """Makes mitmproxy connect to servers through modules."""
 
     name = NAME
-    """By which mitmproxy knows it."""
+    """The name by which mitmproxy knows it."""
 
     def __init__(self) -> None:
         self.upstreams: dict[str, Upstream] = {}
         self.routes: list[Route] = []
         self.default = DIRECT
-        """The name of the upstream that is used where no route says anything."""
+        """The name of the default upstream, for connections that match no route."""
         self._late = False
         self._started: dict[str, Upstream] = {}
-        """Those that a command has started, until `configure` takes them."""
+        """Upstreams that a command has started, until `configure` takes them."""
 
-    # Hooks of mitmproxy's.
+    # Hooks of mitmproxy.
 
     def load(self, loader: Loader) -> None:
         """Add the options."""
@@ -68,7 +68,7 @@ class Upstreams:
         )
 
     def configure(self, updated: set[str]) -> None:
-        """Check the options, and start and stop upstreams as they say."""
+        """Check the options, and start and stop upstreams accordingly."""
         if not updated & {"watm_upstream", "watm_route"}:
             return
         specs = [_parsed(parse, "watm_upstream", text) for text in ctx.options.watm_upstream]
@@ -82,7 +82,7 @@ class Upstreams:
         before, self.upstreams = self.upstreams, {}
         for spec in specs:
             known = before.get(spec.name)
-            # The same goes on, with all that it has.
+            # An unchanged upstream continues, with all its connections.
             kept = known if known is not None and known.spec == spec and known.error is None else None
             self.upstreams[spec.name] = kept or self._started.pop(spec.text, None) or Upstream(spec)
         for name, known in before.items():
@@ -92,18 +92,19 @@ class Upstreams:
         self.default = next((spec.name for spec in specs if spec.is_default), DIRECT)
 
     def running(self) -> Awaitable[Any] | None:
-        """Wait for those that were asked for: one that does not start is an error of the start."""
-        # A script that is loaded later is called without a wait, and connections wait by themselves.
+        """Wait for the requested upstreams: a failure to start is an error of mitmproxy's start."""
+        # A script that is loaded later is called without a wait, and connections wait by
+        # themselves.
         return None if self._late or not self.upstreams else self._ready()
 
     def done(self) -> None:
-        """Stop all."""
+        """Stop all upstreams."""
         hook.remove(self._open)
         for upstream in self.upstreams.values():
             upstream.close()
 
     async def dns_request(self, flow: DNSFlow) -> None:
-        """Ask the server of DNS behind an upstream what mitmproxy would ask this machine's."""
+        """Ask the DNS server behind an upstream in place of this machine's."""
         if flow.response or flow.error or not flow.live or not _is_for_us(flow):
             return
         question = flow.request.question
@@ -149,7 +150,7 @@ class Upstreams:
         annotate(flow)
 
     def error(self, flow: Flow) -> None:
-        """Note the upstream, and what it said."""
+        """Note the upstream, and its error."""
         annotate(flow)
         said = None if flow.server_conn is None else flow.server_conn.error
         if said and flow.error is not None and said not in flow.error.msg and " through " in said:
@@ -159,7 +160,8 @@ class Upstreams:
 
     @command.command("watm.upstream.load")
     def load_upstream(self, spec: str) -> None:
-        """Connect through a transport module: [NAME=]MODULE[?name=value&...]. A name that is in use is replaced."""
+        """Connect through a transport module: [NAME=]MODULE[?name=value&...]. Replaces an upstream
+        of the same name."""
         wanted = _commanded(parse, spec)
         known = self.find(wanted.name)
         if known is not None and known.spec == wanted and known.dialer is not None:
@@ -178,13 +180,13 @@ class Upstreams:
 
     @command.command("watm.upstream.unload")
     def unload_upstream(self, name: str) -> None:
-        """Connect through an upstream no more. Routes to it have to go first."""
+        """Remove an upstream. Routes to it must be removed first."""
         self._named(name)
         _update(watm_upstream=_without(name))
 
     @command.command("watm.upstream.list")
     def list_upstreams(self) -> str:
-        """The upstreams, and which of them is used when, as JSON."""
+        """Show the upstreams, routes and the default, as JSON."""
         return json.dumps(
             {
                 "upstreams": [describe(upstream) for upstream in self.upstreams.values()],
@@ -196,7 +198,8 @@ class Upstreams:
 
     @command.command("watm.upstream.choose")
     def choose_upstream(self, name: str) -> None:
-        """Use this upstream, or direct, where no route says anything, until watm_upstream is set again."""
+        """Use this upstream, or direct, for connections without a route, until watm_upstream is set
+        again."""
         self.default = name if name == DIRECT else self._named(name).spec.name
 
     @command.command("watm.upstream.route")
@@ -206,7 +209,7 @@ class Upstreams:
         _update(watm_route=[route, *(other for other in ctx.options.watm_route if other != route)])
 
     def _drop(self, upstream: Upstream) -> None:
-        """Forget one that a command loaded, and that failed after the command."""
+        """Remove an upstream that a command loaded, and that failed after the command."""
         if self.find(upstream.spec.name) is upstream:
             try:
                 _update(watm_upstream=_without(upstream.spec.name))
@@ -214,7 +217,7 @@ class Upstreams:
                 logger.error("%s", e)
 
     def find(self, name: str) -> Upstream | None:
-        """The one of this name."""
+        """Returns the upstream of this name."""
         return self.upstreams.get(name)
 
     def _named(self, name: str) -> Upstream:
@@ -223,14 +226,14 @@ class Upstreams:
             raise exceptions.CommandError(f"no upstream {name}; there are: {', '.join(self.upstreams) or 'none'}")
         return found
 
-    # The choice.
+    # The choice of an upstream.
 
     async def _open(self, wanted: hook.Wanted, host: str, port: int) -> Stream | None:
         transport = wanted.server.transport_protocol
         # What the client calls it, where its address is all that is known otherwise.
         hosts = [host, *filter(None, [wanted.server.sni, wanted.client.sni])]
         application = _application(wanted.transport)
-        # Their rules are known when they run.
+        # Their rules are known once they run.
         await self._ready()
         upstream = self._choose(wanted.client, wanted.server, transport, hosts, port, application)
         if upstream is None:
@@ -262,14 +265,14 @@ class Upstreams:
 
 
 def _application(transport: Any) -> str | None:
-    """The client's program, where mitmproxy knows it: in its local mode."""
+    """Returns the client's program, if mitmproxy knows it: in its local mode."""
     if transport is None:
         return None
     return transport.get_extra_info("process_name", "") or None
 
 
 def _is_for_us(flow: DNSFlow) -> bool:
-    """Whether mitmproxy answers it by itself."""
+    """Returns True if mitmproxy answers the request itself."""
     mode = flow.client_conn.proxy_mode
     return isinstance(mode, DnsMode) or isinstance(mode, WireGuardMode) and flow.server_conn.address == TUNNEL_DNS
 
@@ -288,7 +291,7 @@ def _check(specs: list[Spec], routes: list[Route]) -> None:
 
 
 def _without(name: str) -> list[str]:
-    """The option, without the upstream of this name."""
+    """Returns the option without the upstream of this name."""
     return [text for text in ctx.options.watm_upstream if parse(text).name != name]
 
 

@@ -1,4 +1,4 @@
-"""Which upstream a connection goes through: what addons say, and what it came to."""
+"""The upstreams of connections: choices of addons, and the results."""
 
 from weakref import WeakKeyDictionary
 
@@ -6,16 +6,16 @@ from mitmproxy.connection import Client, Server
 from mitmproxy.flow import Flow
 
 UPSTREAM = "watm_upstream"
-"""Under which a flow's metadata has the name of its upstream."""
+"""The key of the upstream's name in a flow's metadata."""
 
 
 def use_upstream(of: Flow | Client | Server, name: str | None) -> None:
-    """Have connections go through the upstream `name`, whatever routes say; "direct": past all of them;
-    None: as routes say.
+    """Make connections go through the upstream `name`, whatever routes say. "direct" bypasses all
+    upstreams; None follows the routes.
 
-    Of a server connection, in the hook `server_connect`: that one. Of a client: all that are opened on
-    its behalf from now on. Of a flow: its client's. Connections that are open stay as they are. An
-    upstream that there is not fails the connection.
+    For a server connection, in the hook `server_connect`: that one. For a client: all that are
+    opened on its behalf from now on. For a flow: those of its client. Open connections stay as they
+    are. An unknown upstream fails the connection.
     """
     if isinstance(of, Flow):
         of = of.client_conn
@@ -26,9 +26,9 @@ def use_upstream(of: Flow | Client | Server, name: str | None) -> None:
 
 
 def upstream_of(of: Flow | Server) -> str | None:
-    """The name of the upstream that a connection went through; None: it was direct.
+    """Returns the name of the upstream that a connection went through; None if it was direct.
 
-    Of a flow that was saved and loaded too: `flow.metadata` keeps it, as "watm_upstream".
+    Works for saved and loaded flows too: `flow.metadata` keeps it, as "watm_upstream".
     """
     if isinstance(of, Flow):
         saved: str | None = of.metadata.get(UPSTREAM)
@@ -37,17 +37,17 @@ def upstream_of(of: Flow | Server) -> str | None:
 
 
 def chosen(client: Client, server: Server) -> str | None:
-    """What an addon said."""
+    """Returns the choice of an addon."""
     return _chosen.get(server, _chosen.get(client))
 
 
 def note(server: Server, name: str) -> None:
-    """It goes through this one."""
+    """Remember the upstream of a connection."""
     _used[server] = name
 
 
 def annotate(flow: Flow) -> None:
-    """Note in a flow's metadata which upstream it went through."""
+    """Write the upstream into a flow's metadata."""
     name = None if flow.server_conn is None else _used.get(flow.server_conn)
     if name is not None:
         flow.metadata[UPSTREAM] = name

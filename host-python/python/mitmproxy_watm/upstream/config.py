@@ -1,4 +1,4 @@
-"""What an upstream's module is started with, and what its configuration says to the host."""
+"""Settings of an upstream's module, and the parts of its configuration that the host applies."""
 
 import ipaddress
 import json
@@ -16,7 +16,7 @@ _FIELD = re.compile(r"\s*(?P<name>[A-Za-z]+)\s*=\s*(?P<value>[^#]*)")
 
 @dataclass(frozen=True)
 class Settings:
-    """For `start_dialer`."""
+    """Arguments of `start_dialer`."""
 
     config: bytes | None
     allow: tuple[str, ...]
@@ -25,7 +25,8 @@ class Settings:
 
 
 def read_settings(spec: Spec) -> Settings:
-    """From the file, and the options that go before it. Raises ValueError and OSError."""
+    """Reads the settings from the file and the options, which take precedence. Raises ValueError
+    and OSError."""
     if spec.config is None:
         content = json.dumps(spec.options).encode() if spec.options else None
         return Settings(content, spec.allow, spec.dns, None)
@@ -48,14 +49,14 @@ def read_settings(spec: Spec) -> Settings:
 
 
 def _wireguard(spec: Spec, config: str) -> Settings:
-    """A file of wg-quick: who looks names up, and who may use it, are for the host to know."""
+    """Reads a file of wg-quick, whose DNS servers and rules for applications the host applies."""
     rest, applications = Applications.of_wireguard(config)
     found = [match for line in rest.splitlines() if (match := _FIELD.match(line))]
     said = [(match["name"].lower(), match["value"].strip()) for match in found]
     dns = tuple(server for name, value in said if name == "dns" for server in _addresses(value))
-    # It may be a name, which the module has looked up, and by TCP it is connected to.
+    # An endpoint may be a name, which the module looks up, and TCP connects to it.
     endpoints = [value for name, value in said if name == "endpoint" and value]
-    # A peer may also call, if it knows where. A WATER module is told where to go.
+    # A peer may also connect by itself, if it knows the port. A WATER module gets its destination.
     if not endpoints and not isinstance(spec.udp, str) and spec.to is None and not spec.fixed:
         missing = "no [Peer] has an Endpoint" if _PEER.search(rest) else "has no [Peer] section"
         raise ValueError(
@@ -67,7 +68,7 @@ def _wireguard(spec: Spec, config: str) -> Settings:
 
 
 def _addresses(value: str) -> list[str]:
-    """Those of a list, which may have names to search in."""
+    """Returns the addresses in a list, which may also contain search domains."""
     return [item for item in (part.strip() for part in value.split(",")) if _is_address(item)]
 
 
@@ -80,7 +81,7 @@ def _is_address(text: str) -> bool:
 
 
 def _server(said: Any) -> tuple[str, ...]:
-    """Where a client of shadowsocks connects to, which its user says there."""
+    """Returns the server of a shadowsocks client, as its user configured it."""
     if not isinstance(said, dict) or not isinstance(said.get("server"), str):
         return ()
     host, port = said["server"], said.get("server_port")

@@ -1,4 +1,4 @@
-"""Errors of upstreams, in words for who looks at a flow."""
+"""Errors of upstreams, in words for people who look at a flow."""
 
 import errno
 
@@ -17,7 +17,7 @@ _BRIEF = {
 
 
 def through(name: str, error: Exception) -> OSError:
-    """The same error, saying what it is and through which upstream it came."""
+    """Returns the same error with a text that names it and its upstream."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and isinstance(error, TimeoutError):
         number = errno.ETIMEDOUT

@@ -1,12 +1,13 @@
-"""Where mitmproxy opens its connections to servers.
+"""The hook at which mitmproxy opens its connections to servers.
 
-It has no hook for that. `ConnectionHandler.open_connection` calls `asyncio.open_connection` or
-`mitmproxy_rs.udp.open_udp_connection`, and all the rest of it (hooks, limits, errors, metadata) is
-wanted as it is. So that function runs unchanged, and notes which connection it is about; the two names
-that it calls are, in its module alone, ours, which ask an `Opener` first.
+mitmproxy itself has no such hook. `ConnectionHandler.open_connection` calls
+`asyncio.open_connection` or `mitmproxy_rs.udp.open_udp_connection`, and all the rest of it (hooks,
+limits, errors, metadata) is needed unchanged. So that function runs unchanged, and records the
+connection that it opens. The two names that it calls are replaced in its module alone, by functions
+that ask an `Opener` first.
 
-That is internal to mitmproxy. What it relies on is looked at before anything is changed, and another
-shape of it is an error: no connection goes out that was to go through an upstream.
+These are internals of mitmproxy. The code checks them before it changes anything, and an unknown
+shape is an error: no connection bypasses its upstream.
 """
 
 import asyncio
@@ -35,13 +36,13 @@ class Wanted(NamedTuple):
 
 
 Opener = Callable[[Wanted, str, int], Awaitable[Stream | None]]
-"""Opens it, to this host and port; None: mitmproxy shall."""
+"""Opens it, to this host and port; returns None if mitmproxy must."""
 
 
 def install(opener: Opener) -> None:
     """Ask `opener` for each connection that the running event loop's mitmproxy opens from now on.
 
-    Raises RuntimeError if this mitmproxy opens them in a way that is not known.
+    Raises RuntimeError if this mitmproxy opens them in an unknown way.
     """
     global _installed
     if not _installed:
@@ -55,13 +56,13 @@ def install(opener: Opener) -> None:
 
 
 def remove(opener: Opener) -> None:
-    """Ask it no more."""
+    """Stop asking it."""
     for loop in [loop for loop, known in _openers.items() if known == opener]:
         del _openers[loop]
 
 
 NAMES = {"asyncio", "open_connection", "mitmproxy_rs", "udp", "open_udp_connection", "transport_protocol", "address"}
-"""What the code of mitmproxy's function has to speak of."""
+"""The names that mitmproxy's function must use."""
 
 _installed = False
 _openers: WeakKeyDictionary[asyncio.AbstractEventLoop, Opener] = WeakKeyDictionary()
@@ -101,7 +102,7 @@ def _check() -> None:
 def _noting(original: Callable[[Any, Any], Awaitable[None]]) -> Callable[[Any, Any], Awaitable[None]]:
     async def open_connection(self: Any, command: Any) -> None:
         client = self.transports.get(self.client)
-        # Each has a task, and so a context, of its own.
+        # Each connection has a task, and therefore a context, of its own.
         _wanted.set(Wanted(self.client, command.connection, client and client.writer))
         await original(self, command)
 

@@ -1,4 +1,4 @@
-"""What an upstream is, and when it is used: `[NAME=]MODULE[?option=value&...]` and `PATTERN=NAME`."""
+"""Parsers of upstreams and routes: `[NAME=]MODULE[?option=value&...]` and `PATTERN=NAME`."""
 
 import re
 from collections.abc import Sequence
@@ -12,75 +12,75 @@ from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_key
 from mitmproxy_watm.updates import UpdateSource
 
 DIRECT = "direct"
-"""What is said in the place of an upstream's name: past all of them."""
+"""The name that stands for no upstream: it bypasses all of them."""
 
 _NAMED = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9_.-]*)=(?P<data>.*)", re.DOTALL)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 APPLICATION = "app:"
-"""How a route begins that is for an application."""
+"""The prefix of a route for an application."""
 
 
 @dataclass(frozen=True)
 class Spec:
-    """An upstream that was asked for."""
+    """A requested upstream."""
 
     text: str
     name: str
     is_default: bool
-    """Whether it is used where nothing else is said, which is so of one without a name."""
+    """True if it is the default, which an upstream without a name is."""
     module: str
     config: Path | None = None
     """A file in the module's own format."""
     host_keys: dict[str, Path] = field(default_factory=dict)
-    """Private keys that the module has signed with, by name."""
+    """Private keys that the module signs with, by name."""
     pcap: Path | None = None
     """A new file for the packets in its tunnels."""
     key_log: Path | None = None
     """A file for the keys of its tunnels."""
     to: tuple[str, int] | None = None
-    """Where the module connects to, in the place of each connection's own destination."""
+    """The module's destination, in place of each connection's own."""
     fixed: bool = False
-    """Whether the module says itself where it connects to."""
+    """True if the module chooses its destination."""
     allow: tuple[str, ...] = ()
-    """Where it may go beside that."""
+    """Further destinations that it may reach."""
     udp: str | bool | None = None
-    """Its socket of datagrams; None: as it needs."""
+    """Its UDP socket; None means one if it needs it."""
     dns: tuple[str, ...] | None = None
-    """Who looks names up; None: as its configuration says."""
+    """The resolver of names; None means that of its configuration."""
     watch: bool = False
-    """Whether it is swapped when its file is another one."""
+    """True if it is swapped when its file changes."""
     updates: UpdateSource | None = None
-    """Where newer modules come from."""
+    """The source of newer modules."""
     options: dict[str, Any] = field(default_factory=dict)
-    """What else the configuration has to say."""
+    """Further fields of the configuration."""
 
     @property
     def is_wireguard(self) -> bool:
-        """Whether the configuration is one of WireGuard, which is told by the module's name."""
+        """True if the configuration is one of WireGuard, by the module's name."""
         return Path(self.module).stem.lower().startswith(SHIPPED)
 
 
 @dataclass(frozen=True)
 class Route:
-    """Which connections go through an upstream."""
+    """A rule that assigns connections to an upstream."""
 
     text: str
     upstream: str
-    """Its name, or `DIRECT`."""
+    """The name of the upstream, or `DIRECT`."""
     pattern: Pattern | None
     application: str | None
 
     def means(self, transport: str, hosts: Sequence[str], port: int, application: str | None) -> bool:
-        """Whether it is for this connection, whose host may have several names."""
+        """Returns True if it matches this connection, whose host may have several names."""
         if self.pattern is None:
             return application is not None and names(self.application or "", application)
         return any(self.pattern.admits(transport, host, port) for host in hosts)
 
 
 def parse(text: str) -> Spec:
-    """Take an upstream apart. Percent-encoding is undone. Raises ValueError."""
+    """Parses an upstream, and undoes percent-encoding. Raises ValueError."""
     found = _NAMED.fullmatch(text)
     module, named = take_apart(found["data"] if found else text)
     name = found["name"] if found else Path(module).stem
@@ -111,7 +111,7 @@ def parse(text: str) -> Spec:
 
 
 def parse_route(text: str) -> Route:
-    """Take a route apart. Raises ValueError."""
+    """Parses a route. Raises ValueError."""
     pattern, equals, upstream = text.rpartition("=")
     if not equals or not _NAME.fullmatch(upstream):
         raise ValueError(f"{text!r}: must be PATTERN=NAME, with the name of an upstream, or {DIRECT}")

@@ -1,4 +1,4 @@
-"""How upstreams are doing."""
+"""The status of upstreams."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from mitmproxy_watm.mode.status import facts_of
 from mitmproxy_watm.upstream.upstream import Upstream
 
 NAME = "watm_upstreams"
-"""Of the addon that has them."""
+"""The name of the addon that has them."""
 
 
 def describe(upstream: Upstream) -> dict[str, Any]:
-    """An upstream's state in plain types."""
+    """Describes an upstream's state in plain types."""
     dialer = upstream.dialer
     facts: dict[str, Any] = {
         "upstream": upstream.spec.name,
@@ -28,6 +28,6 @@ def describe(upstream: Upstream) -> dict[str, Any]:
 
 
 def upstreams() -> list[Upstream]:
-    """Those of the mitmproxy that runs."""
+    """Returns the upstreams of the running mitmproxy."""
     addon = ctx.master.addons.get(NAME)
     return [] if addon is None else list(addon.upstreams.values())

@@ -1,4 +1,4 @@
-"""An upstream connection, as mitmproxy's core takes it."""
+"""An upstream connection in the form that mitmproxy's core expects."""
 
 from typing import Any
 
@@ -10,18 +10,18 @@ from mitmproxy_watm.upstream.errors import through
 
 
 class UpstreamStream(FlowStream):
-    """Notes why it ended with the connection that it is of, since the core forgets it."""
+    """A stream that stores its error in its server connection, since the core forgets it."""
 
     server: Server | None = None
     name = ""
-    """Of the upstream."""
+    """The name of the upstream."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """As asyncio's, which knows nothing of what is not known: a module need not say where it sends from."""
+        """Returns a fact, or `default` if it is unknown: a module need not know its source address."""
         return Stream.get_extra_info(self, name, default)
 
     async def read(self, n: int = -1) -> bytes:
-        """As any stream's."""
+        """Reads as any stream, and stores an error."""
         try:
             return await super().read(n)
         except OSError as e:

@@ -1,4 +1,4 @@
-"""An upstream that was asked for, and its module while it runs."""
+"""A requested upstream, and its module while it runs."""
 
 import asyncio
 import logging
@@ -25,24 +25,24 @@ from mitmproxy_watm.upstream.stream import UpstreamStream
 logger = logging.getLogger(__name__)
 
 DNS_TIMEOUT = 5
-"""Seconds that a server of DNS may take, which are those of a stub resolver."""
+"""The time limit in seconds for a DNS server, that of a stub resolver."""
 
 TRUNCATED = 2
-"""In the third byte of an answer of DNS (RFC 1035 section 4.1.1)."""
+"""The truncation bit, in the third byte of a DNS answer (RFC 1035 section 4.1.1)."""
 
 
 class Upstream:
-    """Starts its module at once; what comes before that is done waits."""
+    """An upstream, which starts its module at once. Connections wait for the start."""
 
     def __init__(self, spec: Spec) -> None:
-        """Within an event loop."""
+        """Must run within an event loop."""
         self.spec = spec
         self.dialer: Dialer | None = None
         self.settings: Settings | None = None
         self.error: str | None = None
-        """Why it does not run."""
+        """The reason why it does not run."""
         self.swap_error: str | None = None
-        """Why the last swap did not happen."""
+        """The reason why the last swap failed."""
         self.on_failure: Callable[[], None] | None = None
         """Called if it does not start."""
         self._watching: asyncio.Future[None] | None = None
@@ -51,15 +51,15 @@ class Upstream:
         loop = asyncio.get_running_loop()
         origin = Origin(loop, LoopWake.of(loop))
         self.opening = THREADS.submit(self._open, origin, ctx.options.watm_unsealed)
-        """Its start, in a thread. It fails with OSError or ValueError."""
+        """The start in a thread. It fails with OSError or ValueError."""
         self._starting = asyncio.ensure_future(self._start(path, known))
 
     async def ready(self) -> None:
-        """Wait until it runs, or does not; `error` says why."""
+        """Wait until it runs or has failed; `error` has the reason."""
         await asyncio.wait([self._starting])
 
     def passes(self, application: str | None) -> bool:
-        """Whether it may be used for an application; one that is not known may not be passed over."""
+        """Returns True if an application may use it. An unknown application must not bypass it."""
         rules = None if self.settings is None else self.settings.applications
         return rules is None or application is None or rules.admits(application)
 
@@ -80,7 +80,7 @@ class Upstream:
 
     @property
     def resolver(self) -> tuple[str, int] | None:
-        """A server of DNS behind it."""
+        """A DNS server behind it."""
         dns = None if self.settings is None else self.settings.dns
         if not dns or dns == ("host",):
             return None
@@ -90,7 +90,7 @@ class Upstream:
         return dns[0], 53
 
     async def ask(self, query: bytes, application: str | None) -> bytes:
-        """What the server of DNS says to a query. Raises OSError."""
+        """Returns the DNS server's answer to a query. Raises OSError."""
         await self.ready()
         assert self.resolver is not None  # the caller has looked
         if self.dialer is None:
@@ -102,24 +102,24 @@ class Upstream:
             raise through(self.spec.name, e) from e
 
     async def swap(self, module: AnyModule) -> bool:
-        """Have another module make the connections from now on. Why not is logged and kept."""
+        """Use another module for future connections. A failure is logged and kept."""
         if self.dialer is None:
             return False
         return await self.finish_swap(self.begin_swap(module), module)
 
     def begin_swap(self, module: AnyModule) -> Future[None]:
-        """Swap in a thread, which fails with OSError or ValueError. `finish_swap` has to follow."""
+        """Start a swap in a thread, which fails with OSError or ValueError. `finish_swap` must follow."""
         assert self.dialer is not None  # the caller has looked
         dialer, unsealed = self.dialer, ctx.options.watm_unsealed
         return THREADS.submit(lambda: dialer.swap_now(read_module(module, unsealed=unsealed)))
 
     def serving(self) -> int | None:
-        """The number of the generation that makes the connections, if the module has any."""
+        """Returns the number of the generation that makes the connections, if the module has any."""
         known = [] if self.dialer is None else self.dialer.status().generations
         return max((generation.number for generation in known), default=None)
 
     async def finish_swap(self, swapping: Future[None], module: AnyModule) -> bool:
-        """Log and keep what comes of a swap; whether it was done."""
+        """Log and keep the result of a swap. Returns True if it was done."""
         try:
             await asyncio.wrap_future(swapping)
         except (OSError, ValueError) as e:
@@ -131,18 +131,18 @@ class Upstream:
         return True
 
     def close(self) -> None:
-        """Connect no more; what is open lives on."""
+        """Stop connecting; open connections stay open."""
         self._starting.cancel()
         if self._watching is not None:
             self._watching.cancel()
         if self.dialer is not None:
             self.dialer.close()
             self.dialer = None
-        # It may be there only later.
+        # The dialer may exist only later.
         self.opening.add_done_callback(_close_opened)
 
     def _open(self, origin: Origin, unsealed: bool) -> tuple[Settings, Dialer]:
-        """Start the module. In a thread."""
+        """Starts the module, in a thread."""
         spec = self.spec
         settings = read_settings(spec)
         dialer = make_dialer(
@@ -179,7 +179,7 @@ class Upstream:
         logger.info("The upstream %s runs %s.", self.spec.name, self.spec.module)
 
     async def _follow(self, path: Path, known: Mark) -> None:
-        """Swap the module whenever its file is another one."""
+        """Swap the module whenever its file changes."""
         async for _ in changes(path, known):
             await self.swap(path)
 
@@ -190,7 +190,7 @@ def _close_opened(opening: Future[tuple[Settings, Dialer]]) -> None:
 
 
 async def ask(dialer: Dialer, host: str, port: int, query: bytes, application: str | None) -> bytes:
-    """What a server of DNS says to a query, all of it (RFC 7766). `EOFError` if it ends before that."""
+    """Returns a DNS server's whole answer to a query (RFC 7766). `EOFError` if it ends early."""
     datagrams = await dialer.open_datagrams(host, port, application=application)
     try:
         datagrams.write(query)
