@@ -138,7 +138,7 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// The server did not answer in time; it is busy or the machine is.
+    /// The server did not answer in time: it or the machine is busy.
     #[error("{module}: no answer within {} s", after.as_secs_f32())]
     Timeout {
         /// The module's name.
@@ -146,7 +146,7 @@ pub enum Error {
         /// The time that the caller waited.
         after: Duration,
     },
-    /// More requests wait for the module than it answers.
+    /// Too many requests are waiting for the module.
     #[error("{module}: too many requests at once; try again")]
     Busy {
         /// The module's name.

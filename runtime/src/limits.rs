@@ -63,11 +63,11 @@ pub struct Limits {
     /// Time from the start of a module until its connection is ready, connecting included. Default
     /// 30 s.
     pub handshake_timeout: Duration,
-    /// Connections of one listener or relay that are between accepted and ready; as many
-    /// more wait in the kernel. Default 256.
+    /// Connections of one listener or relay that are in their handshake; as many more wait in the
+    /// kernel. Default 256.
     pub handshakes: usize,
-    /// Instances of a server's module at once: the one that serves, and those before it that
-    /// have open flows. A swap beyond it is refused. Default 16, each of some megabytes.
+    /// Instances of a server's module at once: the serving one, and former ones with open flows. A
+    /// swap beyond it is refused. Default 16, each of some megabytes.
     pub generations: usize,
     /// Time that a module has to pass on what was written before its connection was closed, and
     /// then the same time again to end when it is told to. Default 500 ms.

@@ -254,7 +254,7 @@ pub struct ClientConfig {
     pub name: String,
     /// The content's media type.
     pub media_type: String,
-    /// The file.
+    /// The content of the file.
     pub content: String,
 }
 

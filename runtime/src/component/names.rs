@@ -99,7 +99,7 @@ impl State {
         tokio::spawn(async move {
             let mut looking = pin!(resolve(&access, &target, &ports));
             match timeout(access.connect_timeout, &mut looking).await {
-                // Nobody may wait any more, here and below.
+                // The receiver may be gone, here and below.
                 Ok(found) => drop(answer.send(found)),
                 Err(_) => {
                     let _ = answer.send(Err(ErrorCode::Timeout));

@@ -35,7 +35,7 @@ pub struct DatagramFlow {
     held: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The module's end.
+/// The module's end of a datagram flow.
 pub struct GuestDatagrams {
     shared: Arc<Shared>,
     /// True once the instance has failed, so that dropping this is no regular end.

@@ -36,7 +36,7 @@ pub struct StreamFlow {
     held: Mutex<Option<Held>>,
 }
 
-/// The module's end.
+/// The module's end of a stream flow.
 pub struct GuestStream {
     shared: Arc<Shared>,
 }

@@ -63,7 +63,7 @@ mod imp {
             )
             .ok()?;
             bind(&socket, &SocketAddrNetlink::new(0, GROUPS.cast_unsigned())).ok()?;
-            // SAFETY: an `OwnedFd` is open, and one descriptor, until it is dropped.
+            // SAFETY: an `OwnedFd` owns one descriptor, which is open until it is dropped.
             let socket = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
             Some(Changes {
                 socket: socket.ok()?,

@@ -108,7 +108,7 @@ impl DatagramPort {
         }
     }
 
-    /// Sets if longer datagrams are dropped, in place of being sent in fragments.
+    /// Sets whether longer datagrams are dropped, in place of being sent in fragments.
     pub(crate) fn set_dont_fragment(&self, on: bool) {
         match &self.way {
             Way::Bound(port) => port.set_dont_fragment(on),

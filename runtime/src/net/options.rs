@@ -57,9 +57,9 @@ pub(super) fn share_port(_: &Socket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Sets if a datagram that is longer than the path's MTU is dropped with an [error](is_too_large),
-/// or fragmented here, as on any other datagram socket. The kernel learns the MTU. quinn-udp wants
-/// neither, because QUIC probes for itself.
+/// Sets whether a datagram that is longer than the path's MTU is dropped with an
+/// [error](is_too_large), or fragmented here, as on any other datagram socket. The kernel learns the
+/// MTU. quinn-udp wants neither, because QUIC probes for itself.
 ///
 /// Systems other than Linux stay as quinn-udp sets them: a datagram that does not fit is dropped,
 /// and counted. The packets of a tunnel with an MTU of 1420 bytes fit through Ethernet.
@@ -200,7 +200,7 @@ pub(super) fn receive_several(
             iov_base: piece.as_mut_ptr().cast(),
             iov_len: piece.len(),
         });
-        // SAFETY: of zeros alone it is one without an address, control data and pieces.
+        // SAFETY: an `mmsghdr` of zeros is valid: it has no address, no control data and no buffers.
         let message = unsafe { message.assume_init_mut() };
         message.msg_hdr.msg_iov = vector;
         message.msg_hdr.msg_iovlen = 1;
@@ -219,7 +219,7 @@ pub(super) fn receive_several(
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
     for (length, message) in lengths.iter_mut().zip(&messages).take(count) {
-        // SAFETY: as above.
+        // SAFETY: the message is initialized, for the same reason.
         *length = unsafe { message.assume_init_ref() }.msg_len as usize;
     }
     Ok(count)

@@ -392,7 +392,7 @@ impl UdpPort {
     /// Sends from any address in place of this one, until the network changes.
     fn lose_source(&self, source: Option<IpAddr>) {
         *self.lost_source.lock().expect("no panic under this lock") = source;
-        // quinn-udp takes the error for one that forbids trains.
+        // quinn-udp has taken the error for one that forbids trains, so it starts anew.
         if let Ok(state) = UdpSocketState::new((&self.socket).into()) {
             *self.state.write().expect("no panic under this lock") = state;
             options::set_dont_fragment(&self.socket, self.dont_fragment.load(Ordering::Relaxed));

@@ -116,7 +116,7 @@ pub(crate) enum Event<'a> {
         interrupted: bool,
         reason: Cow<'a, str>,
     },
-    /// The recording ends, for this reason.
+    /// The recording ends, for the given reason.
     End(Cow<'a, str>),
 }
 

@@ -100,7 +100,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets if `[::]` leaves IPv4 alone, for the sockets granted so far. Default: no.
+    /// Sets whether `[::]` leaves IPv4 alone, for the sockets granted so far. Default: no.
     pub fn ipv6_only(mut self, only: bool) -> Self {
         for grant in &mut self.grants {
             grant.ipv6_only = only;
@@ -146,7 +146,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Sets if the host may run the module's ciphers for it. Default: yes.
+    /// Sets whether the host may run the module's ciphers for it. Default: yes.
     pub fn host_crypto(mut self, granted: bool) -> Self {
         self.host_crypto = granted;
         self

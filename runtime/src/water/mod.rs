@@ -9,23 +9,23 @@
 //!
 //! The life of a connection, the same for all versions and roles:
 //!
-//! 1. Instantiate; call `_start` if there is one (languages with a runtime set it up there),
-//!    else `_initialize` if there is one.
-//! 2. Call the init function. A module of v1 finds its configuration in `/conf/watm.cfg`, one
-//!    of v0 asks for it by `pull_config`.
-//! 3. Hand over the application's stream (not to a relay), and call the role's function. The
-//!    module asks for its connections there, and does its handshake.
+//! 1. Instantiate; call `_start` if there is one (languages with a runtime set it up there), else
+//!    `_initialize` if there is one.
+//! 2. Call the init function. A module of v1 finds its configuration in `/conf/watm.cfg`, one of v0
+//!    asks for it by `pull_config`.
+//! 3. Hand over the application's stream (not to a relay), and call the role's function. The module
+//!    asks for its connections there, and does its handshake.
 //! 4. Hand over the control pipe.
 //! 5. Call the worker, in a task of its own. A listener's application gets the connection when the
 //!    module first reads, writes or polls the application's stream: before that it is in the
-//!    handshake with its client, whichever function that runs in. When the worker returns, whatever
-//!    it returns, or traps, the connection ends: what it wrote is delivered, and then the end, or an
-//!    error that names the cause. A client whose connection fails before either end has ended sees a
-//!    reset, unless the module has shut its stream (`sock_shutdown`) after what it said last.
-//! 6. When the application closes the connection, the module gets to read what was written,
-//!    then a byte on the control pipe, then it is dropped. Each of the two waits is bounded by
-//!    [`Limits::close_grace`](crate::Limits::close_grace). The same waits begin when a client
-//!    resets its connection and the module goes on.
+//!    handshake with its client, in whichever function. The connection ends when the worker traps or
+//!    returns, with any result: the module's data is delivered, and then the end, or an error that
+//!    names the cause. A client whose connection fails before either end has ended sees a reset,
+//!    unless the module has shut its stream (`sock_shutdown`) after its last data.
+//! 6. When the application closes the connection, the module reads the remaining data, then a byte
+//!    on the control pipe, and then it is dropped. Each of the two waits is bounded by
+//!    [`Limits::close_grace`](crate::Limits::close_grace). The same waits begin when a client resets
+//!    its connection and the module continues.
 //!
 //! A module that replaces another is on probation: when an instance of it traps, or fails in a way
 //! that its connections do not explain, it is rolled back, and the former module makes new

@@ -1,4 +1,4 @@
-//! The cost of a component, apart from its modules.
+//! The compile cost of a component, apart from its modules.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Arguments, environment, clocks, randomness, and the end.
+//! Functions for arguments, environment, clocks, randomness, yielding and exit.
 
 use std::fmt;
 use std::future::poll_fn;
