@@ -1,4 +1,5 @@
-//! The host's counters of a server; see the crate page for their meaning.
+//! The host's counters of a server; see the crate page for their meaning. The parts of the host
+//! count, and `server` and `driver` report.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The errors of this library.
+//! The errors of this library, which all of its public functions return.
 
 use std::io;
 use std::path::PathBuf;

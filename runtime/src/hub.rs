@@ -1,4 +1,4 @@
-//! The state that a server's handles and its driver share.
+//! The state that a server's handles, its driver and its instances share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;

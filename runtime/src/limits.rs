@@ -1,4 +1,4 @@
-//! The limits of servers, dialers, listeners and relays.
+//! The limits of servers, dialers, listeners and relays. Their builders check them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The CPU quota of a module: its share of a core. The driver and WATER instances spend it.
+//! The CPU quota of a module: its share of a core. Component instances and WATER guests spend it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Addresses, errors and status types of the API.
+//! Addresses, errors and status types of the API, which the other folders share.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The import `capture`: copies of packets and secrets for the user.
+//! The import `capture`: copies of packets and secrets for the user. The linker of `component`
+//! calls it.
 
 use super::State;
 use super::bindings::watm::transport::capture;

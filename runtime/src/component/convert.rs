@@ -1,4 +1,4 @@
-//! Conversions between the WIT's types and this crate's.
+//! Conversions between the WIT's types and this crate's, for the imports and for `instance`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

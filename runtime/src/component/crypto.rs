@@ -1,4 +1,4 @@
-//! The import `crypto`: authenticated encryption by the host.
+//! The import `crypto`: authenticated encryption by the host, for modules that may use it.
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use wasmtime::component::Resource;

@@ -1,5 +1,5 @@
 //! A dial of the application, and the outcome of the connections that the module makes for it.
-//! `instance` begins it, and `driver` waits for it.
+//! `instance` begins it, and `roles::component` waits for it.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,5 @@
-//! The import `flows`: flows that a module offers to the application, and its datagrams.
+//! The import `flows`: flows that a module offers to the application through `hub`, and its
+//! datagrams.
 
 use wasmtime::component::Resource;
 

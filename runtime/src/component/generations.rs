@@ -1,4 +1,5 @@
-//! The import `generations`: messages between the generations of a module during a swap.
+//! The import `generations`: messages between the generations of a module during a swap, through
+//! `post`.
 
 use std::task::{Context, Waker};
 

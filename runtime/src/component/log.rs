@@ -1,4 +1,4 @@
-//! The import `log`.
+//! The import `log`: passes a module's records on to `log::Logger`.
 
 use super::bindings::watm::transport::log;
 use super::{Failure, State};

@@ -1,4 +1,4 @@
-//! The import `names`: host names that a module looks up.
+//! The import `names`: host names that a module looks up for the destinations of its datagrams.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The import `signing`: private keys of the user that a module signs with.
+//! The import `signing`: private keys of the user that a module signs with, from `keys`.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The import `sockets`: granted sockets, and connections in both directions.
+//! The import `sockets`: granted sockets of `net`, connections of `connect`, and the module's ends
+//! of stream flows.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

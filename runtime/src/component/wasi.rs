@@ -1,4 +1,5 @@
-//! The two interfaces of WASI that a module may import: clocks and randomness.
+//! The two interfaces of WASI that a module may import: clocks and randomness. `component` links
+//! them.
 //!
 //! They have two functions each, so they are written here: the crate with all of WASI brings file
 //! systems, sockets and an executor, none of which a module may have.

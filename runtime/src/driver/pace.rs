@@ -1,4 +1,5 @@
-//! The pace of a module's calls, for modules that ask for an interval between them.
+//! The pace of a module's calls, for modules that ask for an interval between them. `run` asks
+//! before it waits.
 
 use std::time::{Duration, Instant};
 

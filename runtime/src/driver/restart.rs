@@ -1,4 +1,5 @@
 //! Restarts after failures: an instance that traps is dropped, and a new one starts after a pause.
+//! `run` reports the failures.
 
 use std::time::{Duration, Instant};
 

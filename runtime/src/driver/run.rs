@@ -1,4 +1,5 @@
 //! The run loop of a server's thread: waits for events, and calls the generations of the module.
+//! `driver::start` spawns it.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

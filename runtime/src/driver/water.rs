@@ -1,4 +1,5 @@
 //! A WATER module behind a server: one instance for each connection, all on the server's thread.
+//! `driver::start` runs it in place of `run`.
 
 use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};

@@ -1,4 +1,4 @@
-//! The thread that advances an engine's epoch while modules run.
+//! The thread that advances an engine's epoch while modules run. `Engine::tick` starts it.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, Weak};

@@ -1,4 +1,4 @@
-//! The byte queue of a stream flow.
+//! The byte queue of a stream flow, one for each direction.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Types for flows whose application is a socket of the host's.
+//! Types for flows whose application is a socket of the host's, shared by both kinds of flows.
 
 use std::fmt;
 

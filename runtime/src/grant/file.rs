@@ -1,4 +1,4 @@
-//! Grants of the user, read from a file.
+//! Grants of the user, read from a file. The command reads it, and `Trust` looks modules up in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Private keys in memory, which sign by rustls.
+//! Private keys in memory, which sign by rustls. `Keys::add_pem` makes them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Inspecting a module: its kind, its imports and its problems, without compiling it.
+//! Inspecting a module: its kind, its imports and its problems, without compiling it. `Module`
+//! calls it before it compiles, and `watm inspect` shows the result.
 
 use std::fmt;
 

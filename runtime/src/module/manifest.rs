@@ -1,4 +1,4 @@
-//! Compares a module with the manifest in its seal.
+//! Compares a module with the manifest in its seal. `Module` calls it when it loads one.
 
 use watm_seal::{Manifest, ModuleRole, World};
 

@@ -1,4 +1,4 @@
-//! The imports and exports of a module, read without compiling it.
+//! The imports and exports of a module, read without compiling it, for `inspect`.
 
 use std::fmt::Write;
 

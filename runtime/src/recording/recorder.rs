@@ -1,4 +1,4 @@
-//! Writes recordings. The driver makes a recorder, and `component::tape` feeds it.
+//! Writes recordings. `ServerBuilder` creates a recorder, and `component::tape` feeds it.
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Exact replays, which end at the first difference.
+//! Exact replays, which end at the first difference. `Recording::replay` runs them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

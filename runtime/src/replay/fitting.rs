@@ -1,4 +1,5 @@
-//! Fitting replays, for other versions of a module than the recorded one.
+//! Fitting replays, for other versions of a module than the recorded one. `Recording::replay` runs
+//! them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 

@@ -1,4 +1,4 @@
-//! The result of a replay.
+//! The result of a replay, which `watm replay` prints.
 
 use std::collections::BTreeMap;
 use std::fmt;

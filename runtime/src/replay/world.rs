@@ -1,5 +1,5 @@
 //! The world of a fitting replay: recorded data by resource, for a module that asks in another
-//! order.
+//! order. `fitting` feeds and asks it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

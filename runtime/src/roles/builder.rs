@@ -1,4 +1,4 @@
-//! The builder of dialers, listeners and relays.
+//! The builder of dialers, listeners and relays, which the application calls.
 
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener as StdListener};

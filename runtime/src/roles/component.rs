@@ -1,4 +1,4 @@
-//! A component behind a dialer, a listener or a relay.
+//! A component behind a dialer, a listener or a relay: the `Runner` over a `Server`.
 
 use std::future::{Future, poll_fn};
 use std::net::{SocketAddr, TcpListener as StdListener};

@@ -1,4 +1,5 @@
-//! Connectors: the application's own way to connect, and the connections that they make.
+//! Connectors: the application's own way to connect, and the connections that they make. `access`
+//! calls them.
 
 use std::fmt;
 use std::future::Future;

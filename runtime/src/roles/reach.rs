@@ -1,4 +1,4 @@
-//! The destinations that a module may reach.
+//! The destinations that a module may reach. `access` decides by it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

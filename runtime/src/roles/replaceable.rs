@@ -1,4 +1,5 @@
-//! A WATER module behind a dialer, a listener or a relay, and its replacement.
+//! A WATER module behind a dialer, a listener or a relay, and its replacement: the `Runner` over a
+//! `WaterRunner`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};

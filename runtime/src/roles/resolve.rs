@@ -1,4 +1,4 @@
-//! Resolving names within a reach.
+//! Resolving names within a reach, for applications and for `access`.
 
 use std::future::Future;
 use std::io;

@@ -1,4 +1,4 @@
-//! The roles of a module.
+//! The roles of a module, which `module::inspect` finds and `runner` checks.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Targets of connections, and the parsers of their addresses.
+//! Targets of connections, and the parsers of their addresses, for `access` and the dialers.
 
 use std::fmt;
 use std::net::SocketAddr;

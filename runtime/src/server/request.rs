@@ -1,4 +1,4 @@
-//! Requests of a server's handle to its driver.
+//! Requests of a server's handle to its driver. The methods of `Server` call it.
 
 use std::sync::mpsc as blocking;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The root and the floors that are built into a program.
+//! The root and the floors that are built into a program. The command and the Python module read
+//! them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Options of loading a module.
+//! Options of loading a module, which applications pass to `Engine`.
 
 use std::collections::BTreeSet;
 

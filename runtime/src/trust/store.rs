@@ -1,4 +1,5 @@
-//! The place of the trust state: the user's file, another file, or memory.
+//! The place of the trust state: the user's file, another file, or memory. `Trust` reads and writes
+//! it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! The terms of updates: a downloaded module is judged like any other that is loaded.
+//! The terms of updates: a downloaded module is judged like any other that is loaded. `updates`
+//! asks for them.
 
 use watm_seal::{Manifest, private};
 use watm_update::Terms;

@@ -1,4 +1,4 @@
-//! Options of updates.
+//! Options of updates, which applications pass to `Updates::new`.
 
 use std::path::PathBuf;
 use std::time::Duration;

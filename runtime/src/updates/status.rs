@@ -1,4 +1,4 @@
-//! The status of updates, which applications show.
+//! The status of updates: `Updates::follow` keeps it, and applications show it.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};

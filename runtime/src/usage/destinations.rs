@@ -1,4 +1,4 @@
-//! The destinations that a module asked for, for its usage.
+//! The destinations that a module asked for. `roles::access` notes them.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,5 @@
-//! The usage of modules: how much of their grants they have used.
+//! The usage of modules: how much of their grants they have used. The parts of the host note it,
+//! and the status shows it.
 
 mod destinations;
 mod keep;

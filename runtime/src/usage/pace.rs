@@ -1,4 +1,4 @@
-//! The CPU use of a module, for its usage.
+//! The CPU use of a module, sampled whenever its usage is read.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

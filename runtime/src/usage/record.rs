@@ -1,4 +1,5 @@
-//! The file with the usage of a module's last run.
+//! The file with the usage of a module's last run. `keep` writes it, and `Trust::last_use` reads
+//! it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
 //! The imports from `env`, by which a module gets its connections. v0 and v1 name them differently.
+//! `water` links them into every guest.
 
 use wasmtime::{Caller, Linker};
 

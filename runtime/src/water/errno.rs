@@ -1,4 +1,5 @@
-//! The error numbers of WASI preview 1, which the functions of WATER return negated.
+//! The error numbers of WASI preview 1, which the functions of WATER return negated. `env` and
+//! `preview1` return them.
 
 use std::borrow::Cow;
 use std::io;

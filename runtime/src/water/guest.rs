@@ -1,4 +1,4 @@
-//! Access to the guest's memory for its calls. Every pointer is checked.
+//! Access to the guest's memory for the calls of `env` and `preview1`. Every pointer is checked.
 
 use super::errno::Errno;
 

@@ -1,4 +1,4 @@
-//! WATER modules: core modules that serve one connection each.
+//! WATER modules: core modules that serve one connection each. `roles` and `driver` run them.
 //!
 //! WATER (<https://github.com/refraction-networking/water>) has a module block: it gets descriptors
 //! of sockets, and reads, writes and polls them with WASI preview 1 until the connection ends. Here

@@ -1,5 +1,5 @@
 //! Stream flows whose application is a socket: the module's writes go into it at once, and its
-//! reads come out of it, so that no byte waits for a task to run.
+//! reads come out of it, so that no byte waits for a task to run. `watm serve` joins its flows.
 
 use std::future::poll_fn;
 use std::pin::Pin;

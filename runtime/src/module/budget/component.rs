@@ -1,4 +1,4 @@
-//! The compile cost of a component, apart from its modules.
+//! The compile cost of a component, apart from its modules. `budget::check` adds it up.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! The compile cost of a function.
+//! The compile cost of a function, for `module`.
 
 use wasmparser::{BinaryReaderError, BlockType, FunctionBody, MemArg, Operator};
 

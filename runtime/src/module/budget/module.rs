@@ -1,4 +1,4 @@
-//! The compile cost of a core module, apart from its functions.
+//! The compile cost of a core module, apart from its functions. `budget::check` adds it up.
 
 use wasmparser::{
     CompositeInnerType, ConstExpr, DataKind, DataSectionReader, ElementItems, ElementKind,
