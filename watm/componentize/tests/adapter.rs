@@ -1,11 +1,11 @@
-//! What the adapter answers, run on its own.
+//! The answers of the adapter, run on its own.
 
 use wasmi::{Caller, Engine, Extern, Instance, Linker, Memory, MemoryType, Module, Store};
 
-/// What the next calls of `get-random-u64` give.
+/// The result of the next calls of `get-random-u64`.
 const RANDOM: u64 = 0x0807_0605_0403_0201;
 
-/// 2020-01-01 and a bit.
+/// The time 2020-01-01 and a fraction of a second.
 const SECONDS: u64 = 1_577_836_800;
 const NANOSECONDS: u32 = 123_456_789;
 

@@ -1,4 +1,4 @@
-//! What a component asks for.
+//! The imports of a component.
 
 use watm_componentize::componentize;
 use wit_component::{DecodedWasm, StringEncoding, embed_component_metadata};

@@ -1,4 +1,4 @@
-//! What a peer is told of bytes that come out of order (RFC 2018) or twice (RFC 2883).
+//! The acknowledgements of bytes that arrive out of order (RFC 2018) or twice (RFC 2883).
 
 mod support;
 
@@ -15,14 +15,14 @@ use watm_netstack::Config;
 /// The number of the peer's first byte. The numbers wrap in the scripts.
 const FIRST: u32 = u32::MAX - 1499;
 
-/// What an answer acknowledges, and the blocks that it tells. All count from the peer's first byte.
+/// The number that an answer acknowledges, and its blocks. All count from the peer's first byte.
 type Answer = (u32, &'static [(u32, u32)]);
 
-/// A line of a script: milliseconds after its beginning, the bytes that come then, none of them to let
-/// time pass alone, and the answer at that time.
+/// A line of a script: milliseconds after its beginning, the bytes that arrive then (none to let
+/// time pass only), and the answer at that time.
 type Line = (u64, Range<u32>, Option<Answer>);
 
-/// A connection from a peer, which does nothing but send.
+/// A connection from a peer, which only sends.
 struct Flow {
     bench: Bench,
     stream: StreamEnd,
@@ -50,7 +50,7 @@ impl Flow {
         }
     }
 
-    /// What the stack sends when these bytes come.
+    /// The stack's answers when these bytes arrive.
     fn inject(&mut self, bytes: Range<u32>) -> Vec<(u32, Vec<(u32, u32)>)> {
         let payload: Vec<u8> = bytes.clone().map(|at| at as u8).collect();
         let segment = Tcp {
@@ -80,14 +80,14 @@ impl Flow {
         }
     }
 
-    /// Checks that the application has got so many bytes, as they were sent.
+    /// Checks that the application has received this many bytes, as they were sent.
     fn check(&self, bytes: u32) {
         let expected: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
         assert!(self.stream.read() == expected);
     }
 }
 
-/// One that begins with the first of these bytes.
+/// A segment that begins with the first of these bytes.
 fn segment(peer: SocketAddr, stack: SocketAddr, first: u32, bytes: Range<u32>) -> Tcp<'static> {
     Tcp {
         source: peer,
@@ -102,7 +102,7 @@ fn segment(peer: SocketAddr, stack: SocketAddr, first: u32, bytes: Range<u32>) -
     }
 }
 
-/// What a packet acknowledges and tells.
+/// The acknowledgement and the blocks of a packet.
 fn answer(packet: &[u8]) -> (u32, Vec<(u32, u32)>) {
     let segment = read_tcp(packet);
     assert!(segment.payload.is_empty() && !segment.reset);
@@ -138,7 +138,7 @@ fn the_block_that_grew_last_comes_first_and_those_of_before_follow() {
                 800..900,
                 Some((100, &[(800, 900), (600, 700), (400, 500), (200, 300)])),
             ),
-            // No more than four fit.
+            // At most four fit.
             (
                 14,
                 1000..1100,
@@ -177,20 +177,20 @@ fn what_comes_twice_is_told_at_once() {
         flow.run(&[
             (0, 0..1000, None),
             (2, 0..0, Some((1000, &[]))),
-            // Below what is acknowledged.
+            // Bytes below the acknowledged number.
             (10, 0..1000, Some((1000, &[(0, 1000)]))),
             (11, 200..300, Some((1000, &[(200, 300)]))),
             // The same beside a gap.
             (12, 2000..3000, Some((1000, &[(2000, 3000)]))),
             (13, 500..1000, Some((1000, &[(500, 1000), (2000, 3000)]))),
-            // In a block, which follows it.
+            // Bytes in a block, which follows them.
             (14, 4000..5000, Some((1000, &[(4000, 5000), (2000, 3000)]))),
             (
                 15,
                 2000..2500,
                 Some((1000, &[(2000, 2500), (2000, 3000), (4000, 5000)])),
             ),
-            // In part.
+            // A partial overlap.
             (
                 16,
                 4500..5500,
@@ -201,7 +201,7 @@ fn what_comes_twice_is_told_at_once() {
                 900..1200,
                 Some((1200, &[(900, 1000), (4000, 5500), (2000, 3000)])),
             ),
-            // It is told once.
+            // It is reported once.
             (
                 18,
                 6000..7000,
@@ -223,16 +223,16 @@ fn what_is_passed_by_an_acknowledgement_is_taken() {
     let mut flow = Flow::open(V4);
     flow.stream.write(&[1; 500]);
     assert_eq!(flow.bench.settle().len(), 1);
-    // The second was sent after the answer had come, and passes the first on its way.
+    // The second was sent after the answer had arrived, and overtakes the first.
     let before = flow.first;
     flow.first = before.wrapping_add(500);
     assert_eq!(flow.inject(100..200), [(0, vec![(100, 200)])]);
     let after = std::mem::replace(&mut flow.first, before);
     assert_eq!(flow.inject(0..100), [(200, vec![])]);
     flow.check(200);
-    // What comes twice of it is answered too.
+    // Duplicates among it are answered too.
     assert_eq!(flow.inject(0..100), [(200, vec![(0, 100)])]);
-    // The window is not what it was then.
+    // The window has changed since.
     flow.stream.write(&[1; 500]);
     let sent = flow.bench.settle();
     assert_eq!(read_tcp(&sent[0]).sequence, after);
@@ -243,7 +243,7 @@ fn there_are_no_more_gaps_than_there_is_room_for() {
     let mut flow = Flow::open(V4);
     for number in 1..=40 {
         let answers = flow.inject(number * 200..number * 200 + 100);
-        // What there is no room for is not told.
+        // Bytes without room are not reported.
         assert_eq!(answers.len(), usize::from(number <= 32), "segment {number}");
     }
     assert_eq!(flow.bench.counter("tcp_too_many_gaps"), 8);

@@ -1,5 +1,5 @@
-//! What somebody can do to a connection who does not see its packets: foretell its numbers (RFC 6528),
-//! and end it with a guess (RFC 5961).
+//! Attacks on a connection by somebody who does not see its packets: predicting its numbers (RFC 6528), and ending it
+//! with a guess (RFC 5961).
 
 mod support;
 
@@ -20,8 +20,8 @@ fn client(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], port))
 }
 
-/// The generator that smoltcp draws from: sPCG32 (O'Neill, 2014). A number is a part of the state that
-/// its highest three bits choose.
+/// The generator that smoltcp draws from: sPCG32 (O'Neill, 2014). A number is a part of the state, chosen by its
+/// highest three bits.
 struct Generator(u64);
 
 impl Generator {
@@ -37,14 +37,14 @@ impl Generator {
         (self.0 >> (29 - (self.0 >> 61))) as u32
     }
 
-    /// Finds a generator whose numbers these are, if one of them shows bits 22 to 53 of the state, as
-    /// one in eight does. Returns what comes next.
+    /// Finds a generator of these numbers, if one of them shows bits 22 to 53 of the state, as one in eight does.
+    /// Returns its next number.
     fn foretell(numbers: &[u32]) -> Option<u32> {
         const KNOWN: u64 = (1 << 54) - 1;
         for at in 0..numbers.len() - 3 {
             for low in 0..1 << 22 {
                 let low = u64::from(numbers[at]) << 22 | low;
-                // The lower bits of a state follow from the lower bits of that before.
+                // The lower bits of a state follow from the lower bits of the one before.
                 let next = Self::step(low) & KNOWN;
                 let shows = |shift: u32| {
                     (next >> shift) as u32 == numbers[at + 1] & (KNOWN >> shift) as u32
@@ -70,12 +70,12 @@ impl Generator {
 #[test]
 fn numbers_of_connections_do_not_follow_from_those_of_others() {
     const SEEN: usize = 20;
-    // Whoever draws from the generator is found out.
+    // Numbers drawn from the generator are detected.
     let mut generator = Generator(0x0123_4567_89ab_cdef);
     let drawn: Vec<u32> = (0..SEEN).map(|_| generator.next()).collect();
     assert_eq!(Generator::foretell(&drawn), Some(generator.next()));
     let mut bench = Bench::new(Config::default());
-    // In the order in which they are drawn, if they are.
+    // The numbers in the order of their drawing, if they are drawn.
     let mut numbers = Vec::new();
     for port in 1000..1000 + SEEN as u16 / 2 {
         let answers = bench.packet(1, &packets::syn(client(port), server(), 100));
@@ -84,7 +84,7 @@ fn numbers_of_connections_do_not_follow_from_those_of_others() {
         numbers.push(read_tcp(&bench.settle()[0]).sequence);
     }
     assert_eq!(Generator::foretell(&numbers), None);
-    // Nor are they close to each other.
+    // Numbers are not close to each other either.
     for pair in numbers.windows(2) {
         assert!(pair[0].abs_diff(pair[1]) > 1000, "{pair:?}");
     }
@@ -110,7 +110,7 @@ fn a_later_connection_between_the_same_ends_has_later_numbers() {
     assert_eq!(number(&mut bench).wrapping_sub(before), 10_000);
 }
 
-/// A segment of the client's.
+/// A segment of the client.
 fn segment(sequence: u32, acknowledges: u32) -> Tcp<'static> {
     Tcp {
         source: client(1000),
@@ -125,7 +125,7 @@ fn segment(sequence: u32, acknowledges: u32) -> Tcp<'static> {
     }
 }
 
-/// A connection whose client has sent the bytes before number 108, and the number of our first byte.
+/// A connection whose client has sent the bytes before number 108, and the number of the stack's first byte.
 fn established() -> (Bench, StreamEnd, u32) {
     let mut bench = Bench::new(Config::default());
     let answers = bench.packet(1, &packets::syn(client(1000), server(), 100));
@@ -141,7 +141,7 @@ fn established() -> (Bench, StreamEnd, u32) {
     (bench, stream, first)
 }
 
-/// What a reset or SYN with this number is answered with.
+/// The answer to a reset or SYN with this number.
 fn guess(bench: &mut Bench, control: TcpControl, sequence: u32) -> Option<Segment> {
     let guess = Tcp {
         control,
@@ -154,11 +154,11 @@ fn guess(bench: &mut Bench, control: TcpControl, sequence: u32) -> Option<Segmen
     answers.first().map(|answer| read_tcp(answer))
 }
 
-/// Checks that an answer says where a connection is that has sent nothing, and nothing else.
+/// Checks that an answer only reports the position of a connection that has sent nothing.
 fn is_challenge(answer: Option<Segment>, first: u32) -> bool {
     answer.is_some_and(|answer| {
         let here = (answer.sequence, answer.acknowledges) == (first, Some(108));
-        // A window of none would stop the client.
+        // A window of zero would stop the client.
         here && !answer.reset && !answer.syn && answer.window > 900
     })
 }
@@ -171,7 +171,7 @@ fn a_reset_within_the_window_ends_nothing() {
         assert!(is_challenge(answer, first), "{sequence}");
         bench.wait(Duration::from_secs(1));
     }
-    // Beyond the window, there is not even an answer.
+    // Numbers beyond the window get no answer at all.
     for sequence in [107, 10_000_000, 0x8000_0000] {
         assert!(guess(&mut bench, TcpControl::Rst, sequence).is_none());
     }
@@ -183,7 +183,7 @@ fn a_reset_within_the_window_ends_nothing() {
     };
     bench.packet(1, &more.packet());
     assert_eq!(stream.read(), b"more");
-    // Who means it has the number from the challenge.
+    // A genuine peer has the number from the challenge.
     assert!(guess(&mut bench, TcpControl::Rst, 112).is_none());
     assert_eq!(stream.reset(), Some(ErrorCode::ConnectionReset));
     assert_eq!(bench.stack.flows(), 0);
@@ -224,7 +224,7 @@ fn a_syn_is_answered_with_where_the_connection_is() {
         assert!(is_challenge(answer, first), "{sequence}");
         bench.wait(Duration::from_secs(1));
     }
-    // So is one that accepts.
+    // A segment that accepts is challenged too.
     let accepts = Tcp {
         control: TcpControl::Syn,
         scale: Some(7),

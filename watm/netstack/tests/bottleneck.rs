@@ -11,16 +11,16 @@ use support::{Bench, Random, Receiver, StreamEnd, packets};
 use watm_core::{Host, Instant};
 use watm_netstack::Config;
 
-/// A path with half of its round trip each way, and a queue of a round trip and 20 ms before what
-/// is narrow on the way there.
+/// A path with half of its round trip each way, and a queue of a round trip and 20 ms before the
+/// bottleneck on the way there.
 struct Path {
     round_trip: Duration,
     mbits: f64,
-    /// In thousandths, on the way there.
+    /// The loss on the way there, in thousandths.
     loss: usize,
 }
 
-/// What the flows of the stack reach in each of some seconds, of what the path allows.
+/// The throughput of the stack's flows in each of several seconds, as a share of the path's.
 fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
     let mut bench = Bench::new(Config::default());
     let mut random = Random(7);
@@ -121,7 +121,7 @@ fn reached(path: &Path, flows: usize, seconds: usize) -> Vec<f64> {
     arrived.iter().map(|&bytes| bytes as f64 / most).collect()
 }
 
-/// What arrives after the first seconds, of what the path allows.
+/// The throughput after the first seconds, as a share of the path's.
 fn share(path: &Path, flows: usize) -> f64 {
     const WARM: usize = 2;
     let each = reached(path, flows, 6);
@@ -146,8 +146,8 @@ fn flows_fill_a_path_together_without_losing_much() {
     }
 }
 
-/// A loss has the window shrink only if there is a queue, or if there are many: with the rate that
-/// Reno has at that loss (Mathis et al., 1997) a stream would reach a thirtieth here.
+/// A loss shrinks the window only if there is a queue, or if there are many. With the rate of Reno
+/// at that loss (Mathis et al., 1997) a stream would reach a thirtieth here.
 #[test]
 fn a_way_that_loses_by_itself_is_used() {
     for (loss, flows, least) in [(10, 1, 0.12), (10, 4, 0.4), (1, 4, 0.7)] {

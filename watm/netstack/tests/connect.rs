@@ -1,4 +1,4 @@
-//! TCP that the stack opens to a real peer.
+//! TCP connections that the stack opens to a real peer.
 
 mod support;
 
@@ -25,7 +25,7 @@ fn header(packet: &[u8]) -> TcpPacket<&[u8]> {
     TcpPacket::new_checked(&packet[20..]).unwrap()
 }
 
-/// What a peer answers to the SYN in `packet`.
+/// A peer's answer to the SYN in `packet`.
 fn answer(packet: &[u8], control: TcpControl, payload: &[u8]) -> Vec<u8> {
     let syn = header(packet);
     packets::Tcp {
@@ -146,7 +146,7 @@ fn data_beyond_the_first_window_is_not_taken() {
     let syn = bench.settle().remove(0);
     let accept = answer(&syn, TcpControl::Syn, b"");
     let data = vec![7; 1300];
-    // In one batch with the acceptance, before the stack has said anything else.
+    // The segments come in one batch with the acceptance, before the stack has sent anything else.
     let beyond = packets::Tcp {
         source: v4(),
         destination: SocketAddr::new(SOURCE_V4, header(&syn).src_port()),

@@ -30,7 +30,7 @@ fn families() -> [(SocketAddr, SocketAddr); 2] {
     [(client(), server()), (client6(), server6())]
 }
 
-/// Put fragments together again the simple way; the order must be right.
+/// Reassembles fragments in the simple way; the order must be right.
 fn join(fragments: &[Vec<u8>], mtu: usize) -> (u8, Vec<u8>) {
     let mut data = Vec::new();
     let mut protocol = None;
@@ -81,7 +81,7 @@ fn datagrams_of_ours_are_answered_by_whom_they_were_for_alone() {
         assert!(flow.read().is_empty());
         let other = bench.dial_datagrams(1, destination).unwrap();
         assert_ne!(other.token(), flow.token(), "a port of its own");
-        // Closed and not heard of: what comes then is for nobody.
+        // The flow is closed without the stack's knowledge: later datagrams have no receiver.
         let offered = bench.app.flows().len();
         flow.close(false);
         bench.packet(1, &packets::udp(destination, source, b"late"));
@@ -195,7 +195,7 @@ fn a_closed_flow_is_never_a_dead_address() {
     assert!(bench.app.flows()[0].gone());
     bench.packet(1, &packets::udp(client(), server(), b"two"));
     assert_eq!(bench.app.flows()[1].read(), [b"two"]);
-    // Closed, and the next datagram comes before the stack is told.
+    // The flow is closed, and the next datagram comes before the stack is told.
     bench.app.flows()[1].close(false);
     bench.packet(1, &packets::udp(client(), server(), b"three"));
     assert_eq!(bench.app.flows()[2].read(), [b"three"]);
@@ -234,7 +234,7 @@ fn wrong_datagrams_are_dropped() {
             &packets::ip(source.ip(), destination.ip(), 17, &long[..7]),
         );
     }
-    // No checksum: allowed in IPv4, not in IPv6.
+    // A datagram without a checksum is allowed in IPv4, but not in IPv6.
     for (source, destination) in families() {
         let mut bare = packets::udp_message(source, destination, b"bare");
         bare[6..8].fill(0);
@@ -294,7 +294,7 @@ fn fragments_are_put_together_in_any_order() {
         let mut pieces_of_next = packets::fragments(&whole, 2, &cuts);
         pieces_of_next.reverse();
         bench.batch(1, &pieces_of_next);
-        // The network may repeat one.
+        // The network may repeat a fragment.
         pieces = packets::fragments(&whole, 3, &cuts);
         pieces.insert(3, pieces[1].clone());
         bench.batch(1, &pieces);
@@ -359,13 +359,13 @@ fn overlapping_fragments_spoil_the_packet() {
             ],
             // Teardrop: the second lies within the first.
             &[(0, 160, true), (64, 112, true), (160, end, false)],
-            // The same place, with another length.
+            // The same offset, with another length.
             &[(0, 160, true), (0, 80, true), (160, end, false)],
             // Two ends.
             &[(160, end, false), (160, 240, false), (0, 160, true)],
-            // Beyond the end.
+            // A fragment beyond the end.
             &[(160, 240, false), (240, 320, true), (0, 160, true)],
-            // An end before what was there.
+            // An end before earlier fragments.
             &[(160, 320, true), (80, 160, false), (0, 80, true)],
         ];
         for (case, id) in cases.iter().zip(1..) {
@@ -376,7 +376,7 @@ fn overlapping_fragments_spoil_the_packet() {
         }
         bench.wait(Duration::from_secs(31));
         assert_eq!(bench.counter("fragments_expired"), 6);
-        // Pieces that cannot be right.
+        // Impossible fragments.
         bench.packet(1, &piece(20, 0, 40, true));
         bench.packet(1, &piece(20, 0, 161, true));
         bench.packet(
@@ -397,7 +397,7 @@ fn incomplete_packets_are_given_up_and_bounded() {
         bench.packet(1, &first(id));
     }
     assert_eq!(bench.counter("fragments_expired"), 68);
-    // The flood of one peer does not reach another's.
+    // The flood of one peer does not affect another one.
     bench.packet(2, &first(0));
     bench.packet(2, &last(0));
     assert_eq!(bench.counter("fragments_reassembled"), 1);
@@ -436,13 +436,13 @@ fn echo_is_answered_for_any_destination() {
         assert_eq!(message[..2], [if source.is_ipv4() { 0 } else { 129 }, 0]);
         assert_eq!(message[4..], *b"\x12\x34\0\x01payload");
         assert_eq!(packets::icmp_sum(from, to, message), 0xffff);
-        // Larger than the MTU, both ways.
+        // Echo messages above the MTU, both ways.
         let whole = echo(source, destination, &[5; 4000]);
         let pieces = packets::fragments(&whole, 1, &[1360, 2720]);
         let (_, joined) = join(&bench.batch(1, &pieces), 1420);
         assert_eq!(packets::icmp_sum(from, to, &joined), 0xffff);
         assert_eq!(joined[8..], [5; 4000]);
-        // Wrong, or nothing to answer.
+        // Malformed messages, and messages without an answer.
         let mut wrong = echo(source, destination, b"payload");
         *wrong.last_mut().unwrap() ^= 1;
         assert!(bench.packet(1, &wrong).is_empty());
@@ -482,7 +482,7 @@ fn what_is_not_carried_is_refused_at_a_bounded_rate() {
         bench.wait(Duration::from_secs(1));
         let answered: usize = (0..100).map(|_| bench.packet(1, &packet).len()).sum();
         assert_eq!(answered, 10);
-        // A fragment alone is not answered, and no group is.
+        // A single fragment is not answered, and neither is a group.
         let piece = packets::fragment(&packet, GRE, 1, 160, true, &[9; 160]);
         assert!(bench.packet(3, &piece).is_empty());
         let group = if source.is_ipv4() {
@@ -508,7 +508,7 @@ fn ipv6_extension_headers_are_walked() {
     let headers = [60, 0, 1, 4, 0, 0, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0];
     bench.packet(1, &with(0, &headers));
     assert_eq!(bench.app.flows()[0].read(), [b"hello"]);
-    // An unknown protocol behind one is pointed at.
+    // The error about an unknown protocol behind one points at it.
     let unknown = packets::ip(
         source.ip(),
         destination.ip(),
@@ -519,7 +519,7 @@ fn ipv6_extension_headers_are_walked() {
     let (.., message) = read_ip(&answers[0]);
     assert_eq!(message[..2], [4, 1]);
     assert_eq!(message[4..8], 40u32.to_be_bytes());
-    // Nothing follows.
+    // A packet without a next header.
     let nothing = packets::ip(source.ip(), destination.ip(), 59, &[]);
     assert!(bench.packet(1, &nothing).is_empty());
     assert_eq!(bench.counter("ip_empty"), 1);
@@ -561,7 +561,7 @@ fn wrong_segments_are_counted() {
     for (source, destination) in families() {
         let syn = packets::syn(source, destination, 1);
         let header = if source.is_ipv4() { 20 } else { 40 };
-        // Ports, a checksum, a header that is too long or too short, an option cut off.
+        // Ports, a checksum, a header that is too long or too short, a truncated option.
         let mut wrong = Vec::new();
         for (at, value) in [(0, 77), (16, 0), (12, 0xf0), (12, 0x40), (21, 0)] {
             let mut packet = syn.clone();

@@ -17,7 +17,7 @@ fn ring(pool: &Rc<Pool<u8>>, length: usize) -> (RingBuffer<'static, u8>, managed
     (RingBuffer::new(memory), handle)
 }
 
-/// As a send buffer is used: enqueue, read anywhere, drop acknowledged bytes.
+/// Uses it as a send buffer: enqueue, read anywhere, drop acknowledged bytes.
 #[test]
 fn a_send_ring_keeps_its_bytes_while_it_grows_and_lets_go() {
     let pool = Rc::new(Pool::new(1024));
@@ -75,8 +75,8 @@ fn a_send_ring_keeps_its_bytes_while_it_grows_and_lets_go() {
     assert!(grown > 100 && released > 100 && shrunk > 100);
 }
 
-/// As a receive buffer is used: bytes are written beyond the end, in any order, and
-/// enqueued when the gap before them is filled.
+/// Uses it as a receive buffer: bytes are written beyond the end, in any order, and enqueued when
+/// the gap before them is filled.
 #[test]
 fn a_receive_ring_keeps_bytes_that_came_early() {
     let pool = Rc::new(Pool::new(1024));
@@ -84,7 +84,7 @@ fn a_receive_ring_keeps_bytes_that_came_early() {
     for seed in 0..200 {
         let mut random = Random(seed);
         let (mut ring, handle) = ring(&pool, SMALL);
-        // What was enqueued, and what lies beyond: `None` is a gap.
+        // The enqueued bytes, and the bytes beyond: `None` is a gap.
         let mut model: VecDeque<u8> = VecDeque::new();
         let mut beyond: VecDeque<Option<u8>> = VecDeque::new();
         for _ in 0..300 {
@@ -123,7 +123,7 @@ fn a_receive_ring_keeps_bytes_that_came_early() {
                         let _ = ring.dequeue_many_with(|_| (0, ()));
                     }));
                     assert_eq!(handle.held(), 0);
-                    // It may lie too far for the smaller size.
+                    // The position may lie too far for the smaller size.
                     assert!(handle.len() == to || handle.len() == before);
                     shrunk += usize::from(handle.len() < before);
                     beyond.truncate(handle.len());
@@ -140,7 +140,7 @@ fn a_receive_ring_keeps_bytes_that_came_early() {
     assert!(grown > 100 && released > 100 && shrunk > 10);
 }
 
-/// The way the last byte is taken: this access releases the memory too.
+/// Takes the last byte as the stack does: this access releases the memory too.
 #[test]
 fn taking_the_last_byte_can_release() {
     let pool = Rc::new(Pool::new(0));

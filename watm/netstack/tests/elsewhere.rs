@@ -1,4 +1,4 @@
-//! Flows that another stack has, and packets that nobody here has a flow for.
+//! Flows of other stacks, and packets without a flow here.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Application, Bench, SOURCE_V4, origin};
 use watm_core::Host;
 use watm_netstack::{Config, FlowKey, Netstack, PacketSink, PeerId, Protocol};
 
-/// Somebody else takes what is declined, if `takes`.
+/// A sink whose other stacks take declined packets, if `takes`.
 #[derive(Default)]
 struct Others {
     takes: bool,

@@ -1,4 +1,4 @@
-//! What ICMP says of connections.
+//! The effect of ICMP errors on connections.
 
 mod support;
 
@@ -13,7 +13,7 @@ use watm_netstack::Config;
 const V4: &str = "10.1.2.3:80";
 const V6: &str = "[fd00:1::2]:443";
 
-/// An ICMP error by a router or the destination itself, about a packet of ours.
+/// An ICMP error from a router or the destination itself, about a packet of the stack.
 fn error(from: &str, about: &[u8], kind: u8, code: u8, field: u32) -> Vec<u8> {
     let from: IpAddr = from.parse().unwrap();
     let (us, _, _, _) = packets::read_ip(about);
@@ -79,7 +79,7 @@ fn who_does_not_see_the_segments_changes_nothing() {
     let mut guessed = syn.clone();
     guessed[24] ^= 1; // the sequence number
     bench.packet(1, &error("10.99.0.1", &guessed, 3, 1, 0));
-    // Another peer has no say.
+    // Another peer has no influence.
     bench.packet(2, &error("10.99.0.1", &syn, 3, 1, 0));
     let mut wrong = error("10.99.0.1", &syn, 3, 1, 0);
     *wrong.last_mut().unwrap() ^= 1;
@@ -91,7 +91,7 @@ fn who_does_not_see_the_segments_changes_nothing() {
     assert_eq!(bench.counter("icmp_heeded"), 0);
 }
 
-/// A quotation that is cut off. The first 28 bytes are what has to be there.
+/// An error with a truncated quotation. The first 28 bytes are required.
 fn error_about_a_piece(syn: &[u8], length: usize) -> Vec<u8> {
     let mut message = vec![3, 1, 0, 0, 0, 0, 0, 0];
     message.extend_from_slice(&syn[..length]);
@@ -120,7 +120,7 @@ fn a_narrower_path_gets_smaller_segments() {
         (V4, 80, "10.99.0.1", 3, 4, 0, 576),
         (V6, 443, "fd00:99::1", 2, 0, 1280, 1280),
         (V6, 443, "fd00:99::1", 2, 0, 68, 1280),
-        // No news.
+        // An MTU that changes nothing.
         (V4, 80, "10.99.0.1", 3, 4, 1500, 1420),
     ] {
         let mut bench = Bench::new(Config::default());
@@ -132,7 +132,7 @@ fn a_narrower_path_gets_smaller_segments() {
         let longest = sent.iter().max_by_key(|packet| packet.len()).unwrap();
         assert_eq!(longest.len(), 1420);
         bench.packet(1, &error(router, longest, kind, code, told));
-        // What was lost is sent again, smaller.
+        // The lost segments are sent again, smaller.
         let again = bench.wait(Duration::from_secs(3));
         let longest = again.iter().map(Vec::len).max().unwrap();
         assert_eq!(longest, expected, "{told} of {to}");
@@ -146,9 +146,9 @@ fn a_narrower_path_gets_smaller_datagrams() {
         (V4, "10.99.0.1", 3, 4, 0, 576),
         (V6, "fd00:99::1", 2, 0, 1300, 1300),
         (V6, "fd00:99::1", 2, 0, 68, 1280),
-        // No news.
+        // An MTU that changes nothing.
         (V4, "10.99.0.1", 3, 4, 1500, 1420),
-        // Something else.
+        // Another kind of error.
         (V4, "10.99.0.1", 3, 3, 1300, 1420),
     ] {
         let mut bench = Bench::new(Config::default());
@@ -158,7 +158,7 @@ fn a_narrower_path_gets_smaller_datagrams() {
         flow.write(&vec![7; 1420 - headers]);
         let sent = bench.settle().remove(0);
         assert_eq!(sent.len(), 1420);
-        // Another peer has no say.
+        // Another peer has no influence.
         bench.packet(2, &error(router, &sent, kind, code, told));
         assert_eq!(flow.longest(), Some(1420 - headers as u32));
         bench.packet(1, &error(router, &sent, kind, code, told));
@@ -170,11 +170,11 @@ fn a_narrower_path_gets_smaller_datagrams() {
         assert_eq!(other.longest(), Some(1420 - headers as u32));
         let news = u64::from(expected < 1420);
         assert_eq!(bench.counter("icmp_heeded"), news);
-        // Who does not mind sends fragments.
+        // Without the restriction, fragments are sent.
         flow.write(&vec![7; 1420 - headers]);
         let longest = bench.settle().iter().map(Vec::len).max().unwrap();
         assert!(longest <= expected && longest + 8 > expected, "{longest}");
-        // It stays so when the way to the peer gets wider.
+        // The limit stays when the path to the peer gets wider.
         bench.stack.set_path_mtu(1, Some(1400));
         let longest = expected.min(1400) - headers;
         assert_eq!(flow.longest(), Some(longest as u32));

@@ -1,4 +1,4 @@
-//! What one peer, or a crowd, can make the stack hold.
+//! The bounds on the state that one peer, or many, can create.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn client(number: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, high, low], 1000 + (number % 60000) as u16))
 }
 
-/// Complete a handshake; the stack's first sequence number is returned.
+/// Completes a handshake, and returns the stack's first sequence number.
 fn establish(bench: &mut Bench, peer: u32, source: SocketAddr) -> u32 {
     let answers = bench.packet(peer, &packets::syn(source, server(), 100));
     let answer = read_tcp(&answers[0]);
@@ -62,7 +62,7 @@ fn ten_thousand_idle_flows_hold_no_buffers_and_no_time() {
     assert_eq!(bench.stack.flows(), 10_000);
     assert_eq!(bench.app.streams().len(), 10_000);
     assert_eq!(bench.stack.held_bytes(), 0);
-    // Each says something, is answered, and is idle again.
+    // Each carries data, is answered, and is idle again.
     for (number, next) in next.into_iter().enumerate() {
         bench.packet(1, &segment(client(number), 101, next, b"question"));
         let stream = bench.app.streams()[number].clone();
@@ -85,7 +85,7 @@ fn a_flood_of_syns_is_bounded_and_leaves_room_for_the_honest() {
     }
     assert_eq!(bench.stack.flows(), 1 + 256);
     assert_eq!(bench.counter("tcp_half_open_evicted"), 5000 - 256);
-    // Another peer, while the flood goes on.
+    // Another peer is served while the flood goes on.
     let answers = bench.packet(3, &packets::syn(client(1), server(), 100));
     let answer = read_tcp(&answers[0]);
     for number in 5000..6000 {
@@ -95,7 +95,7 @@ fn a_flood_of_syns_is_bounded_and_leaves_room_for_the_honest() {
     assert_eq!(bench.app.streams()[1].read(), b"hello");
     bench.packet(2, &segment(client(1), 101, honest, b"still here"));
     assert_eq!(bench.app.streams()[0].read(), b"still here");
-    // Many peers together.
+    // Many peers flood together.
     for peer in 10..30 {
         for number in 0..256 {
             bench.packet(peer, &packets::syn(client(number), server(), 100));
@@ -129,7 +129,7 @@ fn a_full_table_refuses_tcp_and_lets_the_oldest_udp_flow_go() {
     assert_eq!(bench.counter("udp_evicted"), 1);
     let gone: Vec<bool> = bench.app.flows().iter().map(|flow| flow.gone()).collect();
     assert_eq!(gone, [false, true, false, false, false, false]);
-    // TCP takes the place of UDP, until there is none left.
+    // TCP flows replace UDP flows, until there are none left.
     for number in 10..15 {
         establish(&mut bench, 2, client(number));
     }
@@ -191,7 +191,7 @@ fn a_peer_that_sprays_ports_displaces_its_own_flows() {
         left.skip(1000 - 38).all(|there| there),
         "the idlest went first"
     );
-    // Who has little takes the place of who has much: of datagrams, of TCP, and from here.
+    // A peer with few flows replaces those of a peer with many: datagrams, TCP, and dialled flows.
     let more = send(&mut bench, 1, 1);
     establish(&mut bench, 2, client(1));
     let dialled = bench.dial(2, "10.0.0.2:80".parse().unwrap()).unwrap();
@@ -217,25 +217,25 @@ fn no_peer_can_take_the_memory_of_the_others() {
     }
     let honest = establish(&mut bench, 2, client(1));
     for (number, next) in flows.iter().enumerate() {
-        // A gap before it, so that it must be kept.
+        // A segment beyond a gap, so that it must be kept.
         bench.packet(1, &segment(client(number), 1000, *next, &[1; 1000]));
     }
     assert!(bench.counter("tcp_no_memory") > 80);
     assert!(bench.stack.held_bytes() <= budget / 2);
     bench.packet(2, &segment(client(1), 101, honest, b"hello"));
     assert_eq!(bench.app.streams()[100].read(), b"hello");
-    // A new flow of the greedy peer is refused, one of another is not.
+    // A new flow of the greedy peer is refused, one of another peer is not.
     let answers = bench.packet(1, &packets::syn(client(200), server(), 100));
     assert!(read_tcp(&answers[0]).reset);
     establish(&mut bench, 3, client(1));
-    // An application with much to say to everybody stays within the budget, too.
+    // An application that sends much to all peers stays within the budget, too.
     for stream in bench.app.streams().to_vec() {
         stream.write(&[2; 200_000]);
     }
     bench.settle();
     assert!(bench.stack.held_bytes() <= budget);
     assert!(bench.app.streams()[0].unsent() > 0);
-    // When the greedy flows end, those that waited for memory go on by themselves.
+    // Flows that waited for memory go on by themselves when the greedy flows end.
     let waiting: usize = bench.app.streams().iter().map(|s| s.unsent()).sum();
     for number in 0..50 {
         let reset = Tcp {
@@ -272,7 +272,7 @@ fn a_flow_without_memory_is_tried_again() {
         opened.push((peer, source, establish(&mut bench, peer, source)));
     }
     for &(peer, source, next) in &opened[..76] {
-        // A gap before it, so that it must be kept.
+        // A segment beyond a gap, so that it must be kept.
         bench.packet(peer, &segment(source, 1000, next, &[1; 1000]));
     }
     bench.wait(Duration::from_secs(5));
@@ -293,7 +293,7 @@ fn a_segment_beyond_the_buffer_is_dropped() {
     bench.packet(1, &segment(client(1), 101 + 300_000, next, &[1; 1000]));
     assert_eq!(bench.counter("tcp_beyond_buffer"), 1);
     assert_eq!(bench.stack.held_bytes(), 0);
-    // Up to the very end, and not a byte further.
+    // Bytes up to the very end are accepted, and none beyond.
     bench.packet(1, &segment(client(1), 101 + 64_535, next, &[1; 1000]));
     assert_eq!(bench.counter("tcp_beyond_buffer"), 1);
     bench.packet(1, &segment(client(1), 101, next, &[2; 1000]));
@@ -344,7 +344,7 @@ fn data_behind_the_end_is_dropped() {
     bench.packet(1, &segment(client(1), 112, next, b"and more"));
     assert!(stream.read().is_empty());
     assert_eq!(bench.counter("tcp_malformed"), 1);
-    // A probe for whether we are there, with a byte that was already said, is answered.
+    // A keepalive probe, with a byte that was already sent, is answered.
     let answers = bench.packet(1, &segment(client(1), 111, next, b"?"));
     assert_eq!(read_tcp(&answers[0]).acknowledges, Some(112));
     assert_eq!(bench.counter("tcp_malformed"), 1);
@@ -394,7 +394,7 @@ fn tokens_of_flows_that_are_gone_do_nothing() {
     assert!(tokens.iter().all(|token| bench.stack.owns(*token)));
     assert!(!bench.stack.owns(5));
     bench.stack.remove_peer(1, &mut bench.app, &mut bench.sent);
-    // Others are in their places now.
+    // Other flows have their slots now.
     bench.packet(1, &packets::udp(client(2), server(), b"b"));
     establish(&mut bench, 1, client(2));
     for token in tokens.into_iter().chain([u64::MAX, 1 << 63, 7]) {
@@ -476,7 +476,7 @@ fn a_client_that_forgot_a_connection_can_open_it_again() {
     let mut bench = Bench::new(Config::default());
     let next = establish(&mut bench, 1, client(0));
     bench.packet(1, &segment(client(0), 101, next, b"before"));
-    // Not a word of the new connection, but where the old one is.
+    // The answer reports the position of the old connection, and nothing of the new one.
     let answers = bench.packet(1, &packets::syn(client(0), server(), 5000));
     let answer = read_tcp(&answers[0]);
     assert!(!answer.syn && !answer.reset);
@@ -486,7 +486,7 @@ fn a_client_that_forgot_a_connection_can_open_it_again() {
         acknowledges: None,
         ..tcp(client(0), 107, 0)
     };
-    // Both come together.
+    // Both arrive together.
     let answers = bench.batch(
         1,
         &[reset.packet(), packets::syn(client(0), server(), 5000)],
@@ -536,7 +536,7 @@ fn a_closed_connection_is_remembered_for_a_while() {
     assert!(read_tcp(&bench.packet(1, &late(3))[0]).reset);
 }
 
-/// Whatever comes, nothing panics and no bound is exceeded.
+/// Mutated packets cause no panic and exceed no bound.
 #[test]
 fn mutated_packets_break_nothing() {
     let config = Config {

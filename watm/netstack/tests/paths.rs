@@ -1,4 +1,4 @@
-//! Ways to peers that take smaller packets than others.
+//! Paths to peers with a smaller MTU than others.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn a_way_that_gets_narrower_gets_smaller_segments_at_once() {
         Vec::<Vec<u8>>::new(),
         "all that is to be sent is"
     );
-    // What is on its way is lost.
+    // The packets in flight are lost.
     sim.down.clear();
     sim.bench.stack.set_path_mtu(1, Some(1240));
     let again = sim.bench.settle();
@@ -60,7 +60,7 @@ fn a_way_that_gets_narrower_gets_smaller_segments_at_once() {
     assert!(read(&mut sim, handle, data.len()) == data);
 }
 
-/// So many bytes that come to the client.
+/// Reads this many bytes at the client.
 fn read(sim: &mut Simulation, handle: SocketHandle, length: usize) -> Vec<u8> {
     let mut got = Vec::new();
     sim.run_until(MINUTES, |sim| {
@@ -134,7 +134,7 @@ fn who_sends_datagrams_is_told_and_longer_ones_go_in_fragments() {
         let sent = bench.settle();
         assert_eq!(sent.len(), 2);
         assert!(longest(&sent) <= 1240);
-        // Of a peer that comes again nothing is known.
+        // A peer that comes again has no known MTU.
         bench.stack.set_path_mtu(1, None);
         assert_eq!(flow.longest(), Some(1420 - headers));
     }

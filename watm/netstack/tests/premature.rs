@@ -1,4 +1,4 @@
-//! Losses and timeouts that turn out to be none: packets were late, passed by others, or came twice.
+//! Losses and timeouts that turn out to be wrong: packets were late, reordered, or duplicated.
 
 mod support;
 
@@ -9,14 +9,14 @@ use smoltcp::wire::TcpControl;
 use support::{Bench, StreamEnd, packets};
 use watm_netstack::Config;
 
-/// Bytes of a full segment.
+/// The bytes of a full segment.
 const SEGMENT: u32 = 1380;
 
 /// The other end of a connection that the stack opened.
 struct Peer {
     address: SocketAddr,
     stack: SocketAddr,
-    /// The first byte of the stack.
+    /// The number of the stack's first byte.
     first: u32,
 }
 
@@ -42,7 +42,7 @@ impl Peer {
         (stream, peer)
     }
 
-    /// Acknowledges so many full segments, and perhaps those between two others.
+    /// Acknowledges this many full segments, and optionally those between two others.
     fn acknowledge(&self, segments: u32, sack: Option<(u32, u32)>) -> Vec<u8> {
         self.segment(segments, sack).packet()
     }
@@ -62,7 +62,7 @@ impl Peer {
         }
     }
 
-    /// The full segments among these packets, by their number.
+    /// The numbers of the full segments among these packets.
     fn numbers(&self, packets: &[Vec<u8>]) -> Vec<u32> {
         let sequences = packets.iter().map(|packet| packets::read_tcp(packet));
         let full = sequences.filter(|segment| segment.payload.len() == SEGMENT as usize);
@@ -71,7 +71,7 @@ impl Peer {
     }
 }
 
-/// A connection with the first ten segments of `bytes` on their way.
+/// A connection with the first ten segments of `bytes` in flight.
 fn sending(bytes: usize) -> (Bench, StreamEnd, Peer) {
     let mut bench = Bench::new(Config::default());
     let (stream, peer) = Peer::connect(&mut bench);
@@ -108,12 +108,12 @@ fn a_timeout_after_a_loss_shrinks_the_window() {
 fn a_lost_tail_is_found_without_a_timeout() {
     let (mut bench, _, peer) = sending(13_800);
     bench.packet(1, &peer.acknowledge(6, None));
-    // The last four are lost. Two round trips later, the last goes again, and is told of.
+    // The last four are lost. Two round trips later, the last is sent again and acknowledged.
     let again = bench.wait(Duration::from_millis(60));
     assert_eq!(peer.numbers(&again), [9]);
     let again = bench.packet(1, &peer.acknowledge(6, Some((9, 10))));
     assert_eq!(peer.numbers(&again), [6, 7, 8]);
-    // One of three that is lost is found by time, as too few pass it by.
+    // One of three that is lost is found by time, because too few overtake it.
     let (mut bench, _, peer) = sending(13_800);
     bench.packet(1, &peer.acknowledge(7, None));
     let again = bench.packet(1, &peer.acknowledge(7, Some((8, 10))));
@@ -137,7 +137,7 @@ fn segments_are_full_again_after_a_silence() {
 fn answers_to_duplicates_are_no_losses() {
     let (mut bench, _, peer) = sending(13_800);
     for _ in 0..5 {
-        // With and without the range of RFC 2883.
+        // Acknowledgements with and without the range of RFC 2883.
         for sack in [None, Some((0, 1))] {
             let sent = bench.packet(1, &peer.acknowledge(2, sack));
             assert_eq!(peer.numbers(&sent), Vec::<u32>::new());
@@ -150,13 +150,13 @@ fn answers_to_duplicates_are_no_losses() {
 #[test]
 fn a_path_that_reorders_is_tolerated() {
     let (mut bench, _, peer) = sending(1_000_000);
-    // The first is passed by five others, sent again, and comes twice.
+    // Five others overtake the first, which is sent again and arrives twice.
     let sent = bench.packet(1, &peer.acknowledge(0, Some((1, 6))));
     assert!(peer.numbers(&sent).contains(&0));
     let sent = bench.packet(1, &peer.acknowledge(6, None));
     let next = *peer.numbers(&sent).last().unwrap() + 1;
     bench.packet(1, &peer.acknowledge(6, Some((0, 1))));
-    // What is passed by five others now is waited for.
+    // A segment that five others overtake now is waited for.
     let sent = bench.packet(1, &peer.acknowledge(6, Some((7, 12))));
     assert!(peer.numbers(&sent).iter().all(|number| *number >= next));
     // A gap that stays is a loss.

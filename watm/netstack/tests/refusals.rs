@@ -1,4 +1,4 @@
-//! What an application does not take, and dials that wait for an answer.
+//! Flows that an application refuses, and dialled flows that wait for an answer.
 
 mod support;
 
@@ -40,7 +40,7 @@ fn connections_that_nobody_takes_are_refused_at_once() {
         }
         assert_eq!(bench.counter("tcp_refused"), 1);
         assert_eq!(bench.stack.flows(), 1);
-        // Datagrams to the same port are another thing.
+        // Datagrams to the same port are independent of it.
         let answers = bench.packet(1, &packets::udp(from, to, b"hello"));
         assert_eq!((answers.len(), bench.app.flows().len()), (1, 0));
     }
@@ -67,7 +67,7 @@ fn datagrams_that_nobody_takes_are_answered_by_icmp() {
         };
         assert_eq!(message[..2], port_unreachable);
         assert_eq!(message[8..], elsewhere);
-        // At a bounded rate.
+        // Answers are sent at a bounded rate.
         let flood = vec![elsewhere; 100];
         assert!(bench.batch(1, &flood).len() < 20);
         assert_eq!(bench.counter("udp_refused"), 101);
@@ -98,7 +98,7 @@ fn a_dial_waits_until_it_is_answered() {
     };
     bench.packet(1, &accepted.packet());
     assert!(stream.is_connected());
-    // One that comes from the other end waits for nobody.
+    // An accepted flow waits for nothing.
     let (from, to) = ends(0);
     let mut other = self::bench(FlowKind::Bytes);
     let answer = other.packet(1, &packets::syn(from, to, 7)).remove(0);

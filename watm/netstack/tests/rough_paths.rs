@@ -1,5 +1,5 @@
-//! Flows over paths whose delay changes, in virtual time: every byte arrives, in at most three times
-//! what an ideal sender needs. "Towards us" is from one stack to another. No TCP is quicker than that one, the kernel's included;
+//! Flows over paths whose delay changes, in virtual time: every byte arrives, in at most three times the time of an
+//! ideal sender. "Towards us" is from one stack to another. No TCP is quicker than that sender, the kernel's included;
 //! `tests/interop/test_kernel.py` measures the kernel on the paths where the stack needs most.
 
 mod support;
@@ -9,16 +9,16 @@ use std::time::Duration;
 use support::path::{Case, PATHS, SHAPES};
 use support::transfer::{transfer, transfer_between};
 
-/// Seeds for each kind of path and shape, and for shapes of many bytes.
+/// The seeds for each kind of path and shape, and for shapes of many bytes.
 const SEEDS: u64 = 320;
 const LONG_SEEDS: u64 = 40;
-/// Most time of a case, as a multiple of the ideal sender's.
+/// The longest time of a case, as a multiple of the ideal sender's.
 const MOST: f64 = 3.0;
-/// The same of many bytes over a path with jitter, where the kernel needs 2.6 to 3.5 times what the
-/// ideal sender needs: its slow start ends too early there.
+/// The same for many bytes over a path with jitter, where the kernel needs 2.6 to 3.5 times as long as the ideal
+/// sender: its slow start ends too early there.
 const MOST_OF_LONG: f64 = 6.0;
 
-/// Time for which acknowledgements wait, however short the path is.
+/// The delay of acknowledgements, however short the path is.
 const WAITS: Duration = Duration::from_millis(10);
 
 /// Runs all seeds of a kind of path, and reports those that took too long.

@@ -22,7 +22,7 @@ fn v6() -> SocketAddr {
     "[2606:2800:220:1::1]:443".parse().unwrap()
 }
 
-/// As [`Simulation::exchange`], in a connection of the client's.
+/// Like [`Simulation::exchange`], in a connection of the client.
 fn exchange(simulation: &mut Simulation, destination: SocketAddr, size: usize) {
     let (handle, stream) = simulation.connect(destination);
     simulation.exchange(handle, &stream, size);
@@ -62,13 +62,13 @@ fn what_a_slow_path_loses_comes_again() {
     assert_eq!(received(&mut simulation, handle), 5000);
 }
 
-/// Bytes that arrive in one round trip once the flow is up to speed.
+/// Counts the bytes that arrive in one round trip once the flow is up to speed.
 #[test]
 fn a_long_path_is_filled_up() {
     let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
     let (handle, stream) = simulation.connect(v4());
     let block = vec![7; 1 << 20];
-    // What is measured is the stack's window, not the client's.
+    // The measurement is of the stack's window, not the client's.
     let client = simulation.client.socket(handle);
     client.set_congestion_control(CongestionControl::None);
     let mut arrived = 0;
@@ -114,7 +114,7 @@ fn a_long_path_is_filled_up() {
 
 #[test]
 fn either_side_may_close_first() {
-    // The client closes, and reads on.
+    // The client closes, and continues to read.
     let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
     let (handle, stream) = simulation.connect(v4());
     simulation
@@ -136,7 +136,7 @@ fn either_side_may_close_first() {
     let count = socket.recv_slice(&mut answer).unwrap();
     assert_eq!(&answer[..count], b"late answer");
 
-    // The application closes, and reads on.
+    // The application closes, and continues to read.
     let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
     let (handle, stream) = simulation.connect(v4());
     stream.write(b"greeting");
@@ -171,7 +171,7 @@ fn the_end_waits_for_a_slow_reader() {
         let data = Random(3).bytes(5000);
         simulation.client.socket(handle).send_slice(&data).unwrap();
         simulation.client.socket(handle).close();
-        // Longer than TIME-WAIT.
+        // A time longer than TIME-WAIT.
         simulation.run_for(Duration::from_secs(30));
         assert!(!stream.ended());
         let mut got = stream.read();
@@ -291,7 +291,7 @@ fn a_silent_client_is_given_up_in_time() {
     assert_eq!(simulation.bench.stack.flows(), 0);
 }
 
-/// Bytes that the client has, in order.
+/// The bytes that the client has received in order.
 fn received(simulation: &mut Simulation, handle: SocketHandle) -> usize {
     simulation.client.socket(handle).recv_queue()
 }
@@ -300,7 +300,7 @@ fn received(simulation: &mut Simulation, handle: SocketHandle) -> usize {
 fn what_is_lost_at_the_end_is_sent_again_soon() {
     let mut simulation = Simulation::new(Conditions::clean(ROUND_TRIP), 1);
     let (handle, stream) = simulation.connect(v4());
-    // Of these the round trip is known.
+    // The round trip is measured with these.
     stream.write(&[1; 1000]);
     simulation.run_until(MINUTES, |simulation| received(simulation, handle) == 1000);
     simulation.run_for(ROUND_TRIP);
@@ -395,8 +395,8 @@ fn buffers_are_small_again_after_a_while() {
     assert!(got == data && more == data[..1 << 20]);
 }
 
-/// Networks and applications of all kinds: whatever happens, the bytes arrive, both sides
-/// end in peace, and nothing is left behind.
+/// Runs networks and applications of all kinds: the bytes always arrive, both sides end regularly,
+/// and nothing is left behind.
 #[test]
 fn every_mixture_ends_well() {
     for seed in 0..30 {
@@ -463,7 +463,7 @@ fn every_mixture_ends_well() {
 }
 
 /// Several segments of one flight are lost; each is sent again as soon as the client's
-/// acknowledgements tell of it, although its window grows meanwhile.
+/// acknowledgements reveal it, although its window grows meanwhile.
 #[test]
 fn segments_lost_together_are_repaired_without_a_timeout() {
     let client: SocketAddr = "10.0.0.2:4000".parse().unwrap();
@@ -514,7 +514,7 @@ fn segments_lost_together_are_repaired_without_a_timeout() {
             .filter(|sequence| sequence.wrapping_sub(ends[15]) as i32 <= -1)
             .collect();
         assert_eq!(again, [start], "sent again");
-        // More of the same is no reason to send it once more.
+        // More of the same acknowledgements cause no further retransmission.
         for (more, window) in [(1, 1011), (2, 1012), (3, 1013), (4, 1014)] {
             let sack = Some((end, passed.wrapping_add(more)));
             for answer in bench.packet(1, &acknowledge(start, window, sack)) {
@@ -524,7 +524,7 @@ fn segments_lost_together_are_repaired_without_a_timeout() {
     }
 }
 
-/// What a receiver has of a flow: pieces, each with its end, in the order of their sequence.
+/// The state of a flow's receiver: pieces, each with its end, in the order of their sequence.
 #[derive(Default)]
 struct Receiver {
     next: u32,
@@ -532,7 +532,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Takes a segment; what it acknowledges then, and the piece beyond a gap that this belongs to.
+    /// Takes a segment. Returns the acknowledgement, and the piece beyond a gap that this belongs
+    /// to.
     fn take(&mut self, start: u32, end: u32) -> (u32, Option<(u32, u32)>) {
         if (end.wrapping_sub(self.next) as i32) > 0 {
             self.later.insert(start, end);
@@ -594,7 +595,7 @@ fn a_window_with_many_holes_is_whole_again_after_few_round_trips() {
         for (number, packet) in flight.iter().enumerate() {
             let segment = packets::read_tcp(packet);
             let (start, length) = (segment.sequence, segment.payload.len() as u32);
-            // Of the first window that is large, every second segment is lost.
+            // Every second segment of the first large window is lost.
             if flight.len() > 30 && holes < 20 && number % 2 == 0 {
                 holes += 1;
                 continue;
@@ -608,7 +609,7 @@ fn a_window_with_many_holes_is_whole_again_after_few_round_trips() {
         }
     }
     assert_eq!(holes, 20);
-    // Those that fill the window, five that make it whole, and those of the rest; with one for each
-    // hole they would be 37.
+    // The round trips that fill the window, five that repair it, and those of the rest; with one
+    // for each hole they would be 37.
     assert!(trips < 25, "{trips} round trips");
 }

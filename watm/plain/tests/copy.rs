@@ -1,4 +1,4 @@
-//! What goes in comes out, and is not copied on the way.
+//! Bytes pass unchanged, and are not copied on the way.
 
 use watm_plain::{Copy, Plain};
 use watm_stream::{Buffer, Codec, StreamTransport};

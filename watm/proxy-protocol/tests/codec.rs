@@ -1,4 +1,4 @@
-//! The transport: what the application is told, and whom it believes.
+//! The transport: the facts reported to the application, and the trusted senders.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// What a flow is told without a header.
+/// The description of a flow without a header.
 fn plain_info() -> FlowInfo {
     FlowInfo {
         source: address("10.0.0.9:1234"),
@@ -30,7 +30,8 @@ fn plain_info() -> FlowInfo {
     }
 }
 
-/// What comes out of `parts`, and what the flow is told; the error of one that is refused.
+/// The bytes that come out of `parts`, and the description of the flow; or the error of a refused
+/// connection.
 fn accepted(config: &str, parts: &[&[u8]]) -> Result<(Vec<u8>, FlowInfo), ErrorCode> {
     let mut codec = configured(config).accept(Some(address("10.0.0.9:1234")))?;
     let (mut from, mut application, mut network) = <(Buffer, Buffer, Buffer)>::default();
@@ -86,7 +87,7 @@ fn facts_become_attributes() {
         b"\x20\0\x11\x03\0\0\0\0\x21\0\x03v13\x22\0\x03bob",
     ];
     let (_, info) = accepted(ANY, &[&v2(0x21, 0x11, &facts.concat())]).unwrap();
-    // As they came, for whoever passes them on.
+    // The TLVs as received, for forwarding.
     let raw = facts[1..].concat();
     let raw: String = raw.iter().map(|byte| format!("{byte:02x}")).collect();
     let expected = [

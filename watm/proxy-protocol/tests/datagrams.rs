@@ -1,6 +1,6 @@
-//! Datagrams: whose they are, where the answers go, and for how long.
+//! Datagrams: their clients, the way of the answers, and the life of flows.
 //!
-//! B1, B4, B9 and so on are bugs that programs for this protocol have had.
+//! B1, B4, B9 and so on are bugs of other programs for this protocol.
 
 mod support;
 
@@ -101,11 +101,11 @@ fn answers_go_to_the_address_of_the_proxy_that_was_heard_last() {
     host.write(flows[0], b"answer");
     host.run(&mut server);
     assert_eq!(host.take_sent()[0].0, "10.0.0.9:2000".parse().unwrap());
-    // By another proxy, it is another flow.
+    // A client behind another proxy is another flow.
     host.arrive("10.0.0.8:1000", &said(A, b"3"));
     host.run(&mut server);
     assert_eq!(host.flows().len(), 2);
-    // To another site too.
+    // Another destination is another flow too.
     let other = [&datagram_header(A, "198.51.100.7:53")[..], b"4"].concat();
     host.arrive(PROXY, &other);
     host.run(&mut server);
@@ -116,7 +116,7 @@ fn answers_go_to_the_address_of_the_proxy_that_was_heard_last() {
 fn b1_b9_b10_what_is_no_header_of_a_datagram_is_refused_and_counted() {
     const V4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb];
     let cases: &[(&[u8], &str)] = &[
-        // It ended a process that could not read it.
+        // This line has ended a process that could not parse it.
         (b"PROXY TCP4 192.0.2.1 198.51.100.2 5000 443\r", "not_proxy"),
         (
             b"PROXY TCP4 192.0.2.1 198.51.100.2 5000 443\r\nx",
@@ -129,7 +129,7 @@ fn b1_b9_b10_what_is_no_header_of_a_datagram_is_refused_and_counted() {
         (&v2(0x21, 0x11, &V4), "protocol"),
         (&v2(0x21, 0x32, &[0; 216]), "protocol"),
         (&v2(0x21, 0x12, &V4[..4]), "too_short"),
-        // The header is in this datagram, and not in the next.
+        // The header must be in this datagram, and not in the next.
         (&v2(0x21, 0x12, &V4)[..20], "too_short"),
         (&v2(0x22, 0x12, &V4), "command"),
         (&v2(0x21, 0x42, &V4), "family"),
@@ -198,7 +198,7 @@ fn only_those_in_from_are_believed_and_another_list_holds_at_once() {
     host.run(&mut server);
     assert_eq!(counter(&server, &host, "proxy.refused.source"), 3);
     assert_eq!(host.read(host.flows()[1]), [b"now"]);
-    // Without a list, nobody is.
+    // Without a list, no sender is trusted.
     let (mut host, mut server) = started("");
     host.arrive(PROXY, &said(A, b"x"));
     host.run(&mut server);
@@ -211,7 +211,7 @@ fn a_flow_ends_when_nothing_came_or_went_for_its_time() {
     host.arrive(PROXY, &said(A, b"x"));
     host.run(&mut server);
     let flow = host.flows()[0];
-    // Either direction keeps it.
+    // Datagrams in either direction keep it.
     for step in 0..6 {
         host.advance(Duration::from_secs(9));
         match step % 2 {
@@ -320,7 +320,7 @@ fn the_first_datagram_of_an_address_speaks_for_all_that_follow() {
     host.arrive(PROXY, b"too early");
     host.arrive(PROXY, &said(A, b"1"));
     host.arrive(PROXY, b"2");
-    // What looks like a header is the client's own by now.
+    // A datagram that looks like a header is the client's own now.
     let forged = said(B, b"3");
     host.arrive(PROXY, &forged);
     host.run(&mut server);
@@ -329,7 +329,7 @@ fn the_first_datagram_of_an_address_speaks_for_all_that_follow() {
     assert_eq!(host.info(flows[0]).source, A.parse().unwrap());
     assert_eq!(host.read(flows[0]), [&b"1"[..], b"2", &forged]);
     assert_eq!(counter(&server, &host, "proxy.refused.not_proxy"), 1);
-    // From another address of the proxy's it is as new, and may be the same client's.
+    // Another address of the proxy must name its client, which may be the same.
     host.arrive("10.0.0.9:2000", b"no header");
     host.arrive("10.0.0.9:2000", &said(A, b"4"));
     host.arrive("10.0.0.9:2000", b"5");
@@ -339,7 +339,7 @@ fn the_first_datagram_of_an_address_speaks_for_all_that_follow() {
     host.write(flows[0], b"answer");
     host.run(&mut server);
     assert_eq!(host.take_sent()[0].0, "10.0.0.9:2000".parse().unwrap());
-    // Its first address is still this client's, and is where the next answer goes.
+    // Its first address still belongs to this client, and gets the next answer.
     host.arrive(PROXY, b"6");
     host.run(&mut server);
     assert_eq!(host.flows(), flows);
@@ -347,7 +347,7 @@ fn the_first_datagram_of_an_address_speaks_for_all_that_follow() {
     host.write(flows[0], b"answer");
     host.run(&mut server);
     assert_eq!(host.take_sent()[0].0, PROXY.parse().unwrap());
-    // After its time it has to be said again.
+    // A header is needed again after the idle time.
     host.advance(Duration::from_secs(11));
     host.arrive("10.0.0.9:2000", b"7");
     host.run(&mut server);
@@ -386,7 +386,7 @@ fn an_address_of_a_proxys_is_one_clients_at_a_time_and_a_client_has_a_few() {
     for port in &ports {
         host.arrive(port, &said(A, b"first"));
     }
-    // The first of nine is forgotten: it speaks for another client from now on.
+    // The first of nine is forgotten: it may belong to another client from now on.
     host.arrive(&ports[0], b"nobody's");
     host.arrive(&ports[0], &said(B, b"hello"));
     host.arrive(&ports[0], b"again");
@@ -429,11 +429,11 @@ fn the_next_generation_knows_whose_datagrams_have_no_header() {
     after.arrive(PROXY, b"3");
     after.run(&mut next);
     assert_eq!(after.read(flow), [b"3"]);
-    // The one before ends with its flows.
+    // The predecessor ends with its flows.
     server.serving(1, &mut host);
     host.advance(Duration::from_secs(61));
     assert_eq!(host.run(&mut server), Wakeup::Finished);
-    // What is no such snapshot is nothing.
+    // Bytes that are no such snapshot are ignored.
     for snapshot in [
         &b"\xff"[..],
         b"proxy-protocol datagrams 1\nx y z\n1 2",

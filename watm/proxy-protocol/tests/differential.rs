@@ -1,4 +1,4 @@
-//! Against `ppp`, the parser that agrees most with the specification, where it does.
+//! Comparison with `ppp`, the parser closest to the specification, where it agrees with it.
 
 mod support;
 
@@ -8,7 +8,7 @@ use ppp::{PartialResult, v1, v2};
 use support::{Random, choose};
 use watm_proxy_protocol::{Addresses, Header, Parsed, Protocol, Rules, parse};
 
-/// What both say, in terms of both.
+/// The result of both parsers, in common terms.
 #[derive(Debug, PartialEq, Eq)]
 enum Said {
     Incomplete,
@@ -86,7 +86,7 @@ fn theirs_v2(bytes: &[u8]) -> Said {
     }
 }
 
-/// Whether one waits for the rest of what the other refuses already.
+/// Returns true if one waits for more of a header that the other already refuses.
 fn undecided(ours: &Said, theirs: &Said) -> bool {
     let both = [ours, theirs];
     both.contains(&&Said::Incomplete) && both.contains(&&Said::Refused)
@@ -95,7 +95,7 @@ fn undecided(ours: &Said, theirs: &Said) -> bool {
 #[test]
 fn lines_mean_the_same() {
     let mut random = Random(1);
-    // Of UNKNOWN the rest is to be ignored, and `ppp` does not.
+    // The rest of UNKNOWN must be ignored, and `ppp` does not.
     let families = ["TCP4", "TCP4", "TCP6", "TCP", "tcp4", ""];
     let addresses = [
         "192.0.2.1",
@@ -152,7 +152,7 @@ fn headers_mean_the_same() {
         };
         let mut rest: Vec<u8> = (0..needed).map(|_| random.next() as u8).collect();
         for _ in 0..random.below(3) {
-            // Types whose sizes and number only ours looks at are left out.
+            // Types whose sizes and number only this parser checks are left out.
             let length = random.below(20);
             rest.extend([
                 choose(&mut random, &[0x01, 0x04, 0x30, 0xe1]),

@@ -1,5 +1,5 @@
-//! Headers by what the specification says of them (haproxy's `proxy-protocol.txt`), each also
-//! byte by byte.
+//! Headers by the rules of the specification (haproxy's `proxy-protocol.txt`), each also byte by
+//! byte.
 
 mod support;
 
@@ -8,8 +8,8 @@ use std::net::SocketAddr;
 use support::{CRC, SIGNATURE, UNIX_PATH, v2};
 use watm_proxy_protocol::{Addresses, Header, LONGEST, Parsed, Protocol, Refused, Rules, parse};
 
-/// The outcome for `bytes` and something behind them, which must be left alone; it is the same
-/// however the bytes come.
+/// The outcome for `bytes` and something behind them, which must be left alone; it does not depend
+/// on how the bytes arrive.
 fn outcome(bytes: &[u8], rules: &Rules) -> Result<Option<String>, Refused> {
     let whole = parse(bytes, rules);
     for length in 0..bytes.len() {
@@ -262,7 +262,7 @@ fn headers_of_version_2() {
         &v2(0x21, 0x31, &[b'x'; 2 * UNIX_PATH]),
         &format!("{0} {0}", "x".repeat(UNIX_PATH)),
     );
-    // Of LOCAL all else means nothing.
+    // The rest of LOCAL has no meaning.
     for family in [0x00, 0x11, 0x21, 0x31, 0xff] {
         for rest in [&b""[..], &v4, b"\x03"] {
             taken(&v2(0x20, family, rest), "local");
@@ -284,7 +284,7 @@ fn headers_that_are_no_version_2() {
             refused(&v2(0x21, family, &vec![0; length]), Refused::TooShort);
         }
     }
-    // Without a protocol nothing has to be there.
+    // Without a protocol no addresses are required.
     let unspecified = [0x00, 0x01, 0x02, 0x10, 0x20, 0x30];
     for family in unspecified {
         refused(&v2(0x21, family, b""), Refused::Unspecified);
@@ -372,7 +372,7 @@ fn the_checksum_is_of_the_whole_header() {
     let checksum = CRC.checksum(&header);
     header[at..at + 4].copy_from_slice(&checksum.to_be_bytes());
     taken(&header, "192.0.2.1:56324 198.51.100.2:443");
-    // Without the byte that says what it is, there is none.
+    // Without its type byte there is no checksum.
     let kind = at - 3;
     for place in (16..header.len()).filter(|place| *place != kind) {
         let mut other = header.clone();
@@ -407,7 +407,7 @@ fn the_longest_header_is_a_rule() {
         Ok(Some(expected.to_owned()))
     );
     assert_eq!(outcome(&filled(4097), &large), Err(Refused::TooLong));
-    // It is known from the length, not waited for.
+    // The length reveals it before all bytes have arrived.
     let huge = [SIGNATURE, &[0x21, 0x11, 0xff, 0xff]].concat();
     assert_eq!(parse(&huge, &large), Err(Refused::TooLong));
 }

@@ -1,4 +1,4 @@
-//! What is reversed together, and that twice is nothing.
+//! The blocks that are reversed together; reversing twice changes nothing.
 
 use watm_reverse::{BLOCK, Reverse};
 use watm_stream::{Buffer, Codec, StreamTransport};

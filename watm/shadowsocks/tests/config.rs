@@ -1,4 +1,4 @@
-//! Configurations: those that are taken, and what is wrong with others.
+//! Configurations: valid ones, and the errors of others.
 
 mod support;
 
@@ -79,7 +79,7 @@ fn a_document_of_sip008_may_have_fields_of_its_own() {
     ] {
         assert!(warnings.contains(name), "{name}: {warnings}");
     }
-    // What limits is not a field like any other.
+    // A field that restricts traffic is not ignored like others.
     let error = refused(&document.replace("\"country\"", "\"acl\"")).to_string();
     assert!(error.starts_with("servers[1].acl: "), "{error}");
     let error = refused(&document.replace("\"user_uuid\"", "\"acl\"")).to_string();
@@ -129,7 +129,7 @@ fn servers_may_be_a_list_and_numbers_strings_as_in_shadowsocks_libev() {
     }
 }
 
-/// What becomes of a field.
+/// The treatment of a field.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     Taken,
@@ -141,7 +141,8 @@ use Fate::{Refused, Taken, Warned};
 #[test]
 fn the_fields_of_other_implementations_are_honoured_or_warned_of_or_refused() {
     const OUTGOING: Fate = Refused("which way traffic leaves");
-    // Of shadowsocks-libev (3.3.5) and shadowsocks-rust (1.25.0), but for what every test has.
+    // The fields of shadowsocks-libev (3.3.5) and shadowsocks-rust (1.25.0), except those that
+    // every test has.
     for (field, value, fate) in [
         (
             "acl",
@@ -268,7 +269,7 @@ fn ciphers_may_be_called_as_in_go_shadowsocks2() {
 #[test]
 fn urls_are_taken() {
     for (url, expected) in [
-        // From SIP002's own page, with a method that is supported.
+        // The example of SIP002's own page, with a method that is supported.
         (
             "ss://YWVzLTEyOC1nY206dGVzdA@192.168.100.1:8888#Example1",
             "192.168.100.1:8888",
@@ -286,7 +287,7 @@ fn urls_are_taken() {
             "ss://2022-blake3-aes-128-gcm:AQEBAQEBAQEBAQEBAQEBAQ%3D%3D@192.0.2.1:8888?outline=1",
             "192.0.2.1:8888",
         ),
-        // All of it in base64, as before SIP002: aes-128-gcm:test@192.168.100.1:8888.
+        // The older form, all in base64: aes-128-gcm:test@192.168.100.1:8888.
         (
             "ss://YWVzLTEyOC1nY206dGVzdEAxOTIuMTY4LjEwMC4xOjg4ODg=#Example",
             "192.168.100.1:8888",

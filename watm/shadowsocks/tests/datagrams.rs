@@ -1,4 +1,4 @@
-//! Datagrams between a client and a server of ours.
+//! Datagrams between a client and a server of this crate.
 
 mod support;
 
@@ -18,7 +18,7 @@ fn both(method: Method) -> (World, World) {
     (World::new(&client), World::new(&config(method, "")))
 }
 
-/// What the client has sent goes to the server.
+/// Delivers the client's datagrams to the server.
 fn forward(client: &mut World, server: &mut World) -> Vec<Vec<u8>> {
     let sent: Vec<_> = client
         .sent()
@@ -31,7 +31,7 @@ fn forward(client: &mut World, server: &mut World) -> Vec<Vec<u8>> {
     sent
 }
 
-/// What the server has sent goes to the client.
+/// Delivers the server's datagrams to the client.
 fn back(server: &mut World, client: &mut World) -> Vec<Vec<u8>> {
     let sent = server.sent();
     for (to, datagram) in &sent {
@@ -100,7 +100,7 @@ fn nothing_is_taken_twice_or_damaged() {
             wrong[bit / 8] ^= 1 << (bit % 8);
             client.arrive(LOCAL, &wrong);
         }
-        // Nor is what the server itself has sent.
+        // The server's own datagrams are refused too.
         server.arrive(CLIENT, &answers[0]);
         assert!(flow.received().is_empty() && there.received().is_empty());
         assert_eq!(server.host.flows.len(), 1);
@@ -119,21 +119,21 @@ fn the_next_generation_takes_nothing_twice_and_goes_on() {
         }
         let there = first.host.flows[0].clone();
         let mut next = World::replacing(&config(method, ""), &mut first);
-        // And one more before the client says anything: what was handed over is handed on.
+        // A third one follows before the client sends anything: the inherited memory is handed on.
         let mut last = World::replacing(&config(method, ""), &mut next);
         for datagram in &sent {
             last.arrive(CLIENT, datagram);
         }
         assert_eq!(last.counter("datagrams.replays"), 2, "{method}");
         assert!(last.host.flows.is_empty(), "{method}");
-        // What is said from now on is new, and answered.
+        // New datagrams are accepted and answered.
         client.say(&flow, b"three");
         forward(&mut client, &mut last);
         let here = last.host.flows[0].clone();
         assert_eq!(here.received(), [b"three".to_vec()], "{method}");
         last.say(&here, b"new");
         back(&mut last, &mut client);
-        // As is what was asked before.
+        // Earlier questions are answered too.
         first.say(&there, b"old");
         back(&mut first, &mut client);
         assert_eq!(flow.received(), [b"new".to_vec(), b"old".to_vec()]);
@@ -168,7 +168,7 @@ fn a_window_is_handed_over_for_as_long_as_its_datagrams_are_taken() {
     client.say(&flow, b"one");
     let sent = forward(&mut client, &mut first);
     let mut next = World::replacing(&config(method, ""), &mut first);
-    // Time alone keeps it out then, and here it stands still.
+    // Only its time keeps it out then, and the time stands still here.
     next.advance(Duration::from_secs(61));
     set_wall_clock(Some(NOW + 31));
     next.arrive(CLIENT, &sent[0]);
@@ -185,7 +185,7 @@ fn a_session_of_2022_follows_its_client_and_no_other() {
     let first = forward(&mut client, &mut server);
     client.say(&flow, b"two");
     let second = client.sent().remove(0).1;
-    // Whoever only repeats what was said moves nothing.
+    // A repetition of datagrams does not move the session.
     server.arrive("203.0.113.9:9", &first[0]);
     let there = server.host.flows[0].clone();
     server.say(&there, b"x");

@@ -1,4 +1,4 @@
-//! Connections between a client and a server of ours: what arrives, and what does not.
+//! Connections between a client and a server of this crate: accepted and refused data.
 
 mod support;
 
@@ -88,7 +88,7 @@ fn the_beginning_of_a_2022_request_comes_at_once_or_not_at_all() {
         for (size, established) in [(1, false), (least - 1, false), (least, true)] {
             let transport = configured(&config(method, ""));
             let mut server = End::server(&transport);
-            // Nothing is no piece.
+            // An empty read is no piece.
             server.receive(b"").unwrap();
             server.receive_pieces(&first, size).unwrap();
             assert_eq!(server.codec.established(), established, "{method} {size}");
@@ -96,7 +96,7 @@ fn the_beginning_of_a_2022_request_comes_at_once_or_not_at_all() {
     }
 }
 
-/// Nothing is answered, and nothing is kept, however long it goes on.
+/// Checks that nothing is answered or kept, however long it goes on.
 fn assert_silent(server: &mut End, what: &str) {
     assert!(!server.codec.established(), "{what}");
     server.receive(&data(100_000)).unwrap();
@@ -198,7 +198,7 @@ fn the_next_generation_knows_the_salts_of_the_one_before() {
         assert_silent(&mut server, method.name());
         assert_eq!(counter(&next, "shadowsocks.replays"), 1);
 
-        // What is cut short, has more to it, or is another module's is left alone.
+        // A snapshot that is truncated, too long or another module's is ignored.
         let longer = [&snapshot[..], b"!"].concat();
         let foreign = [b"!", &snapshot[..]].concat();
         let damaged = [&snapshot[..snapshot.len() - 1], &[], &longer, &foreign];
@@ -249,7 +249,7 @@ fn strangers_are_kept_for_a_time_that_differs() {
     let seconds = |from, to| (Duration::from_secs(from), Duration::from_secs(to));
     let (shortest, longest) = seconds(30, 60);
     assert!(times.iter().all(|time| (shortest..longest).contains(time)));
-    // Nowhere between the two is there a time that many have.
+    // No interval of the range has many of the times.
     for part in 0..10 {
         let (from, to) = seconds(30 + 3 * part, 33 + 3 * part);
         let many = times
@@ -344,7 +344,7 @@ fn users_are_told_apart_by_their_keys() {
                 assert_eq!(client.received(), b"hello");
             }
         }
-        // Without a name, nobody.
+        // Without a name there is no peer.
         let clients = configured(&config(method, ""));
         let mut server = End::server(&transport);
         server.receive(&End::client(&clients).begin()).unwrap();
@@ -367,9 +367,9 @@ fn a_salt_begins_with_the_prefix() {
     assert!(server.codec.established());
 }
 
-/// Whether a censor that blocks what looks encrypted lets this pass, by the rules that Wu et
-/// al. found (How the Great Firewall of China Detects and Blocks Fully Encrypted Traffic,
-/// USENIX Security 2023, section 4), without those of TLS's and HTTP's first bytes.
+/// Returns true if a censor that blocks fully encrypted traffic passes this packet, by the rules
+/// that Wu et al. found (How the Great Firewall of China Detects and Blocks Fully Encrypted
+/// Traffic, USENIX Security 2023, section 4), without those about the first bytes of TLS and HTTP.
 fn passes(packet: &[u8]) -> bool {
     let ones: u32 = packet.iter().map(|byte| byte.count_ones()).sum();
     let average = f64::from(ones) / packet.len() as f64;
@@ -426,7 +426,7 @@ fn the_insecure_mode_has_few_or_many_ones() {
             server.receive(&client.send(&data(length))).unwrap();
             assert_eq!(server.received(), data(length));
         }
-        // The patch takes half of a salt's bits for ones, which is so on the average.
+        // The patch assumes that half of a salt's bits are ones, which is true on average.
         println!("{method}: {passed} of {flights}");
         assert!(
             passed * 100 > flights * 90,
@@ -448,7 +448,7 @@ fn the_insecure_mode_survives_any_flipped_bit() {
         wrong[bit / 8] ^= 1 << (bit % 8);
         let mut server = End::server(&transport);
         server.receive(&wrong).unwrap();
-        // A bit of what was added is not authenticated, and need not be.
+        // The added bits are not authenticated, and need not be.
         if !server.codec.established() {
             assert_silent(&mut server, "a flipped bit");
         }

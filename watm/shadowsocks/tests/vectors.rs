@@ -1,4 +1,4 @@
-//! Requests that another implementation of the specifications has made: see vectors.py.
+//! Requests made by another implementation of the specifications: see vectors.py.
 
 mod support;
 

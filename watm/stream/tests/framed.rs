@@ -1,4 +1,4 @@
-//! Datagrams over streams: taken apart, put together, and bounded.
+//! Datagrams over streams: their parsing, encoding and bounds.
 
 mod support;
 
@@ -24,14 +24,14 @@ impl Socket {
         }
     }
 
-    /// Say what is ready; whether anything was.
+    /// Reports ready tokens. Returns true if there were any.
     fn tell(&mut self) -> bool {
         let ready = self.host.take_ready();
         assert!(ready.iter().all(|token| self.tokens.ready(*token)));
         !ready.is_empty()
     }
 
-    /// All that has come.
+    /// All received datagrams.
     fn receive(&mut self) -> Vec<Vec<u8>> {
         self.tell();
         let mut datagrams = Vec::new();
@@ -135,7 +135,7 @@ fn what_is_sent_has_its_length_before_it_and_trains_are_taken_apart() {
         [framed(&[1; 100]), framed(&[1; 100]), framed(&[1; 50])].concat()
     );
 
-    // To where nobody is.
+    // A datagram to an unconnected address.
     let mut stray = batch(&[b"lost".to_vec()]);
     stray.datagrams[0].remote = LOCAL.parse().unwrap();
     assert_eq!(socket.socket.send(&stray), Ok(1));

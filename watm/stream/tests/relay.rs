@@ -1,4 +1,4 @@
-//! The relay: what it moves, what it holds, and how it ends.
+//! The relay: the bytes that it moves and holds, and its end.
 
 mod support;
 
@@ -27,7 +27,7 @@ impl<C: Codec + Default> Pair<C> {
             .run(ready, &mut self.network, &mut self.application)
     }
 
-    /// Run until nothing more is called for.
+    /// Runs until the relay needs nothing that is available.
     fn settle(&mut self) -> Result<Progress, ErrorCode> {
         for _ in 0..10_000 {
             let progress = self.step(Ready::BOTH)?;
@@ -38,7 +38,7 @@ impl<C: Codec + Default> Pair<C> {
         panic!("it does not come to rest");
     }
 
-    /// Whether something has happened that the relay says it waits for.
+    /// Returns true if a condition that the relay waits for has occurred.
     fn called_for(&self) -> bool {
         let needs = self.relay.needs();
         needs.network_read && self.network.readable()
@@ -47,7 +47,7 @@ impl<C: Codec + Default> Pair<C> {
             || needs.application_write && self.application.writable()
     }
 
-    /// What is inside it, as far as a codec that changes nothing tells.
+    /// The bytes inside the relay, as far as a codec that changes nothing reveals them.
     fn held(&self) -> (usize, usize) {
         (
             self.network.read - self.application.received.len(),
@@ -96,7 +96,7 @@ fn an_end_that_is_said_inside_needs_none_of_the_stream() {
     pair.application.ended = true;
     assert_eq!(pair.settle(), Ok(Progress::Done));
     assert_eq!(pair.network.received, b"answer");
-    // Let go of now, it is closed and not reset.
+    // A stream released now is closed and not reset.
     assert!(pair.network.finished && pair.network.ignored);
 }
 

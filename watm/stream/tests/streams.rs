@@ -1,5 +1,5 @@
-//! Stream transports behind a host: who is accepted, what the application is offered, and
-//! what becomes of those who do not keep to the rules.
+//! Stream transports behind a host: accepted connections, offered flows, and the handling of
+//! clients that break the rules.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn counter(transport: &impl Transport, name: &str) -> u64 {
     found.unwrap_or_else(|| panic!("no counter {name}")).1
 }
 
-/// The application's end of a stream, and what a host hands to `dial`.
+/// The application's end of a stream, as a host passes it to `dial`.
 fn application_stream(host: &mut SimHost) -> Box<dyn ByteStream> {
     let info = FlowInfo {
         source: REMOTE.parse().unwrap(),
@@ -167,14 +167,14 @@ fn a_handshake_has_its_time() {
     assert!(!host.connections()[0].gone());
     host.advance(Duration::from_secs(1));
     assert_eq!(host.run(&mut transport), Wakeup::OnReady);
-    // As other servers end connections that are too slow.
+    // The end is the same as that of other servers for connections that are too slow.
     let late = host.connections()[0].clone();
     assert!(late.gone() && late.ended() && late.reset().is_none());
     assert!(!host.connections()[1].gone());
     assert_eq!(counter(&transport, "streams.handshake_timeouts"), 1);
 }
 
-/// Who is still there of these connections.
+/// The number of these connections that are still open.
 fn open(host: &SimHost, numbers: std::ops::Range<usize>) -> usize {
     let connections = host.connections();
     numbers.filter(|&at| !connections[at].gone()).count()
@@ -198,7 +198,7 @@ fn silent_strangers_keep_nobody_out() {
         [Some("another".to_owned()), Some("neighbour".to_owned())]
     );
     assert_eq!((host.waiting(), open(&host, 0..1500)), (0, 1022));
-    // The oldest have made way, with a regular end.
+    // The oldest are closed, with a regular end.
     assert_eq!(open(&host, 0..476), 0);
     assert!(host.connections()[0].ended() && host.connections()[0].reset().is_none());
     assert_eq!(counter(&transport, "streams.handshakes_displaced"), 478);

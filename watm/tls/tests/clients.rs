@@ -1,4 +1,4 @@
-//! Who is let in by certificate, and who is passed on elsewhere.
+//! The check of clients by certificate, and the decoy for the others.
 
 mod support;
 
@@ -18,7 +18,7 @@ impl World {
         World { authority, pair }
     }
 
-    /// A server that wants certificates of its own root.
+    /// A server that asks for certificates of its own root.
     fn server(&self, wanted: &str, allow: &str, more: &str) -> Tls {
         let roots = quote(&self.authority.pem());
         let clients = format!(
@@ -169,10 +169,10 @@ fn a_session_that_the_rules_do_not_allow_is_not_resumed() {
             assert_eq!(two.server.attribute("tls.resumed").as_deref(), Some("no"));
             assert_eq!(two.server.info().peer.as_deref(), Some("alice"));
             assert!(resumed(&client, &after));
-            // Nobody vouches for what the client showed then.
+            // The certificate presented then is no longer trusted.
             assert!(!resumed(&client, &before));
         }
-        // Without one the client may have been anybody, where that is allowed.
+        // A session without a certificate is resumed where that is allowed.
         let mut optional = world.server("optional", "", &more);
         optional.succeed(&before.snapshot());
         assert!(resumed(&client, &optional));

@@ -1,4 +1,4 @@
-//! Each field, wrong once: it is named, and so is what would be right.
+//! Each field with a wrong value: the error names it, and says what is expected.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! The PROXY protocol, before TLS and before what TLS carried.
+//! The PROXY protocol, before TLS and before the decrypted data.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Records of TLS 1.3 by the host's ciphers.
+//! Records of TLS 1.3, encrypted by the host's ciphers.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::{Authority, Two, client, server};
 use watm_core::crypto::{AeadKey, Algorithm, set_provider};
 
 thread_local! {
-    /// What the host was handed keys for, and how often it was called.
+    /// The algorithms of the keys handed to the host, and the number of its calls.
     static KEYS: RefCell<Vec<Algorithm>> = const { RefCell::new(Vec::new()) };
     static CALLS: Cell<u32> = const { Cell::new(0) };
 }
@@ -51,7 +51,7 @@ fn refuse(algorithm: Algorithm, _: &[u8]) -> Option<Box<dyn AeadKey>> {
     None
 }
 
-/// A connection by this cipher alone.
+/// A connection that uses only this cipher.
 fn two(cipher: &str) -> Two {
     let authority = Authority::new();
     let pair = authority.sign(&["example.com"], "example.com");
@@ -66,7 +66,7 @@ fn large_records_are_the_hosts_and_small_ones_are_not() {
         ("TLS_AES_128_GCM_SHA256", Algorithm::Aes128Gcm),
         ("TLS_AES_256_GCM_SHA384", Algorithm::Aes256Gcm),
     ] {
-        // Who speaks by the host, and who listens: either may be without one.
+        // The use of the host by the sender and by the receiver: either may be without one.
         for (speaking, listening) in [(true, true), (true, false), (false, true), (false, false)] {
             let provide = |host: bool| match host {
                 true => set_provider(Some(grant)),
@@ -86,7 +86,7 @@ fn large_records_are_the_hosts_and_small_ones_are_not() {
             let sides = u32::from(speaking) + u32::from(listening);
             assert_eq!(CALLS.get(), 3 * sides, "{cipher}");
             assert_eq!(KEYS.take(), vec![algorithm; sides as usize]);
-            // Too little for a call.
+            // A record too short for a call.
             provide(speaking);
             two.client.say(&[1; 100]);
             two.talk();

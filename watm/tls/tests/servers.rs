@@ -1,4 +1,4 @@
-//! How a server proves what it is, and what is said if it does not.
+//! The check of servers, and the errors when it fails.
 
 mod support;
 
@@ -115,7 +115,7 @@ fn both_ends_exchange_keys_by_ml_kem_too() {
         two.server.attribute("tls.group")
     };
     assert_eq!(group("").as_deref(), Some("X25519MLKEM768"));
-    // It is not for TLS 1.2.
+    // The group is not for TLS 1.2.
     let old = group("\"versions\": [\"1.2\"]");
     assert_eq!(old.as_deref(), Some("X25519"));
 }

@@ -1,4 +1,4 @@
-//! Both ends: handshakes, data, and ends.
+//! Both ends: handshakes, data, and the end of connections.
 
 mod support;
 
@@ -152,7 +152,7 @@ fn the_next_generation_resumes_too_and_so_does_another_configuration() {
     let config = format!("{{\"certificates\": [{}]}}", pair.json());
     first.reconfigure(config.as_bytes()).unwrap();
     assert_eq!(resumed(&first), "yes");
-    // What it does not know it leaves alone.
+    // Unknown snapshots are ignored.
     for other in [&b""[..], b"watm-tls\x02", b"watm-tls\x01short"] {
         second.succeed(other);
     }
@@ -185,7 +185,7 @@ fn a_name_has_its_certificate() {
         ))
     };
     let server = config("");
-    // A client checks the name, so that it meets nobody but the right one.
+    // A client checks the name, so that it accepts only the right one.
     for name in [
         "one.example",
         "ONE.example",
@@ -249,7 +249,7 @@ fn garbage_is_refused_with_an_alert() {
     let mut end = End::new(server.accept(Some(remote())).unwrap());
     end.hear(b"GET / HTTP/1.1\r\n\r\n");
     assert!(end.failure.is_some());
-    // An alert, and fatal.
+    // A fatal alert.
     assert_eq!(end.said()[..1], [0x15]);
 }
 
@@ -263,7 +263,7 @@ fn each_changed_bit_of_a_record_is_noticed() {
         two.client.say(b"secret");
         two.client.said().len()
     };
-    // Before that stand a type and a version, for show, and the length.
+    // The bytes before are a type, a version without meaning, and the length.
     for at in 5..length {
         let mut two = Two::met(&client, &server, "example.com");
         two.client.say(b"secret");

@@ -1,5 +1,5 @@
-//! Vectors of Project Wycheproof for the ciphers and signatures of the provider. Its key exchange takes
-//! no private key from outside, and has none.
+//! Vectors of Project Wycheproof for the ciphers and signatures of the provider. Its key exchange takes no private key
+//! from outside, so that it has none.
 
 use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use rustls::SignatureScheme;

@@ -1,4 +1,4 @@
-//! Copies of packets and keys of sessions, for a user who wants them.
+//! Captures of packets and of session keys, as the user enables them.
 
 mod support;
 
@@ -41,7 +41,7 @@ impl Capture for User {
     }
 }
 
-/// Two sides, who say so if this is wanted of both.
+/// Two sides, with these captures enabled on both.
 fn pair(packets: bool, secrets: bool) -> Pair {
     WANTED.set((packets, secrets));
     set_provider(Some(|| Some(Box::new(User))));
@@ -58,7 +58,7 @@ fn pair(packets: bool, secrets: bool) -> Pair {
     pair
 }
 
-/// A connection that says something for longer than keys live.
+/// A connection that carries data for longer than keys live.
 fn talk(pair: &mut Pair) {
     let near = pair.dial(None).expect("dialled");
     for second in 0..130_u8 {
@@ -103,7 +103,7 @@ fn each_handshake_of_either_side_has_the_key_that_its_message_was_made_with() {
         PublicKey::from(&StaticSecret::from(private)).to_bytes()
     });
     assert_eq!(logged.collect::<BTreeSet<_>>(), sent);
-    // An initiation and a response, and so again for the next keys.
+    // An initiation and a response, and again for the next keys.
     assert_eq!(secrets.len(), 4);
     let statics = [support::SERVER_KEY, CLIENT_KEY].map(|one| *private_key(one).as_bytes());
     for lines in &secrets {
@@ -133,7 +133,7 @@ fn packets_are_copied_as_they_are_in_the_tunnel() {
             .map(|(_, _, packet)| packet.clone())
             .collect::<Vec<_>>()
     };
-    // The server knows the client as its peer, and so the other way.
+    // The server knows the client as its peer, and vice versa.
     let up = of(support::SERVER_KEY, Direction::ToPeer);
     let down = of(CLIENT_KEY, Direction::ToPeer);
     assert!(

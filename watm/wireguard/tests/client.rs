@@ -1,4 +1,4 @@
-//! The life of a tunnel that is dialled through, with a server module at the other end.
+//! The life of a dialled tunnel, with a server module at the other end.
 
 mod support;
 
@@ -12,7 +12,7 @@ const CLIENT_KEY: u8 = 1;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A client with this key, of a server with that.
+/// The configuration of a client with this key, for the server with that one.
 fn client_config(key: u8, server: u8) -> String {
     format!(
         "[Interface]\nPrivateKey = {}\nAddress = 10.0.0.1/32\n[Watm]\nTarget = 10.9.8.7:80\n\
@@ -33,7 +33,7 @@ fn pair() -> Pair {
     pair_with("", "")
 }
 
-/// A connection that is open, and its other end.
+/// An open connection, and its other end.
 fn connected(pair: &mut Pair) -> (StreamEnd, StreamEnd) {
     let near = pair.dial(None).expect("dialled");
     near.write(b"hello");
@@ -44,7 +44,7 @@ fn connected(pair: &mut Pair) -> (StreamEnd, StreamEnd) {
     (near, far)
 }
 
-/// How long it takes until a new connection has said something, at most so many seconds.
+/// The time until a new connection has carried data, at most this many seconds.
 fn time_to_connect(pair: &mut Pair, seconds: u32) -> Option<Duration> {
     let near = pair.dial(None).ok()?;
     near.write(b"hello");
@@ -66,7 +66,7 @@ fn who_has_an_endpoint_is_called_at_the_start() {
     for side in [&pair.client, &pair.server] {
         assert_eq!(side.counter("wireguard.handshakes"), 1);
     }
-    // Once: there is nothing to say.
+    // One handshake only: nothing needs another one.
     pair.run_for(HOUR);
     assert_eq!(pair.server.counter("wireguard.handshakes"), 1);
     assert_eq!(pair.client.counter("wireguard.initiations_sent"), 1);
@@ -136,7 +136,7 @@ fn keepalives_are_sent_at_their_interval_and_begin_at_the_start() {
     let before = pair.server.counter("wireguard.keepalives_received");
     pair.run_for(250 * SECOND);
     let received = pair.server.counter("wireguard.keepalives_received") - before;
-    // A new session begins with one of its own.
+    // A new session begins with a keepalive of its own.
     assert!((9..=14).contains(&received), "{received}");
     // The session does not lapse in between.
     let expired = pair.client.counter("wireguard.sessions_expired");
@@ -165,7 +165,7 @@ fn keys_are_renewed_every_two_minutes_without_a_stall() {
 #[test]
 fn a_server_under_load_is_shown_the_cookie_that_it_asks_for() {
     let mut pair = pair_with("", "[Watm]\nHandshakesPerSecond = 1\n");
-    // Somebody's initiation, again and again.
+    // A stranger's initiation, repeatedly.
     pair.server_at = "192.0.2.99:1".parse().unwrap();
     pair.dial(None).unwrap();
     pair.run_for(SECOND / 10);
@@ -194,7 +194,7 @@ fn a_server_that_is_away_for_an_hour_is_back_without_a_restart() {
         let before = pair.client.counter("wireguard.initiations_sent");
         pair.run_for(HOUR);
         let tries = pair.client.counter("wireguard.initiations_sent") - before;
-        // At most one in five seconds, and no more than keepalives and the stream ask for.
+        // At most one in five seconds, and no more than keepalives and the stream need.
         assert!((3..=HOUR.as_secs() / 5).contains(&tries), "{tries}");
         assert_eq!(near.reset(), Some(ErrorCode::Timeout));
         pair.cut = false;
@@ -308,7 +308,7 @@ fn a_path_of_a_hundred_milliseconds_is_filled() {
     }
 }
 
-/// What a connection fails with that is dialled now, after how long, and what is logged.
+/// The error of a connection dialled now, the time until it, and the log.
 fn failure(pair: &mut Pair) -> (ErrorCode, Duration, Vec<String>) {
     let stream = pair.dial(None).expect("dialled");
     let began = pair.now();
@@ -319,7 +319,7 @@ fn failure(pair: &mut Pair) -> (ErrorCode, Duration, Vec<String>) {
     (reason, pair.now() - began, warnings(pair))
 }
 
-/// What the client has told its user to look at.
+/// The client's warnings to its user.
 fn warnings(pair: &Pair) -> Vec<String> {
     let logs = pair.client.host.logs.iter();
     let warnings = logs.filter(|(level, _)| *level == Level::Warn);
@@ -349,7 +349,7 @@ fn whoever_does_not_answer_is_said_not_to() {
     let server = support::server_config(&peer_config(CLIENT_KEY, "AllowedIPs = 10.0.0.1/32"));
     for (cut, own, theirs) in [
         (true, CLIENT_KEY, support::SERVER_KEY),
-        // The server does not know us, or we do not know it.
+        // Either side does not know the other's key.
         (false, 7, support::SERVER_KEY),
         (false, CLIENT_KEY, 77),
     ] {
@@ -373,7 +373,7 @@ fn who_waits_for_a_peer_whose_machine_says_that_nobody_listens_waits_no_longer()
     pair.cut = true;
     let stream = pair.dial(None).expect("dialled");
     pair.run_for(SECOND / 10);
-    // Somebody else's machine.
+    // A report from another machine.
     pair.client.host.refuse("203.0.113.5".parse().unwrap());
     pair.run_for(2 * SECOND);
     assert_eq!(stream.reset(), None);
@@ -383,7 +383,7 @@ fn who_waits_for_a_peer_whose_machine_says_that_nobody_listens_waits_no_longer()
     let expected = format!("nobody listens at {SERVER}, where peer {key} should be");
     assert_eq!(stream.reset(), Some(ErrorCode::Other(expected.clone())));
     assert_eq!(warnings(&pair), std::slice::from_ref(&expected));
-    // It is called on, and what comes later finds it.
+    // Calls continue, and later connections succeed.
     pair.cut = false;
     pair.run_for(10 * SECOND);
     connected(&mut pair);
@@ -435,7 +435,7 @@ fn the_path_is_measured() {
         of_client(&pair, "packets_received")
     );
     pair.loses = Some(20);
-    // Beyond a change of keys, too.
+    // This holds beyond a change of keys, too.
     for _ in 0..300 {
         far.write(&[1; 20_000]);
         pair.run_for(SECOND);
@@ -447,7 +447,7 @@ fn the_path_is_measured() {
     let share = missing as f64 / expected as f64;
     assert!((0.045..0.055).contains(&share), "{missing} of {expected}");
     assert_eq!(of_client(&pair, "round_trips"), 3);
-    // A handshake that was sent twice tells nothing.
+    // A handshake that was sent twice allows no measurement.
     pair.cut = true;
     pair.run_for(600 * SECOND);
     pair.dial(None).unwrap();

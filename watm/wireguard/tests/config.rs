@@ -1,4 +1,4 @@
-//! The configuration: what is taken, and how what is not taken is refused.
+//! The configuration: accepted files, and the errors for all others.
 
 mod support;
 
@@ -290,7 +290,7 @@ fn what_changes_the_system_has_no_effect_and_is_named() {
                     no effect: a sandboxed module runs no commands, changes no routes and writes \
                     no files";
     assert_eq!(sim.logged(Level::Info), [expected]);
-    // Files as providers hand them out are no reason for a warning.
+    // Files from providers cause no warning.
     assert_eq!(sim.logged(Level::Warn), Vec::<String>::new());
 }
 
@@ -312,7 +312,7 @@ fn fields_without_effect_are_named_once() {
 
 #[test]
 fn what_wg_prints_is_taken() {
-    // wg showconf, of wireguard-tools 1.0.20210914.
+    // The output of wg showconf, from wireguard-tools 1.0.20210914.
     let sim = Sim::new(&format!(
         "[Interface]\nListenPort = 47115\nFwMark = 0xca6c\nPrivateKey = {}\n\n\
          [Peer]\nPublicKey = {}\nPresharedKey = {}\nAllowedIPs = 0.0.0.0/0, ::/0\n\
@@ -354,7 +354,7 @@ fn peers_are_told_apart() {
         refusal(&server_config(&peer_config(support::SERVER_KEY, ""))),
         "line 4: [Peer] PublicKey: this is our own public key; write the client's"
     );
-    // The same network, however it is written.
+    // The same network in two notations.
     assert_eq!(
         refusal(&two(
             &peer_config(1, "AllowedIPs = 10.0.0.1/24"),
@@ -363,7 +363,7 @@ fn peers_are_told_apart() {
         "line 8: [Peer] AllowedIPs: 10.0.0.2/24 already belongs to the peer in line 3; give \
          each peer addresses of its own"
     );
-    // A part of it is another matter, and so is the whole internet.
+    // A part of it is another network, and so is the whole internet.
     Sim::new(&two(
         &peer_config(1, "AllowedIPs = 0.0.0.0/0, 10.0.0.1/24, 10.0.0.1/24"),
         &peer_config(2, "AllowedIPs = 10.0.0.2/32"),
@@ -582,7 +582,7 @@ fn the_client_of_mitmproxys_file_gets_a_whole_configuration() {
              Endpoint = [2001:db8::9]:51820\n"
         )
     );
-    // It is in our own format: the client's side of it starts as a server.
+    // It is a configuration of this transport: the client's side of it starts as a server.
     Sim::new(&config.content);
 }
 
@@ -639,7 +639,7 @@ fn a_socket_that_is_taken_is_an_error() {
     let config = server_config("");
     let first = support::start(&config, &mut host);
     assert!(first.is_ok());
-    // It can be taken once.
+    // The socket can be taken once.
     let error = support::start(&config, &mut host).err().expect("refused");
     assert_eq!(
         error.to_string(),

@@ -1,4 +1,4 @@
-//! Connections that the application opens, from one of our transports to another.
+//! Connections that the application dials, between two transports of this crate.
 
 mod support;
 
@@ -10,7 +10,7 @@ use watm_core::ErrorCode;
 const CLIENT_KEY: u8 = 1;
 const BOTH: [Outer; 2] = [Outer::Datagrams, Outer::Streams];
 
-/// The client's configuration, with `interface` and `peer` in the place of what is usual.
+/// The client's configuration, with `interface` and `peer` instead of the usual lines.
 fn client_config(interface: &str, peer: &str) -> String {
     let key = base64(private_key(CLIENT_KEY).as_bytes());
     let server = public_text(support::SERVER_KEY);
@@ -262,7 +262,7 @@ fn what_is_missing_is_named() {
         for (interface, peer, to, why) in &cases {
             let mut pair = Pair::new(&client_config(interface, peer), &server(), outer);
             let error = pair.dial(*to).err().expect(why);
-            // That code has no words, so they are in the log.
+            // The code carries no text; the log has it.
             let told = match error {
                 ErrorCode::AccessDenied => pair.client.host.logs.pop().expect("it is told").1,
                 other => other.to_string(),

@@ -1,4 +1,4 @@
-//! Where a peer is looked for.
+//! The search for a peer: endpoints that are names.
 
 mod support;
 
@@ -12,7 +12,7 @@ const CLIENT_KEY: u8 = 1;
 const NAME: &str = "vpn.example.org";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A client whose server is at this Endpoint, with these names to be looked up.
+/// A client whose server has this Endpoint, with a directory of names.
 fn pair(endpoint: &str, keepalive: &str) -> (Pair, Directory) {
     pair_over(Outer::Datagrams, endpoint, keepalive)
 }
@@ -35,7 +35,7 @@ fn usual() -> (Pair, Directory) {
     pair(&format!("{NAME}:51820"), "")
 }
 
-/// Whether what is dialled now arrives within so many seconds.
+/// Returns true if a stream dialled now arrives within this many seconds.
 fn arrives_within(pair: &mut Pair, seconds: u32) -> bool {
     let Ok(stream) = pair.dial(None) else {
         return false;
@@ -64,7 +64,7 @@ fn a_name_is_looked_up_once_and_what_was_dialled_before_waits_for_it() {
     pair.run_for(SECOND / 2);
     assert_eq!(directory.take_asked(), [format!("{NAME}:51820")]);
     directory.set(NAME, Ok("192.0.2.1"));
-    // At once, and not when the first packet is sent again.
+    // It arrives at once, and not with the first retransmission.
     pair.run_for(SECOND / 100);
     assert_eq!(pair.server.host.app.streams()[0].read(), b"early");
     assert!(arrives_within(&mut pair, 1));
@@ -87,7 +87,7 @@ fn addresses_are_tried_in_turn_and_then_the_name_is_looked_up_again() {
     assert!((2..=4).contains(&asked), "{asked} times");
     directory.set(NAME, Ok("192.0.2.7,192.0.2.1"));
     assert!(arrives_within(&mut pair, 60));
-    // It stays where it answers.
+    // The peer stays where it answers.
     pair.run_for(10 * SECOND);
     directory.take_asked();
     pair.run_for(600 * SECOND);
@@ -139,7 +139,7 @@ fn what_cannot_be_looked_up_is_told_and_tried_again_with_patience() {
         let expected = format!("the Endpoint {NAME}:51820 of peer {key}: {text}");
         assert_eq!(warnings, [expected]);
         assert_eq!(pair.dial(None).err(), Some(code));
-        // That has asked once more, so that the next one knows.
+        // The dial has started another lookup, which the next one uses.
         directory.set(NAME, Ok("192.0.2.1"));
         pair.dial(None).err().expect("not known yet");
         pair.run_for(SECOND);

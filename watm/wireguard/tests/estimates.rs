@@ -1,4 +1,4 @@
-//! What the status says of the way to a peer: round trips and losses.
+//! The estimates in the status: the round trip to a peer, and losses.
 
 mod support;
 
@@ -37,7 +37,7 @@ fn connected(pair: &mut Pair) -> (StreamEnd, StreamEnd) {
     (near, far)
 }
 
-/// As much each way a second as makes some twenty packets.
+/// Sends data each way every second, as much as fills some twenty packets.
 fn talk(pair: &mut Pair, near: &StreamEnd, far: &StreamEnd, seconds: u32) {
     for _ in 0..seconds {
         near.write(&[1; 12_000]);
@@ -97,7 +97,7 @@ fn packets_wait_for_others_as_far_as_nobody_notices() {
             let said = side.host.interval;
             assert!(said.abs_diff(expected) <= expected / 20, "{said:?}");
         }
-        // The shortest way counts that there was, and after that nothing.
+        // The shortest round trip so far counts, and after a move none.
         pair.delay *= 2;
         talk(&mut pair, &near, &far, 125);
         assert!(pair.client.host.interval.abs_diff(expected) <= expected / 20);

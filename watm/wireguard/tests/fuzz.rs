@@ -1,4 +1,4 @@
-//! Bytes that nobody chose, bounded and the same each time.
+//! Random bytes, bounded and the same in each run.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 use support::inner::packets;
 use support::{Client, Random, Sim, refusal, server_config};
 
-/// After all of it, the peer is served as before.
+/// Checks that the peer is still served afterwards.
 fn still_serves(sim: &mut Sim) {
     sim.run_for(Duration::from_secs(2));
     let now = sim.now();
@@ -39,14 +39,14 @@ fn random_datagrams_do_no_harm() {
     let mut random = Random(1);
     for round in 0..20_000 {
         let mut datagram = match random.below(3) {
-            // Any bytes, as a rule with the type and the length of a message.
+            // Random bytes, usually with the type and the length of a message.
             0 => {
                 let length = [4, 32, 64, 92, 148, 200, 1500][random.below(7)];
                 let mut bytes = random.bytes(length);
                 bytes[..4].copy_from_slice(&[1 + random.below(5) as u8, 0, 0, 0]);
                 bytes
             }
-            // A genuine one with a few bytes changed.
+            // A genuine message with a few bytes changed.
             _ => {
                 let mut bytes = genuine[random.below(genuine.len())].clone();
                 for _ in 0..random.below(4) {

@@ -1,4 +1,4 @@
-//! One server after another, while traffic flows.
+//! Servers that replace each other while traffic flows.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn an_open_flow_goes_on_through_a_swap_and_a_new_one_is_the_new_generations() {
     let mut old = Talk::open(&mut line, 0, "10.9.8.7:80");
     old.exchange(&mut line, 50_000);
     assert_eq!(line.swap(&one_peer()), Ok(1));
-    // Before any handshake is through, the session is still the old one's.
+    // The session is still the old one's before any handshake is complete.
     let mut new = Talk::open(&mut line, 0, "10.9.8.7:81");
     assert_eq!((old.generation, new.generation), (0, 1));
     old.exchange(&mut line, 50_000);
@@ -46,7 +46,7 @@ fn ten_swaps_in_a_row_disturb_no_flow_over_a_bad_network() {
     let datagrams = line.generation(0).host.app.flows()[0].clone();
     for swap in 1..=10 {
         assert_eq!(line.swap(&one_peer()), Ok(swap));
-        // Some at once, some in the middle of a session's life, some later than that.
+        // Some swaps follow at once, some in the middle of a session's life, some later.
         line.run_for(Duration::from_millis(
             [0, 30, 1_000, 20_000, 130_000][swap as usize % 5],
         ));
@@ -66,7 +66,7 @@ fn ten_swaps_in_a_row_disturb_no_flow_over_a_bad_network() {
     }
     let generations: Vec<u32> = talks.iter().map(|talk| talk.generation).collect();
     assert_eq!(generations, [0, 3, 6, 9]);
-    // Those without flows are gone, and the others go with theirs.
+    // Those without flows are gone, and the others end with theirs.
     line.run_for(Duration::from_secs(20));
     let living: Vec<u32> = line.generations.iter().map(|g| g.number).collect();
     assert_eq!(living, [0, 3, 6, 9, 10]);
@@ -109,7 +109,7 @@ fn a_peer_that_the_new_configuration_has_not_is_gone_everywhere() {
     assert_eq!(new.len(), 1);
     assert_eq!(new[0].info().peer, Some(public_text(4)));
 
-    // A change of the serving generation's reaches the older ones.
+    // A change in the serving generation reaches the older ones.
     let newest = line.newest();
     newest
         .server
@@ -153,7 +153,7 @@ fn a_snapshot_of_something_else_is_refused_and_the_old_one_goes_on() {
         }
         talk.exchange(&mut line, 1000);
     }
-    // Nothing to take over is no error.
+    // An empty snapshot is no error.
     line.swap_from(&one_peer(), Vec::new()).unwrap();
 }
 
@@ -219,14 +219,14 @@ fn a_generation_that_begins_anew_from_an_old_snapshot_learns_the_rest() {
     let mut old = Talk::open(&mut line, 0, "10.9.8.7:80");
     old.exchange(&mut line, 1000);
     let snapshot = line.snapshot();
-    // Opened between the snapshot and the end of service.
+    // This flow opens between the snapshot and the end of service.
     let mut late = Talk::open(&mut line, 0, "10.9.8.7:81");
     line.swap_from(&one_peer(), snapshot.clone()).unwrap();
     late.exchange(&mut line, 1000);
     let now = line.now();
     let accepted = line.clients[0].handshake(now);
     line.run_for(5 * MINUTE);
-    // It fails, and is started again as the host does that.
+    // It fails, and is started again as the host does.
     line.fail();
     line.swap_from(&one_peer(), snapshot).unwrap();
     late.exchange(&mut line, 1000);
@@ -246,14 +246,14 @@ fn over_streams_who_is_connected_stays_and_who_connects_again_moves() {
     old.exchange(&mut line, 10_000);
     line.run_for(10 * MINUTE);
     old.exchange(&mut line, 10_000);
-    // Its new flows are the new generation's all the same, at once and after many sessions.
+    // Its new flows belong to the new generation, at once and after many sessions.
     let mut between = Talk::open(&mut line, 0, "10.9.8.7:79");
     assert_eq!(between.generation, 1);
     between.exchange(&mut line, 50_000);
     line.run_for(10 * MINUTE);
     between.exchange(&mut line, 50_000);
     assert_eq!(line.counter(1, "wireguard.handshakes"), 0);
-    // Another connection is the new generation's.
+    // Another connection belongs to the new generation.
     let home = line.clients[0].address;
     let streams = line.generation(0).host.streams.clone().unwrap();
     streams.connection(home).close();
@@ -283,7 +283,7 @@ fn over_streams_one_connection_has_flows_of_every_generation() {
         let talk = Talk::open(&mut line, 0, &format!("10.9.8.7:{}", 80 + generation));
         assert_eq!(talk.generation, generation);
         talks.push(talk);
-        // Each answer goes back by the one that has the connection.
+        // Each answer goes through the generation that has the connection.
         for talk in &mut talks {
             talk.exchange(&mut line, 20_000);
         }
@@ -291,7 +291,7 @@ fn over_streams_one_connection_has_flows_of_every_generation() {
         line.settle();
         assert_eq!(line.newest().host.app.flows().len(), 1);
     }
-    // It is the first one's to the end, also when that has no flow any more.
+    // It stays with the first one to the end, even without a flow there.
     talks.remove(0).close(&mut line);
     line.run_for(MINUTE);
     assert!(line.lives(0));
@@ -307,7 +307,7 @@ fn a_handshake_of_tcp_that_is_half_done_is_finished_where_it_began() {
     line.run_for(Duration::from_secs(1));
     let stack = line.clients[0].stack.as_mut().unwrap();
     stack.connect("10.9.8.7:80".parse().unwrap());
-    // The SYN has come, and its answer is under way.
+    // The SYN has arrived, and its answer is on its way.
     line.run_for(Duration::from_millis(30));
     assert!(line.generation(0).host.app.streams().is_empty());
     line.swap(&one_peer()).unwrap();
@@ -351,7 +351,7 @@ fn a_generation_that_is_gone_is_forgotten_with_its_flows() {
     line.swap_from(&one_peer(), snapshot).unwrap();
     line.run_for(Duration::from_secs(30));
     let second = line.snapshot();
-    // The host ends it, and then there is a new one that was told of it.
+    // The host ends it, and then starts a new one that knows it.
     line.drop_generation(0);
     line.swap_from(&one_peer(), second).unwrap();
     line.run_for(Duration::from_secs(3));

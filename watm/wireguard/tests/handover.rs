@@ -1,4 +1,4 @@
-//! Sessions and handshakes, from one generation of a server to the next.
+//! Sessions and handshakes, handed from one generation of a server to the next.
 
 mod support;
 
@@ -41,7 +41,7 @@ fn a_new_flow_needs_no_handshake_while_the_old_session_is_there() {
     new.exchange(&mut line, 100_000);
     assert_eq!(line.counter(1, "wireguard.handshakes"), 0);
     assert!(line.sent_by_others > 100, "the old one's session is used");
-    // It has an end, and after it a handshake that comes through is enough.
+    // The loss ends, and the next complete handshake is enough.
     line.run_for(Duration::from_secs(10));
     line.lost_kinds.clear();
     old.exchange(&mut line, 10_000);
@@ -73,7 +73,7 @@ fn no_generation_accepts_what_an_older_one_has_accepted() {
         );
         line.lost_kinds.clear();
         if number < 3 {
-            // One that is new is accepted, and stays so.
+            // A new one is accepted, and stays accepted.
             let now = line.now();
             initiations.push(line.clients[0].handshake(now));
             line.run_for(Duration::from_secs(1));
@@ -96,14 +96,14 @@ fn an_old_generation_ends_when_its_sessions_are_taken_over_or_after_15_seconds()
     line.run_for(Duration::from_secs(3));
     assert!(!line.lives(0));
 
-    // Nobody answers the second one.
+    // The second one gets no answer.
     line.clients[0].alive = false;
     line.swap(&one_peer()).unwrap();
     line.run_for(Duration::from_secs(14));
     assert!(line.lives(1));
     line.run_for(Duration::from_secs(3));
     assert!(!line.lives(1));
-    // And the third has nothing to wait for.
+    // The third has nothing to wait for.
     line.run_for(10 * MINUTE);
     line.swap(&one_peer()).unwrap();
     line.settle();
@@ -117,7 +117,7 @@ fn a_peer_that_has_not_seen_the_new_session_is_shown_it_again() {
     line.run_for(Duration::from_secs(1));
     let flow = line.generation(0).host.app.flows()[0].clone();
     line.swap(&one_peer()).unwrap();
-    // The response comes, and the keepalive that confirms it is lost.
+    // The response arrives, and the keepalive that confirms it is lost.
     line.lost_kinds = vec![DATA];
     assert!(line.run_until(MINUTE, |line| {
         line.counter(1, "wireguard.handshakes") == 1
@@ -141,7 +141,7 @@ fn after_a_roll_back_all_flows_go_on_and_replays_are_refused() {
     let mut line = Line::with_client(network(0, 0));
     let mut old = Talk::open(&mut line, 0, "10.9.8.7:80");
     old.exchange(&mut line, 10_000);
-    // Before and after the sessions have moved.
+    // Swap before and after the sessions have moved.
     for wait in [0, 30, 900] {
         line.swap(&one_peer()).unwrap();
         line.run_for(Duration::from_millis(wait));
@@ -164,7 +164,7 @@ fn after_a_roll_back_all_flows_go_on_and_replays_are_refused() {
         new.exchange(&mut line, 10_000);
         new.close(&mut line);
     }
-    // What follows is a swap like any other.
+    // The next swap is like any other.
     line.swap(&one_peer()).unwrap();
     old.exchange(&mut line, 10_000);
     line.run_for(MINUTE);
@@ -179,7 +179,7 @@ fn what_the_status_says_of_peers_does_not_begin_anew() {
     line.run_for(Duration::from_secs(30));
     let mut before = line.status().peers;
     line.swap(&one_peer()).unwrap();
-    // What a generation has not seen itself it does not estimate.
+    // A generation makes no estimates from before its start.
     assert!(before[0].round_trip.take().is_some());
     before[0].loss_permille = None;
     assert_eq!(line.status().peers, before);
@@ -307,8 +307,8 @@ fn a_peer_that_moves_before_its_session_does_is_found() {
     new.close(&mut line);
     talk.exchange(&mut line, 10_000);
 
-    // And who may have to serve again knows of a later move, though it is the last that it is
-    // told.
+    // A generation that may have to serve again learns of a later move, even if it is the last
+    // message to it.
     let later = "203.0.113.78:8".parse::<SocketAddr>().unwrap();
     line.clients[0].address = later;
     line.send(0, &udp(2, 1, b"here"));

@@ -17,15 +17,16 @@ const PROLOGUE: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 
 /// The number of the peer's key.
 const PEER: u8 = 1;
-/// What the peer calls its session.
+/// The peer's index of its session.
 const INDEX: [u8; 4] = [7, 8, 9, 10];
 
-/// TAI64N, of 2026.
+/// A TAI64N timestamp, of 2026.
 const TIME: [u8; 12] = [0x40, 0, 0, 0, 0x6a, 0, 0, 0, 0, 0, 0, 1];
 
-/// A message of Noise in an initiation: an ephemeral key, a sealed key, a sealed time.
+/// The length of the Noise message in an initiation: an ephemeral key, a sealed key, a sealed
+/// timestamp.
 const OF_INITIATION: usize = 32 + 48 + 28;
-/// In a response: an ephemeral key, and nothing, sealed.
+/// The length of the Noise message in a response: an ephemeral key, and an empty sealed payload.
 const OF_RESPONSE: usize = 32 + 16;
 
 fn address(text: &str) -> SocketAddr {
@@ -49,7 +50,7 @@ fn noise<'a>(
         .unwrap()
 }
 
-/// The peer as the one who begins, or who somebody else says that it is.
+/// The peer as the initiator, with its own key or another one.
 fn initiator(pattern: &str, prologue: &[u8], psk: &[u8; 32], key: u8) -> HandshakeState {
     let (own, server) = (private_key(key).to_bytes(), public_key(SERVER_KEY));
     noise(&own, psk, pattern, prologue)
@@ -58,7 +59,8 @@ fn initiator(pattern: &str, prologue: &[u8], psk: &[u8; 32], key: u8) -> Handsha
         .unwrap()
 }
 
-/// Append what proves that the sender knows the receiver's key, and no cookie (section 5.4.4).
+/// Appends mac1, which proves that the sender knows the receiver's key, and an empty mac2 (section
+/// 5.4.4).
 fn with_macs(mut message: Vec<u8>, receiver: u8) -> Vec<u8> {
     let mac = mac1(&message, receiver);
     message.extend(mac);
@@ -81,7 +83,7 @@ fn initiation(noise: &mut HandshakeState, time: [u8; 12]) -> Vec<u8> {
     [&[1, 0, 0, 0], &INDEX[..], &said].concat()
 }
 
-/// What the server says to the address of the peer.
+/// The server's datagrams to the address of the peer.
 fn answers(sim: &mut Sim) -> Vec<Vec<u8>> {
     sim.settle();
     let stray = std::mem::take(&mut sim.stray).into_iter();
@@ -103,7 +105,7 @@ fn server(psk: Option<[u8; 32]>) -> Sim {
     )))
 }
 
-/// An inner packet, in a length that may be sealed (section 5.4.6).
+/// Pads an inner packet to a length that may be sealed (section 5.4.6).
 fn padded(mut packet: Vec<u8>) -> Vec<u8> {
     packet.resize(packet.len().next_multiple_of(16), 0);
     packet
@@ -130,7 +132,7 @@ fn opened(noise: &StatelessTransportState, datagram: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Take the server's answer to the initiation, and make the session.
+/// Processes the server's response to the initiation, and makes the session.
 fn session(
     mut noise: HandshakeState,
     response: &[u8],
@@ -173,7 +175,7 @@ fn a_peer_by_another_implementation_is_answered_heard_and_told() {
         let len = usize::from(u16::from_be_bytes([text[2], text[3]]));
         assert_eq!(packets::read_udp(&text[..len]).2, b"answer");
         assert_eq!(sim.counter("wireguard.handshakes"), 1);
-        // The same again is neither heard nor answered.
+        // Repetitions are neither accepted nor answered.
         sim.inject(peer_address(), &question);
         sim.inject(peer_address(), &first);
         assert_eq!(answers(&mut sim), Vec::<Vec<u8>>::new());
@@ -270,7 +272,7 @@ fn a_responder_by_another_implementation_is_called_and_talked_to() {
         noise.get_remote_static(),
         Some(&public_key(SERVER_KEY).as_bytes()[..])
     );
-    // After 1970.
+    // The timestamp is after 1970.
     assert!(time[..8] >= [0x40, 0, 0, 0, 0, 0, 0, 10][..]);
 
     let mut said = [0; OF_RESPONSE];

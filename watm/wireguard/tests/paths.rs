@@ -1,5 +1,4 @@
-//! How large packets are, by what the way to the peer takes, and what is done when our network
-//! changes.
+//! The size of packets by the path MTU to the peer, and the handling of a changed local network.
 
 mod support;
 
@@ -11,10 +10,10 @@ use watm_core::Level;
 
 const CLIENT_KEY: u8 = 1;
 const SECOND: Duration = Duration::from_secs(1);
-/// Of WireGuard.
+/// The bytes that WireGuard adds to a packet.
 const OVERHEAD: usize = 32;
 
-/// A client with these lines of its own, and its server.
+/// A client with these lines of configuration, and its server.
 fn pair(interface: &str) -> Pair {
     let client = format!(
         "[Interface]\nPrivateKey = {}\nAddress = 10.0.0.1/32\n{interface}\
@@ -36,7 +35,7 @@ fn connected(pair: &mut Pair) -> (StreamEnd, StreamEnd) {
     (near, far)
 }
 
-/// Have 200 KB go this way, in which time at most so many datagrams are too long.
+/// Sends 200 KB this way, during which at most `most` datagrams are too long.
 fn transfer(pair: &mut Pair, from: &StreamEnd, to: &StreamEnd, most: u64) {
     let before = to.read().len();
     assert_eq!(before, 0);
@@ -64,7 +63,7 @@ fn packets_are_as_large_as_the_way_takes() {
         transfer(&mut pair, &far, &near, 0);
         let seen = pair.seen.iter().map(Vec::len).max();
         let most = 1420 + OVERHEAD;
-        // There is room for what peers pad packets with, who know of 1420 themselves.
+        // The padding of peers needs room, since they assume 1420 themselves.
         let expected = if longest < most {
             longest / 16 * 16
         } else {
@@ -78,10 +77,10 @@ fn packets_are_as_large_as_the_way_takes() {
 fn a_router_that_knows_better_is_asked_with_the_first_handshake() {
     let mut pair = pair("");
     pair.delay = SECOND / 100;
-    // Of the first datagram that is too long the host hears from a router.
+    // A router reports the first datagram that is too long.
     pair.client.host.set_longest(Some(1272), Some(1472));
     pair.run_for(SECOND);
-    // Nothing is lost by it that anybody needs.
+    // No needed datagram is lost by it.
     let (near, far) = connected(&mut pair);
     pair.keep_seen = true;
     transfer(&mut pair, &near, &far, 0);
@@ -97,12 +96,12 @@ fn a_way_that_gets_narrower_stops_nobody() {
     transfer(&mut pair, &near, &far, 0);
     for longest in [1400, 1300, 1200] {
         pair.client.host.set_longest(Some(longest), Some(1472));
-        // What was sent before that was known, and no more.
+        // Only datagrams sent before that was known are lost.
         transfer(&mut pair, &near, &far, 64);
     }
     assert!(pair.client.counter("wireguard.narrower") >= 3);
     let handshakes = pair.client.counter("wireguard.handshakes");
-    // It is asked again with each handshake.
+    // The MTU is asked for again with each handshake.
     pair.client.host.set_longest(None, None);
     pair.run_for(130 * SECOND);
     near.write(b"again");
@@ -147,11 +146,11 @@ fn a_new_network_is_followed_by_a_handshake() {
         pair.client.counter("wireguard.initiations_sent"),
         initiations + 1
     );
-    // The server knows where we are before we have sent anything.
+    // The server learns the new address before the client has sent any data.
     far.write(b"found");
     pair.run_for(SECOND);
     assert_eq!(near.read(), b"found");
-    // Whoever is in no use is left alone.
+    // Unused peers are left alone.
     near.close();
     far.close();
     pair.run_for(600 * SECOND);

@@ -1,4 +1,4 @@
-//! Another configuration while traffic runs.
+//! Changes of the configuration while traffic flows.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn peers_that_stay_keep_their_sessions_and_flows() {
     sim.run_for(Duration::from_secs(25));
     assert!(sim.counter("wireguard.keepalives_sent") >= keepalives + 2);
 
-    // And the peer that went may come back.
+    // The removed peer may come back.
     sim.reconfigure(&server_config(&(peer(1) + &peer(2))))
         .unwrap();
     let now = sim.now();

@@ -1,4 +1,4 @@
-//! Which peer a connection goes through, and whose packets are let in.
+//! The choice of the peer for a connection, and the sources that a peer may use.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::inner::packets;
 use support::{Client, Outer, Pair, Sim, peer_config, public_text, server_config};
 use watm_core::{ErrorCode, Level};
 
-/// What `tests/data/exclude.py` has made: allowed, taken away, and what is left.
+/// The output of `tests/data/exclude.py`: allowed networks, excluded ones, and the rest.
 const EXCLUDED: &str = include_str!("data/exclude.txt");
 
 /// A client with these `[Peer]` sections, none of which has an Endpoint.
@@ -21,7 +21,7 @@ fn client(peers: &str) -> Pair {
     )
 }
 
-/// The key of the peer that a connection to this address would go through.
+/// The key of the peer that a connection to this address would use.
 fn peer_for(pair: &mut Pair, address: IpAddr) -> Option<String> {
     let to = SocketAddr::new(address, 80).to_string();
     let error = pair.dial(Some(&to)).err().expect("nobody has an Endpoint");
@@ -37,7 +37,7 @@ fn peer_for(pair: &mut Pair, address: IpAddr) -> Option<String> {
     Some(rest.split(' ').next().expect("a key").to_owned())
 }
 
-/// First and last address, as numbers.
+/// The first and the last address, as numbers.
 fn range(network: &str) -> (u128, u128) {
     let (address, prefix) = network.split_once('/').expect("a prefix");
     let prefix: u32 = prefix.parse().unwrap();
@@ -74,7 +74,7 @@ fn what_is_disallowed_is_taken_away_as_python_does_it() {
             &format!("AllowedIPs = {allowed}\nDisallowedIPs = {taken}"),
         ));
         let rest: Vec<_> = rest.split_terminator(',').map(range).collect();
-        // Nothing changes but at these.
+        // The result changes only at these addresses.
         let networks = [allowed, taken].join(",");
         let edges = networks
             .split(',')
@@ -117,7 +117,7 @@ fn the_longest_prefix_of_several_peers_is_taken() {
         ("10.7.1.1", Some(3)),
         ("10.7.1.7", Some(4)),
         ("10.7.9.9", Some(4)),
-        // Excluded by the first and the last, not by the second.
+        // The first and the last exclude it, the second does not.
         ("10.7.2.1", Some(2)),
         ("192.168.3.4", None),
         ("fd00:1::9", Some(3)),

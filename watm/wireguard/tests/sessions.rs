@@ -1,4 +1,4 @@
-//! Handshakes, keys, time.
+//! Handshakes, keys, and their timers.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn sim_with(psk: &str, interface: &str) -> Sim {
     Sim::new(&server_config(&(interface.to_owned() + "\n" + &peer)))
 }
 
-/// Whether packets of this client come through now.
+/// Returns true if packets of this client get through now.
 fn gets_through(sim: &mut Sim, client: usize, port: u16) -> bool {
     let before = sim.host.app.flows().len();
     sim.send(client, &packet(port));
@@ -164,7 +164,7 @@ fn tampered_datagrams_are_dropped_whichever_bit_it_is() {
     }
     assert_eq!(sim.host.app.flows().len(), flows);
     assert!(sim.stray.is_empty());
-    // The original is still good: nothing of the above was taken for it.
+    // The original is still accepted: none of the above was taken for it.
     let at = sim.clients[0].address;
     sim.inject(at, &datagram);
     sim.settle();
@@ -178,7 +178,7 @@ fn the_endpoint_moves_with_an_authentic_packet_and_only_with_one() {
     let home = sim.clients[0].address;
     let flow = sim.host.app.flows()[0].clone();
 
-    // Somebody else sends what looks like this session's.
+    // A stranger sends a forged packet of this session.
     let mut forged = sim.clients[0].sent.last().unwrap().clone();
     let last = forged.len() - 1;
     forged[last] ^= 1;
@@ -199,17 +199,17 @@ fn the_endpoint_moves_with_an_authentic_packet_and_only_with_one() {
     assert_eq!(sim.clients[0].received.len(), 2);
     assert_eq!(sim.counter("wireguard.roamed"), 1);
     assert_ne!(sim.server.status(sim.now()).peers[0].endpoint, Some(home));
-    // A flow opened from there says so.
+    // A flow opened from there reports the new address.
     let info = sim.host.app.flows().last().unwrap().info();
     assert_eq!(info.underlay.unwrap().0, address("[2001:db8:1::5]:777"));
 }
 
-/// The part of the limit that one port of one address gets, and the part of the whole address.
+/// The limit's share of one port of an address, and of a whole address.
 const PORT_SHARE: u64 = 12;
 const ADDRESS_SHARE: u64 = 15;
 const LIMIT: u64 = 20;
 
-/// A server with this limit, and `count` clients that have the peer's key and addresses of their own.
+/// A server with this limit, and `count` clients that have the peer's key and their own addresses.
 fn limited(count: usize) -> Sim {
     let mut sim = sim_with("", "");
     let config = peer_config(1, "AllowedIPs = 0.0.0.0/0, ::/0")
@@ -224,8 +224,8 @@ fn limited(count: usize) -> Sim {
     sim
 }
 
-/// Sixty handshakes of this client, from somebody who knows our public key. All but the first have
-/// the same timestamp, so they are refused as replays, after the work has been done.
+/// Sixty handshakes of this client, which knows the server's public key. All but the first have the
+/// same timestamp, so that they are refused as replays, after the work is done.
 fn flood(sim: &mut Sim, client: usize) {
     let now = sim.now();
     for _ in 0..60 {
@@ -242,7 +242,7 @@ fn under_load_a_sender_proves_its_address_and_gets_in() {
     assert_eq!(sim.clients[0].came_of_type(COOKIE) as u64, 60 - PORT_SHARE);
     assert_eq!(sim.counter("wireguard.dropped.replay"), PORT_SHARE - 1);
 
-    // Still in that second: with the cookie, the client is answered.
+    // The client is answered with the cookie, still within that second.
     sim.run_for(Duration::from_millis(100));
     let responses = sim.clients[0].came_of_type(RESPONSE);
     let now = sim.now();
@@ -251,7 +251,7 @@ fn under_load_a_sender_proves_its_address_and_gets_in() {
     assert_eq!(sim.clients[0].came_of_type(RESPONSE), responses + 1);
     assert_eq!(sim.counter("wireguard.cookies_sent"), 60 - PORT_SHARE);
 
-    // In the next second, nobody needs one.
+    // No cookie is needed in the next second.
     let port = sim.clients[0].address.port() + 1;
     let mut another = Client::new(1);
     another.address = SocketAddr::new(sim.clients[0].address.ip(), port);
@@ -267,7 +267,7 @@ fn under_load_a_sender_proves_its_address_and_gets_in() {
 #[test]
 fn a_flood_from_one_port_asks_no_other_client_for_a_cookie() {
     let mut sim = limited(2);
-    // Behind the same address, and elsewhere.
+    // One client behind the same address, and one elsewhere.
     sim.clients[1].address = address("198.51.100.0:778");
     let mut elsewhere = Client::new(1);
     elsewhere.address = address("203.0.113.5:777");
@@ -350,7 +350,7 @@ fn far_too_many_handshakes_are_not_answered_even_with_a_cookie() {
         client.address = SocketAddr::new([198, 51, 100, number].into(), 777);
         sim.add_client(client);
     }
-    // Each gets a cookie, but for the very first, and proves its address with it.
+    // Each but the very first gets a cookie, and proves its address with it.
     for client in 0..15 {
         for _ in 0..3 {
             let now = sim.now();
@@ -372,8 +372,8 @@ fn many_clients_in_turn_are_never_slowed_down() {
     let mut sim = Sim::with_one_client();
     for tunnel in 0..50u16 {
         sim.clients[0] = Client::new(1);
-        // A new tunnel's timestamp must be later than the last one's, and its clock starts
-        // with the wall's.
+        // A new tunnel's timestamp must be later than the last one's, and its clock starts with the
+        // wall clock.
         sim.run_for(Duration::from_millis(200));
         sim.clients[0].tunn = Client::new(1).tunn;
         let before = sim.now();
@@ -399,7 +399,7 @@ fn keys_are_renewed_under_load_without_a_loss() {
     let mut sent = 0u16;
     assert!(gets_through(&mut sim, 0, 1));
     let flow = sim.host.app.flows()[0].clone();
-    // Nearly ten minutes, a packet each way every tenth of a second.
+    // A packet each way every tenth of a second, for nearly ten minutes.
     for _ in 0..5900 {
         flow.write(&sent.to_be_bytes());
         sim.send(0, &packet(1));
@@ -408,7 +408,7 @@ fn keys_are_renewed_under_load_without_a_loss() {
     }
     assert_eq!(sim.clients[0].received.len(), usize::from(sent));
     assert_eq!(flow.read().len(), usize::from(sent) + 1);
-    // At 0, 120, 240, 360 and 480 seconds.
+    // Handshakes at 0, 120, 240, 360 and 480 seconds.
     assert_eq!(sim.counter("wireguard.handshakes"), 5);
     let newest = sim.server.status(sim.now()).peers[0]
         .last_handshake
@@ -464,7 +464,7 @@ fn a_peer_with_an_endpoint_and_a_keepalive_is_called_and_called_again() {
     sim.clients[0].alive = false;
     sim.run_for(Duration::from_secs(600));
     let calls = sim.counter("wireguard.initiations_sent");
-    // Every five seconds, less a pause when an attempt is given up after ninety.
+    // One every five seconds, less a pause when an attempt is given up after ninety.
     assert!((80..=121).contains(&calls), "{calls} calls");
     sim.clients[0].alive = true;
     sim.run_for(Duration::from_secs(40));
@@ -478,7 +478,7 @@ fn a_session_is_forgotten_and_the_client_comes_back_after_an_hour() {
     assert!(gets_through(&mut sim, 0, 1));
     sim.run_for(Duration::from_secs(3600));
     assert_eq!(sim.counter("wireguard.sessions_expired"), 1);
-    // At rest: nobody is told anything, no timer is left.
+    // At rest there are no datagrams and no timers.
     let received = sim.counter("wireguard.datagrams_received");
     sim.run_for(Duration::from_secs(600));
     assert_eq!(sim.counter("wireguard.datagrams_received"), received);
@@ -498,7 +498,7 @@ fn an_answer_after_the_session_has_expired_calls_the_client() {
     for _ in 0..4 {
         sim.run_for(Duration::from_secs(50));
         stream.write(b"keeps the flow");
-        // Nobody is there to take it.
+        // The client does not receive it.
         sim.clients[0].alive = false;
     }
     sim.clients[0].alive = true;
@@ -517,7 +517,7 @@ fn an_answer_after_the_session_has_expired_calls_the_client() {
 fn a_client_that_is_silent_for_a_while_finds_its_session_as_it_was() {
     let mut sim = Sim::with_one_client();
     assert!(gets_through(&mut sim, 0, 1));
-    // Old enough that boringtun's clock of attempts would have run out.
+    // The session is old enough that boringtun's clock of attempts would have expired.
     for port in 2..110 {
         sim.run_for(Duration::from_secs(1));
         assert!(gets_through(&mut sim, 0, port));
@@ -533,7 +533,7 @@ fn a_client_that_is_silent_for_a_while_finds_its_session_as_it_was() {
         "we have called"
     );
     assert_eq!(sim.counter("wireguard.sessions_expired"), 0);
-    // It is back, with its old session, and is heard at once.
+    // It is back with its old session, and is accepted at once.
     sim.clients[0].alive = true;
     assert!(gets_through(&mut sim, 0, 200));
     flow.write(b"welcome");
@@ -563,7 +563,7 @@ fn a_client_that_is_silent_for_good_is_given_up() {
     sim.run_for(Duration::from_secs(3600));
     assert_eq!(sim.counter("wireguard.initiations_sent"), calls);
     assert_eq!(sim.counter("wireguard.sessions_expired"), 1);
-    // The client has to find out that its session is gone.
+    // The client must find out that its session is gone.
     sim.clients[0].alive = true;
     sim.run_for(Duration::from_secs(1));
     assert!(gets_through(&mut sim, 0, 7));
@@ -577,7 +577,7 @@ fn crossing_handshakes_end_in_a_session() {
         "",
     );
     sim.add_client(client);
-    // Both call at once.
+    // Both sides begin a handshake at once.
     let now = sim.now();
     sim.clients[0].handshake(now);
     sim.settle();

@@ -1,4 +1,4 @@
-//! Peers whose datagrams come in a stream, with their length before each.
+//! Peers whose datagrams come in a stream, each behind its length.
 
 mod support;
 
@@ -22,7 +22,7 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Ask through a client's tunnel, and be answered.
+/// Sends a question through a client's tunnel, and gets an answer.
 fn ask(sim: &mut Sim, client: usize, port: u16) {
     let source = SocketAddr::new([10, 0, 0, client as u8 + 1].into(), port);
     let destination = address("10.9.8.7:53");
@@ -97,7 +97,7 @@ fn a_stream_that_takes_nothing_loses_datagrams_and_no_more() {
     ask(&mut sim, 1, 5002);
     streams.connection(remote).set_room(usize::MAX);
     streams.stall(None);
-    // Reading makes room, of which the server is told.
+    // Reading makes room, which the server is told.
     streams.take_sent();
     sim.settle();
     let came = sim.clients[0].received.len();

@@ -45,7 +45,7 @@ fn udp_goes_both_ways_in_ipv4_and_ipv6() {
     }
 }
 
-/// One way at a time: two smoltcp ends that both retransmit take each other's
+/// Carries one way at a time: two smoltcp ends that both retransmit take each other's
 /// acknowledgements for old segments.
 #[test]
 fn tcp_carries_a_megabyte_each_way_over_a_bad_network() {
@@ -99,7 +99,7 @@ fn tcp_carries_a_megabyte_each_way_over_a_bad_network() {
 #[test]
 fn pings_are_answered_in_ipv4_and_ipv6() {
     let mut sim = Sim::with_one_client();
-    // Echo request, identifier 1, sequence 1; the checksums are worked out below.
+    // An echo request, identifier 1, sequence 1; the checksums are computed below.
     let mut v4 = vec![8, 0, 0, 0, 0, 1, 0, 1];
     let sum = !smoltcp::wire::checksum::data(&v4);
     v4[2..4].copy_from_slice(&sum.to_be_bytes());
@@ -150,7 +150,7 @@ fn a_source_that_is_not_the_peers_is_dropped() {
         (0, "10.0.0.3:1", to, false),
         (0, "[fd00::77]:1", to6, true),
         (0, "[fd01::77]:1", to6, false),
-        // The longest prefix is another peer's.
+        // The longest prefix belongs to another peer.
         (1, "10.0.0.2:1", to, false),
         (1, "10.0.0.3:1", to, true),
     ];
@@ -229,7 +229,7 @@ fn equal_datagrams_leave_as_a_train_and_different_ones_do_not() {
     sim.settle();
     let flow = sim.host.app.flows()[0].clone();
     sim.host.take_batches();
-    // Of 100 bytes fifty; a shorter one ends the train, a longer one begins another.
+    // Fifty of 100 bytes; a shorter one ends the train, a longer one begins another.
     for _ in 0..50 {
         flow.write(&[0; 100]);
     }
@@ -269,7 +269,7 @@ fn a_train_holds_at_most_64_datagrams_and_65000_bytes() {
         for _ in 0..200 {
             flow.write(&vec![0; size]);
         }
-        // The limits are asserted by the socket.
+        // The socket asserts the limits.
         sim.settle();
         assert_eq!(sim.clients[0].received.len(), 200);
     }
@@ -289,9 +289,9 @@ fn what_the_network_does_not_take_is_kept_up_to_a_bound_and_sent_later() {
     sim.settle();
     assert!(sim.clients[0].received.is_empty());
     let dropped = sim.counter("wireguard.dropped.send_backlog");
-    // A mebibyte is some 770 of them.
+    // A mebibyte is about 770 of them.
     assert!((200..260).contains(&dropped), "{dropped} dropped");
-    // By twos, then all.
+    // The network accepts two at a time, then all.
     sim.host.set_room(2);
     sim.settle();
     assert!(!sim.clients[0].received.is_empty());

@@ -1,5 +1,5 @@
-//! Vectors of Project Wycheproof for the key exchange, of the cipher that handshakes are read with,
-//! and of the longer nonces of cookies.
+//! Vectors of Project Wycheproof for the key exchange, for the cipher that reads handshakes, and
+//! for the longer nonces of cookies.
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use chacha20poly1305::aead::{AeadMut, KeyInit, Payload};
@@ -15,7 +15,7 @@ fn x25519_computes_the_secrets_of_the_vectors() {
         let private = StaticSecret::from(bytes(&test.private_key));
         let secret = private.diffie_hellman(&PublicKey::from(bytes(&test.public_key)));
         assert_eq!(secret.as_bytes()[..], test.shared_secret[..], "{test:?}");
-        // Points of small order, by which a secret can be told from.
+        // Points of small order, which would reveal a secret.
         let is_zero = test.flags.contains(&xdh::TestFlag::ZeroSharedSecret);
         assert_eq!(secret.was_contributory(), !is_zero, "{test:?}");
         match is_zero {

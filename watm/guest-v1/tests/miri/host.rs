@@ -1,5 +1,5 @@
-//! A host of WATER, as functions that the guest imports: what a test has planned, or any
-//! answers at all.
+//! A WATER host, as the functions that the guest imports: with the answers that a test has planned,
+//! or with random ones.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,12 +9,12 @@ use std::ptr::with_exposed_provenance;
 use wasip1::{Ciovec, Errno, Event, EventFdReadwrite, Fd, Iovec, Prestat, PrestatDir, PrestatU};
 use wasip1::{EVENTTYPE_CLOCK, EVENTTYPE_FD_READ, Subscription};
 
-/// What happens to one descriptor.
+/// The events of one descriptor.
 #[derive(Default)]
 pub struct Stream {
-    /// What comes, a read each. Behind the last there is nothing for now.
+    /// The result of each read. After the last there is nothing for now.
     pub reads: VecDeque<Result<Vec<u8>, Errno>>,
-    /// What one write takes at most, for each; behind the last all of it.
+    /// The most bytes that each write takes; after the last all of them.
     pub takes: VecDeque<Result<usize, Errno>>,
     pub written: Vec<u8>,
     pub shut: u8,
@@ -22,24 +22,24 @@ pub struct Stream {
 
 /// The host of this thread's guest.
 pub struct World {
-    /// What [`reads`](Stream::reads) and `takes` say, and what is counted.
+    /// The streams, with their planned [`reads`](Stream::reads) and `takes`, and their counts.
     pub streams: BTreeMap<Fd, Stream>,
     /// The paths of the folders from 3 on.
     pub folders: Vec<&'static [u8]>,
     pub config: Option<VecDeque<Result<Vec<u8>, Errno>>>,
-    /// What the guest is given for a connection, or that it accepts.
+    /// The descriptors that the guest gets for a dialled and for an accepted connection.
     pub dialled: i32,
     pub accepted: i32,
-    /// Where the guest has connected to.
+    /// The address that the guest has connected to.
     pub address: String,
-    /// Set by descriptors that the host wants to end.
+    /// The descriptor on which the host cancels.
     pub cancelled: Option<Fd>,
-    /// Calls of `poll_oneoff` before that, unless nothing else can happen.
+    /// The calls of `poll_oneoff` before that, unless nothing else can happen.
     pub patience: usize,
-    /// What is added to counts of events and of bytes written: a host that miscounts. All that is
-    /// waited for happens at once then.
+    /// The addition to counts of events and of bytes written, for a host that miscounts. All
+    /// awaited events then happen at once.
     pub lie: u32,
-    /// Answers are as this says, if there is one.
+    /// The seed of random answers, if any.
     pub seed: Option<u64>,
     pub now: u64,
     pub polls: usize,
@@ -68,13 +68,13 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::default();
 }
 
-/// Look at the world of this thread, or change it.
+/// Reads or changes the world of this thread.
 pub fn world<T>(work: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(work)
 }
 
 impl World {
-    /// One of `0..end`.
+    /// A number in `0..end`.
     fn any(&mut self, end: u64) -> u64 {
         let state = self.seed.get_or_insert(1);
         // The generator of splitmix64.
@@ -85,7 +85,7 @@ impl World {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    /// Some errno, now and then, if answers are any.
+    /// An occasional errno, if answers are random.
     fn whim(&mut self) -> Option<Errno> {
         self.seed?;
         const SOME: [Errno; 7] = [
@@ -120,9 +120,10 @@ impl World {
             }
         };
         let count = data.len().min(into.buf_len);
-        // All of the room is written, so that Miri looks at it, and is worth nothing behind the data.
+        // The whole buffer is written, so that Miri checks it, but the bytes behind the data are
+        // uninitialized.
         let nothing = Vec::<u8>::with_capacity(into.buf_len);
-        // SAFETY: the guest has so much room there, which is what is looked at.
+        // SAFETY: the guest has this much room there, which is what Miri checks.
         unsafe {
             let room = into.buf.cast::<MaybeUninit<u8>>();
             room.copy_from_nonoverlapping(nothing.as_ptr().cast(), into.buf_len);
@@ -146,14 +147,14 @@ impl World {
         let stream = self.streams.entry(fd).or_default();
         let most = stream.takes.pop_front().unwrap_or(Ok(usize::MAX))?;
         let count = from.buf_len.min(most).min(some.unwrap_or(usize::MAX));
-        // SAFETY: the guest has so much there, all of it initialized.
+        // SAFETY: the guest has this much there, all of it initialized.
         let data = unsafe { std::slice::from_raw_parts(from.buf, from.buf_len) };
         stream.written.extend_from_slice(&data[..count]);
         Ok(count as u32 + self.lie)
     }
 
-    /// The events of subscriptions: those that are not of the clock if there are any, and the
-    /// control pipe's in the end.
+    /// The events of subscriptions: those other than the clock's if there are any, and the control
+    /// pipe's in the end.
     fn poll(&mut self, wanted: &[Subscription]) -> Vec<Event> {
         self.polls += 1;
         if self.lie > 0 {
@@ -191,7 +192,7 @@ impl World {
             }
         }
         if ready.is_empty() {
-            // Nothing will happen but time, and then the host's patience ends.
+            // Only time passes now, and then the host's patience ends.
             for subscription in wanted {
                 if subscription.u.tag == EVENTTYPE_CLOCK.raw() {
                     // SAFETY: the tag says so.
@@ -227,16 +228,16 @@ fn event(subscription: &Subscription, error: Errno) -> Event {
     }
 }
 
-/// One value of the guest's memory.
+/// A pointer to a value in the guest's memory.
 fn at<T>(address: i32) -> *mut T {
     with_exposed_provenance::<T>(address as u32 as usize).cast_mut()
 }
 
-/// Leave a result where the guest wants it, and return its errno.
+/// Writes a result to the guest's memory, and returns its errno.
 fn answer<T>(result: Result<T, Errno>, place: i32) -> i32 {
     match result {
         Ok(value) => {
-            // SAFETY: the guest has room for one there, which is what is looked at.
+            // SAFETY: the guest has room for one there, which is what Miri checks.
             unsafe { at::<T>(place).write(value) };
             0
         }
@@ -308,7 +309,7 @@ extern "C" fn fd_prestat_get(fd: i32, place: i32) -> i32 {
 extern "C" fn fd_prestat_dir_name(fd: i32, place: i32, length: i32) -> i32 {
     let folder = world(|world| world.folders[fd as usize - 3]);
     assert_eq!(folder.len(), length as usize);
-    // SAFETY: the guest has so much room there.
+    // SAFETY: the guest has this much room there.
     unsafe { at::<u8>(place).copy_from_nonoverlapping(folder.as_ptr(), folder.len()) };
     0
 }
@@ -326,7 +327,7 @@ extern "C" fn path_open(
     _descriptor: i32,
     place: i32,
 ) -> i32 {
-    // SAFETY: the guest has so much there.
+    // SAFETY: the guest has this much there.
     let path = unsafe { std::slice::from_raw_parts(at::<u8>(path), length as usize) };
     assert!(path.ends_with(b"watm.cfg"));
     let there = world(|world| world.config.is_some());
@@ -339,7 +340,7 @@ extern "C" fn poll_oneoff(wanted: i32, events: i32, count: i32, place: i32) -> i
     if let Some(errno) = errno {
         return i32::from(errno.raw());
     }
-    // SAFETY: the guest has so many there, all of them initialized.
+    // SAFETY: the guest has this many there, all of them initialized.
     let wanted = unsafe { std::slice::from_raw_parts(at::<Subscription>(wanted), count as usize) };
     let happened = world(|world| world.poll(wanted));
     assert!(!happened.is_empty(), "the guest waits for ever");
@@ -351,7 +352,7 @@ extern "C" fn poll_oneoff(wanted: i32, events: i32, count: i32, place: i32) -> i
 }
 
 impl World {
-    /// Whether a call is interrupted, if answers are any.
+    /// Returns true if a call is interrupted, which only random answers do.
     fn any_errno(&mut self) -> bool {
         self.seed.is_some() && self.any(10) == 0
     }

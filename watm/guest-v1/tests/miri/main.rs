@@ -1,7 +1,7 @@
-//! The shell in Miri, which sees each use of memory that is not sound: all that it passes to a
-//! host and is given by one, whatever the host answers.
+//! The shell in Miri, which detects unsound uses of memory: in all calls to a host and in all its
+//! answers, whatever they are.
 //!
-//! WASI's pointers have 32 bits, so the machine must: `make prove-miri`.
+//! WASI's pointers have 32 bits, so that the machine must have them too: `make prove-miri`.
 #![cfg(all(miri, target_pointer_width = "32"))]
 
 mod host;
@@ -36,7 +36,7 @@ fn reads(pieces: &[Result<&[u8], Errno>]) -> VecDeque<Result<Vec<u8>, Errno>> {
         .collect()
 }
 
-/// A stream on which this comes and then the end.
+/// A stream with these reads and then the end.
 fn stream(pieces: &[Result<&[u8], Errno>]) -> Stream {
     let mut reads = reads(pieces);
     reads.push_back(Ok(Vec::new()));
@@ -97,7 +97,7 @@ fn bytes_pass_both_ways_in_each_role() {
     bytes_pass::<Whole>(|shell| shell.dial(APPLICATION));
 }
 
-/// Stream transports ask for the address of whoever connects, which WATER does not tell.
+/// Stream transports ask for the address of the client, which WATER does not tell.
 #[test]
 fn a_connection_without_an_address_is_refused() {
     begin(REMOTE, stream(&[]), stream(&[]));
@@ -153,8 +153,8 @@ fn survives_counts<C: Carrier>() {
     assert!(shell.start() < 0);
 }
 
-/// Memory that is told to be written is zero in a module: that a host lies about how much it has
-/// read is no matter of soundness there, and Miri would say that it is none of a guest's.
+/// The memory to write to is zero in a module: a host that lies about the length of a read causes
+/// no unsoundness there, although Miri would report it.
 #[test]
 fn a_host_that_counts_more_events_and_writes_than_there_are_harms_nothing() {
     survives_counts::<Codec>();

@@ -1,3 +1,5 @@
+//! The host and the application around the stack.
+
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -7,19 +9,19 @@ use watm_core::{
     FlowInfo, FlowKind, Host, Instant, Level, Listener, Token,
 };
 
-/// The host and the application behind it, with the rule of readiness kept to the letter: a
-/// token is listed once, after a call moved less than it was asked to.
+/// The host and the application behind it, with the strictest readiness: a token is listed once,
+/// after a call moved less than it was asked to.
 #[derive(Default)]
 pub struct Application {
     now: Instant,
     ready: Rc<RefCell<BTreeSet<Token>>>,
     streams: Vec<StreamEnd>,
     flows: Vec<DatagramEnd>,
-    /// What the next flows are refused with.
+    /// The error that refuses the next flows.
     pub refuse: Option<ErrorCode>,
-    /// Where flows may go; by default anywhere.
+    /// The accepted destinations; by default all.
     pub takes: Option<Vec<(FlowKind, Destination)>>,
-    /// How much a stream takes before the application reads.
+    /// The bytes that a stream accepts before the application reads.
     pub room: Option<usize>,
 }
 
@@ -60,7 +62,7 @@ impl Application {
         (end.clone(), Box::new(HostStream(end)))
     }
 
-    /// A flow of datagrams for the stack to carry, and the application's end of it.
+    /// A datagram flow for the stack to carry, and the application's end of it.
     pub fn new_datagrams(&mut self) -> (DatagramEnd, Box<dyn DatagramFlow>) {
         let end = DatagramEnd(Rc::new(RefCell::new(Flow {
             info: None,
@@ -142,7 +144,7 @@ impl Host for Application {
 }
 
 struct Stream {
-    /// Of one that the stack opened.
+    /// The description of a flow that the stack opened.
     info: Option<FlowInfo>,
     token: Token,
     ready: Rc<RefCell<BTreeSet<Token>>>,
@@ -160,7 +162,7 @@ struct Stream {
     write_armed: bool,
 }
 
-/// What was said of a stream that was dialled.
+/// The reported progress of a dialled stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     None,
@@ -185,7 +187,7 @@ impl StreamEnd {
         self.0.borrow().token
     }
 
-    /// Take what has come.
+    /// Takes the received bytes.
     pub fn read(&self) -> Vec<u8> {
         let mut stream = self.0.borrow_mut();
         let data = stream.incoming.drain(..).collect();
@@ -208,7 +210,7 @@ impl StreamEnd {
         self.wake_reader();
     }
 
-    /// What the stack has not taken yet.
+    /// The number of bytes that the stack has not taken yet.
     pub fn unsent(&self) -> usize {
         self.0.borrow().outgoing.len()
     }
@@ -224,12 +226,12 @@ impl StreamEnd {
         self.read();
     }
 
-    /// The end of what comes was announced.
+    /// Returns true if the end of the received bytes was announced.
     pub fn ended(&self) -> bool {
         self.0.borrow().ended
     }
 
-    /// Both directions were closed in peace before the stack let go.
+    /// Returns true if both directions were closed before the stack released the stream.
     pub fn finished(&self) -> bool {
         self.0.borrow().finished
     }
@@ -238,17 +240,17 @@ impl StreamEnd {
         self.0.borrow().reset.clone()
     }
 
-    /// The stack has said that it waits for an answer.
+    /// Returns true if the stack has reported that it waits for an answer.
     pub fn is_connecting(&self) -> bool {
         self.0.borrow().progress == Progress::Connecting
     }
 
-    /// It has said after that that there is one.
+    /// Returns true if it has reported the answer after that.
     pub fn is_connected(&self) -> bool {
         self.0.borrow().progress == Progress::Connected
     }
 
-    /// The stack has let go of the stream.
+    /// Returns true if the stack has released the stream.
     pub fn gone(&self) -> bool {
         self.0.borrow().gone
     }
@@ -274,7 +276,7 @@ impl ByteStream for HostStream {
         }
         let count = stream.outgoing.len().min(max_bytes as usize);
         stream.read_armed = count < max_bytes as usize;
-        // The end is one more thing to come.
+        // The end of the stream counts as one more thing to read.
         if stream.read_armed && stream.closed {
             stream.read_armed = false;
             stream.ready.borrow_mut().insert(stream.token);
@@ -346,12 +348,12 @@ struct Flow {
     read_armed: bool,
 }
 
-/// The application's end of a flow of datagrams.
+/// The application's end of a datagram flow.
 #[derive(Clone)]
 pub struct DatagramEnd(Rc<RefCell<Flow>>);
 
 impl DatagramEnd {
-    /// Of a flow that the stack offered.
+    /// The description of a flow that the stack offered.
     pub fn info(&self) -> FlowInfo {
         self.0.borrow().info.clone().expect("offered")
     }
@@ -377,12 +379,12 @@ impl DatagramEnd {
         self.0.borrow_mut().room = room;
     }
 
-    /// How long datagrams may be, as far as was told.
+    /// The longest datagram, as far as reported.
     pub fn longest(&self) -> Option<u32> {
         self.0.borrow().longest
     }
 
-    /// Close, with or without the stack being told at once.
+    /// Closes the flow, with or without telling the stack at once.
     pub fn close(&self, tell: bool) {
         self.0.borrow_mut().closed = true;
         if tell {

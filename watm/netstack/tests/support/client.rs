@@ -1,3 +1,5 @@
+//! The peer's own network stack, built on smoltcp.
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -16,7 +18,7 @@ pub struct Client {
     next_port: u16,
 }
 
-/// What the client has room for: more than the stack's greatest window.
+/// The client's buffer size in bytes: more than the stack's largest window.
 const BUFFER: usize = 4 << 20;
 
 impl Client {
@@ -43,7 +45,7 @@ impl Client {
         }
     }
 
-    /// Wait for one connection to this address, whichever it is.
+    /// Waits for one connection to this address, of any host.
     pub fn listen(&mut self, address: SocketAddr) -> SocketHandle {
         self.interface.set_any_ip(true);
         let buffer = || SocketBuffer::new(vec![0; BUFFER]);

@@ -1,3 +1,5 @@
+//! A network link that delays, loses, duplicates and reorders packets.
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -6,20 +8,20 @@ use watm_core::Instant;
 
 use super::Random;
 
-/// What a network does to packets.
+/// The treatment of packets by a network.
 #[derive(Debug, Clone, Copy)]
 pub struct Conditions {
-    /// One way.
+    /// The delay in one direction.
     pub delay: Duration,
-    /// Added at random, which reorders.
+    /// The random addition to the delay, which reorders packets.
     pub jitter: Duration,
-    /// In thousandths.
+    /// The loss in thousandths.
     pub loss: usize,
     pub duplication: usize,
 }
 
 impl Conditions {
-    /// Half of `round_trip` each way, and nothing bad.
+    /// Half of `round_trip` each way, without faults.
     pub fn clean(round_trip: Duration) -> Self {
         Conditions {
             delay: round_trip / 2,
@@ -34,7 +36,7 @@ impl Conditions {
 #[derive(Debug)]
 pub struct Link {
     pub conditions: Conditions,
-    /// Longer packets, in bytes, are lost without a word.
+    /// The longest packet in bytes; longer ones are lost silently.
     pub longest: usize,
     random: Random,
     sent: u64,
@@ -75,7 +77,7 @@ impl Link {
         self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Lose what is on its way.
+    /// Drops the packets on their way.
     pub fn clear(&mut self) {
         self.queue.clear();
     }

@@ -24,14 +24,14 @@ pub use link::{Conditions, Link};
 pub use random::Random;
 pub use receiver::Receiver;
 
-/// Where the stack's own connections come from.
+/// The source addresses of connections that the stack dials.
 pub const SOURCE_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 pub const SOURCE_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
 
-/// How long an exchange may take.
+/// The longest time of an exchange.
 pub const MINUTES: Duration = Duration::from_secs(600);
 
-/// Packets that the stack sent.
+/// The packets that the stack sent.
 #[derive(Debug, Default)]
 pub struct Sent(pub Vec<(PeerId, Vec<u8>)>);
 
@@ -41,7 +41,7 @@ impl PacketSink for Sent {
     }
 }
 
-/// The packet's origin: peer 1, unless a test says otherwise.
+/// The origin of packets from this peer.
 pub fn origin(peer: PeerId) -> Origin {
     Origin {
         peer,
@@ -67,7 +67,7 @@ impl Bench {
         }
     }
 
-    /// A batch of packets of one peer, and what the stack sends for it.
+    /// Handles a batch of packets of one peer. Returns the packets that the stack sends for it.
     pub fn batch(&mut self, peer: PeerId, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
         for packet in packets {
             self.stack
@@ -80,7 +80,7 @@ impl Bench {
         self.batch(peer, &[packet.to_vec()])
     }
 
-    /// Have the stack open a connection to this peer.
+    /// Opens a connection from the stack to this peer.
     pub fn dial(&mut self, peer: PeerId, to: SocketAddr) -> Result<StreamEnd, ErrorCode> {
         let source = if to.is_ipv4() { SOURCE_V4 } else { SOURCE_V6 };
         let (end, stream) = self.app.new_stream();
@@ -90,7 +90,7 @@ impl Bench {
         Ok(end)
     }
 
-    /// As [`dial`](Self::dial), of datagrams.
+    /// Like [`dial`](Self::dial), for datagrams.
     pub fn dial_datagrams(
         &mut self,
         peer: PeerId,
@@ -107,19 +107,19 @@ impl Bench {
         Ok(end)
     }
 
-    /// Do everything that can be done now.
+    /// Processes all due events without advancing the time.
     pub fn settle(&mut self) -> Vec<Vec<u8>> {
         self.rest();
         self.take_sent()
     }
 
-    /// Let time pass, with all timers.
+    /// Lets time pass, with all timers.
     pub fn wait(&mut self, time: Duration) -> Vec<Vec<u8>> {
         self.pass(time);
         self.take_sent()
     }
 
-    /// As [`settle`](Self::settle); what the stack sends is added to `sent`.
+    /// Like [`settle`](Self::settle); adds the packets of the stack to `sent`.
     pub fn rest(&mut self) {
         for _ in 0..1000 {
             for token in self.app.take_ready() {
@@ -134,7 +134,7 @@ impl Bench {
         panic!("the stack does not come to rest");
     }
 
-    /// As [`wait`](Self::wait); what the stack sends is added to `sent`.
+    /// Like [`wait`](Self::wait); adds the packets of the stack to `sent`.
     pub fn pass(&mut self, time: Duration) {
         let end = self.app.now() + time;
         for _ in 0..100_000 {
@@ -165,15 +165,15 @@ impl Bench {
     }
 }
 
-/// A real TCP client behind a network, talking to the stack.
+/// A real TCP client behind a network, connected to the stack.
 pub struct Simulation {
     pub bench: Bench,
     pub client: Client,
     pub up: Link,
     pub down: Link,
-    /// Packets to the stack in one batch.
+    /// The packets to the stack in one batch.
     pub batch: usize,
-    /// If set, something is looked at so often even if nothing happens.
+    /// The interval of additional steps without an event, if set.
     pub tick: Option<Duration>,
     pub packets_up: u64,
     pub packets_down: u64,
@@ -201,7 +201,7 @@ impl Simulation {
         self.bench.app.now()
     }
 
-    /// Open a connection; the stack's side of it is there once the handshake is done.
+    /// Opens a connection; the stack's end of it exists once the handshake is done.
     pub fn connect(&mut self, destination: SocketAddr) -> (SocketHandle, StreamEnd) {
         let known = self.bench.app.streams().len();
         let handle = self.client.connect(destination);
@@ -212,15 +212,15 @@ impl Simulation {
         (handle, stream)
     }
 
-    /// Open a connection from the stack to a client that listens at `destination`. The stream
-    /// can be written to at once.
+    /// Opens a connection from the stack to a client that listens at `destination`. The stream
+    /// accepts data at once.
     pub fn dial(&mut self, destination: SocketAddr) -> (SocketHandle, StreamEnd) {
         let handle = self.client.listen(destination);
         let stream = self.bench.dial(1, destination).unwrap();
         (handle, stream)
     }
 
-    /// Send `size` bytes both ways at once, compare, and close both sides.
+    /// Sends `size` bytes both ways at once, compares them, and closes both sides.
     pub fn exchange(&mut self, handle: SocketHandle, stream: &StreamEnd, size: usize) {
         let up = Random(1).bytes(size);
         let down = Random(2).bytes(size);
@@ -252,7 +252,7 @@ impl Simulation {
         assert_eq!(self.bench.stack.held_bytes(), 0);
     }
 
-    /// Run until `done`, checked after every event; panics when `limit` has passed.
+    /// Runs until `done`, checked after every event; panics when `limit` has passed.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
         let end = self.now() + limit;
         loop {
@@ -270,7 +270,7 @@ impl Simulation {
         }
     }
 
-    /// Run for this long.
+    /// Runs for this long.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now() + time;
         loop {
@@ -297,7 +297,7 @@ impl Simulation {
         events.into_iter().flatten().min()
     }
 
-    /// Everything that is due now.
+    /// Processes everything that is due now.
     fn step(&mut self) {
         let now = self.now();
         for packet in self.client.poll(now) {

@@ -31,7 +31,7 @@ pub fn icmp(source: IpAddr, destination: IpAddr, message: &[u8]) -> Vec<u8> {
     ip(source, destination, protocol, &message)
 }
 
-/// The sum that its checksum is made of; all ones if that is right.
+/// The sum over a message with its checksum; all ones if that is right.
 pub fn icmp_sum(source: IpAddr, destination: IpAddr, message: &[u8]) -> u16 {
     let body = checksum::data(message);
     match (source, destination) {
@@ -71,7 +71,7 @@ pub struct Tcp<'a> {
     pub window: u16,
     pub scale: Option<u8>,
     pub payload: &'a [u8],
-    /// What was received beyond a gap.
+    /// The range received beyond a gap.
     pub sack: Option<(u32, u32)>,
 }
 
@@ -117,7 +117,7 @@ pub fn syn(source: SocketAddr, destination: SocketAddr, sequence: u32) -> Vec<u8
     .packet()
 }
 
-/// What a TCP packet says.
+/// The content of a TCP packet.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub source_port: u16,
@@ -128,9 +128,9 @@ pub struct Segment {
     pub sequence: u32,
     pub acknowledges: Option<u32>,
     pub window: u16,
-    /// The largest segment that is taken, if that is said.
+    /// The announced maximum segment size, if any.
     pub most: Option<u16>,
-    /// What was received beyond a gap, or twice.
+    /// The blocks received beyond a gap, or twice.
     pub blocks: Vec<(u32, u32)>,
     pub payload: Vec<u8>,
 }
@@ -162,7 +162,7 @@ pub fn read_tcp(packet: &[u8]) -> Segment {
     }
 }
 
-/// The blocks of the option of RFC 2018, which nothing but padding precedes.
+/// The blocks of the SACK option (RFC 2018), behind padding only.
 fn blocks(mut options: &[u8]) -> Vec<(u32, u32)> {
     while let [1, rest @ ..] = options {
         options = rest;
@@ -205,7 +205,7 @@ pub fn read_ip(packet: &[u8]) -> (IpAddr, IpAddr, u8, &[u8]) {
     }
 }
 
-/// The data of a UDP packet with a good checksum, and its addresses.
+/// The data of a UDP packet with a valid checksum, and its addresses.
 pub fn read_udp(packet: &[u8]) -> (SocketAddr, SocketAddr, Vec<u8>) {
     let (source, destination, protocol, payload) = read_ip(packet);
     assert_eq!(protocol, 17);
@@ -218,7 +218,7 @@ pub fn read_udp(packet: &[u8]) -> (SocketAddr, SocketAddr, Vec<u8>) {
     )
 }
 
-/// Cut a packet at these offsets of its payload, multiples of eight.
+/// Cuts a packet at these offsets of its payload, multiples of eight.
 pub fn fragments(packet: &[u8], id: u32, cuts: &[usize]) -> Vec<Vec<u8>> {
     let (_, _, protocol, payload) = read_ip(packet);
     let mut ends = cuts.to_vec();

@@ -1,5 +1,5 @@
-//! Paths whose delay changes, and what a sender writes over them. Used by the tests in
-//! `rough_paths.rs`, and by the example `rough_path`, which puts the kernel's TCP on the same paths.
+//! Paths whose delay changes, and the writes of a sender over them. The tests in `rough_paths.rs`
+//! use them, and the example `rough_path`, which puts the kernel's TCP on the same paths.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use super::random::Random;
 
-/// Bytes of a full segment.
+/// The bytes of a full segment.
 pub const SEGMENT: usize = 1380;
-/// Bytes of the headers of a packet.
+/// The bytes of the headers of a packet.
 const HEADERS: usize = 40;
-/// Segments that an ideal sender begins with (RFC 6928).
+/// The segments with which an ideal sender begins (RFC 6928).
 const INITIAL: usize = 10;
 
 const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// Time that a packet takes in one direction.
+/// The time that a packet takes in one direction.
 #[derive(Debug, Clone)]
 pub enum Delay {
     Steady(Duration),
@@ -30,9 +30,9 @@ pub enum Delay {
     },
     /// Changes with each packet.
     Alternating(Duration, Duration),
-    /// Uniform between the two.
+    /// Uniformly distributed between the two.
     Jitter(Duration, Duration),
-    /// Nothing arrives for a while, again and again; what was sent meanwhile arrives at its end.
+    /// Pauses repeatedly; packets sent during a pause arrive at its end.
     Stalls {
         delay: Duration,
         every: Duration,
@@ -44,20 +44,20 @@ pub enum Delay {
 #[derive(Debug, Clone, Copy)]
 pub struct Bottleneck {
     pub bytes_per_second: f64,
-    /// Longest time that a packet waits before it; others are lost.
+    /// The longest time that a packet waits before it; others are lost.
     pub queue: Duration,
 }
 
-/// What a network does to the packets of one direction.
+/// The treatment of the packets of one direction.
 #[derive(Debug, Clone)]
 pub struct Path {
     pub delay: Delay,
     pub bottleneck: Option<Bottleneck>,
-    /// Packets in a thousand that arrive later by up to `late`, after those that follow. All others
-    /// keep their order.
+    /// The packets in a thousand that arrive later by up to `late`, after those that follow. All
+    /// others keep their order.
     pub reordered: usize,
     pub late: Duration,
-    /// Packets in a thousand that arrive twice.
+    /// The packets in a thousand that arrive twice.
     pub duplicated: usize,
 }
 
@@ -79,7 +79,7 @@ pub struct Way {
     random: Random,
     sent: u64,
     last: Duration,
-    /// When the bottleneck has nothing to do.
+    /// The time when the bottleneck becomes idle.
     free: Duration,
 }
 
@@ -94,8 +94,8 @@ impl Way {
         }
     }
 
-    /// When a packet of so many bytes arrives that is sent at `now`: twice if it is duplicated,
-    /// never if it is lost. Times count from the beginning of the connection.
+    /// The arrival times of a packet of this many bytes that is sent at `now`: two if it is
+    /// duplicated, none if it is lost. Times count from the beginning of the connection.
     pub fn arrivals(&mut self, now: Duration, bytes: usize) -> Vec<Duration> {
         let queue = self.path.bottleneck.map(|bottleneck| bottleneck.queue);
         if queue.is_some_and(|queue| self.free > now + queue) {
@@ -108,7 +108,7 @@ impl Way {
         arrivals
     }
 
-    /// When it arrives if there is always room for it.
+    /// The arrival time if there is always room for it.
     fn certain_arrival(&mut self, now: Duration, bytes: usize) -> Duration {
         let Some(bottleneck) = self.path.bottleneck else {
             return self.arrival(now);
@@ -152,7 +152,7 @@ impl Way {
     }
 }
 
-/// Writes of an application: when, and how many bytes.
+/// The writes of an application: their times, and their bytes.
 pub type Writes = Vec<(Duration, usize)>;
 
 /// Small writes, some milliseconds apart.
@@ -179,7 +179,7 @@ pub fn push(random: &mut Random) -> Writes {
     writes
 }
 
-/// All at once.
+/// A single write.
 pub fn bulk(random: &mut Random) -> Writes {
     vec![(Duration::ZERO, 50_000 + random.below(350_000))]
 }
@@ -201,7 +201,7 @@ pub fn long(random: &mut Random) -> Writes {
     vec![(Duration::ZERO, 1_000_000 + random.below(2_000_000))]
 }
 
-/// Something that a seed chooses.
+/// A value that a seed chooses.
 type Choice<T> = fn(&mut Random) -> T;
 
 /// The shapes by name.
@@ -213,7 +213,7 @@ pub const SHAPES: [(&str, Choice<Writes>); 5] = [
     ("trickle-then-bulk", trickle_then_bulk),
 ];
 
-/// Kinds of paths by name, each with what the seed chooses: the way there and the way back.
+/// Kinds of paths by name, each with the seed's choice: the way there and the way back.
 pub const PATHS: [(&str, Choice<(Path, Path)>); 10] = [
     ("steady", |random| {
         both(Delay::Steady(ms(random.below(50) as u64)))
@@ -293,7 +293,7 @@ fn both(delay: Delay) -> (Path, Path) {
     (Path::new(delay.clone()), Path::new(delay))
 }
 
-/// One case: where, what, and the seed of all choices.
+/// One case: its path, its writes, and the seed of all choices.
 pub struct Case {
     pub there: Path,
     pub back: Path,
@@ -324,8 +324,8 @@ impl Case {
         )
     }
 
-    /// Time by which luck makes a difference: a sender that is a bit slower may run into a stall that
-    /// another just misses.
+    /// The time that chance accounts for: a slightly slower sender may meet a stall that another
+    /// just misses.
     pub fn luck(&self) -> Duration {
         match self.there.delay {
             Delay::Stalls { length, .. } => length,
@@ -333,9 +333,9 @@ impl Case {
         }
     }
 
-    /// Time that a sender needs that never errs: it begins with ten segments, sends one more for
-    /// each that arrives, knows what is late, and loses nothing. No TCP needs less. Counts from the
-    /// end of the handshake, which takes one round trip.
+    /// The time of an ideal sender: it begins with ten segments, sends one more for each that
+    /// arrives, knows which are late, and loses nothing. No TCP needs less. Counts from the end of
+    /// the handshake, which takes one round trip.
     pub fn ideal(&self) -> Duration {
         let (mut there, mut back) = self.ways();
         let begun = back.arrival(there.arrival(Duration::ZERO));

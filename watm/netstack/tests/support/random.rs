@@ -1,6 +1,6 @@
 //! Random choices that a seed repeats.
 
-/// Every random choice in the tests comes from here.
+/// The source of every random choice in the tests.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 

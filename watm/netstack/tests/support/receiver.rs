@@ -1,3 +1,5 @@
+//! The receiving end of a connection, made by hand.
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,22 +9,22 @@ use watm_core::Instant;
 
 use super::packets;
 
-/// Longest time for which a lone segment is not acknowledged, as in Linux.
+/// The longest delay of a lone segment's acknowledgement, as in Linux.
 const ACK_DELAY: Duration = Duration::from_millis(40);
 
-/// The receiving end of a connection. It acknowledges every second segment, and at once what is out
-/// of order or comes twice, with one range of RFC 2018 or RFC 2883.
+/// The receiving end of a connection. It acknowledges every second segment, and out-of-order or
+/// duplicate ones at once, with one range of RFC 2018 or RFC 2883.
 pub struct Receiver {
     pub address: SocketAddr,
     pub peer: SocketAddr,
-    /// Its own next sequence number.
+    /// The next sequence number of its own.
     pub sequence: u32,
-    /// The next one of the peer.
+    /// The next sequence number of the peer.
     pub next: u32,
-    /// Unscaled.
+    /// The window, unscaled.
     pub window: u16,
     unanswered: u32,
-    /// When what is not acknowledged has to be.
+    /// The time when the acknowledgement is due.
     due: Option<Instant>,
     later: BTreeMap<u32, u32>,
 }
@@ -68,7 +70,7 @@ impl Receiver {
             self.due = Some(now + ACK_DELAY);
             return None;
         }
-        // The piece beyond a gap that has just come, as far as it is whole.
+        // The piece beyond a gap that has just arrived, as far as it is contiguous.
         let mut piece: Option<(u32, u32)> = None;
         for (&first, &last) in &self.later {
             piece = match piece {
@@ -82,7 +84,7 @@ impl Receiver {
         Some(self.acknowledge(piece))
     }
 
-    /// When [`on_time`](Self::on_time) has something to send.
+    /// The time at which [`on_time`](Self::on_time) has something to send.
     pub fn due(&self) -> Option<Instant> {
         self.due
     }

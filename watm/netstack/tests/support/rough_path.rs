@@ -1,11 +1,11 @@
-//! The example `rough_path`: the paths of the tests in `rough_paths.rs`, for the kernel's TCP, which
-//! `tests/interop/test_kernel.py` measures. PATH and SHAPE are names in `path.rs`.
+//! The example `rough_path`: the paths of the tests in `rough_paths.rs`, for the kernel's TCP,
+//! which `tests/interop/test_kernel.py` measures. PATH and SHAPE are names in `path.rs`.
 //!
-//! `rough_path case PATH SHAPE SEED` prints the case as JSON: what is written when, and how long an
-//! ideal sender and the stack take for it, all in seconds.
+//! `rough_path case PATH SHAPE SEED` prints the case as JSON: the writes with their times, and the
+//! time of an ideal sender and of the stack, all in seconds.
 //!
-//! `rough_path relay PATH SHAPE SEED` carries packets between two TUN devices, its standard input,
-//! where the sender is, and its standard output, until it is terminated.
+//! `rough_path relay PATH SHAPE SEED` carries packets between two TUN devices, its standard input
+//! on the sender's side and its standard output, until it is terminated.
 
 #![expect(
     clippy::disallowed_methods,
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use support::path::{Case, PATHS, SHAPES, Way};
 use support::transfer::transfer;
 
-/// Longer than a packet of a TUN device.
+/// The size of a buffer in bytes, more than a packet of a TUN device.
 const LONGEST: usize = 65536;
 
 fn main() -> io::Result<()> {
@@ -71,10 +71,10 @@ fn describe(case: &Case) {
     );
 }
 
-/// A packet by the time at which it arrives, and its number.
+/// A packet with its time of arrival, and its number.
 type Delayed = (Duration, u64, Vec<u8>);
 
-/// Packets on their way in one direction.
+/// The packets on their way in one direction.
 #[derive(Default)]
 struct Queue {
     packets: Mutex<BinaryHeap<Reverse<Delayed>>>,
@@ -112,7 +112,7 @@ fn fill(from: OwnedFd, mut way: Way, queue: &Queue, begun: &OnceLock<Instant>) -
     loop {
         let length = from.read(&mut buffer)?;
         let packet = &buffer[..length];
-        // The kernel says more in IPv6 than it is asked for.
+        // The kernel also sends IPv6 packets on its own.
         if packet.first().is_none_or(|first| first >> 4 != 4) {
             continue;
         }

@@ -12,19 +12,19 @@ use watm_netstack::Config;
 use super::path::Case;
 use super::{Bench, Receiver, StreamEnd, origin, packets};
 
-/// The byte at an offset of what is sent.
+/// The byte at an offset of the sent data.
 fn pattern(offset: usize) -> u8 {
     (offset % 251) as u8
 }
 
-/// Bytes of a packet of the handshake.
+/// The bytes of a packet of the handshake.
 const HANDSHAKE: usize = 60;
 
 /// An open connection of the stack, which is the sender, and the other end.
 fn connect(bench: &mut Bench, case: &Case) -> (StreamEnd, Receiver) {
     let address: SocketAddr = "10.0.0.2:5000".parse().unwrap();
     let (mut there, mut back) = case.ways();
-    // The stack's first packet goes at 0, and all others as they come.
+    // The stack's first packet leaves at 0, and all others as they come.
     let pass = |bench: &mut Bench, way: &mut dyn FnMut(Duration) -> Duration| {
         let now = Duration::from_nanos(bench.app.now().0);
         bench.wait(way(now) - now)
@@ -75,8 +75,8 @@ fn answer(
     }
 }
 
-/// Time that the stack needs from the first write until everything has arrived, or what was missing
-/// when it no longer went on.
+/// The time that the stack needs from the first write until everything has arrived. The error says
+/// what was missing when it no longer made progress.
 pub fn transfer(case: &Case) -> Result<Duration, String> {
     let mut bench = Bench::new(Config::default());
     let (stream, mut receiver) = connect(&mut bench, case);
@@ -89,10 +89,10 @@ pub fn transfer(case: &Case) -> Result<Duration, String> {
     let first = receiver.next;
     let mut written = 0;
     let mut writes = case.writes.iter().peekable();
-    // Packets by their arrival: to the receiver or not.
+    // Packets by their arrival, and true if they go to the receiver.
     let mut on_their_way = BinaryHeap::new();
     let mut number = 0_u64;
-    // Nobody needs longer than this.
+    // A bound that no transfer needs.
     let end = begun + Duration::from_secs(300);
     loop {
         let now = bench.app.now();
@@ -177,7 +177,7 @@ pub fn transfer(case: &Case) -> Result<Duration, String> {
     }
 }
 
-/// Time that one stack needs to send everything to another, which receives. See [`transfer`].
+/// The time that one stack needs to send everything to another, which receives. See [`transfer`].
 pub fn transfer_between(case: &Case) -> Result<Duration, String> {
     let (mut sender, mut receiver) = (Bench::new(Config::default()), Bench::new(Config::default()));
     let stream = sender.dial(1, "10.0.0.2:5000".parse().unwrap()).unwrap();
@@ -188,10 +188,10 @@ pub fn transfer_between(case: &Case) -> Result<Duration, String> {
     let mut writes = case.writes.iter().peekable();
     // Set once the handshake is done.
     let mut begun = None;
-    // Packets by their arrival: to the receiver or not.
+    // Packets by their arrival, and true if they go to the receiver.
     let mut on_their_way = BinaryHeap::new();
     let mut number = 0_u64;
-    // Nobody needs longer than this.
+    // A bound that no transfer needs.
     let end = Instant::default() + Duration::from_secs(300);
     loop {
         let now = sender.app.now();

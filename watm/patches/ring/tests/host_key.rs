@@ -1,4 +1,5 @@
-//! The host's key and the library are one cipher, and the host gets what is worth it.
+//! The host's key and the library are one cipher, and the host gets only texts that are long
+//! enough.
 
 use std::cell::RefCell;
 
@@ -7,7 +8,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use watm_core::crypto::{self, AeadKey, Algorithm};
 
 thread_local! {
-    /// What the host was asked.
+    /// The requests to the host.
     static ASKED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -58,7 +59,7 @@ fn nonce(number: u8) -> Nonce {
     Nonce::assume_unique_for_key([number; 12])
 }
 
-/// Ciphertext and tag.
+/// The ciphertext and the tag.
 fn seal(key: &LessSafeKey, number: u8, aad: &[u8], text: &[u8]) -> Vec<u8> {
     let mut sealed = text.to_vec();
     let tag = key
@@ -112,7 +113,7 @@ fn the_vector_of_rfc_8439_comes_out() {
 #[test]
 fn the_host_and_the_library_agree_on_every_length() {
     let bytes = [3; 32];
-    // Miri takes a second for a hundred bytes: there, the ends of blocks, and what spans several.
+    // Miri takes a second for a hundred bytes: it gets the ends of blocks, and texts over several.
     let lengths: Vec<usize> = match cfg!(miri) {
         true => vec![0, 1, 16, 63, 64, 65, 130],
         false => (0..600).chain([1420, 1421, 4096, 65535]).collect(),
@@ -135,7 +136,7 @@ fn what_is_not_authentic_does_not_open() {
     for provider in [None, Some(grant as crypto::Provider)] {
         crypto::set_provider(provider);
         let key = key(&[4; 32]);
-        // Each byte of each is damaged, which takes Miri minutes for the longest.
+        // Each byte of each text is damaged, which takes Miri minutes for the longest.
         let lengths: &[usize] = if cfg!(miri) { &[0, 2] } else { &[0, 20, 600] };
         for &length in lengths {
             let sealed = seal(&key, 1, b"aad", &vec![9; length]);

@@ -1,4 +1,4 @@
-//! A host with a datagram socket, and an application that takes flows of datagrams.
+//! A host with a datagram socket, and an application that takes datagram flows.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,10 +14,10 @@ use watm_proxy_protocol::ProxyServer;
 
 pub const LOCAL: &str = "10.0.0.1:443";
 
-/// What left by the socket: where to, from which address of ours, and what.
+/// A sent datagram: its destination, its local address, and its bytes.
 pub type Sent = (SocketAddr, Option<IpAddr>, Vec<u8>);
 
-/// All of it is shared with the socket and the flows.
+/// The host. The socket and the flows share its state.
 #[derive(Clone, Default)]
 pub struct DatagramHost(Rc<RefCell<World>>);
 
@@ -29,10 +29,10 @@ struct World {
     armed: bool,
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     sent: Vec<Sent>,
-    /// Datagrams that the network takes before it wants to be asked again.
+    /// The datagrams that the network takes before it is full.
     room: Option<usize>,
     flows: BTreeMap<Token, Flow>,
-    /// In the order in which they were opened.
+    /// The flows in the order of their opening.
     opened: Vec<Token>,
     refuse: bool,
 }
@@ -55,7 +55,7 @@ impl DatagramHost {
         host
     }
 
-    /// A transport with this configuration behind it.
+    /// Starts a transport with this configuration.
     pub fn start(&mut self, config: &str) -> ProxyServer {
         self.start_after(config, None)
     }
@@ -89,7 +89,7 @@ impl DatagramHost {
         std::mem::take(&mut self.0.borrow_mut().sent)
     }
 
-    /// The network takes so many more datagrams; `None`: any number.
+    /// Sets the number of further datagrams that the network takes; `None`: any number.
     pub fn set_room(&self, room: Option<usize>) {
         let world = &mut *self.0.borrow_mut();
         world.room = room;
@@ -100,7 +100,7 @@ impl DatagramHost {
         self.0.borrow_mut().refuse = refuse;
     }
 
-    /// The flows that there are, in the order of their opening.
+    /// The open flows, in the order of their opening.
     pub fn flows(&self) -> Vec<Token> {
         let world = self.0.borrow();
         let open = |token: &&Token| !world.flows[token].gone;
@@ -115,7 +115,7 @@ impl DatagramHost {
         std::mem::take(&mut self.0.borrow_mut().flows.get_mut(&flow).unwrap().incoming)
     }
 
-    /// The application reads no more than this before it is asked.
+    /// Limits the number of datagrams that the application takes before it is asked again.
     pub fn set_most(&self, flow: Token, most: usize) {
         self.0.borrow_mut().flows.get_mut(&flow).unwrap().most = most;
     }
@@ -135,7 +135,7 @@ impl DatagramHost {
         world.ready.insert(flow);
     }
 
-    /// Call the transport for as long as there is something to do now.
+    /// Calls the transport while it has something to do now.
     pub fn run(&mut self, transport: &mut ProxyServer) -> Wakeup {
         let mut wakeup = Wakeup::Again;
         for _ in 0..10_000 {

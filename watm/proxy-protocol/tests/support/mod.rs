@@ -16,13 +16,13 @@ pub const SIGNATURE: &[u8] = b"\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a"
 pub const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 pub const UNIX_PATH: usize = 108;
 
-/// A header of version 2 with this command, this family and protocol, and what follows.
+/// A header of version 2 with this command, this family and protocol, and this rest.
 pub fn v2(command: u8, family: u8, rest: &[u8]) -> Vec<u8> {
     let length = (rest.len() as u16).to_be_bytes();
     [SIGNATURE, &[command, family], &length, rest].concat()
 }
 
-/// What says that a datagram is the client's.
+/// The header of a client's datagram.
 pub fn datagram_header(client: &str, destination: &str) -> Vec<u8> {
     let (client, destination): (SocketAddr, SocketAddr) =
         (client.parse().unwrap(), destination.parse().unwrap());
@@ -43,7 +43,7 @@ pub fn datagram_header(client: &str, destination: &str) -> Vec<u8> {
     )
 }
 
-/// One of these.
+/// One of these choices.
 pub fn choose<T: Copy>(random: &mut Random, choices: &[T]) -> T {
     choices[random.below(choices.len())]
 }

@@ -15,10 +15,10 @@ use watm_shadowsocks::{Shadowsocks, set_wall_clock};
 
 use super::NOW;
 
-/// Where the transport's socket is.
+/// The address of the transport's socket.
 pub const LOCAL: &str = "192.0.2.1:8388";
 
-/// The transport, and what is around it.
+/// The transport and its surroundings.
 pub struct World {
     pub transport: Shadowsocks,
     pub host: SimHost,
@@ -29,9 +29,9 @@ pub struct SimHost {
     now: Instant,
     socket: Rc<RefCell<Queues>>,
     pub flows: Vec<Flow>,
-    /// Whether the application takes flows.
+    /// True if the application takes flows.
     pub accepts: bool,
-    /// What was looked up, and the answer to it.
+    /// The names looked up, and the answer to them.
     pub lookups: Vec<String>,
     answer: Rc<RefCell<Answer>>,
 }
@@ -46,7 +46,7 @@ struct Answer {
 struct Queues {
     incoming: VecDeque<(SocketAddr, Vec<u8>)>,
     outgoing: Vec<(SocketAddr, Vec<u8>)>,
-    /// What the network takes before it is full.
+    /// The datagrams accepted before the network is full.
     room: usize,
     token: Token,
 }
@@ -72,7 +72,7 @@ impl World {
         World::after(config, 0, None)
     }
 
-    /// The same in the place of another, which goes on with its flows.
+    /// A successor of another world's transport, which goes on with its flows.
     pub fn replacing(config: &str, other: &mut World) -> World {
         let snapshot = other.transport.snapshot(other.host.now);
         let generation = other.generation + 1;
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// A datagram arrives, and all that follows from it happens.
+    /// Delivers a datagram, and processes its consequences.
     pub fn arrive(&mut self, from: &str, datagram: &[u8]) {
         let from = from.parse().unwrap();
         let arrived = (from, datagram.to_vec());
@@ -120,18 +120,18 @@ impl World {
         self.run(&[token]);
     }
 
-    /// The application says something in a flow.
+    /// Sends a datagram of the application in a flow.
     pub fn say(&mut self, flow: &Flow, datagram: &[u8]) {
         flow.shared.borrow_mut().sent.push_back(datagram.to_vec());
         self.run(&[flow.token]);
     }
 
-    /// What was sent since the last call: to whom, and what.
+    /// The datagrams sent since the last call, with their destinations.
     pub fn sent(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         std::mem::take(&mut self.host.socket.borrow_mut().outgoing)
     }
 
-    /// The application dials.
+    /// Dials a flow for the application.
     pub fn dial(&mut self, destination: &str) -> Result<Flow, ErrorCode> {
         let mut flow = Flow::default();
         let destination: Destination = destination.parse().unwrap();
@@ -142,7 +142,7 @@ impl World {
         Ok(flow)
     }
 
-    /// Somebody knows the name that was looked up, or nobody does.
+    /// Answers the lookup with an address or an error.
     pub fn answer_lookup(&mut self, found: Result<&str, ErrorCode>) {
         let found = found.map(|address| address.parse().unwrap());
         let token = {
@@ -158,7 +158,7 @@ impl World {
         self.run(&[]);
     }
 
-    /// From now on the network takes so many datagrams.
+    /// Sets the number of datagrams that the network accepts.
     pub fn set_room(&mut self, room: usize) {
         let token = {
             let mut socket = self.host.socket.borrow_mut();
@@ -189,17 +189,17 @@ impl World {
 }
 
 impl Flow {
-    /// What the application was given since the last call.
+    /// The datagrams that the application received since the last call.
     pub fn received(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shared.borrow_mut().received)
     }
 
-    /// The application is done with it.
+    /// Closes the flow for the application.
     pub fn close(&self) {
         self.shared.borrow_mut().closed = true;
     }
 
-    /// Whether the transport has ended it.
+    /// Returns true if the transport has ended it.
     pub fn is_ended(&self) -> bool {
         self.shared.borrow().dropped
     }

@@ -1,4 +1,4 @@
-//! Both ends of a connection, and what is between them.
+//! Both ends of a connection, and the buffers between them.
 #![allow(dead_code)] // every test file uses a part of it
 
 pub mod host;
@@ -7,7 +7,7 @@ use watm_core::{Destination, ErrorCode, FlowInfo};
 use watm_shadowsocks::{Method, ShadowsocksCodec, ShadowsocksStreams, set_wall_clock};
 use watm_stream::{Buffer, Codec, StreamTransport};
 
-/// When the tests take place.
+/// The date of the tests, in seconds since 1970.
 pub const NOW: u64 = 1_790_000_000;
 
 pub const TARGET: &str = "example.com:443";
@@ -32,17 +32,17 @@ pub fn configured(config: &str) -> ShadowsocksStreams {
     ShadowsocksStreams::configure(config.as_bytes()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The same for clients and for a server, who do not share what they remember.
+/// The same for clients and for a server, which do not share their memory.
 pub fn both(config: &str) -> (ShadowsocksStreams, ShadowsocksStreams) {
     (configured(config), configured(config))
 }
 
-/// One end, and what waits at it.
+/// One end, with its pending bytes.
 pub struct End {
     pub codec: ShadowsocksCodec,
-    /// From the network, not yet taken.
+    /// The bytes from the network that are not consumed yet.
     pub from: Buffer,
-    /// For the application.
+    /// The bytes for the application.
     pub application: Buffer,
 }
 
@@ -64,14 +64,14 @@ impl End {
         End::new(transport.dial(Some(&target)).unwrap())
     }
 
-    /// What is said first.
+    /// The first bytes that are sent.
     pub fn begin(&mut self) -> Vec<u8> {
         let mut network = Buffer::default();
         self.codec.begin(&mut network);
         network.bytes().to_vec()
     }
 
-    /// What is sent for these data.
+    /// The bytes that are sent for these data.
     pub fn send(&mut self, data: &[u8]) -> Vec<u8> {
         let (mut from, mut network) = (Buffer::default(), Buffer::default());
         from.extend(data);
@@ -80,7 +80,7 @@ impl End {
         network.bytes().to_vec()
     }
 
-    /// All these bytes come from the network; nothing is answered at once.
+    /// Receives these bytes from the network; nothing is answered at once.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), ErrorCode> {
         let mut network = Buffer::default();
         self.from.extend(bytes);

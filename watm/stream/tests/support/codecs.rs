@@ -1,3 +1,5 @@
+//! Codecs for the tests.
+
 use std::net::SocketAddr;
 
 use watm_core::{ConfigError, Destination, ErrorCode, FlowInfo};
@@ -24,7 +26,7 @@ impl Codec for Copy {
     }
 }
 
-/// As [`Copy`], until the network says so by a zero.
+/// Like [`Copy`], until a zero from the network ends it.
 #[derive(Debug, Default)]
 pub struct UntilZero(bool);
 
@@ -52,7 +54,7 @@ impl Codec for UntilZero {
     }
 }
 
-/// Answers every byte of the network's with one of its own.
+/// Answers every byte from the network with one of its own.
 #[derive(Debug, Default)]
 pub struct Echo;
 
@@ -74,8 +76,8 @@ impl Codec for Echo {
     }
 }
 
-/// Messages with a length of two bytes before each, after a greeting of both sides: `hello`
-/// and the name of a user with a newline. The last message is empty.
+/// Messages behind a length of two bytes each, after a greeting of both sides: `hello` and the name
+/// of a user with a newline. The last message is empty.
 #[derive(Debug, Default)]
 pub struct Framed {
     user: Option<String>,
@@ -151,7 +153,7 @@ impl Codec for Framed {
 }
 
 impl Framed {
-    /// What a side sends that greets as `user` and writes `data`.
+    /// The stream of a side that greets as `user` and writes `data`.
     pub fn stream(user: &str, data: &[u8]) -> Vec<u8> {
         let mut stream = format!("hello {user}\n").into_bytes();
         for message in data.chunks(LONGEST) {

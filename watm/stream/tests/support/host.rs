@@ -1,3 +1,5 @@
+//! The host of a stream transport.
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -19,16 +21,15 @@ pub use application::StreamEnd;
 pub const LOCAL: &str = "192.0.2.1:443";
 pub const REMOTE: &str = "198.51.100.7:50000";
 
-/// A host whose network and application are the test. Readiness is told to the letter, by
-/// the application of the network stack's tests: a connection of the network's is a stream
-/// of another one of those.
+/// A host whose network and application are the test. The application of the network stack's tests
+/// reports readiness strictly; connections of the network are streams of a second such application.
 pub struct SimHost {
     now: Instant,
     pub application: Application,
     network: Rc<RefCell<Network>>,
-    /// Whether there is a listener.
+    /// True if there is a listener.
     pub listens: bool,
-    /// What is connected to, in order; refused if this is `None`.
+    /// The destinations of connections, in order; connecting is refused if this is `None`.
     pub connected: Option<Vec<Destination>>,
     pub logs: Vec<String>,
 }
@@ -38,9 +39,9 @@ struct Network {
     listener: Option<Token>,
     armed: bool,
     ready: bool,
-    /// Those who wait at the listener, and what they have sent.
+    /// The connections that wait at the listener, with their data.
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// What the next accept fails with.
+    /// The error of the next accept.
     error: Option<ErrorCode>,
     accepts: usize,
 }
@@ -65,12 +66,12 @@ impl SimHost {
         }
     }
 
-    /// Somebody connects, and sends something.
+    /// Opens a connection to the transport that sends `data`.
     pub fn arrive(&mut self, data: &[u8]) {
         self.arrive_from(REMOTE, data);
     }
 
-    /// As [`arrive`](SimHost::arrive), from this address.
+    /// Like [`arrive`](SimHost::arrive), from this address.
     pub fn arrive_from(&mut self, remote: &str, data: &[u8]) {
         let mut network = self.network.borrow_mut();
         let arrived = (remote.parse().unwrap(), data.to_vec());
@@ -80,7 +81,7 @@ impl SimHost {
         }
     }
 
-    /// How many wait at the listener.
+    /// The number of connections that wait at the listener.
     pub fn waiting(&self) -> usize {
         self.network.borrow().waiting.len()
     }
@@ -93,7 +94,7 @@ impl SimHost {
         self.network.borrow().accepts
     }
 
-    /// The network's ends of all connections, in the order in which they came.
+    /// The network's ends of all connections, in the order of their arrival.
     pub fn connections(&self) -> Vec<StreamEnd> {
         self.network.borrow().streams.streams().to_vec()
     }
@@ -122,7 +123,7 @@ impl SimHost {
         T::start(options, self).unwrap()
     }
 
-    /// Call the transport for as long as there is something for it to do now.
+    /// Calls the transport while it has something to do now.
     pub fn run<T: Transport>(&mut self, transport: &mut T) -> Wakeup {
         let mut wakeup = Wakeup::Again;
         for _ in 0..10_000 {
@@ -236,7 +237,7 @@ impl Listener for ListenerEnd {
     }
 }
 
-/// A stream that knows where it comes from.
+/// A stream that knows its remote address.
 struct Connection {
     stream: Box<dyn ByteStream>,
     remote: SocketAddr,

@@ -1,4 +1,4 @@
-//! Two streams around a relay, codecs to put between, and a host around the whole.
+//! Two streams around a relay, codecs to put between them, and a host around the whole.
 #![allow(dead_code, unused_imports)] // every test file uses a part of it
 
 mod codecs;
@@ -8,7 +8,7 @@ mod wire;
 pub use codecs::{Copy, Echo, Framed, FramedTransport, UntilZero};
 pub use wire::Wire;
 
-/// SplitMix64: every random choice in the tests comes from here.
+/// SplitMix64, the source of every random choice in the tests.
 #[derive(Debug, Clone)]
 pub struct Random(pub u64);
 

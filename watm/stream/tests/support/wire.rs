@@ -1,3 +1,5 @@
+//! A stream of a relay whose other end is the test.
+
 use std::collections::VecDeque;
 
 use watm_core::ErrorCode;
@@ -6,21 +8,21 @@ use watm_stream::{End, Read};
 /// One of the two streams of a relay; the test is at its other end.
 #[derive(Debug)]
 pub struct Wire {
-    /// Sent by the test, and not yet read.
+    /// The bytes sent by the test and not yet read.
     pub sent: VecDeque<u8>,
-    /// The test has sent all it will.
+    /// True if the test sends no more.
     pub ended: bool,
-    /// Everything fails with this.
+    /// The error of every operation.
     pub broken: Option<ErrorCode>,
-    /// The test reads no more.
+    /// True if the test reads no more.
     pub deaf: bool,
-    /// What one read gives at most.
+    /// The most bytes of one read.
     pub sip: usize,
-    /// What can be written before the test makes room.
+    /// The bytes that can be written before the test makes room.
     pub room: usize,
-    /// What was written.
+    /// The bytes written.
     pub received: Vec<u8>,
-    /// What was read, in all.
+    /// The number of bytes read.
     pub read: usize,
     pub finished: bool,
     pub ignored: bool,

@@ -16,7 +16,7 @@ use watm_core::{Destination, ErrorCode, FlowInfo};
 use watm_stream::{Buffer, Codec, StreamTransport};
 use watm_tls::{Tls, TlsCodec};
 
-/// A root, and what it signs.
+/// A root that signs certificates.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A chain with its key, in PEM.
@@ -57,7 +57,7 @@ impl Authority {
         self.finish(params, algorithm)
     }
 
-    /// With a URI for a name.
+    /// Signs a certificate whose name is a URI.
     pub fn sign_uri(&self, uri: &str) -> Pair {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params
@@ -66,7 +66,7 @@ impl Authority {
         self.finish(params, &rcgen::PKCS_ECDSA_P256_SHA256)
     }
 
-    /// One that was good until 2001.
+    /// Signs a certificate that was valid until 2001.
     pub fn sign_expired(&self, name: &str) -> Pair {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         params.not_before = rcgen::date_time_ymd(2000, 1, 1);
@@ -89,7 +89,7 @@ pub fn quote(text: &str) -> String {
 }
 
 impl Pair {
-    /// As an entry of `certificates`.
+    /// An entry of `certificates`.
     pub fn json(&self) -> String {
         format!(
             "{{\"chain\": {}, \"key\": {}}}",
@@ -119,7 +119,7 @@ pub fn server(pair: &Pair, more: &str) -> Tls {
     ))
 }
 
-/// A client that believes a root, and more fields of `server`.
+/// A client that trusts a root, with more fields of `server`.
 pub fn client(authority: &Authority, more: &str) -> Tls {
     let comma = if more.is_empty() { "" } else { ", " };
     let roots = quote(&authority.pem());
@@ -128,7 +128,7 @@ pub fn client(authority: &Authority, more: &str) -> Tls {
     ))
 }
 
-/// What a test has as the client.
+/// The client's address in the tests.
 pub fn remote() -> SocketAddr {
     "192.0.2.1:5000".parse().unwrap()
 }
@@ -141,9 +141,9 @@ pub fn to(name: &str) -> Option<Destination> {
 pub struct End {
     pub codec: TlsCodec,
     from: Buffer,
-    /// For the other end.
+    /// The bytes for the other end.
     pub network: Buffer,
-    /// What the application has been told.
+    /// The bytes that the application has received.
     pub heard: Buffer,
     pub failure: Option<ErrorCode>,
 }
@@ -214,7 +214,7 @@ impl End {
 pub struct Two {
     pub client: End,
     pub server: End,
-    /// How many bytes arrive at once.
+    /// The number of bytes that arrive at once.
     pub piece: usize,
 }
 
@@ -227,7 +227,7 @@ impl Two {
         }
     }
 
-    /// Until nobody has anything to say.
+    /// Exchanges bytes until neither end sends more.
     pub fn talk(&mut self) {
         loop {
             let (to_server, to_client) = (self.client.said(), self.server.said());
@@ -243,7 +243,7 @@ impl Two {
         }
     }
 
-    /// With the handshake done.
+    /// A client and a server after their handshake.
     pub fn met(client: &Tls, server: &Tls, name: &str) -> Two {
         let mut two = Two::new(client, server, name);
         two.talk();
@@ -252,7 +252,7 @@ impl Two {
         two
     }
 
-    /// Why each of them has failed.
+    /// The failures of both ends.
     pub fn failures(client: &Tls, server: &Tls, name: &str) -> (String, String) {
         let mut two = Two::new(client, server, name);
         two.talk();

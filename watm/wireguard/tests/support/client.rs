@@ -1,4 +1,4 @@
-//! A client: boringtun, a network stack behind it, a network before it.
+//! A client: boringtun, with a network stack behind it and a network before it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::{SERVER_KEY, private_key, public_key};
 
 pub struct Client {
     pub tunn: Tunn,
-    /// Where it is in the outer network.
+    /// Its address in the outer network.
     pub address: SocketAddr,
     pub up: Link,
     pub down: Link,
-    /// The stack that inner packets go to; without it they are kept.
+    /// The stack for inner packets; without it they are kept.
     pub stack: Option<inner::Client>,
-    /// Inner packets that came.
+    /// The inner packets received.
     pub received: Vec<Vec<u8>>,
-    /// Every datagram that it has sent, and that has come.
+    /// All datagrams sent, and all received.
     pub sent: Vec<Vec<u8>>,
     pub came: Vec<Vec<u8>>,
-    /// Whether it runs its timers and answers.
+    /// True if it runs its timers and answers.
     pub alive: bool,
     buffer: Vec<u8>,
 }
 
 impl Client {
-    /// The client with this key, on a network that does nothing to its packets.
+    /// The client with this key, on a network without faults.
     pub fn new(number: u8) -> Self {
         Self::with_psk(number, None)
     }
@@ -38,7 +38,7 @@ impl Client {
         Self::with_key(number, private_key(number), preshared_key)
     }
 
-    /// One whose key is not its number's.
+    /// A client whose key is not derived from its number.
     pub fn with_key(number: u8, key: StaticSecret, preshared_key: Option<[u8; 32]>) -> Self {
         let tunn = Tunn::new(
             key,
@@ -63,20 +63,20 @@ impl Client {
         }
     }
 
-    /// Put a network before it that does this.
+    /// Puts it behind a network with these conditions.
     pub fn behind(mut self, conditions: Conditions) -> Self {
         self.up.conditions = conditions;
         self.down.conditions = conditions;
         self
     }
 
-    /// Give it a network stack.
+    /// Gives it a network stack.
     pub fn with_stack(mut self, mtu: usize) -> Self {
         self.stack = Some(inner::Client::new(mtu, 99));
         self
     }
 
-    /// Send an inner packet.
+    /// Sends an inner packet.
     pub fn send(&mut self, packet: &[u8], now: Instant) {
         let result = self.tunn.encapsulate(packet, &mut self.buffer);
         if let TunnResult::WriteToNetwork(datagram) = result {
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// Begin a handshake, whether or not there is need.
+    /// Begins a handshake, even if none is needed.
     pub fn handshake(&mut self, now: Instant) -> Vec<u8> {
         let result = self
             .tunn
@@ -133,7 +133,7 @@ impl Client {
         }
     }
 
-    /// Let the stack send what it has.
+    /// Lets the stack send its pending packets.
     pub fn poll(&mut self, now: Instant) {
         let packets = self
             .stack
@@ -156,7 +156,7 @@ impl Client {
         .min()
     }
 
-    /// The datagrams of this type that have come.
+    /// The number of received datagrams of this type.
     pub fn came_of_type(&self, kind: u8) -> usize {
         self.came
             .iter()

@@ -1,4 +1,4 @@
-//! Names, and what the host answers for them.
+//! Names, and the host's answers for them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ pub struct Directory(Rc<RefCell<Entries>>);
 #[derive(Default)]
 struct Entries {
     answers: BTreeMap<String, Result<Vec<IpAddr>, ErrorCode>>,
-    /// Tokens of those that wait for an answer, and for whose name.
+    /// The names that wait for an answer, with their tokens.
     waiting: Vec<(String, Token)>,
     ready: Vec<Token>,
     asked: Vec<String>,
 }
 
 impl Directory {
-    /// From now on a name has these addresses, written with commas, or this error.
+    /// Sets the addresses of a name, separated by commas, or its error.
     pub fn set(&self, name: &str, answer: Result<&str, ErrorCode>) {
         let answer = answer.map(|addresses| {
             let addresses = addresses.split(',');
@@ -39,7 +39,7 @@ impl Directory {
         }
     }
 
-    /// The names that were asked for, since the last call.
+    /// The names looked up since the last call.
     pub fn take_asked(&self) -> Vec<String> {
         std::mem::take(&mut self.0.borrow_mut().asked)
     }
@@ -48,7 +48,7 @@ impl Directory {
         std::mem::take(&mut self.0.borrow_mut().ready)
     }
 
-    /// As a host does.
+    /// Begins a lookup, as a host does.
     pub fn begin(&self, name: &str, port: u16, token: Token) -> Result<Box<dyn Lookup>, ErrorCode> {
         let mut entries = self.0.borrow_mut();
         entries.asked.push(format!("{name}:{port}"));

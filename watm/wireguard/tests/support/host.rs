@@ -1,5 +1,5 @@
-//! The host: a socket whose other end is the test, and the application of the network
-//! stack's tests.
+//! The host: a socket whose other end is the test, and the application of the network stack's
+//! tests.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,16 +20,16 @@ use super::streams::Streams;
 pub struct SimHost {
     pub app: Application,
     pub logs: Vec<(Level, String)>,
-    /// What is logged at least.
+    /// The lowest level that is logged.
     pub log_level: Level,
-    /// How far calls are to be apart.
+    /// The requested interval between calls.
     pub interval: Duration,
     socket: Rc<RefCell<Socket>>,
-    /// In the place of the socket.
+    /// The streams that replace the socket.
     pub streams: Option<Streams>,
-    /// The way to other generations.
+    /// The connection to other generations.
     pub mailbox: Option<Letters>,
-    /// Where names are looked up, if anywhere.
+    /// The directory for lookups of names, if any.
     pub directory: Option<Directory>,
 }
 
@@ -40,21 +40,21 @@ struct Socket {
     armed_to_read: bool,
     armed_to_write: bool,
     incoming: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// Batches as they were sent.
+    /// The batches as they were sent.
     batches: Vec<DatagramBatch>,
-    /// Datagrams taken since they were last looked at.
+    /// Datagrams taken since the last look.
     sent: Vec<(SocketAddr, Option<IpAddr>, Vec<u8>)>,
-    /// Entries that are taken before the network is full.
+    /// The entries accepted before the network is full.
     room: usize,
-    /// What datagrams are sent to.
+    /// The local address that datagrams are sent to.
     local: Option<IpAddr>,
-    /// How long a datagram may be to get through, and what is known of that.
+    /// The longest datagram that gets through, and the known value.
     longest: Option<usize>,
     told: Option<usize>,
     dont_fragment: bool,
-    /// Datagrams that were longer.
+    /// The number of datagrams that were longer.
     too_long: u64,
-    /// Machines that have said that nobody listens.
+    /// Hosts that reported port unreachable.
     refused: Vec<IpAddr>,
 }
 
@@ -94,7 +94,7 @@ impl SimHost {
         self.app.set_now(now);
     }
 
-    /// A datagram from the network.
+    /// Delivers a datagram from the network.
     pub fn arrive(&mut self, from: SocketAddr, datagram: &[u8]) {
         if let Some(streams) = &self.streams {
             return streams.arrive(from, datagram);
@@ -106,7 +106,7 @@ impl SimHost {
         }
     }
 
-    /// Let the network take so many entries.
+    /// Sets the number of entries that the network accepts.
     pub fn set_room(&mut self, room: usize) {
         let mut socket = self.socket.borrow_mut();
         socket.room = room;
@@ -115,30 +115,30 @@ impl SimHost {
         }
     }
 
-    /// Let longer datagrams be lost, or go in fragments if the transport does not mind. It is
-    /// `told` something else until one was too long.
+    /// Sets the longest datagram. Longer ones are lost, or fragmented if the transport allows it.
+    /// The transport sees `told` until one was too long.
     pub fn set_longest(&mut self, longest: Option<usize>, told: Option<usize>) {
         let mut socket = self.socket.borrow_mut();
         socket.longest = longest;
         socket.told = told;
     }
 
-    /// A machine says that nobody takes datagrams there.
+    /// Reports port unreachable from a machine.
     pub fn refuse(&mut self, machine: IpAddr) {
         self.socket.borrow_mut().refused.push(machine);
     }
 
-    /// Let it be told that datagrams come to this address of ours.
+    /// Sets the local address that datagrams are reported to arrive at.
     pub fn set_local(&mut self, local: IpAddr) {
         self.socket.borrow_mut().local = Some(local);
     }
 
-    /// How many have been too long since this was asked last.
+    /// The number of datagrams that were too long since the last call.
     pub fn take_too_long(&mut self) -> u64 {
         std::mem::take(&mut self.socket.borrow_mut().too_long)
     }
 
-    /// What has come and was not received.
+    /// Datagrams that arrived and were not received.
     pub fn take_incoming(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut socket = self.socket.borrow_mut();
         socket.armed_to_read = true;
@@ -269,7 +269,7 @@ impl Host for SimHost {
 struct SocketEnd(Rc<RefCell<Socket>>);
 
 impl DatagramSocket for SocketEnd {
-    /// Datagrams of one size from one address come as a train.
+    /// Datagrams of one size from one address form a train.
     fn receive(&mut self, max_datagrams: u32, max_bytes: u32) -> Result<DatagramBatch, ErrorCode> {
         let mut socket = self.0.borrow_mut();
         let mut batch = DatagramBatch::default();
@@ -324,7 +324,7 @@ impl DatagramSocket for SocketEnd {
                     .is_none_or(|longest| segment.len() <= longest);
                 if !fits {
                     socket.too_long += 1;
-                    // A router answers to the first, and the host knows of the others.
+                    // A router reports the first loss, and the host knows about the later ones.
                     lost |= socket.dont_fragment && socket.told == socket.longest;
                     socket.told = socket.longest;
                 }

@@ -1,4 +1,4 @@
-//! The mailboxes of generations, with the host's rules.
+//! The mailboxes of generations, under the host's rules.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ pub struct Office(Rc<RefCell<State>>);
 
 struct State {
     boxes: BTreeMap<u32, Slot>,
-    /// Messages that fit into one.
+    /// The number of messages that fit into one.
     room: usize,
     /// Every message: from, to, bytes.
     pub sent: Vec<(u32, u32, Vec<u8>)>,
@@ -25,7 +25,7 @@ struct Slot {
     ended: Vec<u32>,
     ready: bool,
     armed_to_read: bool,
-    /// Who found no room.
+    /// The generations that found no room.
     writers: BTreeSet<u32>,
 }
 
@@ -48,12 +48,12 @@ impl Office {
         })))
     }
 
-    /// Let so many messages fit into each box.
+    /// Sets the number of messages that fit into each box.
     pub fn set_room(&self, room: usize) {
         self.0.borrow_mut().room = room;
     }
 
-    /// One of the ways in.
+    /// The mailbox of one generation.
     pub fn letters(&self, generation: u32) -> Letters {
         Letters {
             office: self.clone(),
@@ -61,12 +61,12 @@ impl Office {
         }
     }
 
-    /// Leave a message, whoever says so.
+    /// Leaves a message in the name of any generation.
     pub fn put(&self, from: u32, to: u32, message: &[u8]) {
         self.0.borrow_mut().put(from, to, message);
     }
 
-    /// A generation is gone.
+    /// Ends a generation.
     pub fn end(&self, generation: u32) {
         let state = &mut *self.0.borrow_mut();
         state.boxes.remove(&generation);
@@ -82,7 +82,7 @@ impl Office {
     }
 }
 
-/// One generation's end.
+/// The end of one generation.
 #[derive(Clone)]
 pub struct Letters {
     office: Office,

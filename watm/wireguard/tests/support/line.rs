@@ -35,7 +35,7 @@ pub fn udp(number: u8, port: u16, data: &[u8]) -> Vec<u8> {
     packets::udp(source, "192.168.0.1:9".parse().unwrap(), data)
 }
 
-/// One that takes 20 ms each way.
+/// A network with 20 ms each way.
 pub fn network(loss: usize, jitter: u64) -> Conditions {
     Conditions {
         delay: Duration::from_millis(20),
@@ -54,16 +54,16 @@ pub struct Generation {
     finished: bool,
 }
 
-/// The world.
+/// The simulated world.
 pub struct Line {
-    /// Those that live, the oldest first.
+    /// The living generations, the oldest first.
     pub generations: Vec<Generation>,
     pub serving: u32,
     pub clients: Vec<Client>,
     pub office: Office,
-    /// Datagrams that generations which do not serve have sent.
+    /// Datagrams sent by generations that do not serve.
     pub sent_by_others: usize,
-    /// Kinds of messages, by the first byte, that the network loses.
+    /// The kinds of messages, by their first byte, that the network loses.
     pub lost_kinds: Vec<u8>,
     last: u32,
     now: Instant,
@@ -84,7 +84,7 @@ impl Line {
         line
     }
 
-    /// The same, whose peers are connected by streams.
+    /// The same with peers connected by streams.
     pub fn over_streams(config: &str) -> Self {
         Self::on(config, Some(Streams::default()))
     }
@@ -156,7 +156,7 @@ impl Line {
         self.generations.iter().any(|g| g.number == number)
     }
 
-    /// Who serves.
+    /// The serving generation.
     pub fn newest(&mut self) -> &mut Generation {
         self.generation(self.serving)
     }
@@ -166,7 +166,7 @@ impl Line {
         self.newest().server.snapshot(now)
     }
 
-    /// Put another generation in the place of the one that serves. Its number.
+    /// Replaces the serving generation by a new one. Returns the new number.
     pub fn swap(&mut self, config: &str) -> Result<u32, ConfigError> {
         let snapshot = self.snapshot();
         self.swap_from(config, snapshot)
@@ -181,7 +181,7 @@ impl Line {
         Ok(self.last)
     }
 
-    /// Drop who serves.
+    /// Drops the serving generation.
     pub fn fail(&mut self) {
         self.drop_generation(self.serving);
     }
@@ -191,7 +191,7 @@ impl Line {
         self.office.end(number);
     }
 
-    /// Drop who serves, and have its predecessor serve again.
+    /// Drops the serving generation, and lets its predecessor serve again.
     pub fn roll_back(&mut self) {
         let failed = self.generations.pop().expect("who serves");
         let waiting = { failed }.host.take_incoming();
@@ -206,7 +206,7 @@ impl Line {
             false => Vec::new(),
         };
         self.serving = number;
-        // Each order is possible.
+        // Every order is possible.
         let newest_first = number.is_multiple_of(2);
         let count = self.generations.len();
         for place in 0..count {
@@ -228,12 +228,12 @@ impl Line {
         }
     }
 
-    /// Send a datagram to the server from this address.
+    /// Sends a datagram to the server from this address.
     pub fn inject(&mut self, from: SocketAddr, datagram: &[u8]) {
         self.newest().host.arrive(from, datagram);
     }
 
-    /// Send an inner packet from a client.
+    /// Sends an inner packet from a client.
     pub fn send(&mut self, client: usize, packet: &[u8]) {
         let now = self.now;
         self.clients[client].send(packet, now);
@@ -244,7 +244,7 @@ impl Line {
         self.newest().server.status(now)
     }
 
-    /// The value of a counter of this generation's.
+    /// The value of a counter of this generation.
     pub fn counter(&mut self, number: u32, name: &str) -> u64 {
         let now = self.now;
         let status = self.generation(number).server.status(now);
@@ -316,7 +316,7 @@ impl Line {
             let mut arrived = client.up.due(now);
             arrived.retain(|datagram| !self.lost_kinds.contains(&datagram[0]));
             for datagram in arrived {
-                // A connection is its generation's.
+                // A connection belongs to one generation.
                 let connected = |g: &&mut Generation| {
                     let streams = g.host.streams.as_ref();
                     streams.is_some_and(|streams| streams.has(address))

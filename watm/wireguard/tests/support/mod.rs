@@ -1,5 +1,5 @@
-//! A server, clients with boringtun and a network stack of their own, and a network
-//! between them, in virtual time and with seeded randomness.
+//! A server, clients with boringtun and their own network stack, and a network between them, in
+//! virtual time and with seeded randomness.
 #![allow(dead_code, unused_imports)] // every test file uses a part of it
 
 mod client;
@@ -31,13 +31,13 @@ pub use pair::{CLIENT, Outer, Pair, Side};
 pub use streams::Streams;
 pub use talk::Talk;
 
-/// Where the server listens.
+/// The address at which the server listens.
 pub const SERVER: &str = "192.0.2.1:51820";
 
-/// How often a client runs its timers.
+/// The interval of a client's timers.
 pub const CLIENT_TICK: Duration = Duration::from_millis(250);
 
-/// The longest that a test may keep the world from resting.
+/// The most rounds before the world must rest.
 pub const MAX_ROUNDS: usize = 100_000;
 
 pub fn private_key(number: u8) -> StaticSecret {
@@ -60,7 +60,7 @@ pub fn public_text(number: u8) -> String {
 /// The server's number, as for [`private_key`].
 pub const SERVER_KEY: u8 = 200;
 
-/// `[Interface]`, and what follows it.
+/// `[Interface]`, followed by `rest`.
 pub fn server_config(rest: &str) -> String {
     format!(
         "[Interface]\nPrivateKey = {}\n{rest}",
@@ -73,7 +73,7 @@ pub fn peer_config(number: u8, rest: &str) -> String {
     format!("[Peer]\nPublicKey = {}\n{rest}\n", public_text(number))
 }
 
-/// Seed this thread's randomness and set its clock, for things outside a [`Sim`].
+/// Seeds this thread's randomness and sets its clock, for things outside a [`Sim`].
 pub fn seed(seed: u64) {
     let mut random = Random(seed);
     getrandom::set_source(Some(Box::new(move |bytes| {
@@ -86,7 +86,7 @@ pub fn seed(seed: u64) {
 
 pub const START: Instant = Instant(1_000_000_000);
 
-/// Start a server with this configuration, as a host does.
+/// Starts a server with this configuration, as a host does.
 pub fn start(config: &str, host: &mut SimHost) -> Result<WireGuard, ConfigError> {
     WireGuard::start(
         StartOptions {
@@ -99,7 +99,7 @@ pub fn start(config: &str, host: &mut SimHost) -> Result<WireGuard, ConfigError>
     )
 }
 
-/// Why a configuration is refused.
+/// The reason for refusing a configuration.
 pub fn refusal(config: &str) -> String {
     seed(1);
     let mut host = SimHost::new(SERVER.parse().unwrap(), START);
@@ -109,12 +109,12 @@ pub fn refusal(config: &str) -> String {
     }
 }
 
-/// The world.
+/// The simulated world.
 pub struct Sim {
     pub server: WireGuard,
     pub host: SimHost,
     pub clients: Vec<Client>,
-    /// Datagrams from the server to addresses where nobody is.
+    /// Datagrams from the server to unused addresses.
     pub stray: Vec<(SocketAddr, Vec<u8>)>,
     wake: Option<Instant>,
     next_client_tick: Instant,
@@ -165,18 +165,18 @@ impl Sim {
         self.host.now()
     }
 
-    /// Send a datagram to the server from this address.
+    /// Sends a datagram to the server from this address.
     pub fn inject(&mut self, from: SocketAddr, datagram: &[u8]) {
         self.host.arrive(from, datagram);
     }
 
-    /// Send an inner packet from a client.
+    /// Sends an inner packet from a client.
     pub fn send(&mut self, client: usize, packet: &[u8]) {
         let now = self.now();
         self.clients[client].send(packet, now);
     }
 
-    /// Let everything happen that can happen now, without time going on.
+    /// Processes all due events without advancing the time.
     pub fn settle(&mut self) {
         for _ in 0..MAX_ROUNDS {
             if !self.round() {
@@ -186,15 +186,15 @@ impl Sim {
         panic!("the world does not come to rest");
     }
 
-    /// Let time pass.
+    /// Lets time pass.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now() + time;
         self.run_until(time, |_| false);
         self.set_now(end);
     }
 
-    /// Run until `done`, looked at after everything that happens, or until `limit` has
-    /// passed; whether it was done.
+    /// Runs until `done`, checked after every event, or until `limit` has passed. Returns true if
+    /// it was done.
     pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
         let end = self.now() + limit;
         loop {
@@ -254,7 +254,7 @@ impl Sim {
             .fold(self.next_client_tick, Instant::min)
     }
 
-    /// One round of everything that is due; whether there was anything.
+    /// One round of all due work. Returns true if there was any.
     fn round(&mut self) -> bool {
         let now = self.now();
         let mut busy = false;

@@ -1,4 +1,4 @@
-//! Two of our transports with nothing but a network between them.
+//! Two transports of this crate with only a network between them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ use watm_wireguard::WireGuard;
 use super::inner::{DatagramEnd, StreamEnd};
 use super::{SERVER, START, SimHost, Streams, seed, start};
 
-/// Where the client is.
+/// The address of the client.
 pub const CLIENT: &str = "198.51.100.7:40000";
 
-/// What carries the datagrams.
+/// The carrier of the datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outer {
     Datagrams,
@@ -47,7 +47,7 @@ impl Side {
         found.unwrap_or_else(|| panic!("no counter {name}")).1
     }
 
-    /// Do what is due; whether there was anything.
+    /// Does the due work. Returns true if there was any.
     fn step(&mut self) -> bool {
         let ready = self.host.take_ready();
         let now = self.host.now();
@@ -63,7 +63,7 @@ impl Side {
     }
 }
 
-/// A datagram under way.
+/// A datagram on its way.
 #[derive(Clone)]
 struct Flying {
     arrives: Instant,
@@ -77,24 +77,24 @@ struct Flying {
 pub struct Pair {
     pub client: Side,
     pub server: Side,
-    /// Whether the network between them loses all.
+    /// True if the network between them loses everything.
     pub cut: bool,
-    /// To the client every so manieth datagram is lost.
+    /// The period of lost datagrams to the client: every nth one.
     pub loses: Option<u64>,
     arrived: u64,
-    /// Whether every other datagram arrives before the one that was sent before it, and again.
+    /// True if every other datagram arrives before the one that was sent before it, and again.
     pub shuffles: bool,
-    /// Where the two are.
+    /// The addresses of the two.
     pub client_at: SocketAddr,
     pub server_at: SocketAddr,
-    /// How long a datagram takes.
+    /// The time that a datagram takes.
     pub delay: Duration,
     flying: VecDeque<Flying>,
     asleep: bool,
-    /// What was sent by either, if it is to be kept.
+    /// The datagrams sent by either side, if they are kept.
     pub seen: Vec<Vec<u8>>,
     pub keep_seen: bool,
-    /// What was sent to where nobody is.
+    /// Datagrams sent to unused addresses.
     pub stray: Vec<(SocketAddr, Vec<u8>)>,
 }
 
@@ -119,7 +119,7 @@ impl Pair {
         }
     }
 
-    /// Have the client open a connection.
+    /// Opens a connection from the client.
     pub fn dial(&mut self, to: Option<&str>) -> Result<StreamEnd, ErrorCode> {
         let (end, stream) = self.client.host.app.new_stream();
         let to: Option<Destination> = to.map(|to| to.parse().unwrap());
@@ -141,7 +141,7 @@ impl Pair {
         result
     }
 
-    /// Tell the client that its network is another one.
+    /// Tells the client that its network has changed.
     pub fn network_changed(&mut self) {
         let Side {
             transport, host, ..
@@ -150,7 +150,7 @@ impl Pair {
         self.client.wake = Some(self.now());
     }
 
-    /// As [`dial`](Self::dial), of datagrams.
+    /// Like [`dial`](Self::dial), for datagrams.
     pub fn dial_datagrams(&mut self, to: Option<&str>) -> Result<DatagramEnd, ErrorCode> {
         let (end, flow) = self.client.host.app.new_datagrams();
         let to: Option<Destination> = to.map(|to| to.parse().unwrap());
@@ -167,7 +167,7 @@ impl Pair {
         self.client.host.now()
     }
 
-    /// Let time pass.
+    /// Lets time pass.
     pub fn run_for(&mut self, time: Duration) {
         let end = self.now() + time;
         loop {
@@ -188,7 +188,7 @@ impl Pair {
         MockClock::set_time(Duration::from_nanos(now.0));
     }
 
-    /// Let time pass while the client's machine sleeps, to which everything is lost.
+    /// Lets time pass while the client's machine sleeps and loses everything.
     pub fn sleep_for(&mut self, time: Duration) {
         self.asleep = true;
         self.run_for(time);

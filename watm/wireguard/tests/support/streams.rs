@@ -1,4 +1,4 @@
-//! A listener whose connections carry datagrams with their length before each.
+//! A listener whose connections carry datagrams, each behind its length.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,25 +14,25 @@ pub struct Streams(Rc<RefCell<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// Whose streams are the connections.
+    /// The application whose streams are the connections.
     network: Application,
     listener: Option<Token>,
-    /// Whether the listener was last found empty.
+    /// True if the listener was last found empty.
     armed: bool,
     ready: bool,
-    /// Who waits at the listener, and with what.
+    /// The connections that wait at the listener, with their data.
     waiting: VecDeque<(SocketAddr, Vec<u8>)>,
     connections: Vec<(SocketAddr, StreamEnd)>,
-    /// From the server, and not yet a whole datagram.
+    /// Bytes from the server that are not a whole datagram yet.
     rests: Vec<Vec<u8>>,
-    /// Who reads nothing.
+    /// The address that reads nothing.
     stalled: Option<SocketAddr>,
     unreachable: bool,
     connect_tries: usize,
 }
 
 impl Inner {
-    /// A new connection with this address at its other end.
+    /// Makes a new connection with this address at its other end.
     fn hold(&mut self, remote: SocketAddr, token: Token) -> Result<Box<dyn ByteStream>, ErrorCode> {
         let info = FlowInfo {
             source: remote,
@@ -94,25 +94,25 @@ impl Streams {
         sent
     }
 
-    /// Have this one read nothing.
+    /// Lets this address read nothing.
     pub fn stall(&self, remote: Option<SocketAddr>) {
         self.0.borrow_mut().stalled = remote;
     }
 
-    /// Whether somebody at this address is connected.
+    /// Returns true if this address is connected.
     pub fn has(&self, remote: SocketAddr) -> bool {
         let inner = self.0.borrow();
         inner.connections.iter().any(|(known, _)| *known == remote)
     }
 
-    /// A connection, by who made it.
+    /// The connection of this address.
     pub fn connection(&self, remote: SocketAddr) -> StreamEnd {
         let inner = self.0.borrow();
         let found = inner.connections.iter().find(|(known, _)| *known == remote);
         found.expect("a connection").1.clone()
     }
 
-    /// Who made it is gone; the next datagram from there comes on another.
+    /// Forgets the connection of this address; its next datagram comes on another one.
     pub fn forget(&self, remote: SocketAddr) {
         let inner = &mut *self.0.borrow_mut();
         let number = inner
@@ -124,7 +124,7 @@ impl Streams {
         inner.rests.remove(number);
     }
 
-    /// A connection from here to `remote`.
+    /// Makes a connection from here to `remote`.
     pub fn connect(
         &self,
         remote: SocketAddr,
@@ -138,12 +138,12 @@ impl Streams {
         inner.hold(remote, token)
     }
 
-    /// Let nobody be connected to from now on.
+    /// Refuses connections to other addresses from now on.
     pub fn set_unreachable(&self, unreachable: bool) {
         self.0.borrow_mut().unreachable = unreachable;
     }
 
-    /// How often it was tried to connect.
+    /// The number of attempts to connect.
     pub fn connect_tries(&self) -> usize {
         self.0.borrow().connect_tries
     }

@@ -8,17 +8,17 @@ use smoltcp::iface::SocketHandle;
 use super::Line;
 use super::inner::StreamEnd;
 
-/// The longest that a flow may take to be offered.
+/// The longest time until a flow is offered.
 const OPEN: Duration = Duration::from_secs(2);
 
-/// The longest that an exchange may take.
+/// The longest time of an exchange.
 const EXCHANGE: Duration = Duration::from_secs(300);
 
-/// A TCP connection of a client's, and the application that has it.
+/// A TCP connection of a client, and the application's end of it.
 pub struct Talk {
     client: usize,
     handle: SocketHandle,
-    /// Who offered it.
+    /// The generation that offered it.
     pub generation: u32,
     pub stream: StreamEnd,
     up: u32,
@@ -26,7 +26,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Open it.
+    /// Opens a connection.
     pub fn open(line: &mut Line, client: usize, to: &str) -> Talk {
         Self::open_within(line, client, to, OPEN)
     }
@@ -52,7 +52,7 @@ impl Talk {
         }
     }
 
-    /// One that the application has dialled and the client accepted.
+    /// A connection that the application has dialled and the client accepted.
     pub fn dialled(line: &Line, client: usize, handle: SocketHandle, stream: StreamEnd) -> Talk {
         Talk {
             client,
@@ -64,7 +64,7 @@ impl Talk {
         }
     }
 
-    /// So many bytes this way, then as many that way.
+    /// Sends this many bytes one way, then as many the other way.
     pub fn exchange(&mut self, line: &mut Line, bytes: u32) {
         let data: Vec<u8> = (self.up..self.up + bytes).map(|n| (n / 5) as u8).collect();
         let (mut sent, mut came) = (0, Vec::new());
@@ -100,13 +100,13 @@ impl Talk {
         assert!(!self.stream.gone());
     }
 
-    /// Say something that nobody need hear.
+    /// Sends data that need not arrive.
     pub fn send(&self, line: &mut Line, data: &[u8]) {
         let stack = line.clients[self.client].stack.as_mut().unwrap();
         stack.socket(self.handle).send_slice(data).unwrap();
     }
 
-    /// End it in peace.
+    /// Closes both ends.
     pub fn close(self, line: &mut Line) {
         self.stream.close();
         let stack = line.clients[self.client].stack.as_mut().unwrap();
