@@ -125,8 +125,32 @@ def test_the_commands_and_options_of_mitmproxy_are_there():
     there = set(re.findall(r'command\("(watm[\w.]*)"\)', source))
     shown = {command.split()[1] for command in commands() if command.startswith(": ")}
     assert shown and shown <= there
+    assert {command for command in there if f"`{command}" not in text() and command not in shown} == set()
     options = set(re.findall(r'add_option\(\s*"(\w+)"', source))
     assert set(re.findall(r"--set \"?(watm\w*)=", text())) <= options
+    assert {option for option in options if f"`{option}`" not in text()} == set()
+
+
+def test_every_command_of_the_program_is_on_a_page():
+    shown = subprocess.run([WATM, "--help"], check=True, capture_output=True, text=True, timeout=LIMIT).stdout
+    listed = re.findall(r"^  ([a-z]+)  ", shown.partition("Commands:")[2].partition("Options:")[0], re.MULTILINE)
+    assert len(listed) > 15
+    assert [name for name in listed if name != "help" and not re.search(rf"\bwatm {name}\b|--plugin watm", text())] == []
+
+
+def test_every_metric_of_the_table_is_in_the_code():
+    sources = "".join(file.read_text() for file in (ROOT / "runtime").rglob("*.rs"))
+    names = set(re.findall(r"`(watm_[a-z_]+[a-z])`", section("operations.md", "Metrics")))
+    # A metric that is made of a counter's name is in no file, and a counter gets its ending from the library.
+    made = {"watm_module_streams_failed_total", "watm_host_guest_time_seconds_total"}
+    written = {name: name.removeprefix("watm_").removesuffix("_total") for name in names - made}
+    assert len(written) > 10 and [name for name, part in written.items() if part not in sources] == []
+
+
+def test_every_code_of_a_refusal_is_explained():
+    sources = "".join(file.read_text() for file in (ROOT / "runtime" / "seal").rglob("*.rs"))
+    codes = set(re.findall(r'Refused::\w+(?: \{ \.\. \})? => "([a-z-]+)"', sources))
+    assert len(codes) > 15 and codes == fields_of_page("troubleshooting.md", "Seals")
 
 
 def test_every_target_of_make_that_is_mentioned_is_there():

@@ -10,6 +10,8 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
+import socketserver
 import subprocess
 import sys
 import threading
@@ -151,7 +153,7 @@ def test_the_wheel_installs(tmp_path):
 def test_a_bug_is_recorded_and_replayed(tmp_path):
     (record,) = (c for c in commands() if "record=" in c)
     [replay] = (c for c in commands() if c.startswith("watm replay"))
-    [inspect] = (c for c in commands() if c.startswith("watm inspect"))
+    [inspect] = (c for c in commands() if c.startswith("watm inspect watm"))
     port, life = free_port(), tmp_path / "life.watm"
     with terminal(record.replace("life.watm", f"{life}@{port}"), tmp_path) as child:
         child.expect(LISTENING + f".*{port}")
@@ -377,39 +379,108 @@ def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
             assert page == f"the page of {example_com}"
 
 
-def test_a_module_is_sealed_trusted_and_verified(tmp_path):
-    names = ("root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm")
-    words = ("keygen root.key", "keygen release.key", "root new", "seal", "trust root", "verify", "trust --approve", "update")
-    steps = [next(c for c in commands() if c.startswith(f"watm {word}")) for word in words]
+FILES = (
+    "root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm",
+    "own.json", "own.sealed.wasm", "own.wasm",
+)  # fmt: skip
 
-    def public_key(command: str) -> str:
-        with terminal(here(command), tmp_path) as child:
+
+class Signer:
+    """A user's folder with keys and a root, made as the page for seals says."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        [root] = blocks("json,root")
+        for placeholder, name in (("<root key>", "root.key"), ("<release key>", "release.key")):
+            root = root.replace(placeholder, self._public_key(f"watm keygen {name}"))
+        (folder / "root.json").write_text(root)
+        self.run("watm root new", "complete +yes")
+
+    def here(self, command: str) -> str:
+        """A command with files in the folder."""
+        for name in FILES:
+            command = re.sub(rf" {re.escape(name)}\b", f" {self.folder}/{name}", command)
+        return command
+
+    def run(self, begin: str, outcome: str) -> None:
+        """The page's command that begins so."""
+        command = next(c for c in commands() if c.startswith(begin))
+        with terminal(self.here(command), self.folder) as child:
+            if "--key" in command:
+                child.expect("passphrase of .*: ")
+                child.sendline("correct horse")
+            child.expect(outcome)
+            child.expect(pexpect.EOF)
+
+    def _public_key(self, begin: str) -> str:
+        command = next(c for c in commands() if c.startswith(begin))
+        with terminal(self.here(command), self.folder) as child:
             for question in ("new passphrase: ", "once more: "):
-                child.expect(question, timeout=BUILD)
+                child.expect(question)
                 child.sendline("correct horse")
             child.expect("public +([0-9a-f]{64})")
             return child.match[1]
 
-    def here(command: str) -> str:
-        for name in names:
-            command = re.sub(rf" {re.escape(name)}\b", f" {tmp_path}/{name}", command)
-        return command
 
-    [root], [manifest] = blocks("json,root"), blocks("json,manifest")
-    for placeholder, command in (("<root key>", steps[0]), ("<release key>", steps[1])):
-        root = root.replace(placeholder, public_key(command))
-    (tmp_path / "root.json").write_text(root)
+def test_a_module_is_sealed_trusted_and_verified(tmp_path):
+    signer = Signer(tmp_path)
+    [manifest] = (block for block in blocks("json,manifest") if '"wireguard"' in block)
     (tmp_path / "wireguard.json").write_text(manifest)
-    expected = ("complete +yes", "sealed +wireguard 1.1", "root +[0-9a-f]{64}", "accepted +yes", "wireguard", "updated +wireguard 1.1")
-    for command, outcome in zip(steps[2:], expected, strict=True):
-        with terminal(here(command), tmp_path) as child:
-            if "--key" in command:
-                child.expect("passphrase of .*: ", timeout=BUILD)
-                child.sendline("correct horse")
-            child.expect(outcome, timeout=BUILD)
-            child.expect(pexpect.EOF)
+    signer.run("watm seal watm/target/modules/wireguard.wasm", "sealed +wireguard 1.1")
+    signer.run("watm trust root.watm", "root +[0-9a-f]{64}")
+    signer.run("watm verify", "accepted +yes")
+    signer.run("watm trust --approve wireguard", "wireguard")
+    signer.run("watm update wireguard", "updated +wireguard 1.1")
     assert (tmp_path / "wireguard.wasm").read_bytes() == (tmp_path / "wireguard.sealed.wasm").read_bytes()
     assert (tmp_path / "root.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    """The address of a TCP server that sends back what it gets."""
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            while data := self.request.recv(65536):
+                self.request.sendall(data)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_module_of_ones_own_is_sealed_and_swapped(echo, tmp_path):
+    signer = Signer(tmp_path)
+    signer.run("watm trust root.watm", "root +[0-9a-f]{64}")
+    build, component, inspect, listen = (
+        signer.here(next(c for c in commands() if c.startswith(begin)))
+        for begin in ("cargo build --release --target", "cargo run --locked", "watm inspect own", "watm listen --unsealed own")
+    )
+    run = {"shell": True, "cwd": ROOT, "env": environment(tmp_path), "check": True, "timeout": BUILD}
+    for command in (build, component, inspect):
+        subprocess.run(command, **run)
+    [manifest] = (block for block in blocks("json,manifest") if '"team-a/own"' in block)
+    (tmp_path / "own.json").write_text(manifest)
+    port = free_port()
+    listen = listen.replace("4435", str(port)).replace("127.0.0.1:8000", echo)
+
+    def exchange(connection: socket.socket, said: bytes) -> None:
+        connection.sendall(said)
+        assert connection.recv(100) == said
+
+    with terminal(f"exec {listen}", tmp_path) as listening:
+        listening.expect(f"listening on 127.0.0.1:{port}")
+        with socket.create_connection(("127.0.0.1", port), timeout=START) as before:
+            exchange(before, b"before")
+            signer.run("watm seal own.wasm", "sealed +team-a/own 1.1")
+            signer.run("watm trust --approve own", "team-a/own")
+            signer.run("watm update own", "updated +team-a/own 1.1")
+            listening.expect("swapped in")
+            exchange(before, b"still open")
+        with socket.create_connection(("127.0.0.1", port), timeout=START) as after:
+            exchange(after, b"after")
 
 
 def test_the_program_is_built_with_its_modules(tmp_path):
