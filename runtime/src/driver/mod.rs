@@ -9,6 +9,7 @@ mod generation;
 mod pace;
 mod restart;
 mod run;
+mod slice;
 mod swap;
 mod water;
 
@@ -93,6 +94,7 @@ fn serve(
     commands: mpsc::Receiver<Command>,
     started: &blocking::SyncSender<Result<Handle, Error>>,
 ) {
+    slice::shorten();
     let closed = ClosedOnDrop(plan.hub.clone());
     let failed = |error| {
         // The builder waits for this, unless its thread is gone.
