@@ -11,6 +11,8 @@ from .process import CONNECTIONS, DESCRIPTORS, DRAIN, Taken, run
 # Seconds: for the good module, and at least for a seed.
 UNDISTURBED = 3
 SHORTEST = 0.8
+# After so many seeds the neighbour is measured without one.
+SEEDS_PER_GOOD = 3
 # What else a module may have its process grow by, in MiB.
 ALLOWANCE = 64
 
@@ -35,25 +37,36 @@ def _attack(kind: str, attacker: Attacker, arguments: argparse.Namespace, second
     run(attacker, None, 0.5)
     good = run(attacker, None, UNDISTURBED)
     _report(kind, "good", good, good, [])
-    ratios = []
+    undisturbed, disturbed = list(good[1].times), {}
     count = arguments.seeds or attacker.preferences
+    each = max(SHORTEST, (seconds - UNDISTURBED) / (count + count // SEEDS_PER_GOOD))
     failures = 0
-    for seed in range(arguments.seed, arguments.seed + count):
-        found = run(attacker, seed, max(SHORTEST, (seconds - UNDISTURBED) / count))
+    for done, seed in enumerate(range(arguments.seed, arguments.seed + count), 1):
+        found = run(attacker, seed, each)
         broken = list(_broken(attacker, found, good))
         failures += bool(broken)
         _report(kind, str(seed), found, good, broken)
-        ratios.append(_ratio(found[1], good[1]))
-    print(
-        f"{kind:9} p99 of the neighbour, of the undisturbed one: median x{statistics.median(ratios):.2f}, "
-        f"most x{max(ratios):.2f}, above x2 with {sum(ratio > 2 for ratio in ratios)} of {count} seeds",
-        flush=True,
-    )
+        disturbed[seed] = found[1].times
+        if done % SEEDS_PER_GOOD == 0:
+            undisturbed += run(attacker, None, each)[1].times
+    _compare(kind, undisturbed, disturbed)
     return failures
 
 
-def _ratio(echo: Echo, good: Echo) -> float:
-    return echo.percentile(99) / good.percentile(99)
+def _compare(kind: str, undisturbed: list[float], disturbed: dict[int, list[float]]) -> None:
+    """Prints how many times as long the neighbour's echo takes beside a seed, and beside all of them.
+
+    Undisturbed runs count together, since the p99 of one changes several times over within a minute.
+    """
+    base = Echo(undisturbed).percentile(99)
+    ratios = [Echo(times).percentile(99) / base for times in disturbed.values()]
+    together = Echo([time for times in disturbed.values() for time in times]).percentile(99) / base
+    print(
+        f"{kind:9} p99 of the neighbour: undisturbed {base * 1000:.2f} ms, beside all seeds x{together:.2f}, "
+        f"beside one x{statistics.median(ratios):.2f} in the median, x{max(ratios):.2f} at most, "
+        f"above x2 with {sum(ratio > 2 for ratio in ratios)} of {len(ratios)}",
+        flush=True,
+    )
 
 
 def _broken(attacker: Attacker, found: tuple[Taken, Echo], good: tuple[Taken, Echo]):
@@ -76,7 +89,7 @@ def _report(kind: str, seed: str, found: tuple[Taken, Echo], good: tuple[Taken, 
     print(
         f"{kind:9} {seed:>5}  RSS {taken.rss_mib - good[0].rss_mib:+7.1f} MiB  fds {taken.descriptors:5}"
         f"  threads {taken.threads:3}  p50 {echo.percentile(50) * 1000:6.2f} ms  p99 {echo.percentile(99) * 1000:7.2f} ms"
-        f" x{_ratio(echo, good[1]):5.2f}  lost {echo.lost}  term {taken.end:5.2f} s{'  FAILED: ' if broken else ''}{'; '.join(broken)}",
+        f"  lost {echo.lost}  term {taken.end:5.2f} s{'  FAILED: ' if broken else ''}{'; '.join(broken)}",
         flush=True,
     )
 

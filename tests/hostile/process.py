@@ -61,7 +61,7 @@ def _watched(pid: int, taken: Taken) -> Iterator[None]:
                 said = dict(line.split(":", 1) for line in lines)
                 taken.rss_mib = max(taken.rss_mib, int(said["VmRSS"].split()[0]) / 1024)
                 taken.threads = max(taken.threads, int(said["Threads"]))
-                taken.descriptors = max(taken.descriptors, len(os.listdir(f"/proc/{pid}/fd")))
+                taken.descriptors = max(taken.descriptors, _descriptors(pid))
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -70,6 +70,13 @@ def _watched(pid: int, taken: Taken) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+def _descriptors(pid: int) -> int:
+    """How many `pid` has. To list thousands takes a core for milliseconds, in which nobody else has it: since 6.2
+    Linux gives their number without."""
+    folder = pathlib.Path(f"/proc/{pid}/fd")
+    return folder.stat().st_size or len(os.listdir(folder))
 
 
 @contextlib.contextmanager
