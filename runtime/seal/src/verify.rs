@@ -70,7 +70,7 @@ impl<'a> Verified<'a> {
 /// 1. the file is within its bounds, and its seal parses;
 /// 2. it is one of those that are pinned;
 /// 3. the versions of the root that it brings follow from the trusted one, and the last has not
-///   expired;
+///    expired;
 /// 4. every signature is good;
 /// 5. enough keys of a delegation for this name have signed, and its ceiling is kept;
 /// 6. the content is the signed content;

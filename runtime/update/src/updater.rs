@@ -31,7 +31,7 @@ const MOST_SKIPPED: usize = 32;
 /// 1. waits until no other update of the place is at work;
 /// 2. takes in the freshness note, if it has a source;
 /// 3. asks the source for a file, unless it has the same as last time, continuing where the last
-///   attempt broke off;
+///    attempt broke off;
 /// 4. verifies it as the host does;
 /// 5. puts it in place, or aside if it requests more than is approved.
 ///

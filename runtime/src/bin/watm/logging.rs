@@ -2,14 +2,14 @@
 //!
 //! 1. Nothing else writes to standard error. Results go to standard output, and nothing else does.
 //! 2. [`PROGRAM`] is the target of records about the program itself: the addresses that it listens
-//!   on, reloads, swaps, drains, and the reason why it ends. `--log` does not silence these
-//!   records: scripts wait for them.
+//!    on, reloads, swaps, drains, and the reason why it ends. `--log` does not silence these
+//!    records: scripts wait for them.
 //! 3. ERROR: something stopped, or the operator's request was refused. WARN: something works less
-//!   well than configured. INFO: events that the operator causes or configured, and one record for
-//!   each connection. DEBUG: everything that strangers can trigger. TRACE: everything for each
-//!   packet.
+//!    well than configured. INFO: events that the operator causes or configured, and one record for
+//!    each connection. DEBUG: everything that strangers can trigger. TRACE: everything for each
+//!    packet.
 //! 4. A refusal by the operator's own configuration has INFO and names the option that would allow
-//!   it. Clients choose how often that happens, so the host limits its rate.
+//!    it. Clients choose how often that happens, so the host limits its rate.
 //! 5. No record has payload or keys.
 //! 6. With `--log-format json` each line is one JSON object, from the first line on.
 

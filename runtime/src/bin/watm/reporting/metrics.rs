@@ -4,11 +4,11 @@
 //! Each name becomes one metric, by these rules:
 //!
 //! 1. Characters other than letters and digits become `_`, and letters lower-case. `host.…` begins
-//!   with `watm_host_`, everything else with `watm_module_`.
+//!    with `watm_host_`, everything else with `watm_module_`.
 //! 2. A last part that ends with `_ns`, `_us`, `_ms`, or the unit in full, ends with `_seconds`,
-//!   and its value is in seconds. A last part that begins with `bytes_` ends with `_bytes` instead.
+//!    and its value is in seconds. A last part that begins with `bytes_` ends with `_bytes` instead.
 //! 3. A last part that is `flows`, `peers`, `open` or `memory_bytes`, or ends with `_open`, is a
-//!   gauge. Everything else is a counter, and ends with `_total`.
+//!    gauge. Everything else is a counter, and ends with `_total`.
 //!
 //! Names that become the same metric are added up. The cardinality is bounded for each listener and
 //! tunnel, whatever its module counts.

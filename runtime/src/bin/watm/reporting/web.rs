@@ -4,7 +4,7 @@
 //! Every client gets an answer, whatever the others do:
 //!
 //! 1. A connection is always accepted. Beyond [`MOST_CLIENTS`], the oldest one that waits for its
-//!   client ends, or the oldest of all.
+//!    client ends, or the oldest of all.
 //! 2. A client has [`ASKING`] for each request.
 //! 3. Some [descriptors](Reserve) are kept back, for when the process has no others.
 //!

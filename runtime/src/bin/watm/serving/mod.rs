@@ -2,11 +2,11 @@
 //!
 //! 1. The configuration becomes [`Settings`], or an error that names its place.
 //! 2. Each listener is a [`Frontend`]: a module on each of its workers, with a socket of its own
-//!   each.
+//!    each.
 //! 3. Each flow is [carried](carry) on the worker's own thread, to an [upstream] and back, and
-//!   logged when it ends.
+//!    logged when it ends.
 //! 4. A [`Service`] has all listeners. It answers [status requests](crate::reporting::web), is
-//!   reloaded, and is drained.
+//!    reloaded, and is drained.
 
 mod carry;
 mod clients;
