@@ -9,7 +9,8 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
-use crate::flow::{Flow, FlowCount};
+use crate::flow::Flow;
+use crate::quota::Quota;
 use crate::ready::register;
 use crate::roles::MAX_LOOKUPS;
 use crate::usage::{Kept, Subject, Used};
@@ -22,9 +23,9 @@ pub(crate) struct Hub {
     pub(crate) name: String,
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) flows: FlowCount,
+    pub(crate) flows: Quota,
     /// The count of connections that hold a descriptor.
-    pub(crate) descriptors: FlowCount,
+    pub(crate) descriptors: Quota,
     /// The permits of lookups of names.
     pub(crate) lookups: Arc<Semaphore>,
     /// The usage record, from the server's start on.
@@ -50,8 +51,8 @@ impl Hub {
         Hub {
             name,
             counters: Arc::default(),
-            flows: FlowCount::new(limits.flows),
-            descriptors: FlowCount::new(limits.descriptors),
+            flows: Quota::new(limits.flows),
+            descriptors: Quota::new(limits.descriptors),
             limits,
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             kept: OnceLock::new(),

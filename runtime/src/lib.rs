@@ -162,6 +162,7 @@ mod log;
 mod module;
 mod net;
 mod post;
+mod quota;
 mod ready;
 mod recording;
 mod refusals;

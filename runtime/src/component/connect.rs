@@ -13,8 +13,9 @@ use tokio::task::JoinHandle;
 
 use super::carry::{CARRY_BYTES, carry};
 use super::dialling::{Addresses, News};
-use crate::flow::{FlowPermit, GuestStream, charge_stream_anyway, stream_pair};
+use crate::flow::{GuestStream, charge_stream_anyway, stream_pair};
 use crate::net::Connection;
+use crate::quota::Permit;
 use crate::ready::{Token, WakeBatch};
 use crate::roles::{Access, Wire, WireKind, datagrams};
 use crate::{Destination, Error, ErrorCode, FlowInfo, Limits, Target};
@@ -118,7 +119,7 @@ pub struct Dialled {
     peer: Option<SocketAddr>,
     /// The directions (read, write) that were shut before it was connected.
     shut: (bool, bool),
-    _permit: FlowPermit,
+    _permit: Permit,
 }
 
 enum State {
@@ -130,7 +131,7 @@ enum State {
 
 impl Dialled {
     /// Begins to connect. `news` gets the outcome. `permit` is that of a descriptor.
-    pub(super) fn new(request: Request, news: News, permit: FlowPermit) -> Dialled {
+    pub(super) fn new(request: Request, news: News, permit: Permit) -> Dialled {
         Dialled {
             state: State::Connecting(request.begin(), news),
             peer: None,

@@ -8,8 +8,9 @@ use super::convert::check_destination;
 use super::sockets::ByteStream;
 use super::{Failure, Kept, State};
 use crate::flow::{
-    Flow, FlowPermit, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
+    Flow, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
 };
+use crate::quota::Permit;
 use crate::recording::{Digest, Function};
 use crate::{ErrorCode, FlowInfo, Network};
 
@@ -26,7 +27,7 @@ impl Kept for GuestDatagrams {
 
 impl State {
     /// Reserves a place for one more flow, or returns why it may not be offered.
-    fn admit(&self, network: Network, info: &FlowInfo) -> Result<FlowPermit, ErrorCode> {
+    fn admit(&self, network: Network, info: &FlowInfo) -> Result<Permit, ErrorCode> {
         check_destination(&info.destination)?;
         if !self.hub.accepts(network, &info.destination) {
             return Err(ErrorCode::AccessDenied);

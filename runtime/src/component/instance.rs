@@ -25,8 +25,7 @@ use super::tape::Tape;
 use super::{Failure, State};
 use crate::account::{CALL_BYTES, Charge};
 use crate::flow::{
-    DatagramFlow, FlowPermit, StreamFlow, charge_datagrams, charge_stream, datagram_pair,
-    stream_pair,
+    DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
 };
 use crate::hub::Hub;
 use crate::keys::Keys;
@@ -34,6 +33,7 @@ use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::Port;
 use crate::post::Post;
+use crate::quota::Permit;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
 use crate::roles::Access;
@@ -350,7 +350,7 @@ impl Instance {
     fn begin<F>(
         &mut self,
         dial: Dial,
-        open: impl FnOnce(&mut State, FlowInfo, Arc<Token>, FlowPermit) -> Result<(u32, F), Failure>,
+        open: impl FnOnce(&mut State, FlowInfo, Arc<Token>, Permit) -> Result<(u32, F), Failure>,
         call: impl FnOnce(
             &mut Instance,
             Option<types::Destination>,

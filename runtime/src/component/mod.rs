@@ -33,13 +33,13 @@ pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::account::Charge;
-use crate::flow::FlowPermit;
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::net::{Port, Protocol};
 use crate::post::Post;
+use crate::quota::Permit;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
 use crate::share::Share;
@@ -154,7 +154,7 @@ pub(crate) struct State {
 impl State {
     /// Reserves a place for one more flow. `None` if the limit of the server or that of the module
     /// is reached.
-    fn flow_permit(&self) -> Option<FlowPermit> {
+    fn flow_permit(&self) -> Option<Permit> {
         let flows = &self.hub.flows;
         (flows.open() < self.flows)
             .then(|| flows.permit())

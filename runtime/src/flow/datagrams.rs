@@ -13,9 +13,10 @@ use std::task::{Context, Poll, Waker};
 
 use joined::Joined;
 
-use super::{FlowPermit, KEPT_CAPACITY};
+use super::KEPT_CAPACITY;
 use crate::account::{Account, Charge};
 use crate::counters::Counters;
+use crate::quota::Permit;
 use crate::ready::{Token, WakeBatch, register};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, MutexGuard};
@@ -49,7 +50,7 @@ struct Shared {
     max_bytes: usize,
     counters: Arc<Counters>,
     state: Mutex<State>,
-    _permit: FlowPermit,
+    _permit: Permit,
 }
 
 /// The memory of both ends of a flow, in bytes, without its contents and its names.
@@ -100,7 +101,7 @@ pub(crate) fn pair(
     info: FlowInfo,
     token: Arc<Token>,
     limits: &Limits,
-    permit: FlowPermit,
+    permit: Permit,
     counters: Arc<Counters>,
     failed: Arc<AtomicBool>,
     charge: Charge,

@@ -20,10 +20,7 @@ pub(crate) use stream::{
     pair as stream_pair,
 };
 
-use std::sync::Arc;
-
 use crate::FlowInfo;
-use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// A flow of the inner side, between a module and the application.
 #[derive(Debug)]
@@ -46,56 +43,3 @@ impl Flow {
 
 /// The most entries that the table of an empty queue may keep capacity for: less than a kilobyte.
 const KEPT_CAPACITY: usize = 32;
-
-/// Counts the flows that hold memory, or the connections that hold a descriptor, up to a limit.
-#[derive(Clone)]
-pub(crate) struct FlowCount {
-    open: Arc<AtomicUsize>,
-    limit: usize,
-}
-
-impl FlowCount {
-    pub(crate) fn new(limit: usize) -> FlowCount {
-        FlowCount {
-            open: Arc::default(),
-            limit,
-        }
-    }
-
-    /// Returns the same count, with a limit of `limit` at most.
-    pub(crate) fn limited(&self, limit: usize) -> FlowCount {
-        FlowCount {
-            open: self.open.clone(),
-            limit: self.limit.min(limit),
-        }
-    }
-
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-
-    pub(crate) fn open(&self) -> usize {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Reserves a place; `None` if the limit is reached.
-    pub(crate) fn permit(&self) -> Option<FlowPermit> {
-        let permit = FlowPermit {
-            open: self.open.clone(),
-        };
-        let before = permit.open.fetch_add(1, Ordering::Relaxed);
-        (before < self.limit).then_some(permit)
-    }
-}
-
-/// A place in a [`FlowCount`], held by a flow for as long as either end of it lives, or by a
-/// connection.
-pub(crate) struct FlowPermit {
-    open: Arc<AtomicUsize>,
-}
-
-impl Drop for FlowPermit {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-    }
-}

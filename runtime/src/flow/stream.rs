@@ -19,9 +19,10 @@ use tokio::time::timeout;
 pub(crate) use direct::CloseWatch;
 use joined::Joined;
 
+use super::Held;
 use super::chunks::Chunks;
-use super::{FlowPermit, Held};
 use crate::account::{Account, Charge, LEAST};
+use crate::quota::Permit;
 use crate::ready::{WakeBatch, register};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{ErrorCode, FlowInfo, Limits};
@@ -49,7 +50,7 @@ struct Shared {
     high_water: usize,
     low_water: usize,
     state: Mutex<State>,
-    _permit: Option<FlowPermit>,
+    _permit: Option<Permit>,
 }
 
 /// The memory of both ends of a flow, in bytes, without its contents and its names.
@@ -122,7 +123,7 @@ pub(crate) fn pair(
     info: FlowInfo,
     token: impl Into<Waker>,
     limits: &Limits,
-    permit: impl Into<Option<FlowPermit>>,
+    permit: impl Into<Option<Permit>>,
     charge: Charge,
 ) -> (GuestStream, StreamFlow) {
     let shared = Arc::new(Shared {

@@ -18,7 +18,7 @@ use super::inlet::Inlet;
 use super::lingering::linger;
 use crate::ErrorCode;
 use crate::counters::Counters;
-use crate::flow::FlowPermit;
+use crate::quota::Permit;
 
 /// The most accept errors in a row (a connection that is gone again) before giving up for now.
 const MAX_ACCEPT_ERRORS: usize = 16;
@@ -167,7 +167,7 @@ pub struct Connection {
     aborted: bool,
     inlet: Inlet,
     /// The permit of a descriptor, if the module has a limit of them.
-    permit: Option<FlowPermit>,
+    permit: Option<Permit>,
     /// The counters that count it, if it was accepted.
     counters: Option<Arc<Counters>>,
     /// The admission that took it, and may close it.
@@ -198,7 +198,7 @@ impl Connection {
     }
 
     /// Holds the permit for as long as the connection is open.
-    pub(crate) fn holding(mut self, permit: FlowPermit) -> Connection {
+    pub(crate) fn holding(mut self, permit: Permit) -> Connection {
         self.permit = Some(permit);
         self
     }

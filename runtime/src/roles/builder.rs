@@ -13,9 +13,9 @@ use super::connect::Connect;
 use super::reach::Reach;
 use super::role::Role;
 use super::runner::{OuterSocket, Runner, Settings, runner};
-use crate::flow::FlowCount;
 use crate::hub::Accepting;
 use crate::log::subscribed_level;
+use crate::quota::Quota;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind};
 
 /// Options for using a module as a [`Dialer`](crate::Dialer), a [`FixedDialer`](crate::FixedDialer), a
@@ -204,8 +204,8 @@ impl<R> RoleBuilder<R> {
             accepting: self.accepting,
             log_level: self.log_level.unwrap_or_else(subscribed_level),
             counters: Arc::default(),
-            flows: FlowCount::new(places),
-            descriptors: FlowCount::new(limits.descriptors),
+            flows: Quota::new(places),
+            descriptors: Quota::new(limits.descriptors),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             limits,
         };

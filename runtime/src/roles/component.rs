@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use super::runner::{Done, Job, Opened, Opening, OuterSocket, Runner, Settings};
 use super::target::Target;
 use crate::component::Addresses;
-use crate::flow::{DatagramFlow, Flow, FlowPermit, Held};
+use crate::flow::{DatagramFlow, Flow, Held};
+use crate::quota::Permit;
 use crate::{
     Destination, Error, ErrorCode, Module, Server, ServerBuilder, Status, StreamFlow, SwapOptions,
 };
@@ -33,7 +34,7 @@ pub(super) struct ComponentRunner {
     module: Mutex<Module>,
     settings: Settings,
     /// The place of an instance for one connection, among all of them.
-    _place: Option<FlowPermit>,
+    _place: Option<Permit>,
 }
 
 impl ComponentRunner {

@@ -16,8 +16,9 @@ use super::replaceable::Replaceable;
 use super::role::Role;
 use super::target::Target;
 use crate::counters::Counters;
-use crate::flow::{DatagramFlow, Flow, FlowCount, StreamFlow};
+use crate::flow::{DatagramFlow, Flow, StreamFlow};
 use crate::hub::Accepting;
+use crate::quota::Quota;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind, Status};
 
 /// A module behind a dialer, a listener or a relay, of whichever kind it is.
@@ -81,9 +82,9 @@ pub(crate) struct Settings {
     pub(crate) accepting: Option<Accepting>,
     pub(crate) log_level: tracing::Level,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) flows: FlowCount,
+    pub(crate) flows: Quota,
     /// The count of a WATER module's connections.
-    pub(crate) descriptors: FlowCount,
+    pub(crate) descriptors: Quota,
     /// The permits of lookups, as in [`Access`](super::Access).
     pub(crate) lookups: Arc<Semaphore>,
 }

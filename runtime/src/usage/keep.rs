@@ -11,7 +11,7 @@ use watm_seal::Name;
 use super::{LastUse, Used};
 use crate::Module;
 use crate::counters::Counters;
-use crate::flow::FlowCount;
+use crate::quota::Quota;
 use crate::trust::now;
 
 /// The interval between writes. At most this much is lost when the process is killed.
@@ -20,7 +20,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// A server or a dialer whose usage is written.
 pub(crate) struct Subject {
     pub(crate) counters: Arc<Counters>,
-    pub(crate) flows: FlowCount,
+    pub(crate) flows: Quota,
     /// The outer sockets, as in [`Used`].
     pub(crate) sockets: Vec<String>,
 }

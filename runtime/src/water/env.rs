@@ -9,7 +9,7 @@ use super::guest::Parts;
 use super::outside::parse_target;
 use super::state::{State, split};
 use crate::Target;
-use crate::flow::FlowPermit;
+use crate::quota::Permit;
 use crate::roles::Wire;
 
 /// The longest name of a network or an address that a module may give, in bytes.
@@ -151,7 +151,7 @@ fn pull_config(state: &mut State) -> Result<i32, Errno> {
         .insert(Descriptor::new(Resource::File { content, offset: 0 }))
 }
 
-fn insert(state: &mut State, wire: Wire, accepted: bool, permit: FlowPermit) -> Result<i32, Errno> {
+fn insert(state: &mut State, wire: Wire, accepted: bool, permit: Permit) -> Result<i32, Errno> {
     let addresses = (wire.local, wire.peer);
     state.fds.insert(Descriptor {
         outside: true,

@@ -6,7 +6,7 @@ use std::task::Context;
 
 use super::end::End;
 use super::errno::Errno;
-use crate::flow::FlowPermit;
+use crate::quota::Permit;
 
 /// The number of descriptors that one guest may have: three standard streams, a configuration, and
 /// the connections that it makes.
@@ -34,7 +34,7 @@ pub(super) struct Descriptor {
     /// The addresses of such a connection: this end's and the other's.
     pub(super) addresses: (Option<SocketAddr>, Option<SocketAddr>),
     /// Its place among the module's connections as well.
-    pub(super) _permit: Option<FlowPermit>,
+    pub(super) _permit: Option<Permit>,
 }
 
 impl Descriptor {

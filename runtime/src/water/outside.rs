@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::flow::{FlowCount, FlowPermit};
+use crate::quota::{Permit, Quota};
 use crate::roles::{Access, Wire};
 use crate::{Error, ErrorCode, Role, Target};
 
@@ -17,7 +17,7 @@ pub(super) struct Outside {
     accepted: Option<Wire>,
     access: Arc<Access>,
     /// The count of the module's connections.
-    descriptors: FlowCount,
+    descriptors: Quota,
     /// The reason why the last connection attempt failed.
     failure: Option<Error>,
     /// Notified when the client has reset its connection.
@@ -33,7 +33,7 @@ impl Outside {
         target: Option<Target>,
         accepted: Option<Wire>,
         access: Arc<Access>,
-        descriptors: FlowCount,
+        descriptors: Quota,
     ) -> Outside {
         Outside {
             role,
@@ -48,7 +48,7 @@ impl Outside {
     }
 
     /// Makes the access for a module that checks its configuration, and gets no connection.
-    pub(super) fn for_check(role: Role, access: Arc<Access>, descriptors: FlowCount) -> Outside {
+    pub(super) fn for_check(role: Role, access: Arc<Access>, descriptors: Quota) -> Outside {
         Outside {
             check: Some(false),
             ..Outside::new(role, None, None, access, descriptors)
@@ -93,7 +93,7 @@ impl Outside {
     }
 
     /// Reserves a place for one more connection. The error names the limit.
-    pub(super) fn descriptor(&self) -> Result<FlowPermit, Error> {
+    pub(super) fn descriptor(&self) -> Result<Permit, Error> {
         self.descriptors.permit().ok_or_else(|| Error::Refused {
             module: self.access.name.clone(),
             code: ErrorCode::Other(

@@ -20,9 +20,11 @@ use super::state::State;
 use super::worker::{Closing, Worker};
 use crate::counters::Counters;
 use crate::engine::Ticking;
-use crate::flow::{FlowCount, FlowPermit};
+
 use crate::limiter::Limiter;
 use crate::log::Logger;
+use crate::quota::Permit;
+use crate::quota::Quota;
 use crate::roles::{Access, Job, Opened, Settings};
 use crate::share::Share;
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
@@ -36,9 +38,9 @@ pub(crate) struct WaterRunner {
     access: Arc<Access>,
     logger: Arc<Mutex<Logger>>,
     counters: Arc<Counters>,
-    flows: FlowCount,
+    flows: Quota,
     /// The count of connections that its instances have made or accepted.
-    descriptors: FlowCount,
+    descriptors: Quota,
     /// The share of a core that all its instances have together.
     share: Share,
     /// The first failure of an instance that its connections do not explain.
@@ -335,7 +337,7 @@ impl WaterRunner {
     }
 
     /// Reserves a place for one more connection of an application.
-    fn permit(&self) -> Result<FlowPermit, Error> {
+    fn permit(&self) -> Result<Permit, Error> {
         self.flows.permit().ok_or_else(|| Error::Refused {
             module: self.name.to_string(),
             code: crate::ErrorCode::LimitReached,

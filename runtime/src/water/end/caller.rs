@@ -10,9 +10,8 @@ use tokio::sync::oneshot;
 
 use super::{End, Readiness};
 use crate::account::Account;
-use crate::flow::{
-    CloseWatch, FlowPermit, GuestStream, StreamFlow, charge_stream_anyway, stream_pair,
-};
+use crate::flow::{CloseWatch, GuestStream, StreamFlow, charge_stream_anyway, stream_pair};
+use crate::quota::Permit;
 use crate::ready::WakeSlot;
 use crate::{ErrorCode, FlowInfo, Limits};
 
@@ -39,7 +38,7 @@ impl Caller {
     pub(in crate::water) fn new(
         info: FlowInfo,
         limits: &Limits,
-        permit: FlowPermit,
+        permit: Permit,
         account: &Arc<Account>,
     ) -> (Caller, StreamFlow, oneshot::Receiver<()>) {
         let waker = Arc::new(WakeSlot::default());

@@ -380,3 +380,33 @@ fn connections_are_bounded_by_the_descriptors_of_the_module() {
         assert_eq!(numbers(&told), [1, 1, 0, 0]);
     });
 }
+
+#[test]
+fn connections_are_bounded_by_the_descriptors_of_all_instances() {
+    run(async {
+        let limits = Limits {
+            descriptors: 4,
+            ..Limits::default()
+        };
+        // It has one connection before it begins, and keeps all until the application ends.
+        let dial = "(call $tell (i32.gt_s (call $dial_own) (i32.const 0)))";
+        let wait = "(call $read (global.get $caller) (i32.const 1024) (i32.const 100))";
+        let code = dial.repeat(2) + "(call $flush)" + wait;
+        let echo = echo().await.to_string();
+        let dialer = Guest::v1().ends(&code).limits(limits).dialer();
+        let dial = async || {
+            let mut told = [0; 8];
+            let mut connection = dialer.dial(&echo).await.expect("connects");
+            connection.read_exact(&mut told).await.expect("both");
+            (connection, numbers(&told))
+        };
+        let (first, told) = dial().await;
+        assert_eq!(told, [1, 1]);
+        let (_second, told) = dial().await;
+        assert_eq!(told, [0, 0]);
+        // What one gives back the next one has.
+        first.close().await;
+        let (_third, told) = dial().await;
+        assert_eq!(told, [1, 1]);
+    });
+}

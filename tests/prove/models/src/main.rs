@@ -19,6 +19,8 @@ mod account;
 mod flow;
 #[path = "../../../../runtime/src/post.rs"]
 mod post;
+#[path = "../../../../runtime/src/quota.rs"]
+mod quota;
 #[path = "../../../../runtime/src/ready.rs"]
 mod ready;
 #[path = "../../../../host-python/src/signals.rs"]

@@ -9,7 +9,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
 use crate::account::Account;
-use crate::flow::{FlowCount, GuestStream, StreamFlow, charge_stream, stream_pair};
+use crate::flow::{GuestStream, StreamFlow, charge_stream, stream_pair};
+use crate::quota::Quota;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::{ErrorCode, FlowInfo, Limits};
 
@@ -36,7 +37,7 @@ pub(super) fn info() -> FlowInfo {
 /// What there is around a flow, with checks for its end.
 pub(super) struct World {
     pub(super) account: Arc<Account>,
-    pub(super) count: FlowCount,
+    pub(super) count: Quota,
     pub(super) list: Arc<ReadyList>,
 }
 
@@ -46,7 +47,7 @@ impl World {
         account.instance_begins(1 << 20);
         World {
             account,
-            count: FlowCount::new(1),
+            count: Quota::new(1),
             list: Arc::default(),
         }
     }
@@ -216,7 +217,7 @@ pub(crate) fn who_watches_a_flow_sees_it_go() {
 }
 
 pub(crate) fn no_more_flows_than_allowed() {
-    let count = FlowCount::new(1);
+    let count = Quota::new(1);
     let open = Arc::new(AtomicUsize::new(0));
     let threads: Vec<_> = (0..2)
         .map(|_| {
