@@ -1,5 +1,5 @@
-//! What somebody tries who delivers modules to a host, and what comes of it. The numbers are those
-//! of the list on the page of `watm-seal`, whose own tests have the rest of them.
+//! Attacks by someone who delivers modules to a host, and their outcomes. The numbers are those of
+//! the list on the page of `watm-seal`, whose own tests contain the rest.
 
 mod bombs;
 mod datagrams;
@@ -25,7 +25,7 @@ use crate::support::{
     wait_restarted, wait_until,
 };
 
-/// Somebody who makes modules.
+/// A maker of sealed modules.
 struct Maker {
     root: Root,
     key: PrivateKey,
@@ -59,7 +59,7 @@ impl Maker {
         }
     }
 
-    /// The module of `tests/guests` as this release.
+    /// Seals the module of `tests/guests` as this release.
     fn seal(&self, sequence: u64, capabilities: Capabilities) -> Vec<u8> {
         self.seal_bytes(guest_bytes(), sequence, capabilities)
     }
@@ -96,7 +96,7 @@ impl Maker {
         }
     }
 
-    /// A host with its state in this folder.
+    /// Makes a host with its state in this folder.
     fn host(&self, folder: &Path) -> Engine {
         self.host_with_floor(folder, None)
     }
@@ -113,7 +113,7 @@ impl Maker {
     }
 }
 
-/// What the module of the tests needs.
+/// Returns the capabilities that the module of the tests needs.
 fn needs() -> Capabilities {
     Capabilities {
         sockets: ["udp listen".parse().expect("a socket")].into(),
@@ -142,7 +142,7 @@ fn start(module: &Module) -> Server {
     server.start().expect("starts")
 }
 
-/// Load it and have it serve.
+/// Loads it, and checks that it serves.
 fn run(host: &Engine, bytes: &[u8]) {
     assert_serves(&start(&load(host, bytes).expect("loads")));
 }
@@ -173,7 +173,7 @@ fn a_4_a_seal_that_was_taken_off_is_missed() {
     let module = module.expect("loads");
     assert!(module.seal().is_none());
     assert_eq!(module.warnings()[0].code(), "unsealed");
-    // The switch is for what has no seal, and not for what has another.
+    // The switch applies to modules without a seal, and not to another's seal.
     let stranger = Maker::new().seal(1, needs());
     assert_eq!(
         code(host.load_with("guest", &stranger, &switched)),
@@ -200,7 +200,8 @@ fn a_6_an_older_release_is_refused_and_without_its_state_the_host_has_its_floors
     let (six, seven) = (maker.seal(6, needs()), maker.seal(7, needs()));
     run(&host(), &seven);
     assert_eq!(code(load(&host(), &six)), "rollback");
-    // Installed anew, the host still has its state; without that, what its own release knows.
+    // After a new installation the host still has its state; without that, the floors of its own
+    // release.
     fs::remove_file(folder.join("trust")).expect("removed");
     assert_eq!(code(load(&host(), &maker.seal(4, needs()))), "rollback");
     run(&host(), &six);
@@ -243,7 +244,7 @@ fn a_14_what_asks_for_more_waits_for_its_approval_and_the_old_one_serves() {
         other => panic!("{:?}", other.map(|module| module.name().to_owned())),
     }
     assert_serves(&serving);
-    // One that asks for less needs nobody.
+    // A module that requests less needs no approval.
     let less = Capabilities {
         flows: 10,
         ..needs()
@@ -314,7 +315,7 @@ fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used()
         .find(|path| path.extension().is_some_and(|extension| extension == "bin"))
         .expect("an entry");
     let kept = fs::read(&entry).expect("readable");
-    // What wasmtime itself would load, without the tag of this host.
+    // The code that wasmtime itself would load, without the tag of this host.
     let code = &kept[32..];
     assert_eq!(&code[..4], b"\x7fELF");
     let shipped = folder.join("module.cwasm");
@@ -347,7 +348,7 @@ fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used()
     }
 }
 
-/// Two hosts' worth of modules: one that is held to this, and one beside it.
+/// Makes a module that is limited to these capabilities.
 fn held_to(name: &str, capabilities: Capabilities) -> Module {
     static MAKER: OnceLock<Maker> = OnceLock::new();
     let maker = MAKER.get_or_init(Maker::new);
@@ -385,7 +386,7 @@ fn a_23_a_module_is_held_to_its_seal() {
             other => panic!("{other:?}"),
         }
     }
-    // Nowhere to connect to, whatever the user admits.
+    // No destinations, whatever the user allows.
     let reach = watm_runtime::Reach::none().allow("*").expect("a pattern");
     let server = Server::builder(&module)
         .udp("listen", LOCALHOST)
@@ -394,7 +395,7 @@ fn a_23_a_module_is_held_to_its_seal() {
         .expect("starts");
     let answer = Client::new(&server).ask("!connect");
     assert!(answer.contains("AccessDenied"), "{answer}");
-    // No flows beyond its own number, and no ciphers of the host's.
+    // No flows beyond its own number, and no host ciphers.
     let few = Capabilities {
         flows: 3,
         host_crypto: false,
@@ -436,7 +437,7 @@ fn a_23_hogs_and_floods_cost_their_own_instance() {
     assert_serves(&neighbour);
 }
 
-/// 21: whoever makes a module fail gets the one before it, but never one below a floor.
+/// Tests attack 21: after failures the previous module runs, but never one below a floor.
 #[test]
 fn a_crash_loop_leads_to_nothing_that_a_floor_excludes() {
     for (floor, expected) in [(None, "old"), (Some(2), "new")] {
@@ -475,7 +476,8 @@ fn a_crash_loop_leads_to_nothing_that_a_floor_excludes() {
     }
 }
 
-/// 14, 23: a module that is swapped in has what its own seal allows, not what the one before had.
+/// Tests attacks 14 and 23: a module that is swapped in has the capabilities of its own seal, not
+/// those of the one before.
 #[test]
 fn a_swap_hands_nothing_on_that_the_new_seal_does_not_allow() {
     let folder = directory("narrower");

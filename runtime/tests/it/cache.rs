@@ -1,3 +1,5 @@
+//! The cache of compiled modules: reuse, damage and permissions.
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -67,11 +69,11 @@ fn damaged_entries_are_compiled_again() {
     flipped[intact.len() / 2] ^= 1;
     let half = &intact[..intact.len() / 2];
     let refusals = || records_about(&format!("{}: not written", entry.display())).len();
-    // Each with the number of warnings by then. An entry without a whole tag is no entry.
+    // Each with the number of warnings by then. An entry without a whole tag does not count.
     for (damaged, warnings) in [(&flipped[..], 1), (half, 2), (&intact[..7], 2), (b"", 2)] {
         fs::write(&entry, damaged).expect("written");
         load_and_serve(&engine(&path).expect("a private directory"));
-        // Written anew under the same key: whole again.
+        // Written again under the same key: whole again.
         assert!(
             fs::read(&entry).expect("readable") == intact,
             "still damaged"

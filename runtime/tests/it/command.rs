@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use crate::support::{LOCALHOST, PATIENCE, directory, guest_bytes};
 use crate::water_abi::guest::Guest;
 
-/// In the record that a module without a seal was loaded.
+/// Text in the record of loading a module without a seal.
 const NOT_SEALED: &str = ": not sealed: ";
 
-/// A program that runs, and where it listens.
+/// A running program, and the address that it listens on.
 pub(crate) struct Server {
     child: Child,
     stderr: BufReader<ChildStderr>,
@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// Ask it to end; its status, and what else it said.
+    /// Asks it to end. Returns its status and the rest of its output.
     pub(crate) fn stop(mut self) -> (Option<i32>, String) {
         let pid = self.child.id().to_string();
         let asked = Instant::now();
@@ -60,16 +60,16 @@ impl Server {
     }
 }
 
-/// A test that fails leaves no program behind.
+/// Ends the program if the test fails.
 impl Drop for Server {
     fn drop(&mut self) {
-        // An error: it has ended.
+        // An error means that it has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a line says, in text or in JSON.
+/// Returns the message of a line, in text or in JSON.
 fn message(line: &str) -> String {
     let record: Option<serde_json::Value> = serde_json::from_str(line).ok();
     let message = record.and_then(|record| record["message"].as_str().map(str::to_owned));
@@ -78,7 +78,7 @@ fn message(line: &str) -> String {
 
 fn watm(arguments: &[&dyn AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_watm"));
-    // Modules that were built a moment ago have no seal; who brings one says so first.
+    // Freshly built modules have no seal. Tests with sealed ones pass `--sealed` first.
     let (switch, arguments) = match arguments {
         [first, rest @ ..] if first.as_ref() == "--sealed" => (None, rest),
         [first, ..] => {
@@ -98,19 +98,19 @@ fn watm(arguments: &[&dyn AsRef<OsStr>]) -> Command {
     command
 }
 
-/// Its status, what it printed, what it said on standard error.
+/// Returns its status, its output, and its standard error.
 pub(crate) fn run(arguments: &[&dyn AsRef<OsStr>], input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
     let mut child = watm(arguments).spawn().expect("starts");
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
-    // An error: it has ended without reading.
+    // An error means that it has ended without reading.
     let writing = thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("ends");
     writing.join().expect("no panic");
     (output.status.code(), output.stdout, said(output.stderr))
 }
 
-/// What it said, besides that the module has no seal.
+/// Returns its output without the record that the module has no seal.
 fn said(stderr: Vec<u8>) -> String {
     let text = String::from_utf8(stderr).expect("text");
     let lines = text.split_inclusive('\n');
@@ -123,7 +123,8 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The module of `water/plain.wat`, whose configuration is where it goes as a fixed dialer.
+/// Returns the module of `water/plain.wat`, whose configuration is its destination as a fixed
+/// dialer.
 pub(crate) fn plain() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -139,7 +140,7 @@ pub(crate) fn file(name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
-/// A server that answers with what it has heard once its client has ended, backwards.
+/// Starts a server that answers with the bytes it heard, reversed, once its client has ended.
 fn backwards() -> String {
     let listener = TcpListener::bind(LOCALHOST).expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -148,7 +149,7 @@ fn backwards() -> String {
             let mut stream = stream.expect("accepts");
             thread::spawn(move || {
                 let mut heard = Vec::new();
-                // An error: the client is gone.
+                // An error means that the client is gone.
                 if stream.read_to_end(&mut heard).is_ok() {
                     heard.reverse();
                     let _ = stream.write_all(&heard);
@@ -159,13 +160,13 @@ fn backwards() -> String {
     address.to_string()
 }
 
-/// Where nobody listens.
+/// Returns an address on which nobody listens.
 fn nobody() -> String {
     let listener = TcpListener::bind(LOCALHOST).expect("a port");
     listener.local_addr().expect("bound").to_string()
 }
 
-/// Say it, end, and hear the answer.
+/// Sends the question, half-closes, and returns the answer.
 fn ask(mut stream: TcpStream, question: &[u8]) -> Vec<u8> {
     stream.write_all(question).expect("written");
     stream.shutdown(Shutdown::Write).expect("ended");
@@ -213,8 +214,8 @@ fn the_other_end_is_passed_on_while_input_goes_on() {
     assert_eq!(child.wait().expect("ends").code(), Some(0));
 }
 
-/// As modules of others are: it ends with the other end, and has no half of a connection.
-/// `last` is what it does before.
+/// Makes a module that behaves like those of other projects: it ends with the other end, and has no
+/// half-closed connections. Runs `last` before that.
 fn ends_with_its_peer(last: &str) -> PathBuf {
     let worker = "(loop $on
             (local.set $n (call $read (global.get $net) (i32.const 1024) (i32.const 1024)))
@@ -237,7 +238,7 @@ fn an_end_of_the_peer_before_that_of_the_input_is_no_failure() {
     for (module, late, reset, expected) in [
         (&ends, &b""[..], false, None),
         (&closes, b"", false, None),
-        // What nobody reads any more is lost.
+        // Bytes that nobody reads any more are lost.
         (
             &ends,
             b"late",
@@ -263,7 +264,7 @@ fn an_end_of_the_peer_before_that_of_the_input_is_no_failure() {
             assert_eq!(stdout.read(&mut [0; 1]).expect("its end"), 0);
         }
         let mut stdin = child.stdin.take().expect("piped");
-        // An error: it has ended before.
+        // An error means that it has ended before.
         let _ = stdin.write_all(late);
         drop(stdin);
         let output = child.wait_with_output().expect("ends");
@@ -339,7 +340,7 @@ fn a_relay_goes_on_after_a_connection_that_failed() {
     let address = target.local_addr().expect("bound");
     drop(target);
     let relay = Server::start(&[&"relay", &plain(), &"127.0.0.1:0", &address.to_string()]);
-    // An end or a reset: nobody is there.
+    // An end or a reset: nobody listens.
     let heard = relay.connect().read(&mut [0; 1]);
     assert_eq!(heard.unwrap_or(0), 0);
     let target = TcpListener::bind(address).expect("the same port");
@@ -451,7 +452,7 @@ fn what_fails_says_why_and_how_by_its_status() {
         assert_eq!(status, Some(*expected), "{reason}: {said}");
         assert!(said.contains(reason), "{reason}: {said}");
         assert_eq!(printed, b"", "{reason}");
-        // A command line that is wrong is shown with how it would be right.
+        // An invalid command line is shown with its usage.
         assert!(
             said.starts_with("watm: ") && (said.contains("--help") || said.lines().count() == 1),
             "{said}"
@@ -529,7 +530,7 @@ fn modules_are_described_for_people_and_for_programs() {
     assert!(said.contains("not WebAssembly"), "{said}");
 }
 
-/// Its status, with a standard output or error behind which nobody reads.
+/// Returns its status, with a standard output or error that nobody reads.
 pub(crate) fn unread(arguments: &[&dyn AsRef<OsStr>]) -> [Option<i32>; 2] {
     [true, false].map(|output| {
         let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -554,7 +555,7 @@ fn a_reader_who_has_enough_ends_no_command_otherwise_than_it_would() {
     assert_eq!(unread(&[&"status", &nobody()]), [Some(1); 2]);
 }
 
-/// A device that takes nothing.
+/// Tests with a device that takes nothing.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_cannot_be_printed_is_said() {

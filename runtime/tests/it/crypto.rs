@@ -1,3 +1,5 @@
+//! The host's ciphers, as a module calls them.
+
 use crate::support::{Client, builder, serve, small_limits};
 
 #[test]

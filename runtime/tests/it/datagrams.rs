@@ -1,3 +1,5 @@
+//! Datagram flows over real sockets: sizes, batches, queues and idle times.
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,7 +41,7 @@ fn a_module_is_told_what_goes_whole_and_once_it_asks_what_did_not() {
     let server = builder("whole").reach(reach.expect("a pattern")).start();
     let server = server.expect("starts");
     let client = Client::new(&server);
-    // What IPv4 takes, through an interface that takes more.
+    // The size that IPv4 allows, through an interface that allows more.
     assert_eq!(
         client.ask("!long"),
         "Some(65507) Ok(1) Err(ErrorCode::DatagramTooLarge) Ok(1)"
@@ -63,10 +65,10 @@ fn a_module_that_wants_it_is_called_for_many_at_once() {
         client.send(b"one of many");
     }
     let took = begin.elapsed();
-    // What came before it is answered after the others.
+    // Calls before it are answered after the others.
     assert_eq!(client.ask("!log"), "logged");
     let calls = counter(&server, "host.receive_calls") - before;
-    // One in a millisecond, after those that pass at first; and what the question takes.
+    // One in a millisecond, after those that pass at first, and some for the question.
     let expected = took.as_millis() as u64 + 16 + 20;
     assert!(calls <= expected, "{calls} calls in {took:?}");
     assert!(counter(&server, "host.datagrams_received") > COUNT.into());
@@ -111,7 +113,7 @@ fn a_burst_leaves_in_order_and_in_few_system_calls() {
     run(async {
         let flow = accept_datagrams(&server).await;
         receive(&flow).await.expect("a datagram");
-        // Whether the server waits until all are there is up to the scheduler.
+        // The scheduler decides whether the server waits until all have arrived.
         let together = (0..BURSTS).any(|_| {
             let before = counter(&server, "host.send_calls");
             for number in 0..BURST {
@@ -174,7 +176,7 @@ fn a_flow_ends_for_both_when_the_application_closes_it() {
             server.status().expect("answered").flows == 0
         });
         drop(flow);
-        // The next datagram is a new flow.
+        // The next datagram opens a new flow.
         client.send(b"two");
         let flow = accept_datagrams(&server).await;
         assert_eq!(receive(&flow).await, Ok(Some(b"two".to_vec())));
@@ -200,8 +202,8 @@ fn a_full_queue_drops_and_counts() {
             Err(ErrorCode::DatagramTooLarge)
         );
         assert_eq!(client.ask("!deaf"), "deaf");
-        // The module still answers this flow; stop it by keeping it busy elsewhere: the
-        // queue has ten places, so a hundred sends at once overflow it.
+        // The module still answers this flow. Keep it busy elsewhere: the queue has ten places, so
+        // a hundred sends at once overflow it.
         let sent = (0..10_000).filter(|_| flow.send(b"x") == Ok(true)).count();
         assert!(sent < 10_000);
         let dropped = counter(&server, "host.dropped.flow_to_module");

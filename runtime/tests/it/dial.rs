@@ -25,7 +25,7 @@ fn listen() -> (TcpListener, Destination) {
     (listener, Destination::Address(address))
 }
 
-/// A flow, and the connection that was made for it.
+/// Returns a flow, and the connection that was made for it.
 fn pair(server: &Server) -> (StreamFlow, TcpStream) {
     let (listener, destination) = listen();
     let flow = run(server.dial(Some(destination.clone()))).expect("dialled");
@@ -142,7 +142,7 @@ fn a_module_goes_where_its_caller_wants_and_nowhere_else() {
     assert!(error.to_string().ends_with("invalid argument"), "{error}");
 }
 
-/// Answers each datagram with the same in reverse.
+/// Starts a server that answers each datagram with its reverse.
 fn mirror() -> (Destination, std::thread::JoinHandle<()>) {
     let socket = UdpSocket::bind(LOCALHOST).expect("a port");
     let address = socket.local_addr().expect("bound");

@@ -1,3 +1,5 @@
+//! The example `serve`, as a program.
+
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -5,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::{PATIENCE, directory, guest_bytes};
 
-/// Ends the program, however the test ends.
+/// A running program, which ends with the test.
 struct Running(Child);
 
 impl Drop for Running {

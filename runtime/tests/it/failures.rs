@@ -1,4 +1,4 @@
-//! What a module does wrong costs its own instance, and nobody else.
+//! Failures of a module, which cost its own instance only.
 
 use watm_runtime::{Error, ErrorCode, Phase, Server};
 
@@ -7,8 +7,8 @@ use crate::support::{
     small_limits, wait_restarted, wait_until,
 };
 
-/// Make the module fail by a command; check the record, the reset, the restart on the same
-/// port, and that a neighbour does not notice.
+/// Makes the module fail by a command. Checks the record, the reset, the restart on the same port,
+/// and that a neighbour does not notice.
 fn fails(name: &str, command: &str, expected: &str) {
     records(name);
     let neighbour = serve("neighbour");
@@ -101,8 +101,8 @@ fn a_trap_while_reconfiguring_is_told_and_the_old_configuration_kept() {
 fn while_it_waits_the_server_answers_for_itself() {
     let server = serve("waiting");
     let client = Client::new(&server);
-    // Each failure doubles the wait: after a few the state between instances is long
-    // enough to be seen.
+    // Each failure doubles the wait: after a few the state between instances is long enough to be
+    // seen.
     let mut seen = false;
     for _ in 0..4 {
         client.send(b"!trap");

@@ -1,3 +1,5 @@
+//! Module files: damaged ones, unknown imports, and errors that name them.
+
 use watm_runtime::{Error, ModuleKind, inspect};
 
 use crate::support::{directory, engine, guest_bytes};
@@ -54,7 +56,7 @@ fn a_name_with_a_line_break_does_not_break_the_line() {
     let component = b"\0asm\x0d\0\x01\0\x07\x03\x01\x42\0\x0a\x08\x01\0\x03a\nb\x05\0";
     let message = refusal(component);
     assert!(message.contains("imports a\u{fffd}b,"), "{message}");
-    // One with a module in it that is none.
+    // A component that contains an invalid module.
     let component = b"\0asm\x0d\0\x01\0\x01\x08\x02asm\x01\0\0\0";
     let message = refusal(component);
     assert!(message.contains("damaged at byte 10"), "{message}");
@@ -81,7 +83,7 @@ fn water_modules_are_told_apart() {
         }
         let bytes = wat(&(text + ")"));
         assert_eq!(inspect(&bytes).expect("wasm").kind, kind, "{exports:?}");
-        // None of them is whole.
+        // None of them is complete.
         assert!(!refusal(&bytes).is_empty());
     }
 }
@@ -154,12 +156,12 @@ fn damaged_bytes_never_do_harm() {
             let at = (state >> 33) as usize % bytes.len();
             bytes[at] ^= 1 << (state >> 61);
         }
-        // Refused or, where the damage is in code or data, loaded; nothing else.
+        // Refused or, if the damage is in code or data, loaded; nothing else.
         let _ = engine().load("damaged.wasm", &bytes);
     }
 }
 
-/// A component with these imports, and an endpoint if `version` is given.
+/// Makes a component with these imports, and an endpoint if `version` is given.
 fn component(imports: &[&str], version: Option<&str>) -> Vec<u8> {
     let mut text = "(component\n".to_owned();
     for import in imports {

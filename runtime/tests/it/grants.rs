@@ -1,3 +1,5 @@
+//! Grants of sockets, and the status and client configurations that modules report.
+
 use std::net::{SocketAddr, UdpSocket};
 
 use watm_runtime::{Error, Limits, Network, Phase, Server};
@@ -168,7 +170,7 @@ fn status_has_the_modules_peers_and_both_kinds_of_counters() {
         status.peers[0].round_trip,
         Some(std::time::Duration::from_millis(40))
     );
-    // No more than all of them, whatever a module says.
+    // No more than all of them, whatever a module claims.
     assert_eq!(status.peers[0].loss_permille, Some(1000));
     assert!(status.counters["received"] >= 1);
     assert!(status.counters["host.datagrams_received"] >= 1);

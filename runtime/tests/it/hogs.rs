@@ -8,7 +8,7 @@ use crate::command::{Server, file};
 use crate::support::{LOCALHOST, PATIENCE, wait_until};
 use crate::water_abi::guest::Guest;
 
-/// What a client sends to have its instance become a hog, or an echo.
+/// Bytes by which a client turns its instance into a hog, or an echo.
 const HOG: &[u8] = b"h";
 const ECHO: &[u8] = b"e";
 
@@ -17,21 +17,22 @@ const PRINT: &str = "(local.set $i (i32.const 100000))
     (loop $work (br_if $work (local.tee $i (i32.sub (local.get $i) (i32.const 1)))))
     (drop (call $write (i32.const 1) (i32.const 1024) (i32.const 1)))";
 
-/// Reads its configuration again and again. The file is descriptor `$n`.
+/// Reads its configuration repeatedly. The file is descriptor `$n`.
 const READ_CONFIG: &str = "(drop (call $read (local.get $n) (i32.const 1024) (i32.const 1)))
     (drop (call $fd_seek (local.get $n) (i64.const 0) (i32.const 0) (i32.const 16)))";
 
-/// Writes to the control pipe, which takes everything.
+/// Writes to the control pipe, which accepts everything.
 const TELL_HOST: &str =
     "(drop (call $write (global.get $control) (i32.const 1024) (i32.const 1000)))";
 
 const RANDOM: &str = "(drop (call $random_get (i32.const 131072) (i32.const 1048576)))";
 
-/// Asks for what is due already.
+/// Waits for a time that has passed already.
 const POLL: &str = "(call $clock (i32.const 0) (i32.const 1) (i64.const 0) (i32.const 0))
     (drop (call $poll (i32.const 1)))";
 
-/// Each connection is an echo of single bytes by way of the application, or does `work` for ever.
+/// Makes a module whose connections either echo single bytes through the application, or do `work`
+/// forever.
 fn module(name: &str, work: &str) -> PathBuf {
     let guest = Guest::v1()
         .with("(data (i32.const 1100) \"watm.cfg\")")
@@ -57,7 +58,7 @@ fn module(name: &str, work: &str) -> PathBuf {
     file(&format!("{name}.wasm"), &bytes)
 }
 
-/// A client, and what the application has of it.
+/// Connects a client. Returns it with the application's end.
 fn connect(server: &Server, application: &TcpListener, wish: &[u8]) -> (TcpStream, TcpStream) {
     let mut client = server.connect();
     client.set_read_timeout(Some(PATIENCE)).expect("set");
@@ -112,7 +113,7 @@ fn assert_others_are_served(name: &str, work: &str) {
         );
         assert!(is_end, "the instance goes on: {ended:?}");
     }
-    // While two more are at it.
+    // Two more hogs run meanwhile.
     let _hogs = [HOG, HOG].map(|wish| connect(&server, &application, wish));
     let (status, said) = server.stop();
     assert_eq!(status, Some(0), "{said}");

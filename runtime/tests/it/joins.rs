@@ -46,12 +46,12 @@ struct Pair {
     client: TcpStream,
     application: TcpStream,
     meter: Arc<Counted>,
-    /// Said at the end of the join.
+    /// The result of the join, at its end.
     ended: std::sync::mpsc::Receiver<Result<(), JoinError>>,
 }
 
 impl Pair {
-    /// `own`: the join runs on the server's own thread, and not on another.
+    /// Makes a pair. With `own`, the join runs on the server's own thread.
     fn new(own: bool) -> Pair {
         let server = Server::builder(&tcp_forward())
             .tcp("listen", LOCALHOST)
@@ -66,7 +66,7 @@ impl Pair {
         let to = listener.local_addr().expect("bound");
         let joined = join(flow, to, meter.clone());
         let joined = async move {
-            // Nobody listens any more.
+            // Nobody may be listening any more.
             let _ = tell.send(joined.await);
         };
         if own {
@@ -87,7 +87,7 @@ impl Pair {
         }
     }
 
-    /// One whose join has carried something.
+    /// Makes a pair whose join has carried something.
     fn talking(own: bool) -> Pair {
         let mut pair = Pair::new(own);
         pair.client.write_all(b"said").expect("sent");
@@ -162,7 +162,7 @@ fn a_reset_is_one_on_the_other_side_too() {
         assert_reset(&mut application);
         assert_eq!(ended.recv_timeout(PATIENCE), Ok(Err(JoinError::Flow)));
 
-        // The server has to stay.
+        // Keeps the server alive.
         let pair = Pair::talking(own);
         let Pair {
             mut client,
@@ -236,7 +236,7 @@ fn what_came_before_the_join_comes_first() {
         first.copy_from_slice(&read.expect("there"));
         assert_eq!(first, [7]);
         let upstream = UnixStream::from_std(ours).expect("a socket");
-        // The first byte was somebody else's.
+        // The first byte came from another writer.
         upstream.writable().await.expect("room");
         assert_eq!(upstream.try_write(&first).expect("room"), 1);
         assert_eq!(flow.join(Box::new(upstream), meter.clone()).await, Ok(()));
@@ -300,7 +300,7 @@ fn datagrams_keep_their_bounds_both_ways() {
     server.spawn(async move {
         let upstream = connect_upstream_datagrams(&[to], None).await;
         let upstream = upstream.expect("a socket");
-        // An error: the server is closed.
+        // An error means that the server is closed.
         let _ = flow.join(upstream, b"from us: ".to_vec(), counted).await;
     });
     let mut buffer = vec![0; 1 << 16];
@@ -327,7 +327,7 @@ fn datagrams_keep_their_bounds_both_ways() {
         assert!(client.receive() == Some(datagram), "{size}");
         moved = (moved.0 + size, moved.1 + size);
     }
-    // A train of them at once, which the kernel may hand over in one piece.
+    // A train of them at once, which the kernel may deliver in one piece.
     for number in 0..50 {
         application.send_to(&[number; 1200], flow_at).expect("sent");
     }
@@ -351,7 +351,7 @@ fn a_datagram_that_nobody_takes_is_lost_and_the_next_one_is_sent() {
     let counted = meter.clone();
     server.spawn(async move {
         let upstream = connect_upstream_datagrams(&[to], None).await;
-        // An error: the server is closed.
+        // An error means that the server is closed.
         let _ = flow
             .join(upstream.expect("a socket"), Vec::new(), counted)
             .await;

@@ -1,3 +1,5 @@
+//! Log records of modules, and their levels.
+
 use watm_runtime::Limits;
 
 use crate::support::{Client, assert_serves, builder, counter, records};
@@ -25,7 +27,7 @@ fn a_flood_of_records_is_limited_cut_and_counted() {
 #[test]
 fn records_below_the_level_are_not_passed_on() {
     records("quiet");
-    // OFF does not exist for a module; ERROR is what it logs here.
+    // OFF does not exist for a module, which logs at ERROR here.
     let server = builder("quiet")
         .log_level(tracing::Level::ERROR)
         .start()

@@ -1,4 +1,4 @@
-//! Names that a module has looked up.
+//! Name lookups of modules.
 
 use watm_runtime::{Mode, Reach, Recording, Server};
 
@@ -11,7 +11,7 @@ fn server(name: &str, patterns: &[&str]) -> Server {
     builder(name).reach(reach).start().expect("starts")
 }
 
-/// What the module is told at last.
+/// Returns the module's final answer.
 fn look_up(server: &Server, host: &str) -> String {
     let client = Client::new(server);
     let mut answer = client.ask(&format!("!lookup {host}"));
@@ -41,7 +41,7 @@ fn a_name_is_looked_up_where_datagrams_may_go_to_it() {
         let answer = look_up(&server("denied", patterns), "localhost 53");
         assert_eq!(answer, denied, "{patterns:?}");
     }
-    // It could have been there, but is not.
+    // It could be among the addresses, but is not.
     let answer = look_up(
         &server("elsewhere", &["udp://192.0.2.0/24"]),
         "localhost 53",

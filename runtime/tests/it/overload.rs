@@ -1,4 +1,4 @@
-//! Modules that want more than there is, and lie about what they have.
+//! Modules that want more than is available, and lie about their usage.
 
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn what_the_application_keeps_for_flows_is_charged_to_the_module() {
         ..small_limits()
     };
     let server = builder("charged").limits(limits).start().expect("starts");
-    // 32 MiB are the module's memory, of which it has little, and 16 MiB are for the host to keep.
+    // 32 MiB are the module's memory, of which it uses little, and 16 MiB are for the host's data.
     let answer = Client::new(&server).ask("!flows");
     assert_eq!(answer, "4 ErrorCode::LimitReached");
     assert!(counter(&server, "host.kept.memory_bytes") >= 40 << 20);
@@ -178,7 +178,7 @@ fn handles_that_come_and_go_in_one_call_are_bounded() {
         count.is_some_and(|count: u32| (1000..1100).contains(&count)),
         "{answer}"
     );
-    // What was left behind went with the call.
+    // Resources that the call left behind are gone.
     assert_eq!(client.ask("!churn"), answer);
 }
 
@@ -201,7 +201,7 @@ fn again_for_ever_starves_nobody() {
 
 #[test]
 fn again_is_believed_of_a_module_that_moves_something_each_time() {
-    /// Calls: with a pause after each they take longer than anybody waits.
+    /// The number of calls: with a pause after each they take longer than anybody waits.
     const MANY: u64 = 40_000;
     let server = serve("busy");
     let client = Client::new(&server);

@@ -1,4 +1,4 @@
-//! What is recorded runs again.
+//! Recordings and their replays.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::{
     wait_until,
 };
 
-/// Serve the obedient guest through some of everything, twice with a failure; the recording.
+/// Runs the obedient guest through some of everything, twice with a failure. Returns the recording.
 fn life(name: &str) -> PathBuf {
     let path = directory(name).join("life.watm");
     let server = builder(name)
@@ -57,12 +57,12 @@ fn replay(path: &Path, module: &Module, mode: Mode) -> Report {
     recording.replay(module, mode).expect("replayed")
 }
 
-/// The guest as another file, that does the same: with a section that says nothing.
+/// Returns the guest as another file that behaves the same: with an empty section.
 fn renamed_guest() -> Vec<u8> {
     [guest_bytes(), b"\x00\x04\x03new"].concat()
 }
 
-/// The guest as it might be in another version: one answer is worded differently.
+/// Returns the guest as another version: with one answer worded differently.
 fn reworded_guest() -> Vec<u8> {
     let mut bytes = guest_bytes().to_vec();
     let (old, new) = (b"no such command", b"no such request");
@@ -117,7 +117,7 @@ fn the_same_module_does_the_same_again() {
         assert!(traps.contains("ran out of memory"), "{traps}");
         assert!(report.counters["received"] > 0);
         assert!(report.cpu_time > std::time::Duration::ZERO);
-        // A file of its own that does the same is as good.
+        // Another file with the same behaviour is accepted.
         assert_eq!(
             replay(&path, &load(&renamed_guest()), mode).difference,
             None
@@ -202,7 +202,7 @@ fn a_file_that_is_cut_short_is_good_up_to_there() {
     for part in 1..20 {
         let len = bytes.len() * part / 20;
         let mut kept = bytes[..len].to_vec();
-        // As a file system leaves it that had made room already.
+        // As a file system leaves it after allocating space in advance.
         kept.resize(len + 100 * (part % 2), 0);
         fs::write(&cut, &kept).expect("written");
         for mode in [Mode::Exact, Mode::Fitting] {

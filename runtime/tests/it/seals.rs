@@ -1,5 +1,4 @@
-//! The commands around seals, as a shell runs them: what people do who make roots, seal modules
-//! and check them.
+//! The commands around seals, as people use them who make roots, seal modules and check them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,8 +23,8 @@ impl Desk {
         self.0.join(name)
     }
 
-    /// Run `watm`; what begins with `@` is a file of this folder. Its status and what it said,
-    /// on either output.
+    /// Runs `watm`. Arguments that begin with `@` are files of this folder. Returns its status and
+    /// both outputs.
     fn watm(&self, arguments: &str) -> (Option<i32>, String) {
         let arguments: Vec<PathBuf> = arguments
             .split_whitespace()
@@ -43,12 +42,12 @@ impl Desk {
         (status, output + &said)
     }
 
-    /// As [`watm`](Desk::watm), without the switch by which a module needs no seal.
+    /// Runs [`watm`](Desk::watm) without the switch for modules without a seal.
     fn watm_sealed(&self, arguments: &str) -> (Option<i32>, String) {
         self.watm(&format!("--sealed {arguments}"))
     }
 
-    /// As [`watm`](Desk::watm), which has to end well.
+    /// Runs [`watm`](Desk::watm), which must succeed.
     fn well(&self, arguments: &str) -> String {
         let (status, said) = self.watm(arguments);
         assert_eq!(status, Some(0), "{arguments}: {said}");
@@ -60,7 +59,7 @@ impl Desk {
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 
-    /// A private key without a passphrase; the public one.
+    /// Makes a private key without a passphrase. Returns the public one.
     fn key(&self, name: &str) -> String {
         let made = self.json(&format!("keygen @{name} --unencrypted"));
         made["public"].as_str().expect("a key").to_owned()
@@ -70,14 +69,14 @@ impl Desk {
         fs::write(self.path(name), description.to_string()).expect("written");
     }
 
-    /// A root with one key, `root.key`, by which two of `keys` may seal `demo/*`.
+    /// Makes a root with one key, `root.key`, by which two of `keys` may seal `demo/*`.
     fn root(&self, keys: &[String]) {
         let own = self.key("root.key");
         self.describe("root.json", &root_description(&own, keys));
         self.well("root new @root.json --output @root --key @root.key");
     }
 
-    /// `plain.wat` as this release of `demo/plain`.
+    /// Seals `plain.wat` as this release of `demo/plain`.
     fn seal(&self, release: &str, keys: &str, output: &str) -> String {
         self.describe("manifest.json", &manifest_description(release));
         let module = plain();
@@ -162,9 +161,9 @@ fn a_module_is_sealed_by_two_and_verified_with_nothing_but_the_root() {
     ] {
         assert!(said.lines().any(|said| said == line), "{line}: {said}");
     }
-    // Nothing was remembered, as nobody asked for it.
+    // Nothing was recorded, as nobody requested it.
     assert!(!desk.path("state").exists());
-    // To those who know nothing of seals it is the module it was.
+    // Programs that know nothing of seals see the same module as before.
     let (sealed, module) = (desk.json("inspect @plain.wasm"), plain());
     let before = desk.json(&format!("inspect {}", module.to_str().expect("text")));
     assert_eq!(sealed["sealed"], "demo/plain 1.1");
@@ -189,7 +188,7 @@ fn what_was_accepted_is_not_undone() {
     ));
     assert_eq!(status, Some(2), "{said}");
     desk.well(&format!("trust @root --id {id} --state @state"));
-    // From here on it is known.
+    // It is recorded from here on.
     desk.well("verify @old.wasm --state @state");
     desk.well("verify @new.wasm --state @state --accept");
     let (status, said) = desk.watm("verify @old.wasm --state @state");
@@ -201,7 +200,7 @@ fn what_was_accepted_is_not_undone() {
     assert_eq!(known["modules"][0]["name"], "demo/plain");
     assert_eq!(known["modules"][0]["accepted"], "1.2");
     assert_eq!(known["modules"][0]["approved"]["instances"], 10);
-    // A state that is damaged is not taken for none.
+    // A damaged state is an error, not an empty state.
     fs::write(desk.path("state"), "").expect("written");
     let (status, said) = desk.watm("verify @old.wasm --root @root --state @state");
     assert_eq!(status, Some(2));
@@ -215,7 +214,7 @@ fn a_key_is_replaced_by_the_next_root() {
     desk.root(&keys[..2]);
     desk.seal("1.1", "--key @a.key --key @b.key", "old.wasm");
     desk.well("trust @root --state @state");
-    // What is shown is what the next one is made of.
+    // The output is input for the next version.
     let mut next = desk.json("root show @root")["description"].clone();
     next["delegations"][0]["keys"] = json!(keys[1..]);
     next["revoked"] = json!([keys[0]]);
@@ -231,7 +230,7 @@ fn a_key_is_replaced_by_the_next_root() {
     assert_eq!(known["version"], 2);
     let refused = desk.json("verify @old.wasm --state @state --name demo/plain");
     assert_eq!(refused["code"], "revoked");
-    // The same root again changes nothing; an old one and another one are not taken.
+    // The same root again changes nothing; an old one and another one are refused.
     desk.well("trust @root-2 --state @state");
     let (status, said) = desk.watm("trust @root --state @state");
     assert_eq!(status, Some(2));
@@ -272,7 +271,7 @@ fn a_root_is_complete_when_hosts_that_trust_the_one_before_it_take_it() {
     let (status, said) = desk.watm("trust @root-2 --state @state");
     assert_eq!(status, Some(2));
     assert!(said.contains(reason), "{said}");
-    // Who does not say what it comes after is not told that it is.
+    // Without the previous version, completeness is unknown.
     let shown = desk.json("root show @root-2");
     assert_eq!(shown["complete"], Value::Null);
     let said = desk.well("root sign @root-2 --key @root.key");
@@ -305,7 +304,7 @@ fn keys_sign_what_the_root_lets_them_sign() {
         said.contains(&reason) && said.contains("--undelegated"),
         "{said}"
     );
-    // A name of somebody else.
+    // A name that belongs to another delegation.
     let mut manifest = manifest_description("1.1");
     manifest["name"] = json!("other/plain");
     desk.describe("manifest.json", &manifest);
@@ -361,7 +360,7 @@ fn a_note_tells_of_a_newer_release() {
         "{said}"
     );
     assert!(said.contains(" said that 1.2 was, and stays"), "{said}");
-    // The same one again is no step back.
+    // The same note again is no step back.
     desk.well("trust --note @note --state @state");
     let forge = "note demo/plain 1.2 --root @root --key @a.key --output @forged";
     let (status, said) = desk.watm(forge);
@@ -400,7 +399,7 @@ fn a_key_is_encrypted_unless_asked_otherwise() {
     let (status, said) = desk.watm(&format!("{sign} @wrong"));
     assert_eq!(status, Some(2));
     assert!(said.contains("root.key: wrong passphrase"), "{said}");
-    // A key that is there stays.
+    // An existing key stays.
     let (status, said) = desk.watm("keygen @root.key --unencrypted");
     assert_eq!(status, Some(2));
     assert!(said.starts_with("watm: "), "{said}");
@@ -471,7 +470,7 @@ fn what_is_wrong_is_said_with_the_file_and_the_field() {
         assert_eq!(status, Some(2), "{arguments}: {said}");
         assert!(said.contains(expected), "{said}");
     }
-    // A file that is no module is looked at, and refused.
+    // A file that is not a module is examined, and refused.
     let (status, said) = desk.watm("verify @root.json --root @root --state @state");
     assert_eq!(status, Some(1));
     assert!(said.starts_with("accepted  no, not-wasm: "), "{said}");
@@ -486,11 +485,11 @@ fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
     desk.well("trust @root --state @state");
     let dial = "dial @plain.wasm 127.0.0.1:1 --state @state --grants @grants.toml";
     fs::write(desk.path("grants.toml"), "").expect("written");
-    // There is nobody to ask.
+    // Nobody can be asked.
     let (status, said) = desk.watm_sealed(dial);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("watm trust --approve"), "{said}");
-    // Refused by the network, and no more by its seal.
+    // Refused by the network, and no longer by its seal.
     let connects = |said: &(Option<i32>, String)| {
         assert_eq!(said.0, Some(1), "{}", said.1);
         assert!(said.1.contains("connection refused"), "{}", said.1);
@@ -503,7 +502,7 @@ fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
     let (status, said) = desk.watm("trust --revoke demo/plain --state @state");
     assert_eq!(status, Some(2), "{said}");
     assert_eq!(desk.watm_sealed(dial).0, Some(2));
-    // What is written down holds, also where it is less. The rest is not approved by that.
+    // A written grant applies, also if it allows less. It does not approve the rest.
     let grant = |text: &str| {
         let text = format!("[\"demo/plain\"]\n{text}\n");
         fs::write(desk.path("grants.toml"), text).expect("written");
@@ -529,7 +528,7 @@ fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
         said.contains("grants.toml: line 2: unknown field `flow`"),
         "{said}"
     );
-    // All of it.
+    // Everything is forgotten.
     desk.well("trust --forget demo/plain --state @state");
     assert_eq!(desk.json("trust --state @state")["modules"], json!([]));
 }
@@ -547,7 +546,7 @@ fn files_that_every_user_may_write_are_warned_of() {
         fs::set_permissions(desk.path(name), fs::Permissions::from_mode(mode)).expect("ours");
     };
     fs::write(desk.path("grants.toml"), "").expect("written");
-    // Whatever the mask of new files is.
+    // Independent of the mask of new files.
     for (name, mode) in [("", 0o755), ("folder", 0o755), ("grants.toml", 0o644)] {
         chmod(name, mode);
     }
@@ -567,13 +566,13 @@ fn files_that_every_user_may_write_are_warned_of() {
     assert!(warned_of(&said, "grants.toml"), "{said}");
     for (name, mode, expected) in [
         ("folder", 0o777, true),
-        // Nobody but its owner removes a file there.
+        // In this folder users remove only their own files.
         ("folder", 0o1777, false),
         ("folder/state", 0o666, true),
     ] {
         chmod(name, mode);
         let (_, dialled) = desk.watm_sealed(dial);
-        // Who writes the state later than before makes it private again.
+        // A later write of the state makes it private again.
         chmod(name, mode);
         let shown = desk.well("trust --state @folder/state");
         assert_eq!(warned_of(&dialled, name), expected, "{dialled}");

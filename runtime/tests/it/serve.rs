@@ -14,7 +14,7 @@ use watm_runtime::share_address;
 use crate::command::plain;
 use crate::support::{LOCALHOST, PATIENCE, directory, tcp_forward_bytes};
 
-/// A program that serves, and what it says.
+/// A running server, and its output.
 struct Program {
     child: Child,
     said: Receiver<String>,
@@ -23,7 +23,7 @@ struct Program {
 }
 
 impl Program {
-    /// With this configuration; it serves on `addresses` many.
+    /// Starts it with this configuration, which has this many addresses.
     fn start(config: &Path, addresses: usize, arguments: &[&str]) -> Program {
         let mut command = watm();
         command.arg("serve").arg("--unsealed").arg(config);
@@ -36,7 +36,7 @@ impl Program {
         let (sender, said) = channel();
         thread::spawn(move || {
             for line in stderr.lines().map_while(Result::ok) {
-                // Nobody listens any more.
+                // Nobody may be listening any more.
                 let _ = sender.send(line);
             }
         });
@@ -80,7 +80,7 @@ impl Program {
         assert!(sent.expect("runs").success());
     }
 
-    /// The status and the body of a page.
+    /// Returns the status and the body of a page.
     fn get(&self, page: &str) -> (u16, String) {
         let mut stream = connect(self.web.expect("it has pages"));
         write!(
@@ -132,7 +132,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A file in a folder of its own, with one listener of these lines.
+/// Writes a configuration with one listener of these lines, in a folder of its own.
 fn configuration(name: &str, module: &Path, lines: &str) -> PathBuf {
     let path = directory(&format!("serve-{name}")).join("watm.toml");
     write_configuration(&path, module, lines);
@@ -147,15 +147,15 @@ fn write_configuration(path: &Path, module: &Path, lines: &str) {
     std::fs::write(path, text).expect("written");
 }
 
-/// A component, and a module of WATER.
+/// Returns a component, and a WATER module.
 fn modules(name: &str) -> [PathBuf; 2] {
     let component = directory(&format!("serve-{name}-module")).join("component.wasm");
     std::fs::write(&component, tcp_forward_bytes()).expect("written");
     [component, plain()]
 }
 
-/// An application that sends back what it gets. Its queue is as long as ours, or it would have
-/// clients wait for a second.
+/// Starts an application that echoes. Its backlog is as long as the server's, since clients would
+/// otherwise wait for a second.
 fn echo() -> SocketAddr {
     let listener = share_address(LOCALHOST, false, 1, 1024)
         .expect("a port")
@@ -167,7 +167,7 @@ fn echo() -> SocketAddr {
         for stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 let mut writer = stream.try_clone().expect("another");
-                // An error: the client is gone.
+                // An error means that the client is gone.
                 let _ = std::io::copy(&mut &stream, &mut writer);
                 let _ = stream.shutdown(Shutdown::Write);
             });
@@ -176,7 +176,7 @@ fn echo() -> SocketAddr {
     address
 }
 
-/// An application that takes one connection after the other, and hands them over.
+/// Starts an application that accepts one connection after the other, and passes them on.
 fn application() -> (SocketAddr, Receiver<TcpStream>) {
     let listener = TcpListener::bind(LOCALHOST).expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -199,7 +199,7 @@ fn exchange(stream: &mut TcpStream, text: &[u8]) {
     assert_eq!(answer, text);
 }
 
-/// Whether the other end has reset or ended it, with nothing more to read.
+/// Returns true if the other end has reset or ended it, with nothing more to read.
 fn is_over(stream: &mut TcpStream) -> bool {
     matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_))
 }
@@ -267,7 +267,7 @@ fn a_slow_reader_gets_all_of_what_an_application_sent_before_it_went() {
         let mut client = program.connect();
         client.write_all(b"go").expect("sent");
         let mut upstream = accepted.recv_timeout(PATIENCE).expect("a connection");
-        // What is not read would make its end a reset.
+        // Unread bytes would turn its end into a reset.
         upstream.read_exact(&mut [0; 2]).expect("a question");
         let sending = thread::spawn(move || upstream.write_all(&vec![7; SENT]).expect("sent"));
         thread::sleep(Duration::from_millis(100));
@@ -425,7 +425,7 @@ fn a_reload_takes_another_module_everywhere_and_a_broken_one_nowhere() {
         let refused = program.await_line("as before");
         assert!(refused.contains("listener it: "), "{refused}");
         assert_eq!(sha(&program), before);
-        // The same with a section that says nothing is another module.
+        // With an empty section it is another module.
         let other = [&good[..], b"\0\x02\x01a"].concat();
         std::fs::write(&file, &other).expect("written");
         program.signal("HUP");
@@ -433,7 +433,7 @@ fn a_reload_takes_another_module_everywhere_and_a_broken_one_nowhere() {
         assert_ne!(sha(&program), before);
         exchange(&mut open, b"after");
         exchange(&mut program.connect(), b"new");
-        // Where it goes is of connections that come later.
+        // A new upstream applies to later connections.
         let (address, accepted) = application();
         write_configuration(
             &config,
@@ -523,7 +523,7 @@ fn two_hundred_connections_at_once_are_served_at_once() {
         for stream in &mut open {
             stream.read_exact(&mut [0; 4]).expect("an answer");
         }
-        // A fifth of a second on a machine of its own; a queue that is too short takes seconds.
+        // A fifth of a second on a machine of its own; a backlog that is too short takes seconds.
         let took = began.elapsed();
         assert!(took < Duration::from_millis(900), "{took:?}");
     }
@@ -546,7 +546,7 @@ fn a_shortage_of_descriptors_passes() {
         let crowd: Vec<TcpStream> = (0..80).map(|_| program.connect()).collect();
         thread::sleep(Duration::from_millis(300));
         drop(crowd);
-        // Those before it may still be on their way out.
+        // Earlier connections may still be closing.
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut client = program.connect();

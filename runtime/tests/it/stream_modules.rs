@@ -53,7 +53,7 @@ fn plain_serves_its_listener() {
         assert_eq!(read(&flow).await, Ok(b"question".to_vec()));
         assert_eq!(read(&flow).await, Ok(Vec::new()));
     });
-    // The other direction goes on.
+    // The other direction continues.
     let answer: Vec<u8> = (0..3_000_000).map(|i: u32| (i / 9) as u8).collect();
     let copy = answer.clone();
     let reader = std::thread::spawn(move || {

@@ -26,7 +26,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// A connection and its flow.
+/// Returns a connection and its flow.
 fn pair(server: &Server) -> (TcpStream, StreamFlow) {
     let client = connect(server);
     let flow = run(accept_stream(server));
@@ -133,7 +133,7 @@ fn what_came_before_a_reset_is_read_first() {
     };
     assert_eq!(come, [7; 5000]);
     assert_eq!(ended, ErrorCode::ConnectionReset);
-    // Again and again, and an abort changes nothing of that.
+    // Repeated reads fail again, and an abort does not change that.
     flow.abort(ErrorCode::AccessDenied);
     assert_eq!(run(read(&flow)), Err(ErrorCode::ConnectionReset));
 }
@@ -172,7 +172,7 @@ fn writes_beyond_the_mark_wait_for_the_client() {
     let (mut client, flow) = pair(&server);
     let limits = Limits::default();
     run(async {
-        // Within the mark nothing waits.
+        // Nothing waits below the mark.
         flow.queue_write(&vec![1; limits.write_high_water])
             .expect("queued");
         drained(&flow).await.expect("not above the mark");

@@ -1,4 +1,4 @@
-//! Modules built for the tests, and a few shorthands.
+//! Modules built for the tests, and helpers.
 
 use std::future::{Future, poll_fn};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -16,18 +16,19 @@ use watm_runtime::{
 };
 use wit_component::ComponentEncoder;
 
-/// Far more than anything here takes, so that a busy machine fails no test.
+/// The time limit of waits: far more than anything here takes, so that a busy machine fails no
+/// test.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The module of `tests/guests`, which does what it is told.
+/// Returns the module of `tests/guests`, which obeys its clients' commands.
 pub fn guest_bytes() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| component("tests/guests", "watm_test_guest"))
 }
 
-/// The module of `examples/tcp-forward`.
+/// Returns the module of `examples/tcp-forward`.
 pub fn tcp_forward() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     MODULE
@@ -58,13 +59,13 @@ pub fn uncached_engine() -> Engine {
     Engine::new(for_development(CacheDir::Off)).expect("an engine")
 }
 
-/// Modules that were built a moment ago have no seal.
+/// Returns an engine's configuration for freshly built modules, which have no seal.
 pub fn for_development(cache: CacheDir) -> EngineConfig {
     let trust = Trust::at("/nowhere/state").allow_unsealed(true);
     EngineConfig { cache, trust }
 }
 
-/// Build a guest crate of this repository and make a component of it.
+/// Builds a guest crate of this repository, and makes a component of it.
 fn component(folder: &str, name: &str) -> Vec<u8> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
@@ -88,7 +89,7 @@ fn component(folder: &str, name: &str) -> Vec<u8> {
         .expect("a component")
 }
 
-/// A server for the obedient guest, on a port of its own.
+/// Starts a server for the obedient guest, on a port of its own.
 pub fn serve(name: &str) -> Server {
     builder(name).start().expect("starts")
 }
@@ -133,7 +134,7 @@ impl Client {
     }
 
     pub fn send(&self, datagram: &[u8]) {
-        // Refused while nobody is bound; the tests that mind look for an answer.
+        // Refused while nobody is bound. Tests that depend on it look for an answer.
         let _ = self.socket.send(datagram);
     }
 
@@ -144,7 +145,7 @@ impl Client {
         Some(buffer)
     }
 
-    /// Say something until it is answered.
+    /// Repeats a command until it is answered.
     pub fn ask(&self, command: &str) -> String {
         let begin = Instant::now();
         while begin.elapsed() < PATIENCE {
@@ -157,7 +158,7 @@ impl Client {
     }
 }
 
-/// Whether a server serves.
+/// Checks that a server serves.
 pub fn assert_serves(server: &Server) {
     assert_eq!(Client::new(server).ask("!ping"), "pong");
 }
@@ -170,7 +171,7 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Until the module runs again after this many restarts.
+/// Waits until the module runs again after this many restarts.
 pub fn wait_restarted(server: &Server, generation: u32) {
     wait_until("a restart", || {
         let status = server.status().expect("status");
@@ -186,7 +187,7 @@ pub fn counter(server: &Server, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// Run to the end, within bounds.
+/// Runs a future to its end, within a time limit.
 pub fn run<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -225,7 +226,7 @@ pub async fn receive(flow: &DatagramFlow) -> Result<Option<Vec<u8>>, ErrorCode> 
     poll_fn(|cx| flow.poll_receive(cx)).await
 }
 
-/// A directory of the test's own, empty.
+/// Returns an empty directory of the test's own.
 pub fn directory(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     if path.exists() {
@@ -243,14 +244,14 @@ pub struct Record {
     pub text: String,
 }
 
-/// All records of a server since the start of the process. The first caller installs the
+/// Returns all records of a server since the start of the process. The first caller installs the
 /// subscriber, so a test calls this before its server starts.
 pub fn records(server: &str) -> Vec<Record> {
     collected(|record| record.server == server)
 }
 
-/// All records whose text contains `words`, of any server or of none. As for `records`, a test
-/// calls this before what it looks for can happen.
+/// Returns all records whose text contains `words`, of any server or of none. As with `records`, a
+/// test must call this before the records can occur.
 pub fn records_about(words: &str) -> Vec<Record> {
     collected(|record| record.text.contains(words))
 }

@@ -1,4 +1,4 @@
-//! One module takes the place of another while flows are open.
+//! Swaps of modules while flows are open.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::{
     tcp_forward, wait_until,
 };
 
-/// As short as the tests that wait for it can have it.
+/// The probation, as short as the tests that wait for it allow.
 const PROBATION: Duration = Duration::from_millis(100);
 
 fn options() -> SwapOptions {
@@ -26,7 +26,7 @@ fn with_config(config: &str) -> SwapOptions {
     }
 }
 
-/// A flow of a client's, which has said hello.
+/// Opens a flow of a client, which has said hello.
 fn open(server: &Server) -> (Client, DatagramFlow) {
     let client = Client::new(server);
     client.send(b"hello");
@@ -74,7 +74,7 @@ fn open_flows_stay_and_new_ones_are_the_new_module_s() {
     assert!(status.generations[0].draining.is_some());
     assert_eq!(status.generations[1].draining, None);
     assert_eq!(status.generations[1].module, "guest");
-    // The old one goes with its last flow.
+    // The old one ends with its last flow.
     drop(flow);
     wait_until("the old generation ends", || numbers(&server) == [1]);
     assert_eq!(counter(&server, "host.restarts"), 0);
@@ -94,7 +94,7 @@ fn generations_hear_each_other_and_of_the_end() {
     wait_until("it is told", || {
         client.ask("!heard") == "1: myself, 0 has ended"
     });
-    // A mailbox has a bound, and takes no nonsense.
+    // A mailbox has a bound, and refuses invalid letters.
     assert_eq!(
         client.ask("!lie to others"),
         "Err(ErrorCode::InvalidArgument) Err(ErrorCode::InvalidArgument) 4 \
@@ -138,7 +138,7 @@ fn a_module_that_starts_for_ever_does_not_hold_up_the_one_that_serves() {
         answers += 1;
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Held up, it answers what came before the swap, and then nothing until the end.
+    // While held up, it answers the calls from before the swap, and then nothing until the end.
     assert!(answers > 20, "{answers}");
     let error = swap.join().expect("no panic").expect_err("stopped");
     assert!(matches!(error, Error::Trap { .. }), "{error:?}");
@@ -156,7 +156,7 @@ fn a_server_closes_while_a_module_starts() {
     let address = server.local_addr("listen").expect("granted");
     let closing = server.clone();
     let swap = std::thread::spawn(move || closing.swap(&guest(), with_config("spin")));
-    // The configuration is the new module's by then.
+    // The configuration belongs to the new module by then.
     let busy = || matches!(server.reconfigure("other"), Err(Error::Busy { .. }));
     wait_until("the module starts", busy);
     let second = server.swap(&guest(), options());
@@ -180,7 +180,7 @@ fn a_module_that_fails_at_once_is_taken_back() {
     assert!(error.to_string().contains("was taken back: "), "{error}");
     assert_eq!(client.ask("!who"), "0 after None");
     assert_open(&flow, &client);
-    // By what a peer sends, too.
+    // The same with a module that fails by a peer's datagram.
     let (server_2, client_2) = (server.clone(), Client::new(&server));
     let swap = std::thread::spawn(move || {
         let probation = Duration::from_secs(20);
@@ -251,7 +251,7 @@ fn a_crash_loop_ends_with_the_module_that_did_well() {
         let expected = if failures < 3 { "bad" } else { "good" };
         assert_eq!(flow.info().attributes[0].1, expected);
     }
-    // Once: after that there is nothing to fall back to.
+    // Only once: after that there is nothing to fall back to.
     for failures in 4..=7 {
         client.send(b"!trap");
         wait_until("it runs again", || {
@@ -347,12 +347,12 @@ fn a_hundred_swaps_leave_nothing_behind() {
     assert_eq!(counter(&server, "host.flows"), 1);
 }
 
-/// Descriptors of this process, where the system lists them.
+/// Returns the number of open descriptors of this process, where the system lists them.
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Its threads.
+/// Returns the number of its threads.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }

@@ -1,4 +1,4 @@
-//! WATER modules in the roles they have, over real sockets.
+//! WATER modules in their roles, over real sockets.
 
 mod component;
 mod dialer;
@@ -16,7 +16,7 @@ use watm_runtime::Module;
 
 use crate::support::{LOCALHOST, engine};
 
-/// Every role of v1; passes bytes on as they are.
+/// Returns a module with every role of v1, which passes bytes on unchanged.
 pub fn plain() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     MODULE
@@ -24,7 +24,7 @@ pub fn plain() -> Module {
         .clone()
 }
 
-/// The project's own `plain`, as a component.
+/// Returns the project's own `plain`, as a component.
 pub fn component() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let load = || {
@@ -35,13 +35,13 @@ pub fn component() -> Module {
     MODULE.get_or_init(load).clone()
 }
 
-/// A module in the text format.
+/// Loads a module in the text format.
 pub fn module(name: &str, text: &str) -> Module {
     let bytes = wat::parse_str(text).expect("valid text");
     engine().load(name, &bytes).expect("loads")
 }
 
-/// A server that says back what it hears, and ends when its client does.
+/// Starts a server that echoes, and ends when its client does.
 pub async fn echo() -> SocketAddr {
     let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -56,19 +56,19 @@ pub async fn echo() -> SocketAddr {
 async fn say_back(mut stream: TcpStream) {
     let (mut reader, mut writer) = stream.split();
     if tokio::io::copy(&mut reader, &mut writer).await.is_ok() {
-        // Gone already, if its client was in a hurry.
+        // The client may be gone already.
         let _ = writer.shutdown().await;
     }
 }
 
-/// Bytes in an order of which a missing or a repeated one shows.
+/// Returns bytes in an order that reveals a missing or a repeated one.
 pub fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64)
         .flat_map(|at| (at / 8).to_le_bytes().into_iter().nth(at as usize % 8))
         .collect()
 }
 
-/// Say `data` and hear it, then the end.
+/// Sends `data`, and checks its echo and the end.
 pub async fn exchange<S>(stream: S, data: &[u8])
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -84,7 +84,7 @@ where
     assert!(heard == data, "heard {} of {}", heard.len(), data.len());
 }
 
-/// Two futures side by side.
+/// Runs two futures side by side.
 pub async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
     let (mut first, mut second) = (None, None);

@@ -1,6 +1,5 @@
-//! What a host of WATER owes a module, row by row: what it exports is called with, what it
-//! imports answers, and WASI preview 1. The guests are a few lines each, on what
-//! `water_abi/prelude.wat` gives them.
+//! The duties of a WATER host, row by row: arguments of exports, answers of imports, and WASI
+//! preview 1. The guests are a few lines each, on top of `water_abi/prelude.wat`.
 
 mod config;
 mod connect;

@@ -1,5 +1,5 @@
-//! What goes wrong with WATER modules, their connections and their users, and costs no more
-//! than the connection that it happens to.
+//! Faults of WATER modules, their connections and their users, which cost no more than the
+//! connection that they affect.
 
 mod cancel;
 mod close;
@@ -23,7 +23,7 @@ use watm_runtime::Module;
 
 use crate::support::{LOCALHOST, PATIENCE, engine};
 
-/// Run to the end on several threads, within bounds.
+/// Runs a future to its end on several threads, within a time limit.
 fn run_on_threads<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(4)
@@ -37,7 +37,7 @@ fn run_on_threads<F: Future>(future: F) -> F::Output {
     })
 }
 
-/// This project's own module that passes bytes on as they are.
+/// Loads this project's own module that passes bytes on unchanged.
 fn our_plain() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let load = || {
@@ -50,7 +50,7 @@ fn our_plain() -> Module {
     MODULE.get_or_init(load).clone()
 }
 
-/// Where nobody listens.
+/// Returns an address on which nobody listens.
 async fn nobody() -> SocketAddr {
     let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
     listener.local_addr().expect("bound")

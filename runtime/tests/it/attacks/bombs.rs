@@ -16,14 +16,14 @@ use crate::support::for_development;
 #[cfg(target_os = "linux")]
 use crate::water_abi::guest::Guest;
 
-/// What a refusal may take at most: a look at every byte of the largest file, on a busy machine.
+/// The time limit of a refusal: enough to read every byte of the largest file on a busy machine.
 const TIME: Duration = Duration::from_secs(2);
 
-/// What a refusal may add to the memory of the process, in MiB: nothing in proportion to what a
-/// file says of itself, and not one copy of the largest.
+/// The memory that a refusal may add to the process, in MiB: nothing in proportion to sizes that a
+/// file claims, and less than one copy of the largest.
 const MEMORY: u64 = 32;
 
-/// A module of WATER with this in front of its code.
+/// Makes a WATER module with this before its code.
 fn core(functions: usize, body: &[u8]) -> Vec<u8> {
     let mut out = b"\0asm\x01\0\0\0".to_vec();
     let mut section = |id: u8, content: Vec<u8>| {
@@ -59,13 +59,13 @@ fn deep(levels: usize) -> Vec<u8> {
     [vec![0], open, end, vec![0x0b]].concat()
 }
 
-/// `local.get 0; drop`, with a thousand locals, for as long as it takes.
+/// Repeats `local.get 0; drop`, with a thousand locals, up to this size.
 fn long(bytes: usize) -> Vec<u8> {
     let content = [0x20, 0, 0x1a].repeat(bytes / 3);
     [vec![1], leb(1000), vec![0x7f], content, vec![0x0b]].concat()
 }
 
-/// Components in components.
+/// Nests components in components.
 fn nested() -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     for _ in 0..2000 {
@@ -74,7 +74,7 @@ fn nested() -> Vec<u8> {
     bytes
 }
 
-/// A section that says it has so many entries of one type.
+/// Makes a section that claims this many entries of one type.
 fn counts(id: u8, count: usize, entry: &[u8]) -> Vec<u8> {
     let content = [leb(count), entry.to_vec()].concat();
     [
@@ -86,10 +86,10 @@ fn counts(id: u8, count: usize, entry: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Makes the bytes of one.
+/// Makes the bytes of a bomb.
 type Make = fn() -> Vec<u8>;
 
-/// What somebody might send, each made when its turn comes.
+/// Bombs that somebody might send, each made when its turn comes.
 const BOMBS: [(&str, Make); 14] = [
     ("huge", || vec![0; (64 << 20) + 1]),
     ("functions", || core(1_000_000, &[0, 0x0b])),
@@ -120,7 +120,7 @@ const BOMBS: [(&str, Make); 14] = [
     }),
 ];
 
-/// A module that works, with so many functions of nearly the size that is let through.
+/// Makes a working module with this many functions of nearly the largest accepted size.
 #[cfg(target_os = "linux")]
 fn working(functions: usize) -> Vec<u8> {
     let code = "(drop (local.get 0))".repeat(40_000);
@@ -133,8 +133,8 @@ fn host() -> Engine {
     Engine::new(for_development(CacheDir::Off)).expect("an engine")
 }
 
-/// What a file of some kilobytes can have a compiler do for minutes, or with gigabytes: of each shape
-/// one that is refused, with a part of the refusal, and one that is just within bounds.
+/// Tests files of some kilobytes that can occupy a compiler for minutes, or with gigabytes: of each
+/// shape a refused one, with a part of the refusal, and one just within bounds.
 #[test]
 fn a_15_what_is_small_and_costly_is_refused_by_name() {
     let host = host();
@@ -150,11 +150,11 @@ fn a_15_what_is_small_and_costly_is_refused_by_name() {
     }
 }
 
-/// As `a_15_what_is_refused_costs_no_memory`: in a process of their own.
+/// Tests in a process of its own, as `a_15_what_is_refused_costs_no_memory` does.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_15_what_is_accepted_compiles_within_bounds() {
-    /// Of one core; five seconds on two.
+    /// CPU time of one core; five seconds on two.
     const CPU: Duration = Duration::from_secs(10);
     const PEAK: u64 = 512 << 10;
     const CHILD: &str = "WATM_TEST_WITHIN";
@@ -164,7 +164,7 @@ fn a_15_what_is_accepted_compiles_within_bounds() {
             let bytes = (shape.make)(shape.accepted);
             std::fs::write("/proc/self/clear_refs", "5").expect("reset");
             let (before, used) = (status("VmRSS:"), cpu_time());
-            // It is compiled, and then found to lack what a transport has.
+            // It is compiled, and then found to lack a transport's exports.
             let error = host.load("near", &bytes).err();
             let error = error.map_or_else(String::new, |error| error.to_string());
             assert!(
@@ -202,14 +202,14 @@ fn a_15_what_is_accepted_compiles_within_bounds() {
     assert_eq!(count, shapes::SHAPES.len(), "{text}");
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process.
 #[cfg(target_os = "linux")]
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("readable");
     let (_, fields) = stat.rsplit_once(')').expect("a name");
     let mut fields = fields.split_whitespace().skip(11);
     let mut ticks = || -> u64 { fields.next().expect("there").parse().expect("a number") };
-    // Of 10 ms each, for all programs.
+    // Ticks last 10 ms each, for all programs.
     Duration::from_millis((ticks() + ticks()) * 10)
 }
 
@@ -220,7 +220,7 @@ fn a_15_modules_that_work_are_within_bounds() {
     let mut found = 0;
     for entry in std::fs::read_dir(folder).expect("built") {
         let path = entry.expect("readable").path();
-        // The largest and the one with most in a function, and a small one of each kind.
+        // The largest, the one with the largest function, and a small one of each kind.
         let name = path.file_name().and_then(|name| name.to_str());
         if matches!(
             name,
@@ -246,7 +246,7 @@ fn a_15_what_is_too_much_for_the_compiler_is_refused_in_no_time() {
     }
 }
 
-/// In a process of their own, so that nothing else is counted.
+/// Tests in a process of its own, so that nothing else is counted.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_15_what_is_refused_costs_no_memory() {
@@ -254,7 +254,7 @@ fn a_15_what_is_refused_costs_no_memory() {
     if let Some(folder) = std::env::var_os(CHILD) {
         return measure_all(Path::new(&folder));
     }
-    // Made here: what making them takes is not to be there to be used again.
+    // Made here, so that the memory for making them is not reused by the measured process.
     let folder = directory("bombs");
     let files = BOMBS.into_iter().map(|(what, make)| (what, make()));
     for (what, bytes) in files.chain([("small", working(0)), ("compiled", working(2))]) {
@@ -285,21 +285,21 @@ fn a_15_what_is_refused_costs_no_memory() {
     }
 }
 
-/// For each of them, how much the peak of this process rises above what it has before.
+/// Measures for each of them how much the peak of this process rises.
 #[cfg(target_os = "linux")]
 fn measure_all(folder: &Path) {
     let host = host();
     let read = |what: &str| std::fs::read(folder.join(what)).expect("readable");
     let measure = |what: &str| {
         let bytes = read(what);
-        // See proc_pid_clear_refs(5): the peak begins anew.
+        // The peak starts again: see proc_pid_clear_refs(5).
         std::fs::write("/proc/self/clear_refs", "5").expect("reset");
         let before = status("VmRSS:");
         let loaded = host.load("bomb", &bytes).is_ok();
         assert_eq!(loaded, what == "compiled", "{what}");
         println!("bomb {what} {}", status("VmHWM:").saturating_sub(before));
     };
-    // What there is once, whatever is loaded.
+    // The first load allocates memory that later ones share.
     host.load("small", &read("small")).expect("loads");
     for (what, _) in BOMBS {
         measure(what);
@@ -307,7 +307,7 @@ fn measure_all(folder: &Path) {
     measure("compiled");
 }
 
-/// A line of this process's status, in KiB.
+/// Returns a line of this process's status, in KiB.
 #[cfg(target_os = "linux")]
 fn status(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("readable");

@@ -1,5 +1,5 @@
-//! 23, datagrams: a module sends to whom it has heard from, to whom the application dials, and to
-//! where its seal, its grant and the application's patterns let it.
+//! 23, datagrams: a module sends to addresses that it has heard from, to those that the application
+//! dials, and to those that its seal, its grant and the application's patterns allow.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::support::{
     wait_until,
 };
 
-/// What the module is told of a batch that went, and of one that did not, with the one after it.
+/// The module's results for a batch that was sent, and for one that was refused, with the one after
+/// it.
 const SENT: &str = "Ok(1) Ok(0)";
 const DENIED: &str = "Err(ErrorCode::AccessDenied) Ok(0)";
 
-/// One that the module knows nothing of.
+/// A socket that the module knows nothing of.
 struct Stranger(UdpSocket);
 
 impl Stranger {
@@ -41,7 +42,7 @@ impl Stranger {
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     }
 
-    /// What comes first, if it asks now: an answer, unless something came before.
+    /// Asks the module. Returns the first datagram: an answer, unless something came before.
     fn asks(&self, server: &Server) -> String {
         let to = server.local_addr("listen").expect("granted");
         self.0.send_to(b"!ping", to).expect("sent");
@@ -49,7 +50,7 @@ impl Stranger {
     }
 }
 
-/// What the module is told when it sends to this address.
+/// Returns the module's result of sending to this address.
 fn sends(server: &Server, to: impl ToString) -> String {
     Client::new(server).ask(&format!("!send {} unasked", to.to_string()))
 }
@@ -94,7 +95,7 @@ fn a_23_a_module_that_only_listens_sends_to_nobody_it_has_not_heard_from() {
         let stranger = Stranger::new();
         assert_eq!(sends(&server, stranger.address()), DENIED, "{count}");
         assert_eq!(counter(&server, "host.dropped.send_denied"), 1);
-        // Nothing came before the answer, and whoever has asked may be told more.
+        // Nothing came before the answer, and further datagrams may follow to the asking address.
         assert_eq!(stranger.asks(&server), "pong", "{count}");
         assert_eq!(sends(&server, stranger.address()), SENT, "{count}");
         assert_eq!(stranger.receive(), "unasked");
@@ -137,7 +138,7 @@ fn a_23_datagrams_go_where_seal_and_patterns_let_them() {
         }
         assert_eq!(stranger.asks(&server), "pong");
     }
-    // The application may say less than the seal.
+    // The application may allow less than the seal.
     for (pattern, expected) in [(&exactly, SENT), (&elsewhere, DENIED)] {
         let server = Server::builder(&open).udp("listen", LOCALHOST);
         let server = server.reach(reaching(&[pattern]).with_datagrams());
@@ -175,7 +176,7 @@ fn whom_one_instance_has_heard_from_the_next_one_may_answer() {
     assert_eq!(sends(&server, peer.address()), SENT);
     assert_eq!(peer.receive(), "unasked");
     assert_eq!(sends(&server, stranger.address()), DENIED);
-    // And after a failure.
+    // The same holds after a failure.
     Client::new(&server).send(b"!trap");
     wait_until("it runs again", || counter(&server, "host.restarts") == 1);
     wait_restarted(&server, 1);
@@ -247,7 +248,7 @@ fn a_name_that_was_looked_up_may_be_sent_to() {
     });
     assert_eq!(sends(&server, stranger.address()), SENT);
     assert_eq!(stranger.receive(), "unasked");
-    // The name has this address for what may reach the name.
+    // The address counts as the name's for patterns that match the name.
     let narrower = with_seal("looked-up-next", &["udp://example.org:*"]);
     let swap = SwapOptions {
         probation: Duration::ZERO,
@@ -257,7 +258,7 @@ fn a_name_that_was_looked_up_may_be_sent_to() {
     assert_eq!(sends(&server, stranger.address()), DENIED);
 }
 
-/// Linux has all of 127.0.0.0/8 without being told.
+/// Runs on Linux only, which has all of 127.0.0.0/8 without configuration.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_flood_from_many_addresses_ends_no_exchange() {

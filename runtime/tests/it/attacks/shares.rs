@@ -1,4 +1,4 @@
-//! 23, shares of a core: a module waits when it has used up what its seal allows it.
+//! 23, CPU quotas: a module waits when it has used up the quota in its seal.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::support::{
 };
 use crate::water_abi::guest::Guest;
 
-/// What a share of a hundredth may use in two seconds: its burst, its share, two turns on the
-/// way to a rest, and what a busy machine takes in the middle of one.
+/// The CPU time that a quota of a hundredth may use in two seconds: its burst, its quota, two turns
+/// on the way to a rest, and the time that a busy machine adds in the middle of one.
 const FEW: Duration = Duration::from_millis(250);
 
 fn used(server: &Server) -> Duration {
@@ -36,7 +36,7 @@ fn a_module_has_no_more_than_its_share_of_a_core() {
         let client = Client::new(server);
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_secs(2) {
-            // One after the other, so that a call of the module is short.
+            // One after the other, so that each call of the module is short.
             client.ask("!crypto");
         }
         used(server)
@@ -45,11 +45,11 @@ fn a_module_has_no_more_than_its_share_of_a_core() {
     println!("{held_used:?} with a share of a hundredth, {free_used:?} without");
     assert!(held_used < FEW, "{held_used:?}");
     assert!(free_used > held_used, "{free_used:?}");
-    // It waits, and goes on.
+    // It waits, and continues.
     assert_serves(&held);
 }
 
-/// A share so small that nobody would wait for what a long call has used: the call is stopped.
+/// Tests a quota so small that nobody would wait for a long call's CPU time: the call is stopped.
 #[test]
 fn no_call_takes_more_than_a_minutes_share() {
     let thousandth = Capabilities {
@@ -77,7 +77,7 @@ fn no_call_takes_more_than_a_minutes_share() {
     );
 }
 
-/// A server of a guest that is sealed with this share, in the shape of WATER.
+/// Starts a server of a sealed WATER guest with this quota.
 fn water_server(name: &str, permille: u32, guest: &Guest) -> Server {
     let maker = Maker::new();
     let capabilities = Capabilities {
@@ -97,7 +97,7 @@ fn water_server(name: &str, permille: u32, guest: &Guest) -> Server {
     Server::builder(&module.expect("loads"))
         .tcp("listen", LOCALHOST)
         .limits(Limits {
-            // Nobody is stopped for what it uses at once.
+            // No limit on a single call stops an instance here.
             cpu_per_call: Duration::from_secs(3600),
             ..Limits::for_connections()
         })
@@ -105,7 +105,7 @@ fn water_server(name: &str, permille: u32, guest: &Guest) -> Server {
         .expect("starts")
 }
 
-/// All connections of a WATER module have their share together, whatever else they do.
+/// Tests that all connections of a WATER module share their quota, whatever else they do.
 #[test]
 fn instances_have_their_modules_share_together() {
     for (name, code) in [
@@ -140,10 +140,10 @@ fn instances_have_their_modules_share_together() {
     }
 }
 
-/// Who has used up its share waits, and goes on: nothing is lost.
+/// Tests that a module waits once its quota is used up, and then continues without loss.
 #[test]
 fn a_connection_that_rests_goes_on() {
-    // Calculates for some milliseconds for each piece that it passes on.
+    // Computes for some milliseconds for each piece that it passes on.
     let guest = Guest::v1().ends(
         "(loop $again
             (local.set $n (call $read (global.get $net) (i32.const 1024) (i32.const 1)))
@@ -169,12 +169,12 @@ fn a_connection_that_rests_goes_on() {
         }
         let took = begin.elapsed();
         println!("{rounds} rounds in {took:?}");
-        // The burst at once, and the rest at a fiftieth of the time.
+        // The burst at once, and the rest at a fiftieth of the speed.
         assert!(took > Duration::from_millis(500), "{took:?}");
     });
 }
 
-/// A module that fails again and again is not given more than one that does not.
+/// Tests that a module that fails repeatedly gets no more than others.
 #[test]
 fn a_restart_is_no_new_share() {
     let hundredth = Capabilities {
@@ -190,7 +190,7 @@ fn a_restart_is_no_new_share() {
         }
         client.send(b"!trap");
         wait_until("it runs again", || {
-            // To be asked costs the module a part of its share.
+            // Each question costs the module a part of its quota.
             thread::sleep(Duration::from_millis(100));
             counter(&server, "host.restarts") == failures
         });

@@ -18,17 +18,17 @@ fn a_component_dials_as_a_water_module_does() {
         let connection = dialer.dial(&echo.to_string()).await.expect("connects");
         assert_eq!(connection.peer_addr().expect("known"), echo);
         assert!(connection.local_addr().expect("known").port() > 0);
-        // What is dialled lives by itself.
+        // Connections outlive their dialer.
         drop(dialer);
         exchange(connection, &pattern(300_000)).await;
 
-        // One that cannot do without a socket cannot dial either.
+        // A component that requires a socket cannot dial either.
         let error = Dialer::builder(&crate::support::guest()).build();
         assert!(matches!(error, Err(Error::Config { .. })), "{error:?}");
     });
 }
 
-/// A configuration that says where to.
+/// Returns a configuration with this destination.
 fn remote(address: impl std::fmt::Display) -> String {
     format!("remote = \"{address}\"")
 }
@@ -65,7 +65,7 @@ fn a_dial_that_leads_nowhere_names_the_address() {
         let dialer = dialer.build().expect("a dialer");
         let error = dialer.dial("192.0.2.1:9").await.expect_err("too late");
         assert_eq!(error.to_string(), "plain: timeout (192.0.2.1:9)");
-        // What failed leaves nothing behind.
+        // Failed dials leave nothing behind.
         let dialer = Dialer::builder(&component()).build().expect("a dialer");
         let nobody = listen().await.1;
         dialer.dial(&nobody).await.expect_err("refused");
@@ -152,7 +152,7 @@ fn a_dial_may_have_a_configuration_of_its_own() {
             connections.push(own(remote(&other)).await.expect("connects"));
         }
         connections.push(dialer.dial().await.expect("connects"));
-        // What is dialled lives by itself.
+        // Connections outlive their dialer.
         drop(dialer);
         for (number, connection) in connections.iter_mut().enumerate() {
             let listener = match number {
@@ -189,13 +189,13 @@ fn a_configuration_of_a_dial_is_refused_as_any_other() {
             error.to_string(),
             "plain: configuration refused: remot: there is no such field; there is remote"
         );
-        // An empty one is one, too.
+        // An empty configuration counts, too.
         let error = own(String::new()).await.expect_err("no address");
         assert!(
             error.to_string().contains("the configuration has none"),
             "{error}"
         );
-        // It reaches as far as the dialer's.
+        // It has the same reach as the dialer.
         let error = own(remote(echo)).await.expect_err("denied");
         assert!(matches!(error, Error::Denied { .. }), "{error:?}");
     });
@@ -217,7 +217,8 @@ fn an_instance_for_one_connection_ends_with_it() {
             let mut connection = loop {
                 match own().await {
                     Ok(connection) => break connection,
-                    // The one before passes on what was written, which takes its time.
+                    // The previous connection delivers its written bytes first, which takes some
+                    // time.
                     Err(Error::Refused { code, .. }) if round > 0 => {
                         assert_eq!(code, ErrorCode::LimitReached);
                         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -235,7 +236,7 @@ fn an_instance_for_one_connection_ends_with_it() {
             match round {
                 0 => drop(connection),
                 1 => connection.close().await,
-                // The stream alone is as good, and need not even be dropped.
+                // The stream alone suffices, and need not even be dropped.
                 2 => drop(connection.into_flow()),
                 3 | 5 => {
                     let flow = connection.into_flow();
@@ -266,7 +267,7 @@ fn a_peer_that_never_ends_holds_up_no_instance() {
         let connection = dialer.dial_with(&address, options).await.expect("connects");
         let (mut far, _) = listener.accept().await.expect("accepts");
         drop(connection);
-        // The end, and as nothing follows, all of the connection.
+        // The end, and as nothing follows, the end of the whole connection.
         assert_eq!(far.read(&mut [0; 1]).await.expect("the end"), 0);
         loop {
             tokio::time::sleep(Duration::from_millis(20)).await;

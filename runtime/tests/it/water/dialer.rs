@@ -1,3 +1,5 @@
+//! WATER modules as dialers and fixed dialers.
+
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -88,7 +90,7 @@ fn either_direction_ends_by_itself() {
         let dialer = Dialer::builder(&plain()).build().expect("a dialer");
         let mut connection = dialer.dial(&address).await.expect("connects");
         let (mut far, _) = listener.accept().await.expect("accepts");
-        // Ours first; then all of theirs still comes.
+        // Half-closed here first; then everything from the other end still arrives.
         connection.write_all(b"question").await.expect("written");
         connection.shutdown().await.expect("shut down");
         let mut heard = Vec::new();
@@ -100,7 +102,7 @@ fn either_direction_ends_by_itself() {
         connection.read_to_end(&mut answer).await.expect("the end");
         assert!(answer == pattern(300_000));
 
-        // Theirs first; then all of ours still goes.
+        // Half-closed there first; then everything from here is still sent.
         let mut connection = dialer.dial(&address).await.expect("connects");
         let (mut far, _) = listener.accept().await.expect("accepts");
         far.shutdown().await.expect("shut down");
@@ -157,7 +159,7 @@ fn datagrams_go_where_a_pattern_for_them_admits_it() {
             .await
             .expect("a port");
         let address = far.local_addr().expect("bound");
-        // The same module, but that it asks for udp.
+        // The same module, except that it asks for udp.
         let module = module("datagrams", &DATAGRAMS.replace("\"tcp\"", "\"udp\""));
         let dialer = |pattern: &str| {
             let reach = Reach::none().allow(pattern).expect("a pattern");
@@ -180,7 +182,7 @@ fn datagrams_go_where_a_pattern_for_them_admits_it() {
     });
 }
 
-/// A module whose worker ends with `code` at once.
+/// Makes a module whose worker ends with `code` at once.
 fn ends_with(code: &str) -> watm_runtime::Module {
     module(
         "ends",

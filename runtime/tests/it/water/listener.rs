@@ -1,3 +1,5 @@
+//! WATER modules as listeners and relays.
+
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -41,7 +43,7 @@ fn serves_all_lengths(module: &Module) {
     });
 }
 
-/// A listener whose handshake is one byte of the client's.
+/// Makes a listener whose handshake is one byte from the client.
 fn waits_for_a_byte() -> Module {
     module(
         "waits",
@@ -82,7 +84,7 @@ fn a_client_that_says_nothing_holds_up_nobody() {
         let served = listener.accept().await.expect("accepts");
         let from = quick.local_addr().expect("bound");
         assert_eq!(served.peer_addr().expect("known"), from);
-        // And it is not waited for longer than the limit.
+        // The wait ends at the limit.
         let begin = Instant::now();
         assert_eq!(silent.read(&mut [0; 1]).await.expect("the end"), 0);
         assert!(begin.elapsed() < Duration::from_secs(5));
@@ -104,8 +106,8 @@ fn a_listener_that_was_stopped_says_so_to_who_waits() {
     }
 }
 
-/// How a client sees the end of a connection of a relay. Those through a component share an
-/// instance, and are reset with it.
+/// Checks that a client sees the end of a connection of a relay. Connections through a component
+/// share an instance, and are reset with it.
 async fn hears_the_end(client: &mut TcpStream, module: &Module) {
     let heard = client.read(&mut [0; 1]).await;
     match module.info().kind {
@@ -243,8 +245,9 @@ fn a_server_says_which_socket_a_water_module_can_use() {
     drop(serve("still-fine"));
 }
 
-/// A listener that has its handshake in the worker: one byte of the client's. An `x` is refused: with
-/// `y` after it, the client is told so by a `z` before. Else the application is told the byte.
+/// Makes a listener whose worker has the handshake: one byte from the client. It refuses an `x`;
+/// with `y` after it, it sends the client a `z` before. Otherwise it passes the byte on to the
+/// application.
 fn judges_a_byte() -> Module {
     module(
         "judges",
@@ -353,6 +356,6 @@ fn a_module_that_would_take_nobody_says_so_before() {
     let refused = refuses("(if (i32.const 1) (then (return (i32.const -28))))");
     let error = refused.expect_err("nobody is taken").to_string();
     assert!(error.contains("watm_accept_v1 answered -28"), "{error}");
-    // There is nobody to take in a check, which the module does not know.
+    // A check has no clients to accept, which the module does not know.
     refuses("").expect("no client was refused");
 }

@@ -1,4 +1,4 @@
-//! The first second of a module that has taken another's place.
+//! The probation of a module after a swap.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -13,14 +13,14 @@ use super::{both, echo, plain};
 use crate::support::{LOCALHOST, PATIENCE, run};
 use crate::water_abi::guest::Guest;
 
-/// Modules that accept their configuration, and fail with their first connection.
+/// Returns modules that accept their configuration, and fail with their first connection.
 fn failing() -> [Module; 2] {
     let panics = Guest::v1().ends("(unreachable)");
     let exits = Guest::v1().ends("(call $proc_exit (i32.const 2)) (i32.const 0)");
     [panics.module(), exits.module()]
 }
 
-/// What failed, and what is said of it.
+/// Checks that the swap failed, and that its error names the failed module.
 fn assert_taken_back(swapped: Result<(), Error>, failed: &Module) {
     match swapped {
         Err(Error::Swap { module, reason }) => {
@@ -33,13 +33,13 @@ fn assert_taken_back(swapped: Result<(), Error>, failed: &Module) {
     }
 }
 
-/// Whether what is said on it comes back: the module is the good one.
+/// Returns true if the bytes sent on it come back: the good module runs.
 async fn answers(mut stream: impl AsyncReadExt + AsyncWriteExt + Unpin) -> bool {
     let mut answer = [0; 3];
     stream.write_all(b"abc").await.is_ok() && stream.read_exact(&mut answer).await.is_ok()
 }
 
-/// Connects a client; `None`: the module has refused it, by a reset that came before anybody looked.
+/// Connects a client. Returns `None` if the module has refused it by a reset that came early.
 async fn connect(address: SocketAddr) -> Option<TcpStream> {
     match TcpStream::connect(address).await {
         Err(error) if error.kind() == ErrorKind::ConnectionReset => None,
@@ -47,7 +47,7 @@ async fn connect(address: SocketAddr) -> Option<TcpStream> {
     }
 }
 
-/// Accepts a client's connection; `None`: the module has refused the client.
+/// Accepts a client's connection. Returns `None` if the module has refused the client.
 async fn accept(listener: &Listener, client: &mut TcpStream) -> Option<Connection> {
     let mut heard = [0; 1];
     tokio::select! {
@@ -57,7 +57,7 @@ async fn accept(listener: &Listener, client: &mut TcpStream) -> Option<Connectio
     }
 }
 
-/// Swap while `attempt` is made again and again, and for a last time once the swap is over.
+/// Swaps while `attempt` runs repeatedly, and a last time once the swap is over.
 async fn swap_under_use<Trying>(
     swap: impl Future<Output = Result<(), Error>>,
     attempt: impl Fn() -> Trying,
@@ -116,7 +116,7 @@ fn a_fixed_dialer_s_module_that_fails_at_once_is_taken_back() {
                     Ok(connection) => answers(connection).await,
                     Err(_) => false,
                 });
-            // This guest has no address of its own to dial: that, too, is its own fault.
+            // This guest has no address of its own to dial, which counts as its own fault.
             assert_taken_back(swapped.await, &failed);
         }
     });
@@ -178,7 +178,7 @@ fn a_server_s_module_that_fails_at_once_is_taken_back() {
         let swap = async { server.swap_async(&failed, options()).await.map(drop) };
         let using = async {
             let at_once = || server.swap_async(&failed, options());
-            // One at a time; and no other configuration meanwhile.
+            // Only one at a time, and no new configuration meanwhile.
             while server.status_async().await.expect("answered").generation == 0 {}
             let busy = at_once().await.expect_err("refused");
             assert!(matches!(busy, Error::Busy { .. }), "{busy:?}");
@@ -191,7 +191,7 @@ fn a_server_s_module_that_fails_at_once_is_taken_back() {
         let (swapped, ()) = both(swap, using).await;
         assert_taken_back(swapped, &failed);
         assert_eq!(server.status_async().await.expect("answered").generation, 0);
-        // A number is given once.
+        // Each number is used once.
         let again = SwapOptions {
             probation: std::time::Duration::ZERO,
             ..SwapOptions::default()
@@ -201,14 +201,14 @@ fn a_server_s_module_that_fails_at_once_is_taken_back() {
     });
 }
 
-/// What strangers make a module say, and what becomes of connections, does not count.
+/// Tests that records caused by strangers, and the fate of connections, do not count.
 #[test]
 fn strangers_do_not_say_which_module_runs() {
     run(async {
         let listener = Listener::builder(&plain())
             .bind(LOCALHOST)
             .expect("listens");
-        // As of a client that does not know the protocol.
+        // As if by a client that does not know the protocol.
         let refusing = Guest::v1().ends("(i32.const -8)").module();
         let swap = listener.swap(&refusing);
         let using = async {

@@ -1,3 +1,5 @@
+//! Swaps of WATER modules in every role.
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,17 +13,17 @@ use watm_runtime::{
 use super::{both, echo};
 use crate::support::{LOCALHOST, accept_stream, engine, read, run};
 
-/// How long what has to end may take.
+/// The time limit for connections that must end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A stream transport of `watm/`, in one of its two shapes.
+/// Loads a stream transport of `watm/`, in one of its two shapes.
 fn shipped(file: &str) -> Module {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules");
     let loaded = engine().load_file(folder.join(file));
     loaded.unwrap_or_else(|error| panic!("{error}; `make modules` builds it"))
 }
 
-/// What the other end gets of these bytes.
+/// Returns the other end's view of these bytes.
 async fn said(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) -> Vec<u8> {
     stream.write_all(b"abc").await.expect("written");
     let mut answer = [0; 3];
@@ -29,8 +31,8 @@ async fn said(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)) -> Vec<u
     answer.to_vec()
 }
 
-/// In both shapes: what opens connections later opens them by the new module, and those that are
-/// open go on by the old one.
+/// Both shapes of two modules: later connections use the new module, and open ones stay with the
+/// old one.
 const SHAPES: [(&str, &str); 2] = [
     ("plain.watm1.wasm", "reverse.watm1.wasm"),
     ("plain.wasm", "reverse.wasm"),
@@ -48,7 +50,7 @@ fn a_dialer_is_swapped_between_two_dials() {
             assert_eq!(said(&mut old).await, b"abc");
             dialer.swap(&shipped(after)).await.expect("swapped");
             let mut new = dialer.dial(&address).await.expect("dials");
-            // There and back: it takes the other end to see the difference.
+            // There and back: only the other end sees the difference.
             assert_eq!(said(&mut new).await, b"abc");
             assert_eq!(said(&mut old).await, b"abc");
             let other = if before == SHAPES[0].0 {
@@ -99,7 +101,7 @@ fn what_is_open_ends_at_the_deadline_of_its_role() {
             let (mut client, mut served) = accepted(&listener).await;
             listener.swap(&shipped(after)).await.expect("swapped");
             let ended = timeout(PATIENCE, served.read(&mut [0; 3])).await;
-            // It was cut off, and its client did not end it.
+            // It was cut off, and not ended by its client.
             assert!(ended.expect("in time").is_err(), "{before}");
             let heard = timeout(PATIENCE, client.read(&mut [0; 3])).await;
             assert!(
@@ -148,7 +150,7 @@ fn a_module_without_the_role_or_that_refuses_the_configuration_changes_nothing()
             .reach(allowed)
             .build()
             .expect("builds");
-        // A WireGuard configuration is another thing.
+        // A WireGuard configuration does not fit.
         let error = dialer
             .swap(&shipped("wireguard.watm1.wasm"))
             .await
@@ -181,7 +183,7 @@ fn a_server_of_a_water_module_is_swapped_too() {
             assert_eq!(read(flow).await.expect("read"), expected);
         }
         assert_eq!(server.status_async().await.expect("answered").generation, 1);
-        // Those of the one before have so long.
+        // Connections of the previous module have this long.
         let options = SwapOptions {
             drain: Some(Duration::from_millis(50)),
             probation: Duration::ZERO,

@@ -1,10 +1,10 @@
-//! `/conf/watm.cfg`, and that there is nothing else.
+//! `/conf/watm.cfg`, the only file of a guest.
 
 use super::guest::Guest;
 use crate::support::run;
 use crate::water::pattern;
 
-/// The names that are opened, each at 1024.
+/// Makes a guest with this name to open, at 1024.
 fn named(name: &[u8]) -> Guest {
     let escaped: String = name.iter().map(|byte| format!("\\{byte:02x}")).collect();
     Guest::v1()
@@ -16,7 +16,7 @@ fn told(guest: &Guest) -> Vec<i32> {
     run(async { guest.dial().await.told().await })
 }
 
-/// With the file open in `$i`.
+/// Runs a guest with the file open in `$i`.
 fn opened(config: &[u8], code: &str) -> Vec<i32> {
     let open = "(local.set $i (call $open (i32.const 3) (i32.const 1024) (i32.const 8)))";
     let guest = named(b"watm.cfg").config(config);
@@ -98,7 +98,7 @@ fn it_has_a_place_that_can_be_changed() {
         ),
         // Past its end there is nothing.
         (format!("{} {read} {tell}", seek(100, set)), &[100, 0, 100]),
-        // Before its start is no place, and nothing changes.
+        // A position before its start is invalid, and changes nothing.
         (
             format!("{} {} {tell}", seek(1, set), seek(-2, current)),
             &[1, -28, 1],
@@ -131,7 +131,7 @@ fn it_says_that_it_is_a_file_of_its_size() {
         (call $tell (call $fd_fdstat_get (local.get $i) (i32.const 8192)))
         (call $tell (i32.load8_u (i32.const 8192)))";
     assert_eq!(opened(b"abcdefgh", stat), [0, 4, 8, 0, 4, 8, 0, 4]);
-    // An empty one is there, too.
+    // An empty file exists, too.
     assert_eq!(opened(b"", stat), [0, 4, 0, 0, 4, 0, 0, 4]);
 }
 
@@ -209,7 +209,7 @@ fn no_path_leads_out_of_the_directory() {
         );
         let told = told(&named(path).work(&code));
         let expected = match expected {
-            // The lowest number that is free.
+            // The lowest free number.
             None => [7, 0],
             Some(errno) => [-errno, errno],
         };

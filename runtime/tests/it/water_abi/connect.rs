@@ -1,4 +1,4 @@
-//! What a module imports from `env`: connections.
+//! Connections by a module's imports from `env`.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -8,8 +8,8 @@ use super::guest::{Guest, numbers, without_name};
 use crate::support::{LOCALHOST, records, run, wait_until};
 use crate::water::{echo, exchange};
 
-/// Asks to be connected to what the configuration says: the network, a blank, the address.
-/// With the lists in two parts each, of which the first has 2 bytes.
+/// Dials the destination in the configuration: the network, a blank, the address. Passes the lists
+/// in two parts each, of which the first has 2 bytes.
 const DIAL: &str = r#"
     (data (i32.const 1024) "watm.cfg")
     (func $halves (param $at i32) (param $pointer i32) (param $len i32)
@@ -31,7 +31,7 @@ const DIAL: &str = r#"
             (i32.sub (i32.add (local.get $len) (i32.const 8191)) (local.get $blank)))
         (call $dial (i32.const 2048) (i32.const 2) (i32.const 2064) (i32.const 2)))"#;
 
-/// As a fixed dialer, and with the reach that `pattern` is.
+/// Makes a fixed dialer with the reach of `pattern`.
 fn chooser(target: &str, pattern: Option<&str>) -> Guest {
     let guest = Guest::v1()
         .with(DIAL)
@@ -52,7 +52,7 @@ async fn choose(target: &str, pattern: Option<&str>) -> Result<Connection, Error
     chooser(target, pattern).fixed_dialer().dial().await
 }
 
-/// The number that the guest was answered with, when that is all that it is about.
+/// Returns the number that the guest got as an answer.
 async fn answer(code: &str) -> i32 {
     let code = format!("(call $tell {code})");
     Guest::v1().with(DIAL).work(&code).dial().await.told().await[0]
@@ -114,7 +114,7 @@ fn names_of_networks_and_addresses_are_bounded() {
     let list = |at: u32, parts: u32| format!("(i32.const {at}) (i32.const {parts})");
     run(async {
         let long = |len: usize| format!("tcp {}:80", "a".repeat(len - 3));
-        // 256 bytes are not too many: then it is a question of where it may go.
+        // 256 bytes are within the limit, so the reach decides.
         for (target, expected) in [
             (long(256), None),
             (long(257), Some("watm_dial_fixed_v1 answered -28 (EINVAL)")),
@@ -132,7 +132,7 @@ fn names_of_networks_and_addresses_are_bounded() {
         for (networks, addresses, expected) in [
             // Nothing.
             (list(1024, 0), list(1024, 0), -28),
-            // A list that lies outside of the memory, or whose parts do.
+            // A list outside of the memory, or with parts outside of it.
             (list(131_072, 1), list(1024, 0), -21),
             (list(131_068, 1), list(1024, 0), -21),
             (list(u32::MAX, 1), list(1024, 0), -21),
@@ -181,7 +181,7 @@ fn a_module_may_have_datagrams_where_it_is_said_so() {
         let far = UdpSocket::bind(LOCALHOST).await.expect("a socket");
         let address = far.local_addr().expect("bound");
         let pattern = format!("udp://127.0.0.1:{}", address.port());
-        // It waits for one datagram, and sends one of 100 bytes; so it has to be asked first.
+        // It waits for one datagram, and sends one of 100 bytes, so it must be asked first.
         let guest = chooser(&format!("udp {address}"), Some(&pattern));
         let connection = guest.fixed_dialer().dial().await.expect("connects");
         let near = connection.local_addr().expect("known");
@@ -193,7 +193,7 @@ fn a_module_may_have_datagrams_where_it_is_said_so() {
     });
 }
 
-/// The most that this process has had of memory, in KiB, where the system tells.
+/// Returns the peak memory of this process, in KiB, where the system reports it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -204,7 +204,7 @@ fn peak() -> Option<u64> {
 
 #[test]
 fn a_datagram_of_parts_as_long_as_the_memory_is_refused_without_a_copy_of_them() {
-    /// 16 parts of 256 MiB each.
+    /// Grows the memory and makes a list of 16 parts of 256 MiB each.
     const PARTS: &str = "(drop (memory.grow (i32.const 4096)))
         (loop $again
             (local.set $n (i32.add (i32.const 20000) (i32.mul (local.get $i) (i32.const 8))))
@@ -230,7 +230,7 @@ fn a_datagram_of_parts_as_long_as_the_memory_is_refused_without_a_copy_of_them()
             panic!("{told:?}");
         };
         assert!(errno > 0, "it was taken");
-        // Far more than other tests take meanwhile, and half of what the parts are.
+        // Far more than other tests take meanwhile, and half the size of the parts.
         if let (Some(before), Some(after)) = (before, peak()) {
             assert!(after - before < 2 << 20, "{before} {after}");
         }
@@ -254,10 +254,10 @@ fn functions_of_another_role_answer_enodev() {
         let mut told = Vec::new();
         let mut app = listener.accept().await.expect("accepts");
         app.read_to_end(&mut told).await.expect("the end");
-        // What came in is had once.
+        // An accepted connection can be taken once.
         assert_eq!(numbers(&told), [-43, -53]);
 
-        // Wherever it might go in another role.
+        // Refused, whatever it could reach in another role.
         let chosen = Guest::v1()
             .with(DIAL)
             .config(format!("tcp {}", listener.local_addr()).as_bytes())

@@ -7,7 +7,7 @@ use watm_runtime::{Dialer, Relay};
 use super::guest::{Guest, Scene, numbers};
 use crate::support::{LOCALHOST, run};
 
-/// Read it as long as there is something, and tell what by the other connection.
+/// Reads the pipe as long as there is something, and reports each result on the other connection.
 const LISTEN: &str = "
     (i32.store (i32.const 1024) (i32.const 0xff))
     (call $tell (call $read (global.get $control) (i32.const 1024) (i32.const 8)))
@@ -57,7 +57,7 @@ fn nothing_is_on_the_pipe_before() {
 #[test]
 fn a_guest_reads_what_was_written_before_it_is_told_to_end() {
     run(async {
-        // Whatever is readable is told: 2 is the caller, 1 the pipe.
+        // Reports whatever is readable: 2 is the caller, 1 the pipe.
         let code = "(drop (call $nonblocking (global.get $control)))
             (loop $again
                 (local.set $i (i32.add (local.get $i) (i32.const 1)))
@@ -138,7 +138,7 @@ fn a_relay_that_is_closed_tells_the_guest_of_each_connection() {
 #[test]
 fn each_connection_has_an_instance_of_its_own() {
     run(async {
-        // It refuses to be called twice, as modules do.
+        // It refuses a second call, as modules do.
         let guest = Guest::v1()
             .with("(global $called (mut i32) (i32.const 0))")
             .connect(

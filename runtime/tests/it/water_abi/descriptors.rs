@@ -1,4 +1,4 @@
-//! Numbers for what the host holds.
+//! Numbers of descriptors.
 
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -11,10 +11,10 @@ use crate::water::echo;
 const NUMBERS: &str = "(call $tell (global.get $caller))
     (call $tell (global.get $net)) (call $tell (global.get $control))";
 
-/// Of each way to have a configuration or none.
+/// Each way to have a configuration or none, with the numbers that follow.
 const CONFIGS: [(Option<&[u8]>, [i32; 3]); 2] = [(None, [3, 4, 5]), (Some(b"x"), [4, 5, 6])];
 
-/// What a worker tells that connects to a server again and again.
+/// Returns the reports of a worker that connects to a server repeatedly.
 fn told_of_echo(code: &str) -> Vec<i32> {
     run(async {
         let echo = echo().await.to_string();
@@ -196,7 +196,7 @@ fn a_descriptor_says_what_it_is_and_whether_it_waits() {
 #[test]
 fn a_number_can_be_made_to_stand_for_what_another_did() {
     run(async {
-        // The connection becomes number 1; what was there is closed.
+        // The connection becomes number 1, whose descriptor is closed.
         let code = "(call $tell (call $fd_renumber (global.get $net) (i32.const 1)))
             (call $tell (call $fd_renumber (i32.const 1) (i32.const 1)))
             (call $tell (call $write (global.get $net) (i32.const 1024) (i32.const 5)))
@@ -213,7 +213,7 @@ fn a_number_can_be_made_to_stand_for_what_another_did() {
 
 #[test]
 fn a_guest_that_uses_up_its_numbers_is_told_and_can_free_some() {
-    // More tries than there are numbers; each is told.
+    // More attempts than there are numbers, each reported.
     let code = "(loop $again
             (call $tell (call $dial_own))
             (local.set $i (i32.add (local.get $i) (i32.const 1)))

@@ -1,4 +1,4 @@
-//! What a module exports: what has to be there, when it is called, and what its answer means.
+//! Exports of a module: required ones, the time of their calls, and the meaning of their results.
 
 use std::io::ErrorKind;
 
@@ -159,7 +159,7 @@ fn a_module_of_both_versions_is_one_of_the_second() {
     });
 }
 
-/// Appends a number to those of which it is told in the end.
+/// Appends a number to those that are reported in the end.
 const MARKS: &str = "(global $marks (mut i32) (i32.const 0))
     (func $mark (param $digit i32)
         (global.set $marks (i32.add (local.get $digit)
@@ -479,7 +479,7 @@ fn whatever_the_worker_answers_both_ends_get_the_end_and_the_application_the_cau
             ),
             ("(unreachable)", Some("unreachable")),
         ] {
-            // What it said before is not lost.
+            // Its earlier reports are not lost.
             let code = format!("(call $tell (i32.const 7)) (call $flush) {code}");
             let mut scene = Guest::v1().ends(&code).dial().await;
             assert_eq!(scene.hear(1).await, [7]);
@@ -517,7 +517,7 @@ fn modules_that_end_with_an_error_when_the_peer_ends_are_at_their_end_and_no_mor
 #[test]
 fn a_listeners_handshake_may_fail_and_the_next_one_not() {
     run(async {
-        // The client's first byte says whether.
+        // The client's first byte decides.
         let text = Guest::v1().text().replace(
             "(global.set $net (call $accept))",
             "(global.set $net (call $accept))

@@ -11,7 +11,7 @@ use crate::support::{LOCALHOST, engine};
 const PRELUDE: &str = include_str!("prelude.wat");
 
 /// A module of the tests' prelude, and of code in the text format for each of its functions.
-/// What it tells by `$tell` reaches the test as numbers, when its worker ends or by `$flush`.
+/// Numbers that it reports by `$tell` reach the test when its worker ends, or by `$flush`.
 #[derive(Clone)]
 pub struct Guest {
     names: &'static Names,
@@ -90,45 +90,45 @@ impl Guest {
         }
     }
 
-    /// What its init function does; a number is left.
+    /// Sets the code of its init function, which leaves a number.
     pub fn init(mut self, code: &str) -> Guest {
         self.init = code.to_owned();
         self
     }
 
-    /// How it comes by its connection as a dialer or fixed dialer; `$net` is set to what is
-    /// left.
+    /// Sets the code that makes its connection as a dialer or fixed dialer, which leaves the value
+    /// of `$net`.
     pub fn connect(mut self, code: &str) -> Guest {
         self.connect = code.to_owned();
         self
     }
 
-    /// What it does when it has the control pipe; a number is left.
+    /// Sets the code that runs when it has the control pipe, which leaves a number.
     pub fn control(mut self, code: &str) -> Guest {
         self.control = code.to_owned();
         self
     }
 
-    /// What its worker does before it sends what was told and returns 0. With the locals `$i`,
+    /// Sets the code of its worker before it sends its reports and returns 0. The locals are `$i`,
     /// `$n` and `$t`.
     pub fn work(mut self, code: &str) -> Guest {
         self.worker = format!("{code} (call $flush) (i32.const 0)");
         self
     }
 
-    /// What its worker does; a number is left.
+    /// Sets the code of its worker, which leaves a number.
     pub fn ends(mut self, code: &str) -> Guest {
         self.worker = code.to_owned();
         self
     }
 
-    /// More fields of the module.
+    /// Adds fields to the module.
     pub fn with(mut self, fields: &str) -> Guest {
         self.more += fields;
         self
     }
 
-    /// More imports of the module, or without `env`, its only ones.
+    /// Adds imports to the module, or without `env`, sets its only ones.
     pub fn importing(mut self, imports: &str) -> Guest {
         self.imports = imports.to_owned();
         self
@@ -187,13 +187,13 @@ impl Guest {
 
     pub fn module(&self) -> Module {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
-        // A name of its own, since log records are found by it.
+        // A name of its own, by which log records are found.
         let name = format!("guest-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let bytes = wat::parse_str(self.text()).expect("valid text");
         engine().load(&name, &bytes).expect("loads")
     }
 
-    /// What such a module is used with.
+    /// Applies the options that such a module runs with.
     pub fn options<R>(&self, builder: RoleBuilder<R>) -> RoleBuilder<R> {
         let builder = builder
             .reach(self.reach.clone())
@@ -214,7 +214,7 @@ impl Guest {
         dialer.expect("a fixed dialer")
     }
 
-    /// A connection by it as a dialer, and the other end of that.
+    /// Connects through it as a dialer. Returns the connection and its other end.
     pub async fn try_dial(&self) -> Result<Scene, Error> {
         let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
         let address = listener.local_addr().expect("bound").to_string();
@@ -227,7 +227,7 @@ impl Guest {
         self.try_dial().await.expect("connects")
     }
 
-    /// Why it makes no connection as a dialer, without the name of the module.
+    /// Returns the reason why it makes no connection as a dialer, without the name of the module.
     pub async fn refusal(&self) -> String {
         match self.try_dial().await {
             Ok(_) => panic!("it connects"),
@@ -249,14 +249,14 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// The next `count` numbers that the guest has told and flushed.
+    /// Returns the next `count` numbers that the guest has reported and flushed.
     pub async fn hear(&mut self, count: usize) -> Vec<i32> {
         let mut bytes = vec![0; count * 4];
         self.app.read_exact(&mut bytes).await.expect("numbers");
         numbers(&bytes)
     }
 
-    /// All that it tells, until it ends.
+    /// Returns all its reports, until it ends.
     pub async fn told(&mut self) -> Vec<i32> {
         let mut bytes = Vec::new();
         self.app.read_to_end(&mut bytes).await.expect("the end");
@@ -273,12 +273,12 @@ pub fn numbers(bytes: &[u8]) -> Vec<i32> {
         .collect()
 }
 
-/// What a worker of v1 tells that has nothing to wait for.
+/// Returns the reports of a v1 worker that waits for nothing.
 pub fn told(code: &str) -> Vec<i32> {
     crate::support::run(async { Guest::v1().work(code).dial().await.told().await })
 }
 
-/// Have a guest do each of these, and compare what it tells.
+/// Runs a guest for each case, and compares its reports.
 pub fn check(cases: &[(&str, &[i32])]) {
     for (code, expected) in cases {
         assert_eq!(told(code), *expected, "{code}");

@@ -1,9 +1,9 @@
-//! Pointers and lengths that lie.
+//! Invalid pointers and lengths.
 
 use super::guest::{Guest, told};
 use crate::support::run;
 
-/// Beside the end of two pages, and beyond any memory.
+/// Addresses at the end of two pages, and beyond any memory.
 const OUTSIDE: [i64; 4] = [131_072, 131_071, -1, -8];
 
 #[test]
@@ -83,7 +83,7 @@ fn parts_that_lie_outside_of_the_memory_are_faults_and_move_nothing() {
             (u32::MAX, u32::MAX),
             (u32::MAX, 1),
         ] {
-            // The first part is good, and would take or give bytes.
+            // The first part is valid, and would take or return bytes.
             let code = format!(
                 "(call $subscribe (i32.const 0) (i32.const 1) (global.get $net))
                 (drop (call $poll (i32.const 1)))
@@ -126,7 +126,7 @@ fn lists_of_very_many_parts_are_invalid() {
         }
     }
     assert_eq!(told(&code), expected);
-    // As many as there may be, at the end of the memory: the list does not fit.
+    // The largest number of parts, at the end of the memory: the list does not fit.
     let code = "(call $tell (call $fd_write (global.get $net) (i32.const 131000) (i32.const 1024) (i32.const 16)))";
     assert_eq!(told(code), [21]);
 }
@@ -157,7 +157,8 @@ fn lengths_that_wrap_around_are_faults() {
         (call $tell (call $poll_oneoff (i32.const 130000) (i32.const 4096) (i32.const 1024) (i32.const 16)))
         (call $tell (call $poll_oneoff (i32.const 2048) (i32.const 130000) (i32.const 1024) (i32.const 16)))",
     );
-    // Nothing at the very end is within bounds. Kinds of 0 are clocks, and none of these waits.
+    // An empty range at the very end is within bounds. Kinds of 0 are clocks, and none of these
+    // waits.
     assert_eq!(told, [21, 21, 0, 21, 21, 21]);
 }
 

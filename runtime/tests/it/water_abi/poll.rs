@@ -1,4 +1,4 @@
-//! Waiting for several things at once. An event is told as userdata, error and kind.
+//! Waiting for several things at once. Events are reported as userdata, error and kind.
 
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,8 @@ fn streams_with_room_are_ready_to_be_written_to() {
 fn a_full_stream_is_ready_when_there_is_room_again() {
     run(async {
         for fd in ["$caller", "$net"] {
-            // Fill it until the system takes no more, find it full, and then wait. The numbers
-            // come on the other stream.
+            // Fill it until the system takes no more, find it full, and then wait. The numbers come
+            // on the other stream.
             let code = format!(
                 "(local.set $i (global.get {fd})) (local.set $n (i32.const 3))
                 (drop (call $nonblocking (local.get $i)))
@@ -89,7 +89,7 @@ fn a_full_stream_is_ready_when_there_is_room_again() {
     });
 }
 
-/// Make room in `full` when the first event is told on `other`; all that is told.
+/// Makes room in `full` when the first event is reported on `other`. Returns all reports.
 async fn drain(mut full: impl AsyncRead + Unpin, mut other: impl AsyncRead + Unpin) -> Vec<i32> {
     let mut told = vec![0; 12];
     other.read_exact(&mut told).await.expect("an event");
@@ -112,7 +112,7 @@ fn a_clock_wakes_after_its_time_and_not_before() {
         );
         let told = told(&code);
         assert_eq!(told[..3], [1000, 0, 0]);
-        // Within a millisecond that is cut off.
+        // Within a millisecond, which is cut off.
         assert!((span - 1..span + 5000).contains(&told[3]), "{told:?}");
     }
 }
@@ -174,13 +174,13 @@ fn a_number_that_stands_for_nothing_is_an_event_with_an_error() {
             (call $tell_poll (i32.const 3))",
             &[1000, 8, 1, 1001, 8, 2],
         ),
-        // The clock of CPU time is not a guest's to know.
+        // Guests have no access to the clock of CPU time.
         (
             "(call $clock (i32.const 0) (i32.const 2) (i64.const 0) (i32.const 0))
             (call $tell_poll (i32.const 1))",
             &[1000, 28, 0],
         ),
-        // Standard input is at its end; outputs are not read.
+        // Standard input is at its end, and outputs cannot be read.
         (
             "(call $subscribe (i32.const 0) (i32.const 1) (i32.const 0))
             (call $subscribe (i32.const 1) (i32.const 1) (i32.const 1))
@@ -224,7 +224,7 @@ fn events_may_be_written_over_the_subscriptions() {
     )]);
 }
 
-/// Count how often `code` comes to its end within `$n` milliseconds.
+/// Counts how often `code` completes within `$n` milliseconds.
 fn circles(code: &str) -> i32 {
     let code = format!(
         "(drop (call $nonblocking (global.get $net)))
@@ -240,14 +240,14 @@ fn circles(code: &str) -> i32 {
 
 #[test]
 fn a_guest_with_nothing_to_do_does_not_circle() {
-    // A wait that is not over comes back when its time is over, and not before.
+    // A wait without an event returns when its time is over, and not before.
     let count = circles(
         "(call $subscribe (i32.const 0) (i32.const 1) (global.get $net))
         (call $clock (i32.const 1) (i32.const 1) (i64.const 15000000) (i32.const 0))
         (drop (call $poll (i32.const 2)))",
     );
     assert!((1..=11).contains(&count), "{count}");
-    // Those that ask in a circle are made to wait: a millisecond each, after a few.
+    // Busy loops are slowed down: a millisecond for each call, after a few.
     for code in [
         "(drop (call $read (global.get $net) (i32.const 1024) (i32.const 9)))",
         "(drop (call $sched_yield))",
@@ -264,7 +264,7 @@ fn a_guest_with_nothing_to_do_does_not_circle() {
 #[test]
 fn an_idle_guest_is_woken_by_what_it_waits_for_alone() {
     run(async {
-        // Without a clock it would wait for ever; the bytes for another do not wake it.
+        // Without a clock it would wait forever; bytes for another descriptor do not wake it.
         let code = "(call $subscribe (i32.const 0) (i32.const 1) (global.get $net))
             (call $tell_poll (i32.const 1))
             (call $tell (call $now (i32.const 1)))";

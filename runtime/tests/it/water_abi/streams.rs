@@ -10,14 +10,14 @@ use super::guest::{Guest, Scene, check};
 use crate::support::run;
 use crate::water::pattern;
 
-/// Read up to 64 bytes, and tell how many and the first four.
+/// Reads up to 64 bytes, and reports their number and the first four.
 const READ: &str = "(i32.store (i32.const 1024) (i32.const 0))
     (call $tell (call $read (local.get $i) (i32.const 1024) (i32.const 64)))
     (call $tell (i32.load (i32.const 1024)))";
 
 const ABCD: i32 = i32::from_le_bytes(*b"abcd");
 
-/// Both streams that a guest reads, and how the test comes at their other ends.
+/// The two streams that a guest reads, whose other ends the test has.
 enum Side {
     Caller,
     Net,
@@ -126,7 +126,7 @@ fn a_short_read_leaves_the_rest_and_an_empty_one_takes_nothing() {
     });
 }
 
-/// A list at 8192 of `$n` parts of `$t` bytes, one after another from 16384 on.
+/// Makes a list at 8192 of `$n` parts of `$t` bytes, one after another from 16384 on.
 const LIST: &str = "(func $list (param $n i32) (param $len i32) (local $i i32)
     (loop $again
         (i32.store (i32.add (i32.const 8192) (i32.mul (local.get $i) (i32.const 8)))
@@ -163,7 +163,7 @@ fn a_read_fills_its_parts_one_after_another() {
 #[test]
 fn a_write_takes_its_parts_in_their_order_and_says_how_much() {
     run(async {
-        // 100 parts of 100 bytes, and for what was not taken again, from there on.
+        // 100 parts of 100 bytes, and a retry of the rest that was not taken.
         let code = "(call $list (i32.const 100) (i32.const 100))
             (loop $fill
                 (i32.store8 (i32.add (i32.const 16384) (local.get $i)) (i32.div_u (local.get $i) (i32.const 39)))
@@ -192,7 +192,7 @@ fn a_write_takes_its_parts_in_their_order_and_says_how_much() {
 fn writes_that_may_not_wait_are_partial_and_then_answer_eagain() {
     run(async {
         for side in Side::BOTH {
-            // What is written is the first bytes of the pattern that starts with itself.
+            // The written bytes begin a pattern that starts with itself.
             let code = format!(
                 "{} (drop (call $nonblocking (local.get $i)))
                 (block $full
@@ -224,7 +224,7 @@ fn writes_that_may_not_wait_are_partial_and_then_answer_eagain() {
             assert_eq!(said.len(), count[1] as usize);
             assert!(said.iter().all(|byte| *byte == 0));
             if matches!(side, Side::Caller) {
-                // As the limits have it.
+                // The value in the limits.
                 assert_eq!(said.len(), 256 << 10);
             }
         }
@@ -375,7 +375,7 @@ fn shutdown_is_for_sockets_and_for_a_direction() {
 #[test]
 fn a_closed_descriptor_is_the_end_for_the_other_side() {
     run(async {
-        // The guest lives on, and is told about it by the control pipe.
+        // The guest continues, and learns about it by the control pipe.
         let close = |fd: &str| {
             format!(
                 "(call $tell (call $fd_close (global.get {fd})))
@@ -422,7 +422,7 @@ fn sockets_send_and_receive_as_they_write_and_read() {
     check(&[
         (&call("sock_recv", "(i32.const 0)", 0, two), &[57]),
         (&call("sock_send", "(i32.const 1)", 0, one), &[57]),
-        // To look without taking, and to wait for all.
+        // Flags to peek, and to wait for all.
         (&call("sock_recv", "(global.get $net)", 1, two), &[58]),
         (&call("sock_recv", "(global.get $net)", 2, two), &[58]),
         (&call("sock_send", "(global.get $net)", 1, one), &[28]),

@@ -1,4 +1,4 @@
-//! Arguments, environment, clocks, randomness, and what is never given.
+//! Arguments, environment, clocks, randomness, and resources that are never given.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What the first version has otherwise.
+//! Differences of the first version.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -96,7 +96,7 @@ fn it_pulls_its_configuration_as_a_file_from_the_start_each_time() {
         let abcd = i32::from_le_bytes(*b"abcd");
         let expected = [3, 3, 4, 4, abcd, 0, -8];
         assert_eq!(guest.config(b"abcd").dial().await.told().await, expected);
-        // An empty one is there; none is not.
+        // An empty configuration exists; a missing one does not.
         let guest = Guest::v0().work("(call $tell (call $pull_config))");
         assert_eq!(guest.clone().config(b"").dial().await.told().await, [6]);
         assert_eq!(guest.dial().await.told().await, [-2], "EACCES");

@@ -11,7 +11,7 @@ use crate::support::{LOCALHOST, run};
 use crate::water::{echo, exchange, plain};
 use crate::water_abi::guest::{Guest, without_name};
 
-/// Connects, and then waits for the peer to say something.
+/// Connects, and then waits for a byte from the peer.
 const SHY: &str = "(global.set $net (call $dial_own))
     (drop (call $read (global.get $net) (i32.const 1024) (i32.const 1)))
     (global.get $net)";

@@ -15,13 +15,12 @@ use crate::water_abi::guest::{Guest, Scene};
 
 const GRACE: Duration = Duration::from_millis(100);
 
-/// What a guest does in the place of ending. The CPU time that it may take is longer than
-/// the tests are.
+/// Code that a guest runs in place of ending. Its limit of CPU time is longer than the tests.
 const STUBBORN: [&str; 6] = [
     "(loop $for_ever (br $for_ever)) (i32.const 0)",
     "(loop $for_ever (drop (call $sched_yield)) (br $for_ever)) (i32.const 0)",
     "(loop $for_ever (drop (call $now (i32.const 1))) (br $for_ever)) (i32.const 0)",
-    // It waits for what never comes.
+    // It waits for a byte that never comes.
     "(call $read (global.get $net) (i32.const 1024) (i32.const 1))",
     "(call $pause (i32.const 100000000)) (i32.const 0)",
     // It is told, and asks again.
@@ -38,7 +37,7 @@ fn stubborn(code: &str) -> Guest {
     })
 }
 
-/// What is left of it takes no time.
+/// Checks that its remains use no CPU time.
 async fn assert_idle() {
     let before = ThreadTime::now();
     tokio::time::sleep(Duration::from_millis(60)).await;
@@ -78,7 +77,7 @@ fn a_reset_ends_an_instance_that_does_not_look() {
     run(async {
         // The others wait, and cost nothing.
         for code in &STUBBORN[..3] {
-            // Its handshake is over once it says something to the application.
+            // Its handshake is over once it sends a byte to the application.
             let code = format!(
                 "(drop (call $write (global.get $caller) (i32.const 1024) (i32.const 1))) {code}"
             );

@@ -1,3 +1,5 @@
+//! Many connections at once, through all roles.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,7 +15,7 @@ use crate::water::{echo, exchange, pattern, plain};
 const TASKS: usize = 16;
 const ROUNDS: usize = 20;
 
-/// Each in its own way: most to the end, some dropped in the middle.
+/// Uses a connection: most to the end, some dropped in the middle.
 async fn use_connection<S>(mut stream: S, number: usize)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
@@ -48,7 +50,7 @@ async fn in_many_tasks<Connecting, S>(
             }
         });
     }
-    // Panics of a task are this test's.
+    // Panics of a task fail this test.
     tasks.join_all().await;
     assert_eq!(done.load(Ordering::Relaxed), TASKS * ROUNDS);
 }
@@ -84,7 +86,7 @@ fn many_clients_come_to_one_listener() {
                     tokio::spawn(async move {
                         let (mut reader, mut writer) = tokio::io::split(connection);
                         if tokio::io::copy(&mut reader, &mut writer).await.is_ok() {
-                            // Gone already, if its client was in a hurry.
+                            // The client may be gone already.
                             let _ = writer.shutdown().await;
                         }
                     });

@@ -10,7 +10,7 @@ use crate::support::{LOCALHOST, run};
 use crate::water::echo;
 use crate::water_abi::guest::{Guest, numbers};
 
-/// Tells its configuration, read in its handshake.
+/// Reports its configuration, read in its handshake.
 fn guest() -> Guest {
     Guest::v1()
         .with(r#"(data (i32.const 1024) "watm.cfg")"#)
@@ -40,7 +40,7 @@ fn dials_at_once_have_each_their_own() {
             });
         }
         dials.join_all().await;
-        // The dialer's own is as it was, and an empty one is not none.
+        // The dialer's own stays the same, and an empty one differs from none.
         for (options, expected) in [
             (DialOptions::new(), [1, 1]),
             (DialOptions::new().config(""), [0, 0]),

@@ -1,4 +1,4 @@
-//! Streams in the place of TCP.
+//! Streams in place of TCP.
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
@@ -12,7 +12,7 @@ fn say_back(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     tokio::spawn(async move {
         let (mut reader, mut writer) = tokio::io::split(stream);
         if tokio::io::copy(&mut reader, &mut writer).await.is_ok() {
-            // Gone already, if the other end was in a hurry.
+            // The other end may be gone already.
             let _ = writer.shutdown().await;
         }
     });
@@ -22,7 +22,7 @@ fn say_back(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
 fn a_pipe_within_the_process_is_as_good_as_tcp() {
     run(async {
         for module in [plain(), our_plain(), component()] {
-            // As small as one byte.
+            // Buffers as small as one byte.
             for capacity in [1, 100, 65_536] {
                 let dialer = Dialer::builder(&module).connector(move |_: Target| async move {
                     let (near, far) = duplex(capacity);
@@ -150,7 +150,7 @@ fn a_stream_that_fails_is_an_error_with_its_cause() {
                 error.to_string(),
                 "plain: the proxy wants a password (example.com:443)"
             );
-            // And in the middle.
+            // The same in the middle.
             let dialer = Dialer::builder(&module).connector(|_: Target| async {
                 let broken = tokio_broken::Broken;
                 Ok(Wire::stream(broken))
@@ -223,7 +223,7 @@ fn what_a_connector_makes_for_a_component_runs_in_the_runtime_of_the_dial() {
     let (mut lost, kept) = (dial(&own), dial(&other));
     let expected = [own.handle().id(), other.handle().id()];
     assert_eq!(connected_in.try_iter().collect::<Vec<_>>(), expected);
-    // With the runtime the stream is gone, and that is not its end.
+    // Without its runtime the stream is lost, which is not its end.
     own.shutdown_background();
     let read = other.block_on(async { lost.read(&mut [0; 1]).await });
     let error = read.expect_err("lost").to_string();
@@ -238,7 +238,7 @@ mod tokio_broken {
 
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-    /// A stream of which every read fails.
+    /// A stream whose reads all fail.
     pub struct Broken;
 
     impl AsyncRead for Broken {

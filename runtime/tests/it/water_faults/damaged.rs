@@ -1,4 +1,4 @@
-//! Modules that are garbage, or nearly right.
+//! Modules that are garbage, or nearly valid.
 
 use std::cell::Cell;
 use std::panic::{set_hook, take_hook};
@@ -14,7 +14,7 @@ use crate::water_abi::guest::Guest;
 const SEED: u64 = 0x5eed;
 const MUTATIONS: usize = 400;
 
-/// xorshift64*, which needs no more than a number.
+/// xorshift64*, whose state is a single number.
 struct Numbers(u64);
 
 impl Numbers {
@@ -31,7 +31,7 @@ thread_local! {
     static PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Note every panic on this thread, also of tasks, which the runtime would keep to itself.
+/// Records every panic on this thread, including those of tasks, which the runtime would hide.
 fn note_panics() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -43,7 +43,7 @@ fn note_panics() {
     });
 }
 
-/// A module, and what has come of it.
+/// Runs a module. Returns true if it could be loaded.
 async fn try_out(bytes: &[u8]) -> bool {
     let Ok(module) = engine().load("damaged", bytes) else {
         return false;
@@ -123,7 +123,7 @@ fn a_module_that_is_cut_short_within_its_code_is_refused() {
     let loads = |len: &usize| {
         let cut = &whole[..*len];
         let loaded = engine().load("cut", cut).is_ok();
-        // What is found without compiling is no more generous than the compiler.
+        // Inspection without compiling is no more generous than the compiler.
         assert!(!loaded || inspect(cut).is_ok_and(|info| info.problems.is_empty()));
         loaded
     };

@@ -9,7 +9,7 @@ use crate::support::{engine, run};
 use crate::water::{echo, plain};
 use crate::water_abi::guest::Guest;
 
-/// Asks for 1 GiB at once, or page by page, and writes to it.
+/// Requests 1 GiB at once, or page by page, and writes to it.
 const AT_ONCE: &str = "(drop (memory.grow (i32.const 16384)))
     (memory.fill (i32.const 131072) (i32.const 1) (i32.const 1073741824)) (i32.const 0)";
 const BY_AND_BY: &str = "(loop $again
@@ -36,7 +36,7 @@ fn a_module_that_wants_too_much_memory_fails_with_the_limit_named() {
                 reason.contains("ran out of memory (limit 16 MiB)"),
                 "{reason}"
             );
-            // In a connection's life, the same.
+            // The same during a connection.
             let mut scene = Guest::v1().ends(code).limits(limits).dial().await;
             let error = scene.app.read(&mut [0; 1]).await.expect_err("ended");
             assert!(error.to_string().contains("limit 16 MiB"), "{error}");
@@ -64,7 +64,7 @@ fn a_module_that_may_have_it_can_use_it() {
     run(async {
         let code = "(call $tell (memory.grow (i32.const 1000))) (call $tell (memory.grow (i32.const 1000)))";
         let mut scene = Guest::v1().work(code).dial().await;
-        // 64 MiB, two pages of which it had.
+        // 64 MiB, of which it had two pages.
         assert_eq!(scene.told().await, [2, -1]);
     });
 }
@@ -107,7 +107,7 @@ fn a_good_connection_goes_on_beside_hogs_on_the_same_thread() {
         let mut hogs = Vec::new();
         for code in [
             "(loop $for_ever (br $for_ever)) (i32.const 0)",
-            // It circles through calls.
+            // It loops through calls.
             "(loop $for_ever (drop (call $now (i32.const 0))) (br $for_ever)) (i32.const 0)",
             "(loop $for_ever (drop (call $random_get (i32.const 1024) (i32.const 60000)))
                 (br $for_ever)) (i32.const 0)",

@@ -1,4 +1,4 @@
-//! What guests print.
+//! Output of guests.
 
 use tracing::Level;
 use watm_runtime::{Dialer, Limits};
@@ -7,7 +7,7 @@ use crate::support::{Record, records, run};
 use crate::water::echo;
 use crate::water_abi::guest::{Guest, numbers};
 
-/// What a guest prints as this server, which tells `expected`.
+/// Returns the records of a guest's output under this server, which reports `expected`.
 fn printed(server: &str, guest: &Guest, expected: &[i32]) -> Vec<Record> {
     records(server);
     run(async {
@@ -26,7 +26,7 @@ fn printed(server: &str, guest: &Guest, expected: &[i32]) -> Vec<Record> {
         assert_eq!(numbers(&told), expected);
         connection.close().await;
     });
-    // Those of the host have no part.
+    // Records of the host have no part.
     let mut records = records(server);
     records.retain(|record| record.text.contains("part="));
     records
@@ -74,7 +74,7 @@ fn a_flood_is_limited_and_does_not_hold_up_the_guest() {
             (call $tell (local.get $i))",
         );
     let printed = printed("floods", &guest, &[100_000]);
-    // A burst of ten seconds' worth, and what the test takes.
+    // A burst of ten seconds' worth, and the records during the test.
     assert!((50..500).contains(&printed.len()), "{}", printed.len());
 }
 

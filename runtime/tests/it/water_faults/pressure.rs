@@ -13,11 +13,11 @@ use crate::support::LOCALHOST;
 use crate::water::{pattern, plain};
 
 const MUCH: usize = 32 << 20;
-/// What the system and the runtime may hold for a receiver that reads nothing: buffers of a
-/// loopback connection grow to 6 MiB and 4 MiB.
+/// The bytes that the system and the runtime may hold for a receiver that reads nothing: buffers of
+/// a loopback connection grow to 6 MiB and 4 MiB.
 const HELD: usize = 16 << 20;
 
-/// Both ends of a connection through a module.
+/// Returns both ends of a connection through a module.
 async fn ends(module: &Module) -> (Connection, TcpStream) {
     let listener = TcpListener::bind(LOCALHOST).await.expect("a port");
     let address = listener.local_addr().expect("bound").to_string();
@@ -27,7 +27,7 @@ async fn ends(module: &Module) -> (Connection, TcpStream) {
     (near, far)
 }
 
-/// Send much to `receiver`, which begins to read when nothing goes in any more.
+/// Sends much to `receiver`, which begins to read when nothing more can be written.
 async fn stall<S, R>(mut sender: S, mut receiver: R, data: &Arc<Vec<u8>>)
 where
     S: AsyncWrite + Unpin + Send + 'static,
@@ -82,7 +82,7 @@ fn a_client_of_a_relay_that_stalls_holds_up_the_other_end_and_loses_nothing() {
     });
 }
 
-/// After the far end has ended, what the near end says still arrives.
+/// Checks that the near end's bytes still arrive after the far end has ended.
 async fn half_close<N, F>(mut near: N, mut far: F)
 where
     N: AsyncRead + AsyncWrite + Unpin,

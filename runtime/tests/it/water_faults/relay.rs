@@ -1,4 +1,4 @@
-//! What happens to one client of a relay or a listener is nothing to the others.
+//! Isolation of the clients of a relay or a listener from each other.
 
 use std::io;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ fn a_relay_goes_on_when_its_upstream_comes_back() {
     });
 }
 
-/// Waits for the client's first byte in its handshake, and traps if it is 255.
+/// Makes a module that waits for the client's first byte in its handshake, and traps if it is 255.
 fn shy() -> watm_runtime::Module {
     let wait = |global: &str| {
         format!(
@@ -160,7 +160,7 @@ fn a_relay_and_a_listener_that_are_gone_free_their_ports_and_accepted_connection
         let client = connect(address, b"").await;
         let accepted = listener.accept().await.expect("accepts");
         drop(listener);
-        // The task ends when the runtime comes to it.
+        // The task ends when the runtime gets to it.
         while TcpStream::connect(address).await.is_ok() {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }

@@ -1,5 +1,5 @@
-//! What a connection costs the process. In a process of its own, since other tests have
-//! threads and descriptors too.
+//! Resources of the process for each connection. Runs in a process of its own, since other tests
+//! have threads and descriptors too.
 
 use std::process::Command;
 
@@ -67,12 +67,12 @@ async fn measure() {
         say_hello(&mut near, &mut far).await;
         ends.push((near, far));
         if number == 0 {
-            // With all that there is but once.
+            // Includes everything that exists once.
             before = (threads(), descriptors());
         }
     }
     assert_eq!(threads(), before.0);
-    // The far end is this process's, too.
+    // The far end belongs to this process, too.
     assert_eq!(descriptors(), before.1 + 2 * CONNECTIONS);
     for (near, far) in ends {
         drop(far);

@@ -1,4 +1,4 @@
-//! Modules that cost a compiler much in one way each, in a size that is given.
+//! Modules that cost a compiler much, each in one way, in a given size.
 
 use super::leb;
 
@@ -8,7 +8,7 @@ const EMPTY: usize = 2;
 /// A family of files.
 pub struct Shape {
     pub name: &'static str,
-    /// Makes one of two sizes.
+    /// Makes a file of these two sizes.
     pub make: fn([usize; 2]) -> Vec<u8>,
     pub refused: [usize; 2],
     /// A part of the error.
@@ -156,11 +156,11 @@ pub const SHAPES: &[Shape] = &[
     shape("types-of-types", lifted, [900, 16], "steps", [50, 16]),
 ];
 
-/// A dialer of WATER's first version that does nothing, with more functions: the first of them is 2,
-/// and its type is usually `EMPTY`.
+/// A WATER v0 dialer that does nothing, with more functions: the first of them is 2, and its type
+/// is usually `EMPTY`.
 struct Module {
     types: Vec<Vec<u8>>,
-    /// Each with the number of its type.
+    /// Functions, each with the number of its type.
     functions: Vec<(usize, Vec<u8>)>,
     elements: Vec<u8>,
     data: Vec<u8>,
@@ -183,7 +183,7 @@ impl Module {
         module
     }
 
-    /// A type with so many numbers as parameters and results.
+    /// Adds a type with this many numbers as parameters and results.
     fn add_type(&mut self, parameters: usize, results: usize) -> usize {
         let (of, to) = (vec![0x7f; parameters], vec![0x7f; results]);
         self.types
@@ -191,7 +191,7 @@ impl Module {
         self.types.len() - 1
     }
 
-    /// A function with so many locals.
+    /// Adds a function with this many locals.
     fn add(&mut self, kind: usize, locals: usize, code: &[u8]) {
         let locals = [vec![1], leb(locals), vec![0x7f]].concat();
         let end = [0x0b];
@@ -247,20 +247,20 @@ fn many(count: usize, one: impl FnMut(usize) -> Vec<u8>) -> Vec<u8> {
     (0..count).flat_map(one).collect()
 }
 
-/// A module of one such function.
+/// Makes a module of one such function.
 fn one(locals: usize, code: &[Vec<u8>]) -> Vec<u8> {
     let mut module = Module::new();
     module.add(EMPTY, locals, &code.concat());
     module.bytes()
 }
 
-/// Loops in a row, and locals that are used after the last of them.
+/// Makes loops in a row, and locals that are used after the last of them.
 fn empty_loops([loops, locals]: [usize; 2]) -> Vec<u8> {
     let uses = many(locals, |local| [get(local), vec![0x1a]].concat());
     one(locals, &[[3, 0x40, 0x0b].repeat(loops), uses])
 }
 
-/// Loops within each other, in the innermost of which all locals change.
+/// Makes nested loops, in the innermost of which all locals change.
 fn nested_loops([loops, locals]: [usize; 2]) -> Vec<u8> {
     let ends = [0x41, 1, 0x0d, 0, 0x0b].repeat(loops);
     one(
@@ -269,7 +269,7 @@ fn nested_loops([loops, locals]: [usize; 2]) -> Vec<u8> {
     )
 }
 
-/// One loop in which all locals change, and a table of branches back to its begin.
+/// Makes one loop in which all locals change, and a table of branches back to its beginning.
 fn branches_back([branches, locals]: [usize; 2]) -> Vec<u8> {
     let table = [get(0), vec![0x0e], leb(branches), vec![0; branches + 1]].concat();
     one(
@@ -278,7 +278,7 @@ fn branches_back([branches, locals]: [usize; 2]) -> Vec<u8> {
     )
 }
 
-/// Blocks in a row that each take and give so many values.
+/// Makes blocks in a row that each take and return this many values.
 fn blocks_of_values([blocks, values]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     let kind = module.add_type(values, values);
@@ -292,7 +292,7 @@ fn blocks_of_values([blocks, values]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// Calls in a row that each take and give so many values.
+/// Makes calls in a row that each take and return this many values.
 fn calls([calls, values]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     let kind = module.add_type(values, values);
@@ -310,7 +310,7 @@ fn indirect_calls([calls, _]: [usize; 2]) -> Vec<u8> {
     one(0, &[[0x41, 0, 0x11, EMPTY as u8, 0].repeat(calls)])
 }
 
-/// Divisions of locals by each other, all of which live to the end.
+/// Makes divisions of locals by each other, all of which live to the end.
 fn divisions([divisions, locals]: [usize; 2]) -> Vec<u8> {
     let divide = many(divisions, |number| {
         let (by, to) = (number * 7 % locals, number * 13 % locals);
@@ -328,7 +328,7 @@ fn functions([functions, _]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// Functions that are each just within the bounds of one.
+/// Makes functions that are each just within the bounds of one.
 fn costly_functions([functions, _]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     let table = [get(0), vec![0x0e], leb(1400), vec![0; 1401]].concat();
@@ -339,7 +339,7 @@ fn costly_functions([functions, _]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// Elements of a table, each another function.
+/// Makes elements of a table, each another function.
 fn elements([elements, _]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     let count = elements.min(30_000);
@@ -351,7 +351,7 @@ fn elements([elements, _]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// Types that all differ.
+/// Makes types that all differ.
 fn signatures([types, values]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     for number in 0..types {
@@ -372,7 +372,7 @@ fn computed_elements([elements, _]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// Segments beyond the end of the memory.
+/// Makes segments beyond the end of the memory.
 fn late_data([segments, _]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     let segment = [0, 0x41, 0x80, 0x80, 0x80, 0x10, 0x0b, 1, 0];
@@ -380,7 +380,7 @@ fn late_data([segments, _]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// A segment whose place is a long sum.
+/// Makes a segment whose offset is a long sum.
 fn expressions([summands, _]: [usize; 2]) -> Vec<u8> {
     let mut module = Module::new();
     let sum = [0x41, 0, 0x6a].repeat(summands);
@@ -388,21 +388,21 @@ fn expressions([summands, _]: [usize; 2]) -> Vec<u8> {
     module.bytes()
 }
 
-/// What makes a component one for this host.
+/// The export that makes a component acceptable to this host.
 const ENDPOINT: &str = "(instance $e) (export \"watm:transport/endpoint@0.1.0\" (instance $e))";
 
 fn component(text: &str) -> Vec<u8> {
     wat::parse_str(format!("(component {text} {ENDPOINT})")).expect("valid text")
 }
 
-/// Modules with two bytes each, nearly 16 MiB from each other.
+/// Makes modules with two bytes each, nearly 16 MiB apart.
 fn images([memories, _]: [usize; 2]) -> Vec<u8> {
     let module = "(core module (memory 300) (data (i32.const 0) \"a\") \
         (data (i32.const 16777000) \"a\"))";
     component(&module.repeat(memories.min(15)))
 }
 
-/// Components that each instantiate the one before it twice.
+/// Makes components that each instantiate the one before it twice.
 fn instances([components, _]: [usize; 2]) -> Vec<u8> {
     let mut text = "(component $c0 (core module $m) (core instance (instantiate $m)))".to_owned();
     for number in 1..components {
@@ -416,7 +416,7 @@ fn instances([components, _]: [usize; 2]) -> Vec<u8> {
     component(&format!("{text} (instance (instantiate $c{last}))"))
 }
 
-/// Functions that each take a pair of pairs of pairs, so many deep.
+/// Makes functions that each take nested pairs, `depth` levels deep.
 fn lifted([functions, depth]: [usize; 2]) -> Vec<u8> {
     let mut text = "(type $t0 (tuple u8 u8))".to_owned();
     for level in 1..depth {
