@@ -1,8 +1,8 @@
-;; `wasi_snapshot_preview1` for a transport: what the standard library links on
-;; wasm32-wasip1, on the two interfaces that a host grants, wall clock and randomness.
-;; Everything else is answered here, so that the component asks for nothing more:
-;; the environment is empty, output goes nowhere. What is not here a transport does not
-;; get: making the component fails and names the function.
+;; `wasi_snapshot_preview1` for a transport: the functions that the standard library links
+;; on wasm32-wasip1, built on the two interfaces that a host grants, wall clock and
+;; randomness. Everything else is answered here, so that the component imports nothing more:
+;; the environment is empty, and output is dropped. A transport that imports any other
+;; function cannot become a component: the error names the function.
 ;;
 ;; Error numbers: 0 success, 28 inval.
 (module
@@ -32,8 +32,8 @@
 
   ;; The realtime clock (0) only: a transport's own clock is an argument of its calls.
   ;;
-  ;; `now` writes 16 bytes, of which the caller has given 8. An adapter has no memory of
-  ;; its own, so the 8 bytes before the caller's are borrowed and put back.
+  ;; `now` writes 16 bytes, but the caller has given 8. An adapter has no memory of its own,
+  ;; so it borrows the 8 bytes before the caller's and restores them.
   (func (export "clock_time_get")
     (param $clock i32) (param $precision i64) (param $result i32) (result i32)
     (local $area i32) (local $borrowed i64) (local $time i64)
@@ -62,7 +62,7 @@
   (func (export "environ_get") (param i32 i32) (result i32)
     (i32.const 0))
 
-  ;; Counts what it is given, and drops it.
+  ;; Counts the bytes, and drops them.
   (func (export "fd_write")
     (param $file i32) (param $slices i32) (param $count i32) (param $written i32) (result i32)
     (local $total i32)

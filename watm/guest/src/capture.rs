@@ -1,5 +1,5 @@
 //! Captures, on the import `capture`. Transports that offer them name `capture` in
-//! [`export!`](crate::export).
+//! `export!`.
 
 use watm_core::capture::{Capture, Direction, set_provider};
 

@@ -22,9 +22,9 @@
 //!
 //! | | here | mmproxy | ratio |
 //! |---|---|---|---|
-//! | answers by TCP, a second | 14100 | 11908 | 1.18 |
+//! | answers by TCP, per second | 14100 | 11908 | 1.18 |
 //! | the same: CPU for each, µs | 20.8 | 21.3 | 0.98 |
-//! | answers by UDP, a second | 17873 | 12786 | 1.40 |
+//! | answers by UDP, per second | 17873 | 12786 | 1.40 |
 //! | the same: CPU for each, µs | 17.4 | 15.8 | 1.10 |
 //! | 200 connections at once, s | 0.107 | 0.180 | 0.59 |
 //!
@@ -41,23 +41,23 @@
 //! `interop` are in `tests/` of the project. A test checks that these tests exist. `proxy` and `proxied` are also
 //! targets of `make fuzz`, whose corpus every run of `make test` replays.
 //!
-//! | | what | tests |
+//! | | promise | tests |
 //! |---|---|---|
-//! | P1 | the parser takes what the specification has and nothing else, as another one does where that is strict | `vectors::lines_of_version_1`, `vectors::lines_that_are_no_version_1`, `vectors::headers_of_version_2`, `vectors::headers_that_are_no_version_2`, `vectors::the_checksum_is_of_the_whole_header`, `differential::lines_mean_the_same`, `differential::headers_mean_the_same` |
-//! | P2 | a header may come in pieces | `vectors::what_is_not_yet_a_header_is_incomplete`, `codec::the_flow_is_the_clients_and_the_rest_is_its`, `proxy::test_bugs::test_b7_a_header_may_come_byte_by_byte` |
-//! | P3 | a header and the upstream have their time | `proxy::test_bugs::test_b11_a_header_does_not_take_for_ever`, `serve::test_limits::test_an_upstream_has_its_time_to_accept` |
-//! | P4 | from clients' addresses, if that is granted | `proxy::test_spoofing::test_a_connection_is_from_its_client_on_both_sides`, `proxy::test_spoofing::test_b4_datagrams_are_from_their_clients_behind_one_socket` |
-//! | P5 | or said again to the upstream, or to mitmproxy | `serve::test_serve::test_haproxy_believes_the_header`, `serve::test_datagrams::test_each_begins_with_who_it_is_from_on_both_sides`, `serve::test_families::test_haproxy_hears_of_a_client_behind_another_proxy`, `serve::test_families::test_datagrams_name_a_client_of_another_family`, `interop::test_proxy::test_curl_through_mitmdump_is_seen_as_the_client` |
+//! | P1 | the parser accepts exactly the specification, like another parser where that one is strict | `vectors::lines_of_version_1`, `vectors::lines_that_are_no_version_1`, `vectors::headers_of_version_2`, `vectors::headers_that_are_no_version_2`, `vectors::the_checksum_is_of_the_whole_header`, `differential::lines_mean_the_same`, `differential::headers_mean_the_same` |
+//! | P2 | a header may arrive in pieces | `vectors::what_is_not_yet_a_header_is_incomplete`, `codec::the_flow_is_the_clients_and_the_rest_is_its`, `proxy::test_bugs::test_b7_a_header_may_come_byte_by_byte` |
+//! | P3 | a header and the upstream have time limits | `proxy::test_bugs::test_b11_a_header_does_not_take_for_ever`, `serve::test_limits::test_an_upstream_has_its_time_to_accept` |
+//! | P4 | connections come from the clients' addresses, if this is granted | `proxy::test_spoofing::test_a_connection_is_from_its_client_on_both_sides`, `proxy::test_spoofing::test_b4_datagrams_are_from_their_clients_behind_one_socket` |
+//! | P5 | a header forwards the client's address to the upstream or to mitmproxy | `serve::test_serve::test_haproxy_believes_the_header`, `serve::test_datagrams::test_each_begins_with_who_it_is_from_on_both_sides`, `serve::test_families::test_haproxy_hears_of_a_client_behind_another_proxy`, `serve::test_families::test_datagrams_name_a_client_of_another_family`, `interop::test_proxy::test_curl_through_mitmdump_is_seen_as_the_client` |
 //! | P6 | TCP and UDP, IPv4 and IPv6, in one instance | `proxy::test_spoofing::test_f2_the_upstream_is_of_the_clients_family`, `proxy::test_bugs::test_b13_it_survives_that_the_upstream_is_away` |
 //! | P7 | a header in each datagram, in the first, or of the Simple Proxy Protocol | `datagrams::a_clients_datagrams_are_its_flow_and_answers_go_to_the_proxy`, `datagrams::the_first_datagram_of_an_address_speaks_for_all_that_follow`, `datagrams::an_address_of_a_proxys_is_one_clients_at_a_time_and_a_client_has_a_few`, `datagrams::simple_proxy_protocol_goes_both_ways` |
-//! | P8 | flows of datagrams are clients', bounded, and end when they are silent | `datagrams::b4_clients_behind_one_socket_of_a_proxy_are_told_apart`, `datagrams::answers_go_to_the_address_of_the_proxy_that_was_heard_last`, `datagrams::a_flow_ends_when_nothing_came_or_went_for_its_time`, `datagrams::of_too_many_flows_that_ends_which_was_idle_longest` |
-//! | P9 | nobody is believed by default, and another list holds at once | `codec::only_those_in_from_are_believed`, `datagrams::only_those_in_from_are_believed_and_another_list_holds_at_once`, `proxy::test_bugs::test_another_list_of_who_is_believed_holds_at_once_and_without_one_nobody_is` |
-//! | P10 | a socket for each worker, with room for a crowd, of datagrams too | `serve::test_limits::test_each_worker_has_a_socket_with_room_for_a_crowd`, `serve::test_datagrams::test_each_address_stays_with_its_worker`, `proxy::test_bugs::test_b5_two_hundred_connections_at_once_wait_for_nobody` |
-//! | P11 | not a byte is lost with a slow reader, and each direction ends by itself | `proxy::test_bugs::test_a_slow_reader_gets_all_of_it`, `proxy::test_spoofing::test_a_connection_is_from_its_client_on_both_sides` |
-//! | P12 | what was taken and refused is counted, and each client's bytes | `proxy::test_bugs::test_b9_b10_b15_a_wrong_header_is_refused_and_counted`, `datagrams::b1_b9_b10_what_is_no_header_of_a_datagram_is_refused_and_counted`, `serve::test_reports::test_bytes_are_of_so_many_clients_and_of_all_others_together` |
-//! | P13 | nothing that is sent ends it, nor a lack of descriptors, nor an upstream that is away | `differential::nothing_makes_it_panic`, `proxy::test_bugs::test_b1_b9_no_datagram_ends_it`, `proxy::test_bugs::test_b12_it_survives_a_lack_of_descriptors`, `proxy::test_bugs::test_b13_it_survives_that_the_upstream_is_away` |
-//! | P14 | values are checked, passed on, and told to the application | `vectors::facts_fill_the_header_and_have_their_sizes`, `codec::facts_become_attributes`, `serve::test_families::test_tlvs_go_through_a_chain_as_they_came`, `interop::test_proxy::test_haproxys_facts_and_checksum_are_taken`, `serve::test_serve::test_haproxy_believes_the_header` |
-//! | P15 | what the machine lacks is found, with what to run | `proxy::test_spoofing::test_what_the_doctor_prints_puts_it_right`, `proxy::test_spoofing::test_the_doctor_sees_what_a_process_may_not_do`, `proxy::test_spoofing::test_the_doctor_sees_a_kernel_that_throws_answers_away`, `proxy::test_spoofing::test_the_doctor_sees_too_few_descriptors` |
+//! | P8 | datagram flows belong to clients, are bounded, and end after an idle timeout | `datagrams::b4_clients_behind_one_socket_of_a_proxy_are_told_apart`, `datagrams::answers_go_to_the_address_of_the_proxy_that_was_heard_last`, `datagrams::a_flow_ends_when_nothing_came_or_went_for_its_time`, `datagrams::of_too_many_flows_that_ends_which_was_idle_longest` |
+//! | P9 | no sender is trusted by default, and a new list applies at once | `codec::only_those_in_from_are_believed`, `datagrams::only_those_in_from_are_believed_and_another_list_holds_at_once`, `proxy::test_bugs::test_another_list_of_who_is_believed_holds_at_once_and_without_one_nobody_is` |
+//! | P10 | each worker has a socket with a large queue, for datagrams too | `serve::test_limits::test_each_worker_has_a_socket_with_room_for_a_crowd`, `serve::test_datagrams::test_each_address_stays_with_its_worker`, `proxy::test_bugs::test_b5_two_hundred_connections_at_once_wait_for_nobody` |
+//! | P11 | a slow reader loses no byte, and each direction ends separately | `proxy::test_bugs::test_a_slow_reader_gets_all_of_it`, `proxy::test_spoofing::test_a_connection_is_from_its_client_on_both_sides` |
+//! | P12 | accepted and refused connections are counted, and each client's bytes | `proxy::test_bugs::test_b9_b10_b15_a_wrong_header_is_refused_and_counted`, `datagrams::b1_b9_b10_what_is_no_header_of_a_datagram_is_refused_and_counted`, `serve::test_reports::test_bytes_are_of_so_many_clients_and_of_all_others_together` |
+//! | P13 | no input, lack of descriptors or unreachable upstream ends it | `differential::nothing_makes_it_panic`, `proxy::test_bugs::test_b1_b9_no_datagram_ends_it`, `proxy::test_bugs::test_b12_it_survives_a_lack_of_descriptors`, `proxy::test_bugs::test_b13_it_survives_that_the_upstream_is_away` |
+//! | P14 | TLVs are checked, forwarded, and reported to the application | `vectors::facts_fill_the_header_and_have_their_sizes`, `codec::facts_become_attributes`, `serve::test_families::test_tlvs_go_through_a_chain_as_they_came`, `interop::test_proxy::test_haproxys_facts_and_checksum_are_taken`, `serve::test_serve::test_haproxy_believes_the_header` |
+//! | P15 | missing settings of the machine are found, with the commands to run | `proxy::test_spoofing::test_what_the_doctor_prints_puts_it_right`, `proxy::test_spoofing::test_the_doctor_sees_what_a_process_may_not_do`, `proxy::test_spoofing::test_the_doctor_sees_a_kernel_that_throws_answers_away`, `proxy::test_spoofing::test_the_doctor_sees_too_few_descriptors` |
 
 mod account;
 mod codec;

@@ -1,4 +1,4 @@
-"""Makes vectors.json: requests as the specifications describe them, by Python's cryptography.
+"""Make vectors.json: requests by the specifications, made with Python's cryptography.
 
     pip install cryptography blake3
     python watm/shadowsocks/tests/vectors.py > watm/shadowsocks/tests/vectors.json

@@ -1,4 +1,4 @@
-"""Write exclude.txt: what Python's ipaddress makes of networks without other networks.
+"""Write exclude.txt: networks without other networks, as Python's ipaddress computes them.
 
 Each line is the allowed networks, those taken away, and the rest, separated by '|'.
 
@@ -13,7 +13,7 @@ BASES = {4: "10.64.0.0/10", 6: "fd00:7::/32"}
 
 def network(rng: random.Random, version: int) -> ipaddress._BaseNetwork:
     base = ipaddress.ip_network(BASES[version])
-    # Near each other, so that they meet.
+    # The networks are near each other, so that they overlap.
     longest = base.max_prefixlen
     prefix = rng.choice([base.prefixlen, base.prefixlen + rng.randint(1, 6), rng.randint(base.prefixlen, longest), longest])
     low = int(base.network_address) + rng.getrandbits(rng.choice([3, longest - base.prefixlen]))
