@@ -231,7 +231,7 @@ pub trait DatagramSocket {
     fn local_address(&self) -> SocketAddr;
 }
 
-/// A stream of bytes: an accepted connection, or a flow of the application's. Dropping
+/// A stream of bytes: an accepted connection, or a flow of the application. Dropping
 /// it without [`shutdown`](ByteStream::shutdown) of both directions resets it.
 pub trait ByteStream {
     /// Read at most `max_bytes`. `None` is the end of the stream; an empty vector means

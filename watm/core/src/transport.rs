@@ -115,7 +115,8 @@ pub struct ClientConfig {
     pub content: String,
 }
 
-/// A transport: the exports of `wit/endpoint.wit`. See the crate's page for the run loop.
+/// A transport: the exports of `wit/endpoint.wit`. See the crate's documentation for the run
+/// loop.
 pub trait Transport: Sized {
     /// Read the configuration and open the sockets. Without a predecessor the transport serves
     /// from now on; with one it waits until [`serving`](Self::serving) names it.

@@ -150,8 +150,7 @@ pub struct Peer {
     /// True if a handshake should begin before there is anything to send.
     wanted: bool,
     path: Path,
-    /// The largest packet that the path carries, in bytes: the outer `None` if not asked, the inner
-    /// `None` if unknown.
+    /// The largest packet that the path carries, in bytes. See [`Peer::room`].
     room: Option<Option<usize>>,
     /// The initiations that the next one must be newer than.
     floor: Floor,
@@ -324,7 +323,7 @@ impl Peer {
     }
 
     /// The largest packet that the path carries, in bytes. The outer `None`: not asked yet; the
-    /// inner `None`: unknown.
+    /// inner `None`: unknown, or no smaller than the configured MTU or the default.
     pub fn room(&self) -> Option<Option<usize>> {
         self.room
     }

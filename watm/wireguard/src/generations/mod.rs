@@ -100,7 +100,7 @@ pub enum Role {
     Draining { since: Instant },
 }
 
-/// The place of this generation among the others.
+/// The role of this generation, and its knowledge of the others.
 pub struct Generations {
     own: u32,
     role: Role,
