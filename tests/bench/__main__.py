@@ -1,9 +1,9 @@
-"""`make bench`: how fast the module serves, beside mitmproxy's own WireGuard server.
+"""`make bench`: how fast the module serves, compared with mitmproxy's own WireGuard server.
 
-Every server runs the same handlers in a process of its own and meets the same
-client. The servers take turns, several times, each time in a new process; the
-table has medians. `pinned` puts the server on one CPU and the client on another:
-only those figures compare servers, since unpinned ones say more of the scheduler.
+Every server runs the same handlers in a process of its own and meets the same client. The servers
+take turns, several times, each time in a new process; the table has medians. `pinned` puts the
+server on one CPU and the client on another: only those figures compare servers, since unpinned ones
+mostly measure the scheduler.
 """
 
 import argparse

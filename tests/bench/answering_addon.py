@@ -1,4 +1,4 @@
-"""An addon that says when mitmdump serves, and answers every request itself."""
+"""An addon that reports when mitmdump serves, and answers every request itself."""
 
 import asyncio
 import json

@@ -16,32 +16,32 @@ CRATE = ROOT / "watm" / "target" / "release" / "watm-native"
 HOST = ROOT / "target" / "release" / "examples" / "serve"
 MODULE = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
 
-# Made by `make bench` before it begins.
+# Files that `make bench` makes before it begins.
 _BUILT = [CLIENT, CRATE, HOST, MODULE]
 _PACKAGES = ["mitmproxy", "mitmproxy_rs", "mitmproxy_watm"]
 
 
 class Missing(Exception):
-    """Something that the bench needs is not there."""
+    """A requirement of the benchmark is missing."""
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """Keys of WireGuard, in base64."""
+    """WireGuard keys, in base64."""
 
     private: str
     public: str
 
 
 def key_pair() -> KeyPair:
-    """New keys."""
+    """Generates keys."""
     key = X25519PrivateKey.generate()
     private, public = key.private_bytes_raw(), key.public_key().public_bytes_raw()
     return KeyPair(base64.b64encode(private).decode(), base64.b64encode(public).decode())
 
 
 def check() -> None:
-    """Raises `Missing` with what is missing and how to get it."""
+    """Raises `Missing` with the missing requirement and the way to get it."""
     need(_BUILT)
     for package in _PACKAGES:
         if _version(package) is None:
@@ -49,7 +49,7 @@ def check() -> None:
 
 
 def need(files: list[pathlib.Path]) -> None:
-    """Raises `Missing` if one of the files is not there, or if there is only one CPU."""
+    """Raises `Missing` if one of the files is missing, or if there is only one CPU."""
     for file in files:
         if not file.exists():
             raise Missing(f"{file} is missing: the command of the Makefile builds it")
@@ -58,7 +58,7 @@ def need(files: list[pathlib.Path]) -> None:
 
 
 def choice(text: str, known: list[str]) -> list[str]:
-    """The names in a list with commas. Raises `Missing` for one that is not known."""
+    """Returns the names in a comma-separated list. Raises `Missing` for an unknown one."""
     names = text.split(",")
     for name in names:
         if name not in known:
@@ -67,12 +67,12 @@ def choice(text: str, known: list[str]) -> list[str]:
 
 
 def cpus() -> list[int]:
-    """The CPUs that this process may use."""
+    """Returns the CPUs that this process may use."""
     return sorted(os.sched_getaffinity(0))
 
 
 def describe() -> dict:
-    """What has to stand beside the figures."""
+    """Returns the facts that accompany the figures."""
     return machine.described() | {
         "mitmproxy_rs": _version("mitmproxy_rs"),
         "mitmproxy_watm": _version("mitmproxy_watm"),

@@ -1,7 +1,7 @@
-"""What the servers under test do with a flow: the same code for all of them.
+"""The services of the servers under test: the same code for all of them.
 
-A stream has the methods of `mitmproxy_rs.Stream`. The service is chosen by the
-inner destination's port, the well-known one of its kind.
+A stream has the methods of `mitmproxy_rs.Stream`. The service is chosen by the inner destination's
+port, the well-known one of its kind.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ ECHO = 7
 SINK = 9
 SOURCE = 19
 TRICKLE = 20
-# What the trickle sends: a few small messages, and after a pause a lot.
+# The messages of the trickle: a few small ones, and after a pause a large one.
 FEW, BETWEEN, PAUSE, LOT = 3, 0.01, 0.5, 200_000
 
 _READ = 65535  # mitmproxy's own read size
@@ -54,7 +54,7 @@ async def _echo(stream) -> None:
 
 
 async def _sink(stream) -> None:
-    """Answers the end with what came: 8 bytes of length and 1 for the right content."""
+    """Answers the end of a transfer with a check: 8 bytes of length and 1 for the right content."""
     received = 0
     right = True
     while data := await stream.read(_READ):
@@ -66,14 +66,14 @@ async def _sink(stream) -> None:
 
 
 async def _source(stream) -> None:
-    """Sends as many bytes as the first 8 say."""
+    """Sends as many bytes as the first 8 request."""
     await _send(stream, 0, await _number(stream))
     stream.write_eof()
 
 
 async def _trickle(stream) -> None:
-    """Answers 8 zeros with themselves, as often as they come. Any other number is the size of `FEW` messages,
-    `BETWEEN` seconds apart, which `LOT` bytes follow `PAUSE` seconds later."""
+    """Echoes 8 zeros, repeatedly. Any other number is the size of `FEW` messages, sent `BETWEEN`
+    seconds apart, which `LOT` bytes follow `PAUSE` seconds later."""
     while (size := await _number(stream)) == 0:
         stream.write(bytes(8))
         await stream.drain()
@@ -86,7 +86,7 @@ async def _trickle(stream) -> None:
 
 
 async def _number(stream) -> int:
-    """The next 8 bytes, little-endian. Raises `EOFError` if there are fewer."""
+    """Returns the next 8 bytes, little-endian. Raises `EOFError` if there are fewer."""
     read = b""
     while len(read) < 8:
         data = await stream.read(8 - len(read))

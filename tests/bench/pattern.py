@@ -22,13 +22,13 @@ LONGEST_PIECE = 2 * PERIOD
 
 
 def piece(offset: int, size: int) -> bytes:
-    """The content from `offset` on, `size` bytes of it, at most `LONGEST_PIECE`."""
+    """Returns `size` bytes of the content from `offset` on, at most `LONGEST_PIECE`."""
     start = offset % PERIOD
     return _REPEATED[start : start + min(size, LONGEST_PIECE)]
 
 
 def matches(data: bytes, offset: int) -> bool:
-    """Whether `data` is the content at `offset`."""
+    """Returns True if `data` is the content at `offset`."""
     while data:
         expected = piece(offset, len(data))
         if data[: len(expected)] != expected:

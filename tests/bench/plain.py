@@ -1,4 +1,4 @@
-"""The same services on loopback without any tunnel: what asyncio itself costs."""
+"""The same services on loopback without any tunnel: the cost of asyncio itself."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import handlers
 
 
 class _Stream:
-    """A reader and a writer as one stream that says it is at a service's port."""
+    """A reader and a writer as one stream that reports a service's port."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         self.read = reader.read
@@ -29,7 +29,7 @@ class _UdpEcho(asyncio.DatagramProtocol):
 
 
 async def start(host: str) -> dict[str, int]:
-    """Serves each service at a port of its own and returns them by service."""
+    """Serves each service at a port of its own, and returns the ports by service."""
     ports = {}
     for service in (handlers.ECHO, handlers.SINK, handlers.SOURCE):
 

@@ -1,4 +1,4 @@
-"""The programs under test and the clients, each a process that talks in lines of JSON."""
+"""The programs under test and the clients, each a process that exchanges lines of JSON."""
 
 import contextlib
 import json
@@ -15,16 +15,16 @@ from typing import Self
 import environment
 from ports import free_port
 
-# Seconds for one answer; the slowest, fifteen handshakes with the native server, take half of it.
+# Seconds for one answer. The slowest, fifteen handshakes with the native server, take half of it.
 LIMIT = 120
-# The inner destination: nothing answers there but the server's handlers.
+# The inner destination: only the server's handlers answer there.
 DESTINATION = "10.9.8.7"
 
 HERE = pathlib.Path(__file__).parent
 
 
 class Failed(Exception):
-    """A program ended, said nothing, or reported an error."""
+    """A program ended, did not answer, or reported an error."""
 
 
 class Process:
@@ -58,7 +58,7 @@ class Process:
         self._process.stdout.close()
 
     def cpu_seconds(self) -> float:
-        """CPU time used so far, of all its threads."""
+        """The CPU time used so far by all its threads."""
         # The kernel's CPU clock of another process, see clock_getcpuclockid(3).
         return time.clock_gettime((~self.pid << 3) | 2)
 
@@ -70,7 +70,7 @@ class Process:
         return 0.0
 
     def say(self, text: str) -> None:
-        """Write a line to its input."""
+        """Writes a line to its input."""
         try:
             self._process.stdin.write(text + "\n")
             self._process.stdin.flush()
@@ -78,11 +78,11 @@ class Process:
             raise Failed(f"{self._process.args[0]} has ended") from broken
 
     def hear(self, seconds: float) -> dict:
-        """The next line of its output that is JSON."""
+        """Returns the next line of its output, parsed as JSON."""
         return json.loads(self.hear_line(seconds))
 
     def hear_line(self, seconds: float) -> str:
-        """The next line of its output."""
+        """Returns the next line of its output."""
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         if not ready:
             raise Failed(f"{self._process.args[0]} said nothing for {seconds:.0f} s")
@@ -93,7 +93,7 @@ class Process:
 
 
 class Server(Process):
-    """server.py with one kind of server."""
+    """A process of server.py with one kind of server."""
 
     def __init__(self, kind: str, cpus: set[int]) -> None:
         super().__init__([sys.executable, HERE / "server.py", kind], cpus)
@@ -104,7 +104,7 @@ class Server(Process):
         return self
 
     def counters(self) -> dict:
-        """Its own counters, in the words of the kind."""
+        """Returns its own counters, under their names in this kind."""
         self.say("")
         return self.hear(10)
 
@@ -179,7 +179,7 @@ class Mitmdump(Process):
 
 
 class Client(Process):
-    """tests/wgclient with one tunnel for all that it is asked to do."""
+    """A process of tests/wgclient with one tunnel for all its actions."""
 
     def __init__(self, reach: dict, cpus: set[int], *flags: str) -> None:
         super().__init__([environment.CLIENT, "serve", *_tunnel(reach), *flags], cpus)
@@ -190,7 +190,7 @@ class Client(Process):
         return self
 
     def run(self, action: str, port: int | None = None, **options: object) -> dict:
-        """The result of an action, against the service at a port if the action needs one."""
+        """Returns the result of an action, against the service at a port if the action needs one."""
         if port is not None:
             to = f"{DESTINATION}:{port}"
             if self._reach["direct"]:
@@ -205,7 +205,7 @@ class Client(Process):
 
 
 class Crowd(Process):
-    """tests/wgclient as a second peer that opens flows and holds them."""
+    """A process of tests/wgclient as a second peer that opens flows and holds them."""
 
     def __init__(self, reach: dict, cpus: set[int], flows: int) -> None:
         tunnel = _tunnel(reach | {"private_key": reach["second_private_key"]})

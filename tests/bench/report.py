@@ -1,4 +1,4 @@
-"""Samples in words."""
+"""Reports of samples as text."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -7,7 +7,7 @@ from studies import Study
 
 
 def line(record: dict) -> str:
-    """One sample, for those who watch."""
+    """Formats one sample, for people who watch."""
     head = f"{record['study']}, {record['placement']}, {record['server']}"
     if "error" in record:
         return f"{head}: failed: {record['error']}"
@@ -16,7 +16,7 @@ def line(record: dict) -> str:
 
 
 def tables(environment: dict, records: list[dict], studies: list[Study]) -> str:
-    """Medians, a table a study and placement."""
+    """Formats medians, a table for each study and placement."""
     lines = [", ".join(f"{name} {value}" for name, value in environment.items())]
     for study in studies:
         for placement in study.placements:
@@ -55,7 +55,7 @@ def _table(study: Study, placement: str, records: list[dict]) -> Iterator[str]:
 
 
 def _titles(records: list[dict]) -> list[tuple[str, str]]:
-    """Samples and their figures, in the order in which they came."""
+    """Returns samples and their figures, in order of arrival."""
     return list(dict.fromkeys((r["name"], m["title"]) for r in records for m in r.get("measures", ())))
 
 

@@ -1,4 +1,4 @@
-"""Runs the studies: who takes turns with whom, and on which CPUs."""
+"""Runs the studies: the order of the servers, and their CPUs."""
 
 import itertools
 import os
@@ -12,7 +12,7 @@ from studies import Placement, Study
 
 
 def run(studies: list[Study], servers: list[str], placements: list[str], repetitions: int) -> Iterator[dict]:
-    """One record a piece of work, server, placement and repetition, as they come."""
+    """Yields one record for each piece of work, server, placement and repetition, as they arrive."""
     for study, repetition in itertools.product(studies, range(repetitions)):
         if repetition >= study.most_repetitions:
             continue

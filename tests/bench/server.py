@@ -1,7 +1,7 @@
 """One server under test: `python server.py KIND`.
 
-Says how to reach it in a line of JSON and serves until its input ends. A line of
-input is answered with the server's counters, a line of JSON.
+Prints a line of JSON with its address and keys, and serves until its input ends. It answers each
+line of input with its counters, a line of JSON.
 """
 
 import asyncio
@@ -67,8 +67,8 @@ async def _serve(stats) -> NoReturn:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while await reader.readline():
         _say(stats() if stats else {})
-    # At once: mitmproxy_rs sometimes crashes while the interpreter is taken down,
-    # which is not what is measured here.
+    # Exits at once: mitmproxy_rs sometimes crashes during the interpreter's shutdown, which is not
+    # measured here.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What is measured, a class a question. `rounds` runs them."""
+"""The measurements, a class for each question. `rounds` runs them."""
 
 import base64
 import contextlib
@@ -26,7 +26,7 @@ class Measure:
 
 @dataclass
 class Sample:
-    """What one piece of work gave: figures for the table, and the client's whole answer."""
+    """The result of one piece of work: figures for the table, and the client's whole answer."""
 
     name: str
     measures: list[Measure]
@@ -46,7 +46,7 @@ class Study:
 
     title: ClassVar[str]
     servers: ClassVar[list[str]] = ["native", "watm"]
-    # The ratio of the table is `compared[0]` to `compared[1]`.
+    # The ratio in the table is `compared[0]` to `compared[1]`.
     compared: ClassVar[tuple[str, str]] = ("watm", "native")
     placements: ClassVar[list[str]] = ["pinned"]
     # Some take minutes.
@@ -56,7 +56,7 @@ class Study:
         self.quick = quick
 
     def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
-        """Samples as they come. Raises `Failed`."""
+        """Yields samples as they arrive. Raises `Failed`."""
         raise NotImplementedError
 
 
@@ -87,7 +87,7 @@ class Traffic(Study):
 
 
 class Memory(Study):
-    """What a server keeps after work is done."""
+    """Memory that a server keeps after its work."""
 
     title = "memory"
 
@@ -109,7 +109,7 @@ class Memory(Study):
 
 
 class Flows(Study):
-    """What a packet costs, and what memory is taken, while other flows are open and idle."""
+    """CPU time of a packet, and memory, while other flows are open and idle."""
 
     title = "idle flows"
 
@@ -155,8 +155,8 @@ class LongPath(Study):
 
 
 class Jitter(Study):
-    """Bulk over a path whose delay varies, and a lot after a little on one that has become longer. The
-    path keeps the order of datagrams."""
+    """Bulk over a path with a varying delay, and a large message after small ones on one that has
+    become longer. The path keeps the order of datagrams."""
 
     title = "jitter"
     most_repetitions = 2
@@ -176,7 +176,7 @@ class Jitter(Study):
 
     @contextlib.contextmanager
     def _serving(self, kind: str, cpus: Placement, *options: str) -> Iterator[tuple[Client, Path]]:
-        """A client that has a path of these options to the server."""
+        """Runs a server and a client with a path of these options between them."""
         with Server(kind, cpus.server) as server:
             port = int(server.reach["server"].rpartition(":")[2])
             beside = ["taskset", "-c", ",".join(map(str, cpus.client))]
@@ -188,7 +188,7 @@ class Jitter(Study):
                 yield client, between
 
     def _trickle(self, client: Client, between: Path, round_trip: int, size: int) -> float:
-        """Seconds until all has come that the server sends from when the round trip has its new length."""
+        """Returns the seconds from the change of the round trip until everything has arrived."""
         client.run("open", workloads.TRICKLE, name="trickle")
         for _ in range(50):
             client.run("write", name="trickle", data=_number(0))
@@ -207,7 +207,7 @@ class Handshakes(Study):
     most_repetitions = 2
 
     def run(self, kind: str, cpus: Placement) -> Iterator[Sample]:
-        # From the eleventh on the native server takes five seconds for each.
+        # The native server takes five seconds for each from the eleventh on.
         rows = [15] if kind == "native" else [15, 50]
         for count in [3] if self.quick else rows:
             with Server(kind, cpus.server) as server, Client(server.reach, cpus.client) as client:
@@ -223,7 +223,7 @@ class Handshakes(Study):
 
 
 class Browsing(Study):
-    """HTTP through mitmdump, in mitmproxy's own mode and in ours."""
+    """HTTP through mitmdump, in mitmproxy's own mode and in `watm:` mode."""
 
     title = "mitmdump"
     placements = ["pinned", "unpinned"]
@@ -290,18 +290,18 @@ STUDIES: dict[str, type[Study]] = {
 
 
 class Spent:
-    """The CPU time that both sides have used since it was made."""
+    """The CPU time that both sides have used since this was created."""
 
     def __init__(self, server: Process, client: Process) -> None:
         self._sides = {"server": server, "client": client}
         self._before = {name: side.cpu_seconds() for name, side in self._sides.items()}
 
     def per_gb(self, volume: int, prefix: str = "  ") -> list[Measure]:
-        """For so many bytes of payload."""
+        """Returns the time for a gigabyte of payload, given the bytes moved."""
         return [Measure(f"{prefix}{name} CPU s/GB", self._seconds(name) * GIGA / volume, 2) for name in self._sides]
 
     def each(self, count: int) -> Measure:
-        """The server's for each of so many pieces."""
+        """Returns the server's time for each of `count` pieces."""
         return Measure("  server CPU us each", self._seconds("server") * 1e6 / count)
 
     def _seconds(self, name: str) -> float:
@@ -309,12 +309,12 @@ class Spent:
 
 
 def warm_up(client: Client) -> None:
-    """The handshake and the first allocations are nobody's business."""
+    """Excludes the handshake and the first allocations from the measurement."""
     client.run("echo", workloads.ECHO, messages=50, size=1000)
 
 
 def latencies(answer: dict) -> list[Measure]:
-    """Of a round trip, in microseconds."""
+    """Returns the percentiles of a round trip, in microseconds."""
     return [Measure("  p50 us", answer["p50_us"]), Measure("  p99 us", answer["p99_us"])]
 
 
@@ -324,5 +324,5 @@ def _rss(when: str, server: Process) -> Sample:
 
 
 def _number(value: int) -> str:
-    """As the services read it, for the client."""
+    """Encodes a number for the client in the form that the services read."""
     return base64.b64encode(value.to_bytes(8, "little")).decode()

@@ -1,4 +1,4 @@
-"""What the client does, and what is read from its answer."""
+"""The client's actions, and the fields that are read from its answers."""
 
 from dataclasses import dataclass
 
@@ -17,15 +17,15 @@ class Workload:
     action: str
     port: int
     options: dict[str, int]
-    # The figure of the table, a field of the client's answer; more is better.
+    # The figure in the table, a field of the client's answer; more is better.
     figure: str
     unit: str
-    # Bytes of payload that it moves; 0 where CPU a byte says nothing.
+    # Bytes of payload that it moves; 0 if CPU time for each byte is meaningless.
     volume: int = 0
 
     @property
     def count(self) -> int:
-        """Round trips or connections in all."""
+        """The number of round trips or connections in all."""
         options = self.options
         return options.get("count", options.get("messages", 0) * options.get("connections", 1))
 

@@ -8,10 +8,10 @@ from .attackers import ATTACKERS, Attacker
 from .neighbour import Echo
 from .process import CONNECTIONS, DESCRIPTORS, DRAIN, Taken, run
 
-# Seconds: for the good module, and at least for a seed.
+# Seconds: for the good module, and the least for a seed.
 UNDISTURBED = 3
 SHORTEST = 0.8
-# After so many seeds the neighbour is measured without one.
+# The growth of the process beyond a module's memory that is allowed, in MiB.
 SEEDS_PER_GOOD = 3
 # What else a module may have its process grow by, in MiB.
 ALLOWANCE = 64

@@ -1,4 +1,4 @@
-"""The modules that do harm, a kind each."""
+"""The hostile modules, a kind each."""
 
 import contextlib
 import pathlib
@@ -11,39 +11,41 @@ from dataclasses import dataclass
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# What does what it is told: its configuration says whether that is harm.
+# A module that obeys its configuration, harmful or not.
 GUEST = ROOT / "build/guest.wasm"
-# Does nothing but harm.
+# A module that only does harm.
 WATER = ROOT / "build/hostile.watm1.wasm"
 
-# Clients of a module of WATER in one run, which has an instance for each.
+# Clients of a WATER module in one run, with an instance for each.
 CLIENTS = 16
 
 
 @dataclass(frozen=True)
 class Attacker:
-    """A kind of hostile module. All seeds from a multiple of `preferences` up to the next one press on other places."""
+    """A kind of hostile module. Seeds from a multiple of `preferences` up to the next one each
+    favour other calls."""
 
     module: pathlib.Path
     config: Callable[[int], str]
     preferences: int
     networks: tuple[str, ...]
     memory_mib: int
-    """What an instance may have."""
+    """The memory limit of an instance."""
     instances: int = 1
-    """How many there are at once, at most."""
+    """The most instances at once."""
     provoke: Callable[[int, int, float, threading.Event], None] | None = None
-    """Called with a seed, the port and the seconds that it is to take, in a thread of its own, for modules that wait
-    for somebody. Returns early at the event."""
+    """Called with a seed, the port and the duration in seconds, in a thread of its own, for modules
+    that wait for clients. Returns early at the event."""
 
 
 def _connect(seed: int, port: int, seconds: float, ended: threading.Event) -> None:
-    """As many clients as there may be, one after the other. Each says its number, and some go before the end."""
+    """Connects as many clients as are allowed, one after the other. Each sends its number, and some
+    leave before the end."""
     chance = random.Random(seed)
     with contextlib.ExitStack() as stack:
         clients = []
         for number in range(CLIENTS):
-            # The listener may be busy, and what is hostile may end a client at any time.
+            # The listener may be busy, and the hostile module may end a client at any time.
             with contextlib.suppress(OSError):
                 client = stack.enter_context(socket.create_connection(("127.0.0.1", port), 1))
                 client.setblocking(False)
@@ -57,7 +59,7 @@ def _connect(seed: int, port: int, seconds: float, ended: threading.Event) -> No
 
 
 def _leave(client: socket.socket, chance: random.Random) -> None:
-    """By an end, or a reset."""
+    """Leaves by an orderly end, or by a reset."""
     if chance.random() < 0.5:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     client.close()

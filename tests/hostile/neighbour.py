@@ -1,6 +1,6 @@
-"""A module that behaves, and a client and an application that notice when it does not answer.
+"""A well-behaved module with a client and an application, which notice when it does not answer.
 
-They are a process of their own: what watches the process of `watm serve` would hold them up.
+They are a process of their own: the watcher of `watm serve` would delay them.
 """
 
 import argparse
@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 HOST = "127.0.0.1"
-# Seconds between two datagrams, after which the same is sent again, and until it counts as lost: the kernel drops some
-# where thousands of connections end at once.
+# Seconds between two datagrams, after which the same is sent again, and until it counts as lost:
+# the kernel drops some when thousands of connections end at once.
 PACE = 0.004
 AGAIN = 0.5
 LOST = 3.0
-# How many seconds longer than asked the process may take.
+# The seconds that the process may take in addition.
 PATIENCE = 60
 
 
 @dataclass
 class Echo:
-    """How long answers took, in seconds."""
+    """The times of answers, in seconds."""
 
     times: list[float] = field(default_factory=list)
     lost: int = 0
@@ -40,7 +40,7 @@ class Echo:
 
 
 def listen(port: int, answers: int, seconds: float) -> Echo:
-    """Asks the module at `port` for that long, behind which there is an application at `answers`."""
+    """Asks the module at `port`, in front of an application at `answers`, for this many seconds."""
     root = pathlib.Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "tests.hostile.neighbour", str(port), str(answers), str(seconds)]
     done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, timeout=seconds + PATIENCE, check=True)
@@ -49,7 +49,7 @@ def listen(port: int, answers: int, seconds: float) -> Echo:
 
 @contextlib.contextmanager
 def _application(port: int) -> Iterator[None]:
-    """Sends datagrams back to where they come from."""
+    """Returns datagrams to their senders."""
     with socket.socket(type=socket.SOCK_DGRAM) as answering:
         answering.bind((HOST, port))
         answering.settimeout(0.1)
@@ -70,7 +70,7 @@ def _application(port: int) -> Iterator[None]:
 
 
 def _ask(port: int, seconds: float) -> Echo:
-    """For that long, one datagram after another."""
+    """Sends one datagram after another for this many seconds."""
     echo = Echo()
     end = time.monotonic() + seconds
     with socket.socket(type=socket.SOCK_DGRAM) as client:
@@ -91,7 +91,7 @@ def _ask(port: int, seconds: float) -> Echo:
 def _exchange(client: socket.socket, asked: bytes) -> bool:
     try:
         client.send(asked)
-        # What comes late is the answer to another one.
+        # A late datagram answers an earlier one.
         while client.recv(100) != asked:
             pass
     except (TimeoutError, ConnectionRefusedError):

@@ -1,4 +1,4 @@
-"""A process of `watm serve` with two modules, and what it takes."""
+"""A process of `watm serve` with two modules, and its resource usage."""
 
 import contextlib
 import os
@@ -19,9 +19,9 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import ports  # noqa: E402
 import watm_serve  # noqa: E402
 
-# What the hostile module may have.
+# The limit of the hostile module.
 DESCRIPTORS = 200
-# What `watm serve` has at once, of all its modules: each connects to an upstream.
+# The limit of `watm serve` on connections of all its modules: each connects to an upstream.
 CONNECTIONS = 10_000
 # Seconds.
 DRAIN = 0.5
@@ -31,18 +31,18 @@ SAMPLE = 0.02
 
 @dataclass
 class Taken:
-    """What a process took at most."""
+    """The peak usage of a process."""
 
     rss_mib: float = 0
     descriptors: int = 0
     threads: int = 0
     end: float = 0
-    """How long it took to end after it was asked to, in seconds."""
+    """The seconds from the request to its end."""
 
 
 @contextlib.contextmanager
 def _unread(port: int) -> Iterator[None]:
-    """An application that takes connections and datagrams, and reads nothing."""
+    """Runs an application that accepts connections and datagrams, and reads nothing."""
     with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
         tcp.bind((HOST, port))
         tcp.listen(4096)

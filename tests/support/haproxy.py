@@ -1,12 +1,12 @@
-"""haproxy's configurations."""
+"""Configurations of haproxy."""
 
 import pathlib
 
 
 def configured(folder: pathlib.Path, sections: str, mode: str = "tcp") -> pathlib.Path:
-    """A file with these frontends and backends."""
+    """Writes a file with these frontends and backends."""
     path = folder / "haproxy.cfg"
-    # It prepares itself for as many connections as it may have, which takes seconds for all there can be.
+    # haproxy allocates room for its most connections at start, which takes seconds for its default.
     path.write_text(
         f"""
 global

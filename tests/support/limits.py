@@ -1,8 +1,8 @@
-"""A plugin of pytest: every test has a time limit.
+"""A pytest plugin that sets a time limit for every test.
 
-`@pytest.mark.limit(seconds)` sets another than the usual one. A coroutine test is ended by its event
-loop (`coroutines`), any other by a signal; one that does not even react to that ends the run, with
-the stack of each thread.
+`@pytest.mark.limit(seconds)` sets another limit. The event loop ends a coroutine test
+(`coroutines`), a signal any other. A test that ignores even the signal ends the run, with the stack
+of each thread.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ import pytest
 
 # Seconds for each of setup, call and teardown.
 LIMIT = 600
-# Seconds after which the signal comes again: what it interrupts may swallow the failure.
+# Seconds after which the signal is repeated, since interrupted code may swallow the failure.
 _AGAIN = 10
 # Seconds after the limit at which the run ends.
 _END = 120

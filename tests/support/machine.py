@@ -12,7 +12,7 @@ _CONGESTION = pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 
 def described() -> dict:
-    """What stands beside the figures of every benchmark."""
+    """Returns the facts that accompany the figures of every benchmark."""
     return {
         "commit": _commit(),
         "cpu": _model(),
@@ -25,19 +25,20 @@ def described() -> dict:
 
 
 def turns(kinds: Sequence[str], number: int) -> Iterator[str]:
-    """The order of a round: nobody is always first, while the caches are warm or the CPU cool."""
+    """Yields the order of a round, so that no kind is always first, while the caches are warm or
+    the CPU cool."""
     first = number % max(1, len(kinds))
     yield from (*kinds[first:], *kinds[:first])
 
 
 def spread(values: Sequence[float], digits: int) -> str:
-    """The median, and the least and the most of several."""
+    """Formats the median, the least and the most of several values."""
     middle = f"{statistics.median(values):.{digits}f}"
     return middle if len(values) == 1 else f"{middle} [{min(values):.{digits}f}..{max(values):.{digits}f}]"
 
 
 def _commit() -> str:
-    """The commit in short, with a `+` if files have been changed since."""
+    """Returns the short commit, with a `+` if files have changed since."""
     command = ["git", "describe", "--always", "--abbrev=7", "--exclude=*", "--dirty=+"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30)
     return done.stdout.strip() or "unknown"

@@ -1,8 +1,8 @@
-"""A plugin of pytest: tests that need root, or other people's programs, where there are none.
+"""A pytest plugin for tests that need root, or other programs, where these are missing.
 
-As root nothing is skipped: a test that would be fails. Without root a test is skipped that calls
-`root`, or that starts a program of `tests/setup/packages` which is not installed. Each skipped
-test is a line in the file that `WATM_SKIPPED` names: the test, a tab, the reason.
+As root nothing is skipped: a test that would be skipped fails. Without root a test is skipped if it
+calls `root`, or starts a program of `tests/setup/packages` that is not installed. Each skipped test
+is a line in the file that `WATM_SKIPPED` names: the test, a tab, the reason.
 """
 
 import os
@@ -14,19 +14,21 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TABLE = ROOT / "tests" / "setup" / "packages"
-# Debian's package of each program, or of each file by its path.
+# The Debian package of each program, or of each file by its path.
 PACKAGES = dict(line.split() for line in _TABLE.read_text().splitlines() if not line.startswith("#"))
 
 
 def root(why: str) -> None:
-    """Skips the test that runs unless this process is root's. `why` is what takes root, as a noun."""
+    """Skips the running test unless this process is root's. `why` is the subject that needs root,
+    as a noun."""
     if os.geteuid() != 0:
         pytest.skip(f"{why} need root")
 
 
 def program(name: str) -> None:
-    """Skips the test that runs, unless root runs it, if a program or file of the table is missing. For what a shell
-    starts: a program that Python cannot start is noticed without this."""
+    """Skips the running test, unless run by root, if a program or file of the table is missing.
+    Only programs that a shell starts need this: a program that Python cannot start is noticed
+    without it."""
     if os.geteuid() != 0 and not _there(name):
         pytest.skip(_missing(name))
 
@@ -60,7 +62,8 @@ def _missing(name: str) -> str:
 
 
 def _not_found(error: BaseException) -> Iterator[str]:
-    """Files that were not found, in an exception, its causes and the exceptions that it groups."""
+    """Yields files that were not found, from an exception, its causes and the exceptions that it
+    groups."""
     seen: list[BaseException] = []
     left: list[BaseException | None] = [error]
     while left:
@@ -90,7 +93,7 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 
 def _noted(report: pytest.TestReport | pytest.CollectReport, path: pathlib.Path) -> None:
-    """Writes down that something is skipped; as root makes it a failure."""
+    """Records a skipped test; as root makes it a failure."""
     if not report.skipped:
         return
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -22,11 +22,11 @@ class Path:
 
     @property
     def address(self) -> str:
-        """Where the client sends to."""
+        """The address that the client sends to."""
         return f"{HOST}:{self.port}"
 
     def change(self, *options: str) -> None:
-        """Sets flags of `wgclient path` for the datagrams from now on. The other flags stay as they are."""
+        """Sets flags of `wgclient path` for future datagrams. The other flags stay as they are."""
         self._process.stdin.write(" ".join(options) + "\n")
         self._process.stdin.flush()
         self._answer()
@@ -40,8 +40,9 @@ class Path:
 
 @contextlib.contextmanager
 def path(to: int, *options: str, inside: Callable[..., list] = lambda *command: list(command)) -> Iterator[Path]:
-    """Relays datagrams to a UDP port of this machine and back for the length of the block. `options` are
-    flags of `wgclient path`; `inside` makes the command that runs another in a namespace."""
+    """Relays datagrams to a UDP port of this machine and back for the length of the block.
+    `options` are flags of `wgclient path`; `inside` makes the command that runs another in a
+    namespace."""
     command = inside(BINARY, "path", "--direct", "--timeout", "0", "--to", f"{HOST}:{to}", *options)
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

@@ -1,4 +1,4 @@
-"""The network between the two ends of a tunnel, where a test listens, and what tshark makes of that."""
+"""The network between the two ends of a tunnel, where a test captures datagrams that tshark dissects."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ UDP = 17
 
 
 class Sniffer:
-    """Carries datagrams to a port of this machine and back, and keeps a copy of each."""
+    """Relays datagrams to a port of this machine and back, and keeps a copy of each."""
 
     def __init__(self, beyond: int) -> None:
         self.port = 0
@@ -45,13 +45,13 @@ class Sniffer:
         self._near.sendto(datagram, self._client)
 
     async def pages(self, path: pathlib.Path, keys: pathlib.Path) -> tuple[list[list[str]], list[list[str]]]:
-        """What `pages` finds in what was seen, without these keys and with them."""
+        """Returns the pages in the capture, as `pages` does, without these keys and with them."""
         self.write_pcap(path)
         dissect = ["-d", f"udp.port=={self.port},wg"]
         return await pages(path, *dissect), await pages(path, *dissect, "-o", f"wg.keylog_file:{keys}")
 
     def write_pcap(self, path: pathlib.Path) -> None:
-        """What was seen, as tcpdump would have written it."""
+        """Writes the capture as tcpdump would."""
         with path.open("wb") as file:
             file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, LINKTYPE_RAW))
             for second, (source, destination, datagram) in enumerate(self.seen):
@@ -63,7 +63,7 @@ class Sniffer:
 
 
 class Side(asyncio.DatagramProtocol):
-    """One end's socket."""
+    """The socket of one end."""
 
     def __init__(self, take) -> None:
         self.datagram_received = take
@@ -71,7 +71,7 @@ class Side(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def sniffing(beyond: int) -> AsyncIterator[Sniffer]:
-    """Between this machine's programs and the port."""
+    """Runs a sniffer between this machine's programs and the port."""
     between = Sniffer(beyond)
     await between.start()
     try:
@@ -81,7 +81,8 @@ async def sniffing(beyond: int) -> AsyncIterator[Sniffer]:
 
 
 async def pages(path: pathlib.Path, *options: str) -> list[list[str]]:
-    """Of each message of HTTP that tshark finds in a file: the request's method, and the answer's code."""
+    """Returns the request's method and the answer's code of each HTTP message that tshark finds in
+    a file."""
     command = ["tshark", "-r", path, *options, "-T", "fields", "-Y", "http"]
     command += ["-e", "http.request.method", "-e", "http.response.code"]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)

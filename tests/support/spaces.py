@@ -1,4 +1,4 @@
-"""Network namespaces, and wireguard-go in them: the machine's own network is not touched."""
+"""Network namespaces with wireguard-go in them. The machine's own network stays untouched."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ _START = 10
 
 
 def run(*command: str | pathlib.Path, stdin: str | None = None) -> str:
-    """Runs a program to its end and returns what it prints; a failure says what it said."""
+    """Runs a program to its end and returns its output. A failure contains its error output."""
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}"
     return done.stdout
@@ -27,20 +27,20 @@ def run(*command: str | pathlib.Path, stdin: str | None = None) -> str:
 
 @dataclass(frozen=True)
 class Space:
-    """A namespace by its name."""
+    """A namespace, known by its name."""
 
     name: str
 
     def command(self, *command: str | pathlib.Path) -> list[str]:
-        """The command, to be run in it."""
+        """Returns the command that runs another one in it."""
         return ["ip", "netns", "exec", self.name, *map(str, command)]
 
     def run(self, *command: str | pathlib.Path, stdin: str | None = None) -> str:
-        """As `run`, in it."""
+        """Does the same as the function `run`, in the namespace."""
         return run(*self.command(*command), stdin=stdin)
 
     def configure(self, interface: str, addresses: list[str], mtu: int) -> None:
-        """Bring an interface of it up."""
+        """Brings up an interface in it."""
         for address in addresses:
             self.run("ip", "address", "add", address, "dev", interface, *(["nodad"] if ":" in address else []))
         self.run("ip", "link", "set", interface, "mtu", str(mtu), "up")
@@ -48,7 +48,7 @@ class Space:
 
 @contextlib.contextmanager
 def spaces(count: int) -> Iterator[list[Space]]:
-    """Makes so many, each with its own loopback, and removes them at the end of the block."""
+    """Makes `count` namespaces, each with its own loopback, and removes them at the end of the block."""
     needs.root("network namespaces")
     prefix = f"watm{secrets.token_hex(4)}"
     with contextlib.ExitStack() as stack:
@@ -63,7 +63,7 @@ def spaces(count: int) -> Iterator[list[Space]]:
 
 
 def interface_name() -> str:
-    """One that nobody has, of at most 15 characters, the kernel's limit."""
+    """Returns an unused name of at most 15 characters, the kernel's limit."""
     return f"watm{secrets.token_hex(4)}"
 
 
@@ -77,12 +77,12 @@ def wireguard_go(
     program: tuple[pathlib.Path | str, ...] = (WIREGUARD_GO,),
 ) -> Iterator[str]:
     """Runs wireguard-go with a configuration in wg(8)'s format for the length of the block: its
-    datagrams are in `outer`, its interface in `inner`. The interface's name. Other programs that are
-    configured as it is do in its place, such as boringtun-cli."""
+    datagrams are in `outer`, its interface in `inner`. Yields the interface's name. Programs with
+    the same configuration can take its place, such as boringtun-cli."""
     assert program[0].exists(), f"{program[0]} is missing: make {program[0].relative_to(ROOT)}"
     name = interface_name()
     environment = {**os.environ, "LOG_LEVEL": "error", "WG_LOG_LEVEL": "error"}
-    # What it says first, of kernels that need it not, nobody wants to read.
+    # Its first output is an irrelevant note on kernels with WireGuard.
     command = outer.command(*program, "-f", name)
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:

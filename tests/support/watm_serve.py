@@ -1,4 +1,4 @@
-"""`watm serve` as a process that a test watches, configures again and ends."""
+"""`watm serve` as a process that a test watches, reconfigures and ends."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 # Seconds for one step.
 LIMIT = 10
 
-# Of nobody in particular. A module that was compiled once need not be again.
+# A home without settings, shared so that a module is compiled only once.
 HOME = tempfile.TemporaryDirectory()
 
 
@@ -30,7 +30,8 @@ def connect(port: int) -> socket.socket:
 
 
 def _text(line: str) -> str:
-    """A line, or the message of one that is a record of the program itself in JSON. It may be written right now."""
+    """Returns a line, or the message of a record of the program itself in JSON. The line may be
+    incomplete."""
     with contextlib.suppress(ValueError):
         record = json.loads(line)
         if record["target"] == "watm::program":
@@ -39,7 +40,7 @@ def _text(line: str) -> str:
 
 
 class Serving:
-    """Use `serving`."""
+    """A running `watm serve`. Use `serving`."""
 
     def __init__(self, process: subprocess.Popen, folder: pathlib.Path, reach: Callable[[int], socket.socket]) -> None:
         self.process, self.folder, self.reach = process, folder, reach
@@ -48,11 +49,11 @@ class Serving:
         return (self.folder / "watm.log").read_text()
 
     def said(self) -> str:
-        """The log, where records of the program itself are text whatever the format is."""
+        """The log, with records of the program itself as text, whatever the format is."""
         return "".join(_text(line) for line in self.log().splitlines(keepends=True))
 
     def wait_for(self, pattern: str) -> re.Match:
-        """Until the log has this."""
+        """Waits until the log matches this pattern."""
         end = time.monotonic() + LIMIT
         while not (found := re.search(pattern, self.said(), re.MULTILINE)):
             assert self.process.poll() is None, f"ended with {self.process.returncode}:\n{self.log()}"
@@ -61,14 +62,14 @@ class Serving:
         return found
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Until it is so."""
+        """Waits until the condition holds."""
         end = time.monotonic() + LIMIT
         while not condition():
             assert time.monotonic() < end, f"not within {LIMIT} s:\n{self.log()}"
             time.sleep(0.05)
 
     def ports(self) -> list[int]:
-        """Where it listens, in the order of its listeners."""
+        """The ports that it listens on, in the order of its listeners."""
         return [int(port) for port in re.findall(r"^listening on .*:(\d+)$", self.said(), re.MULTILINE)]
 
     @property
@@ -76,13 +77,13 @@ class Serving:
         return self.ports()[0]
 
     def reload(self, answer: str = "^reloaded ") -> None:
-        """Have it read its configuration again; until it has said this once more."""
+        """Makes it reload its configuration, and waits for another such answer in the log."""
         before = len(re.findall(answer, self.said(), re.MULTILINE))
         self.process.send_signal(signal.SIGHUP)
         self.wait_for(rf"(?s)({answer}.*){{{before + 1}}}")
 
     def page(self, path: str, host: str = "localhost") -> tuple[int, str]:
-        """What it answers to others: the status, and the text."""
+        """Returns the status and the text of one of its pages."""
         with self.reach(int(self.wait_for(r"^metrics on .*:(\d+)$")[1])) as web:
             web.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             answer = b"".join(iter(lambda: web.recv(65536), b"")).decode()
@@ -90,7 +91,7 @@ class Serving:
         return int(head.split()[1]), body
 
     def metric(self, pattern: str) -> float:
-        """The value of the metric whose line begins so."""
+        """Returns the value of the metric whose line matches this pattern."""
         text = self.page("/metrics")[1]
         found = re.search(rf"^{pattern}\S* (\S+)$", text, re.MULTILINE)
         assert found, f"no {pattern} in\n{text}"
@@ -100,7 +101,7 @@ class Serving:
         return json.loads(self.page("/status")[1])
 
     def records(self, count: int) -> list[dict]:
-        """Those of connections, of which there are so many, in JSON."""
+        """Returns the records of connections in JSON, once there are `count`."""
         self.wait_for(rf'(?s)("watm::connection".*){{{count}}}')
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         records = [line for line in lines if line["target"] == "watm::connection"]
@@ -108,11 +109,11 @@ class Serving:
         return records
 
     def record(self) -> dict:
-        """The only one."""
+        """Returns the only record."""
         return self.records(1)[0]
 
     def end(self) -> int:
-        """Ask it to, and wait; with which status it did."""
+        """Ends it and returns its exit status."""
         self.process.terminate()
         return self.process.wait(LIMIT)
 
@@ -128,7 +129,7 @@ def serving(
     kind: type[Serving] = Serving,
 ) -> Iterator[Serving]:
     """Runs it with this configuration, of which a copy is in `folder`, for the length of the block.
-    It has to be there at the end, unless the test has ended it."""
+    It must still run at the end, unless the test has ended it."""
     folder.mkdir(exist_ok=True)
     (folder / "serve.toml").write_text(config)
     command = inside(WATM, "serve", "--unsealed", folder / "serve.toml", *options)
@@ -147,7 +148,7 @@ def serving(
     running = kind(process, folder, reach)
     try:
         running.wait_for("^listening on ")
-        # Which it says before it says where its metrics are.
+        # Logged before the address of its metrics.
         if "[metrics]" in config:
             running.wait_for("^metrics on ")
         yield running

@@ -28,11 +28,11 @@ _TIMESTAMP_STEP = 0.017
 
 
 class WgClientError(Exception):
-    """What the client says went wrong."""
+    """An error that the client reports."""
 
 
 class WgClientTimeout(WgClientError):
-    """The action did not end in its time."""
+    """The action did not end in time."""
 
 
 class WgClient:
@@ -90,7 +90,7 @@ class WgClient:
         try:
             self.process.stdin.write(json.dumps(request, default=_encode).encode() + b"\n")
             await self.process.stdin.drain()
-            # The client keeps the time; the rest is for a client that hangs.
+            # The client enforces the time; the rest is for a client that hangs.
             return await asyncio.wait_for(answer, timeout + 5)
         finally:
             self._waiting.pop(number, None)
@@ -119,11 +119,11 @@ class WgClient:
                 await opened.close()
 
     async def inject(self, packet: bytes) -> None:
-        """Sends one IP packet through the tunnel as it is."""
+        """Sends one IP packet through the tunnel unchanged."""
         await self.do("inject", packet=packet)
 
     async def captured(self) -> list[bytes]:
-        """The IP packets that came since `do("capture", on=True)` or the last call."""
+        """Returns the IP packets that arrived since `do("capture", on=True)` or the last call."""
         packets = (await self.do("captured"))["packets"] or []
         return [base64.b64decode(packet) for packet in packets]
 
@@ -173,20 +173,20 @@ class Socket:
         await self._client.do("write", name=self._name, data=data, timeout=timeout)
 
     async def read(self, size: int = 65536, *, timeout: float = 10) -> bytes:
-        """What is there, up to `size`; one datagram over UDP; b"" at the end."""
+        """Returns the available bytes, up to `size`; one datagram over UDP; b"" at the end."""
         return await self._read(size, False, timeout)
 
     async def read_exactly(self, size: int, *, timeout: float = 10) -> bytes:
-        """`size` bytes, fewer only at the end of the stream."""
+        """Returns `size` bytes, or fewer at the end of the stream."""
         return await self._read(size, True, timeout)
 
     async def read_all(self, *, timeout: float = 10) -> bytes:
-        """Everything up to the end, at most 8 MiB."""
+        """Returns everything up to the end, at most 8 MiB."""
         answer = await self._client.do("read-all", name=self._name, timeout=timeout)
         return base64.b64decode(answer["data"] or "")
 
     async def close_write(self) -> None:
-        """FIN; reading goes on."""
+        """Sends a FIN; reading continues."""
         await self._client.do("close-write", name=self._name)
 
     async def close(self) -> None:
@@ -195,7 +195,7 @@ class Socket:
         await self._client.do("close", name=self._name)
 
     async def abort(self) -> None:
-        """RST."""
+        """Sends an RST."""
         self.closed = True
         await self._client.do("abort", name=self._name)
 

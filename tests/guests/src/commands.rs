@@ -1,4 +1,4 @@
-//! What a datagram `!word` makes the module do.
+//! Commands in datagrams that begin with `!`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,7 +20,7 @@ pub struct Kept {
     lookups: Vec<Lookup>,
 }
 
-/// Obey; the answer goes back to who sent the command.
+/// Runs a command. The caller returns the answer to its sender.
 pub fn obey(forward: &mut Forward, command: &str) -> String {
     match command {
         "ping" => "pong".to_owned(),
@@ -61,7 +61,7 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
         "lie" => lie(forward),
         "long" => long(forward),
         "coalesce" => {
-            // More than the host takes, which is 1000.
+            // More than the host's limit, which is 1000.
             sockets::coalesce(u32::MAX);
             "coalescing".to_owned()
         }
@@ -87,7 +87,8 @@ pub fn obey(forward: &mut Forward, command: &str) -> String {
     }
 }
 
-/// `name port`, and the answer to that, as often as it is asked for. Nothing: of the one before.
+/// Looks up `name port`. Returns the answer, each time that it is asked. An empty name repeats the
+/// last one.
 fn look_up(forward: &mut Forward, host: &str) -> String {
     if let Some((name, port)) = host.split_once(' ') {
         let Ok(port) = port.parse() else {
@@ -104,7 +105,8 @@ fn look_up(forward: &mut Forward, host: &str) -> String {
     }
 }
 
-/// `address,address text`, to each of those in one batch, and nothing in another one.
+/// Parses `address,address text`, sends the text to each of those in one batch, and nothing in
+/// another one.
 fn send_to(forward: &Forward, datagrams: &str) -> String {
     let Some((addresses, text)) = datagrams.split_once(' ') else {
         return "send what?".to_owned();
@@ -135,7 +137,7 @@ fn send_to(forward: &Forward, datagrams: &str) -> String {
     format!("{:?} {:?}", socket.send(&batch), socket.send(&nothing))
 }
 
-/// `generation text`, to that one.
+/// Parses `generation text`, and sends the text to that generation.
 fn tell(forward: &Forward, message: &str) -> String {
     let Some((Ok(generation), text)) = message
         .split_once(' ')
@@ -153,7 +155,7 @@ fn tell(forward: &Forward, message: &str) -> String {
     format!("{:?}", forward.mailbox.send(&messages))
 }
 
-/// Lengths that do not add up, a mailbox of its own that is filled, and another one.
+/// Sends messages with wrong lengths, fills its own mailbox, and sends to another one.
 fn lie_to_others(forward: &Forward) -> String {
     let send = |len: usize, lengths: &[u32]| {
         let info = |len: &u32| MessageInfo {
@@ -193,7 +195,7 @@ fn eat() -> String {
     }
 }
 
-/// Sockets that are taken, not granted, or of the other kind.
+/// Opens sockets that are taken, not granted, or of the other kind.
 fn open() -> String {
     let mut answers = Vec::new();
     for label in ["listen", "other", "stream"] {
@@ -203,7 +205,7 @@ fn open() -> String {
     answers.join(" ")
 }
 
-/// Without anybody having named a place to go.
+/// Connects although nobody named a destination.
 fn connect() -> String {
     let nowhere = Destination::Address(IpSocketAddress {
         address: IpAddress::Ipv4((127, 0, 0, 1)),
@@ -212,7 +214,7 @@ fn connect() -> String {
     format!("{:?}", sockets::connect(&nowhere, 9).err())
 }
 
-/// Connections to this machine that are kept, until the host refuses.
+/// Opens connections to this machine and keeps them, until the host refuses.
 fn connections_without_end(forward: &mut Forward) -> String {
     let before = forward.kept.streams.len();
     loop {
@@ -223,7 +225,7 @@ fn connections_without_end(forward: &mut Forward) -> String {
     }
 }
 
-/// Handles that come and go within one call; how many there were before the host refused.
+/// Opens and drops handles within one call. Returns their number when the host refuses.
 fn churn() -> String {
     for round in 0..100_000 {
         if let Err(code) = sockets::connect(&Destination::Address(anywhere()), 2000 + round) {
@@ -240,8 +242,8 @@ fn anywhere() -> IpSocketAddress {
     }
 }
 
-/// How long a datagram to this machine may be, and what becomes of longer ones: with fragments,
-/// without, and of the next one after that.
+/// Sends datagrams of the longest size to this machine, and longer ones: with fragments, without,
+/// and one after that.
 fn long(forward: &Forward) -> String {
     let socket = forward.socket();
     let address = IpSocketAddress {
@@ -265,7 +267,7 @@ fn long(forward: &Forward) -> String {
     format!("{longest:?} {lost} {told} {after}")
 }
 
-/// Lengths that do not add up, limits out of all proportion.
+/// Passes lengths that do not add up, and limits out of all proportion.
 fn lie(forward: &Forward) -> String {
     let socket = forward.socket();
     let send = |payload: Vec<u8>, lengths: &[u32], segment: Option<u16>| {
@@ -317,7 +319,7 @@ fn flows_without_end(forward: &mut Forward) -> String {
     }
 }
 
-/// Write to a stream and to a datagram flow until they take no more.
+/// Writes to a stream and to a datagram flow until they take no more.
 fn fill(forward: &mut Forward) -> String {
     let info = forward.info(anywhere());
     let stream = flows::open_stream(&info, 1001).expect("a flow");
@@ -339,14 +341,14 @@ fn fill(forward: &mut Forward) -> String {
     format!("{bytes} {datagrams}")
 }
 
-/// End a stream for a reason that takes a megabyte to say.
+/// Resets a stream with a reason of a megabyte.
 fn long_reason(forward: &Forward) -> String {
     let stream = flows::open_stream(&forward.info(anywhere()), 1003).expect("a flow");
     stream.reset(&ErrorCode::Other(Some("x".repeat(1 << 20))));
     "reset".to_owned()
 }
 
-/// Go to hosts whose names are as long as names may be, and longer.
+/// Connects to hosts whose names have the longest allowed length, and longer ones.
 fn long_names(forward: &Forward) -> String {
     let mut answers = Vec::new();
     for length in [255, 256, 1 << 20] {
@@ -376,7 +378,7 @@ fn keys_without_end(forward: &mut Forward) -> String {
     }
 }
 
-/// One round trip with each cipher, and every way to use one wrongly.
+/// Makes one round trip with each cipher, and misuses it in every way.
 fn crypto() -> String {
     let ciphers = [
         (AeadAlgorithm::Chacha20Poly1305, 32),

@@ -1,9 +1,9 @@
-//! Calls of the host at random, to see whether it stays whole: huge sizes, handles that are gone,
-//! wrong states, traps in the middle. The configuration `hostile SEED` begins it, and the same seed
-//! makes the same choices for as long as the host answers the same.
+//! Random calls of the host that test its robustness: huge sizes, stale handles, wrong states,
+//! traps in the middle. The configuration `hostile SEED` starts it. The same seed makes the same
+//! choices for as long as the host answers the same.
 //!
-//! Each seed has one kind of call that it makes most of the time, so that seeds next to each other
-//! press on one place after another.
+//! Each seed has one kind of call that it makes most of the time, so that consecutive seeds press
+//! on one place after another.
 
 use watm_test_random::Random;
 
@@ -22,11 +22,11 @@ use crate::watm::transport::sockets::{
 };
 use crate::watm::transport::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 
-/// Handles of one kind that are kept, unless the host refuses before.
+/// The most handles of one kind that are kept, unless the host refuses before.
 const MOST: usize = 70_000;
 
-/// Sizes that something changes at. The longest is half of what the memory has, so that it fits
-/// beside what is there.
+/// Sizes at which behaviour changes. The longest is half of the memory, so that it fits beside the
+/// rest.
 const SIZES: [usize; 12] = [
     0,
     1,
@@ -42,7 +42,7 @@ const SIZES: [usize; 12] = [
     5 << 20,
 ];
 
-/// What the module works on.
+/// The state of the module.
 pub struct Hostile {
     random: Random,
     favourite: u64,
@@ -58,7 +58,7 @@ pub struct Hostile {
     token: u64,
 }
 
-/// What calls are given.
+/// Random arguments of calls.
 trait Arguments {
     fn size(&mut self) -> usize;
     fn text(&mut self) -> String;
@@ -82,11 +82,11 @@ impl Arguments for Random {
     }
 }
 
-/// Kinds of calls, each a favourite of some seeds.
+/// The number of kinds of calls, each a favourite of some seeds.
 const KINDS: u64 = 18;
 
 impl Hostile {
-    /// `hostile SEED`.
+    /// Parses `hostile SEED`.
     pub fn start(config: &[u8]) -> Result<Hostile, ConfigError> {
         let refused = || ConfigError::Syntax("hostile what?".to_owned());
         let text = str::from_utf8(config).map_err(|_| refused())?;
@@ -108,7 +108,7 @@ impl Hostile {
         })
     }
 
-    /// Some calls, and what comes to its mind about when to be called again.
+    /// Makes some calls. Returns a random time for the next call.
     pub fn process(&mut self) -> Wakeup {
         for _ in 0..=self.random.below(64) {
             let kind = match self.random.one_in(8) {
@@ -215,7 +215,7 @@ impl Hostile {
         }
     }
 
-    /// With as many bytes of names as may be, and more.
+    /// Opens a flow with as many bytes of names as allowed, and more.
     fn open_with_names(&mut self) {
         let mut info = self.info();
         match self.random.below(4) {
@@ -250,7 +250,7 @@ impl Hostile {
         }
     }
 
-    /// As much as each takes, by writes that are longer than that.
+    /// Fills each stream, by writes that are longer than its room.
     fn fill_streams(&mut self) {
         self.open_stream();
         let size = 1 << self.random.below(23);
@@ -308,7 +308,7 @@ impl Hostile {
     fn connect(&mut self) {
         let (destination, token) = (self.destination(), self.next_token());
         if let Ok(stream) = sockets::connect(&destination, token) {
-            // Begins.
+            // Starts the read.
             let _ = stream.read(10);
             self.keep_stream(stream);
         }
@@ -393,7 +393,7 @@ impl Hostile {
         }
     }
 
-    /// Again and again within one call.
+    /// Opens and drops handles repeatedly within one call.
     fn open_and_drop(&mut self) {
         let (info, what) = (self.info(), self.random.below(4));
         let destination = Destination::Address(self.address());
@@ -408,7 +408,7 @@ impl Hostile {
         }
     }
 
-    /// Its own sockets, again and again, each time to write until there is no room.
+    /// Takes its own sockets repeatedly, and writes each time until there is no room.
     fn retake(&mut self) {
         for _ in 0..1000 {
             self.socket = None;
@@ -437,7 +437,7 @@ impl Hostile {
         capture::secret(&text);
     }
 
-    /// Its memory, nearly to the limit.
+    /// Uses its memory, nearly to the limit.
     fn eat(&mut self) {
         if self.memory.len() >= 4 {
             self.memory.clear();
@@ -445,7 +445,7 @@ impl Hostile {
         self.memory.push(vec![1; 1 << 20]);
     }
 
-    /// A little of what costs the instance, or time.
+    /// Sometimes ends the instance, or uses much time.
     fn fail(&mut self) {
         match self.random.below(4000) {
             0 => panic!("told to by the seed"),
@@ -463,12 +463,12 @@ impl Hostile {
         }
     }
 
-    /// Nothing that anybody could read.
+    /// Returns a snapshot that nobody can read.
     pub fn snapshot(&mut self) -> Vec<u8> {
         self.random.bytes()
     }
 
-    /// More than anybody asked for.
+    /// Returns a status that is far too long.
     pub fn status(&mut self) -> Status {
         let count = self.random.size() >> 6;
         Status {

@@ -1,10 +1,10 @@
-//! A module that does what it is told, good or bad.
+//! A module that obeys its clients, harmful or not.
 //!
-//! It takes the datagram socket `listen` and hands each remote's datagrams to a datagram
-//! flow. A datagram that begins with `!` is a command instead: see [`commands`]. The
-//! configuration is a word: see [`Guest::start`](Module). With one that begins with `dial` it
-//! takes no socket, and dials instead: see [`Forward::dialled`]. With one that begins with `hostile`
-//! it does nothing but harm: see [`hostile`].
+//! It takes the datagram socket `listen` and passes each remote's datagrams to a datagram flow. A
+//! datagram that begins with `!` is a command instead: see [`commands`]. The configuration is a
+//! word: see [`Guest::start`](Module). With one that begins with `dial` it takes no socket, and
+//! dials instead: see [`Forward::dialled`]. With one that begins with `hostile` it only does harm:
+//! see [`hostile`].
 
 mod commands;
 mod hostile;
@@ -28,47 +28,47 @@ use watm::transport::sockets::{
 use watm::transport::types::IpSocketAddress;
 
 const SOCKET: u64 = 0;
-/// A connection that was dialled, and the stream that it is for.
+/// Tokens of a dialed connection, and of the stream that it is for.
 const DIALLED: u64 = u64::MAX;
 const APPLICATION: u64 = u64::MAX - 1;
 const MAILBOX: u64 = u64::MAX - 2;
 const BATCH: u32 = 64;
 const BATCH_BYTES: u32 = 1 << 20;
 
-/// The remotes of one flow each.
+/// Forwards the datagrams of each remote in a flow.
 pub struct Forward {
-    /// Unless it dials.
+    /// The socket, unless it dials.
     socket: Option<DatagramSocket>,
-    /// By token.
+    /// Flows by token.
     flows: BTreeMap<u64, (IpSocketAddress, DatagramFlow)>,
     tokens: BTreeMap<String, u64>,
     last: u64,
     config: Vec<u8>,
-    /// Its own number, and that of who serves.
+    /// Its own generation, and the one that serves.
     generation: u32,
     serving: u32,
     predecessor: Option<String>,
     mailbox: Mailbox,
-    /// What other generations have said, and which have ended.
+    /// Messages of other generations, and the ends of some.
     heard: Vec<String>,
-    /// What a command left behind, and whose it was.
+    /// The behaviour that a command set, and the sender of that command.
     pub mood: Mood,
     commander: Option<IpSocketAddress>,
     pub received: u64,
-    /// How often the network changed.
+    /// The number of network changes.
     networks: u64,
     pub kept: commands::Kept,
 }
 
-/// How to behave from now on.
+/// The behaviour from now on.
 #[derive(PartialEq, Eq)]
 pub enum Mood {
     Normal,
-    /// Always say `again`.
+    /// Always requests another call at once.
     Restless,
-    /// And send something each time.
+    /// Requests another call, and sends something each time.
     Busy,
-    /// Never receive.
+    /// Never receives.
     Deaf,
 }
 
@@ -151,11 +151,11 @@ impl Forward {
         }
     }
 
-    /// What to do with a connection, before it is used.
+    /// Decides what happens to a connection before it is used.
     fn dialled(&mut self) {
         match self.config.as_slice() {
             b"dial and trap" => panic!("told to"),
-            // Without having asked what became of it; the application's stream is kept.
+            // The outcome was never requested. The application's stream is kept.
             b"dial and drop" => drop(self.kept.streams.remove(0)),
             _ => {}
         }
@@ -232,7 +232,7 @@ impl Forward {
         Ok(self.last)
     }
 
-    /// What the application is told of a flow from this remote.
+    /// Returns the facts about a flow from this remote.
     pub fn info(&self, remote: IpSocketAddress) -> FlowInfo {
         let local = self.socket().local_address();
         FlowInfo {
@@ -264,7 +264,7 @@ impl Forward {
             for len in &datagrams.lengths {
                 batch.datagrams.push(entry(remote, *len));
             }
-            // What does not fit is lost, as with any datagram.
+            // Datagrams that do not fit are lost, as any datagram may be.
             let _ = self.socket().send(&batch);
             if datagrams.lengths.len() < BATCH as usize {
                 return;
@@ -285,7 +285,7 @@ impl Forward {
         let _ = self.socket().send(&batch);
     }
 
-    /// For commands that try what the socket refuses.
+    /// Returns the socket, for commands that misuse it.
     pub fn socket(&self) -> &DatagramSocket {
         self.socket.as_ref().expect("taken")
     }
@@ -306,7 +306,7 @@ thread_local! {
     static HOSTILE: RefCell<Option<Hostile>> = const { RefCell::new(None) };
 }
 
-/// Have it do something, if it is hostile.
+/// Runs `act` if the module is hostile.
 fn hostile<T>(act: impl FnOnce(&mut Hostile) -> T) -> Option<T> {
     HOSTILE.with_borrow_mut(|hostile| hostile.as_mut().map(act))
 }
@@ -384,7 +384,7 @@ impl Guest for Module {
         })
     }
 
-    /// From the socket, as the flow of that remote.
+    /// Dials by the socket, as the flow of that remote.
     fn dial_datagrams(
         to: Option<Destination>,
         application: DatagramFlow,
@@ -437,7 +437,7 @@ impl Guest for Module {
     }
 }
 
-/// What `start` and `reconfigure` do with a configuration; any other is accepted.
+/// Checks a configuration for `start` and `reconfigure`. Any other is accepted.
 fn check(config: &[u8]) -> Result<(), ConfigError> {
     match config {
         b"trap" => panic!("told to"),

@@ -1,4 +1,4 @@
-//! An import called without the bindings that keep handles honest.
+//! An import without the bindings that keep handles valid.
 
 #[link(wasm_import_module = "watm:transport/sockets@0.1.0")]
 unsafe extern "C" {
@@ -6,10 +6,10 @@ unsafe extern "C" {
     fn read(handle: i32, max_bytes: i32, result: *mut u8);
 }
 
-/// Read from a handle that was never given to this module.
+/// Reads from a handle that this module never got.
 pub fn read_foreign_handle() {
     let mut result = [0u8; 64];
-    // SAFETY: the result is written to 64 bytes that are ours; whether the handle is, is
-    // what the test is about.
+    // SAFETY: the result is written to 64 bytes of this function; the test is about the invalid
+    // handle.
     unsafe { read(12_345, 16, result.as_mut_ptr()) }
 }

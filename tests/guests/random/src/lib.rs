@@ -1,4 +1,4 @@
-//! What hostile modules choose by: the same seed makes the same choices.
+//! The random numbers by which hostile modules choose calls: the same seed makes the same choices.
 
 #![no_std]
 
@@ -6,12 +6,12 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The choices of this seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -20,7 +20,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// 0 to one less than `most`.
+    /// Returns a number from 0 to one less than `most`.
     pub fn below(&mut self, most: u64) -> u64 {
         self.number() % most.max(1)
     }
@@ -29,7 +29,7 @@ impl Random {
         self.below(many) == 0
     }
 
-    /// One of these.
+    /// Returns one of these values.
     pub fn of<T: Copy, const COUNT: usize>(&mut self, all: [T; COUNT]) -> T {
         all[self.below(COUNT as u64) as usize]
     }

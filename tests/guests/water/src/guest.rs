@@ -1,12 +1,14 @@
+//! The hostile WATER guest, and its kinds of calls.
+
 use watm_test_random::Random;
 
 use crate::imports::*;
 
-/// Kinds of calls, each the favourite of some seeds.
+/// The number of kinds of calls, each a favourite of some seeds.
 const KINDS: u64 = 12;
 
-/// Where the host reads and writes: lists of parts, subscriptions, events, results, texts, and what
-/// is moved. In bytes from the start of it.
+/// The memory that the host reads and writes: lists of parts, subscriptions, events, results,
+/// texts, and data. Offsets are in bytes from its start.
 const PLACE: usize = 1 << 20;
 const LIST: u32 = 0;
 const SUBSCRIPTIONS: u32 = 16 << 10;
@@ -15,7 +17,7 @@ const RESULT: u32 = 120 << 10;
 const TEXT: u32 = 124 << 10;
 const DATA: u32 = 128 << 10;
 
-/// Sizes that something changes at.
+/// Sizes at which behaviour changes.
 const SIZES: [u32; 10] = [
     0,
     1,
@@ -28,21 +30,21 @@ const SIZES: [u32; 10] = [
     896 << 10,
     2 << 20,
 ];
-/// Counts of parts and subscriptions: the host takes 1024, and 16 of them in one write.
+/// Counts of parts and subscriptions: the host accepts 1024, and 16 of them in one write.
 const COUNTS: [u32; 8] = [0, 1, 2, 16, 17, 1024, 1025, u32::MAX];
 
 /// The size of a `subscription`, and its kinds.
 const SUBSCRIPTION: u32 = 48;
 const CLOCK: u8 = 0;
 
-/// Of a descriptor: it answers in place of waiting.
+/// The flag of a descriptor that answers in place of waiting.
 const NONBLOCKING: u32 = 4;
 
 /// The directory of the configuration, and the file in it.
 const DIRECTORY: i32 = 3;
 const CONFIG: &[u8] = b"watm.cfg";
 
-/// What the module works on.
+/// The state of the module.
 pub struct Guest {
     random: Random,
     favourite: u64,
@@ -51,9 +53,9 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// `hostile SEED` in its file. Without one it is an error.
+    /// Reads `hostile SEED` from its file. Fails without one.
     pub fn new() -> Result<Guest, i32> {
-        // It stays for as long as the instance.
+        // It lives as long as the instance.
         let place = Box::leak(vec![7_u8; PLACE].into_boxed_slice()).as_mut_ptr() as u32;
         let mut guest = Guest {
             random: Random::new(0),
@@ -88,8 +90,8 @@ impl Guest {
         seed.trim().parse().map_err(|_| INVALID)
     }
 
-    /// The number that a client sends first chooses among the seed's choices: connections differ, and
-    /// each can be had again.
+    /// Reads the first byte of a client, which chooses among the seed's choices: connections
+    /// differ, and each can be repeated.
     pub fn hear(&mut self, net: i32) {
         let (list, out) = (self.at(LIST), self.at(RESULT));
         self.set_part(0, self.at(DATA), 1);
@@ -101,9 +103,9 @@ impl Guest {
         }
     }
 
-    /// Calls without end, unless one of them is the end.
+    /// Makes calls without end, unless one of them ends it.
     pub fn work(&mut self) -> i32 {
-        // Which of them wait is a matter of chance.
+        // The descriptors that block are chosen at random.
         for fd in 4..16 {
             if !self.random.one_in(4) {
                 fd_fdstat_set_flags(fd, NONBLOCKING);
@@ -120,7 +122,7 @@ impl Guest {
         }
     }
 
-    /// What the module returns, if it does.
+    /// Makes a call. Returns the module's result, if it ends.
     fn act(&mut self, kind: u64) -> Option<i32> {
         match kind {
             0 => self.read_parts(),
@@ -139,7 +141,7 @@ impl Guest {
         None
     }
 
-    /// Mostly one that there is.
+    /// Returns a descriptor, mostly one that exists.
     fn fd(&mut self) -> i32 {
         match self.random.one_in(10) {
             true => self.random.number() as i32,
@@ -147,7 +149,7 @@ impl Guest {
         }
     }
 
-    /// Mostly within the place; else about the end of the memory, or beyond.
+    /// Returns a pointer, mostly within the place, or else near the end of the memory, or beyond.
     fn pointer(&mut self, usual: u32) -> u32 {
         match self.random.below(20) {
             0 => u32::MAX - self.random.below(16) as u32,
@@ -157,7 +159,7 @@ impl Guest {
         }
     }
 
-    /// A list of parts at its place; how many.
+    /// Writes a list of parts at its place. Returns their number.
     fn parts(&mut self) -> u32 {
         let count = self.random.of(COUNTS);
         let (length, same) = (self.random.of(SIZES), self.random.one_in(2));
@@ -170,7 +172,7 @@ impl Guest {
                 true => length,
                 false => self.random.of(SIZES),
             };
-            // A part is not to overlap the rest of the guest, which would be over soon.
+            // A part must not overlap the rest of the guest, which would end it soon.
             let within = length.min(PLACE as u32 - DATA);
             let length = match self.random.one_in(50) {
                 true => u32::MAX,
@@ -206,7 +208,7 @@ impl Guest {
         };
     }
 
-    /// Mostly for things that are there at once.
+    /// Polls, mostly for events that are ready at once.
     fn poll(&mut self) {
         let count = self.random.of(COUNTS);
         for index in 0..count.min(1024) {
@@ -233,7 +235,7 @@ impl Guest {
         poll_oneoff(subscriptions, events, count, self.pointer(RESULT));
     }
 
-    /// Lines of any length, and parts of lines.
+    /// Prints lines of any length, and parts of lines.
     fn print(&mut self) {
         for at in 0..64 {
             if self.random.one_in(4) {
@@ -275,12 +277,12 @@ impl Guest {
             1 => fd_renumber(fd, other),
             2 => sock_shutdown(fd, self.random.below(5) as u32),
             3..20 => fd_fdstat_set_flags(fd, self.random.of([0, NONBLOCKING, u32::MAX])),
-            // Those of its own.
+            // Descriptors of its own.
             _ => fd_close(9 + self.random.below(60) as i32),
         };
     }
 
-    /// Opens until there is no room.
+    /// Opens files until there is no room.
     fn use_files(&mut self) {
         self.write(TEXT, CONFIG);
         let len = match self.random.one_in(10) {
@@ -320,7 +322,7 @@ impl Guest {
         random_get(self.pointer(DATA), size);
     }
 
-    /// As far as the limit goes.
+    /// Grows its memory up to the limit.
     fn grow(&mut self) {
         let size = self.random.of(SIZES) as usize;
         let mut more = Vec::<u8>::new();
@@ -333,7 +335,7 @@ impl Guest {
         self.write_parts();
     }
 
-    /// With calls in between that cost the host something, or without.
+    /// Computes, with or without calls in between that cost the host something.
     fn spin(&mut self) {
         for round in 0..10_000 {
             if round % 100 == 0 && self.random.one_in(2) {
@@ -356,7 +358,7 @@ impl Guest {
         };
     }
 
-    /// The end, now and then.
+    /// Ends the instance now and then.
     fn fail(&mut self) -> Option<i32> {
         match self.random.below(4000) {
             0 => panic!("told to by the seed"),
@@ -369,7 +371,7 @@ impl Guest {
         None
     }
 
-    /// Until there is no stack.
+    /// Recurses until the stack is exhausted.
     #[expect(unconditional_recursion, reason = "the host is to bound it")]
     fn recurse(&mut self, depth: u64) {
         std::hint::black_box([depth; 100]);
@@ -387,7 +389,7 @@ impl Guest {
 
     fn write(&self, offset: u32, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: all offsets here are within the place, which is nobody's but the host's.
+            // SAFETY: all offsets here are within the place, which only the host uses.
             unsafe {
                 (self.at(offset) as *mut u8)
                     .add(index)

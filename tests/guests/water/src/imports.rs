@@ -1,8 +1,9 @@
-//! What a WATER module of v1 can call. Pointers and handles are plain numbers here, for they are not
-//! to be true.
+//! The imports of a WATER module of v1. Pointers and handles are plain numbers here, since they may
+//! be invalid.
 //!
-//! The host bounds what it reads and writes by the memory, so no call does more than to write to a
-//! place of the memory: [`Guest`](crate::guest::Guest) has one for that, which nothing else uses.
+//! The host checks its reads and writes against the memory, so the worst that a call can do is to
+//! write to a place of the memory: [`Guest`](crate::guest::Guest) has one for that, which nothing
+//! else uses.
 
 #[link(wasm_import_module = "env")]
 unsafe extern "C" {

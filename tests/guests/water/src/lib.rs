@@ -1,11 +1,10 @@
-//! A WATER module that makes calls of the host at random, to see whether it stays whole: huge sizes,
-//! descriptors that are gone, pointers past the end, traps in the middle. The configuration
-//! `hostile SEED` begins it, and the same seed makes the same choices for as long as the host
-//! answers the same.
+//! A WATER module that makes random calls of the host to test its robustness: huge sizes, stale
+//! descriptors, pointers past the end, traps in the middle. The configuration `hostile SEED` starts
+//! it. The same seed makes the same choices for as long as the host answers the same.
 //!
-//! Each seed has one kind of call that it makes most of the time, so that seeds next to each other
-//! press on one place after another. It is a listener, and the first byte of each client chooses
-//! among the seed's choices.
+//! Each seed has one kind of call that it makes most of the time, so that consecutive seeds press
+//! on one place after another. It is a listener, and the first byte of each client chooses among
+//! the seed's choices.
 
 mod guest;
 mod imports;
@@ -35,7 +34,7 @@ extern "C" fn watm_init_v1() -> i32 {
     }
 }
 
-/// Takes the application's stream; the client's connection is the result.
+/// Takes the application's stream, and returns the client's connection.
 #[unsafe(no_mangle)]
 extern "C" fn watm_accept_v1(_application: i32) -> i32 {
     let net = imports::water_accept();
@@ -48,13 +47,13 @@ extern "C" fn watm_accept_v1(_application: i32) -> i32 {
     net
 }
 
-/// Takes the control pipe, to which it does not listen.
+/// Takes the control pipe, and ignores it.
 #[unsafe(no_mangle)]
 extern "C" fn watm_ctrlpipe_v1(_pipe: i32) -> i32 {
     0
 }
 
-/// Serves the connection, in its way.
+/// Serves the connection.
 #[unsafe(no_mangle)]
 extern "C" fn watm_start_v1() -> i32 {
     with_guest(Guest::work)
