@@ -14,43 +14,43 @@ from ports import free_port
 
 
 class Browser:
-    """One window."""
+    """A browser window."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     async def open(self, url: str) -> None:
-        """Go to a page and wait until it is loaded."""
+        """Opens a page and waits until it is loaded."""
         await self._do("POST", "/url", {"url": url})
 
     async def run(self, script: str) -> Any:
-        """The value that a function body in JavaScript returns."""
+        """Returns the value of a JavaScript function body."""
         return await self._do("POST", "/execute/sync", {"script": script, "args": []})
 
     async def wait_until(self, expression: str) -> Any:
-        """The value of an expression, once it is true."""
+        """Waits until an expression is true, and returns its value."""
         while not (value := await self.run(f"return {expression}")):
             await asyncio.sleep(0.05)
         return value
 
     async def click(self, xpath: str) -> None:
-        """Click as a user does, once the element is there."""
+        """Clicks as a user does, once the element exists."""
         while not (found := await self._do("POST", "/elements", {"using": "xpath", "value": xpath})):
             await asyncio.sleep(0.05)
         (element,) = found[0].values()
         await self._do("POST", f"/element/{element}/click", {})
 
     async def resize(self, width: int, height: int) -> None:
-        """Show pages as a screen of this size does, which may be smaller than a window can be."""
+        """Shows pages as a screen of this size does, which may be smaller than a window can be."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         await self._do("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": metrics})
 
     async def screenshot(self) -> Image.Image:
-        """What is to be seen."""
+        """Returns an image of the page."""
         return Image.open(io.BytesIO(base64.b64decode(await self._do("GET", "/screenshot", None)))).convert("L")
 
     async def complaints(self) -> list[str]:
-        """Errors that the browser wrote into its console, such as breaches of the security policy."""
+        """Returns errors in the browser's console, such as breaches of the security policy."""
         return [entry["message"] for entry in await self._do("POST", "/se/log", {"type": "browser"})]
 
     async def _do(self, method: str, path: str, content: Any) -> Any:
@@ -59,7 +59,7 @@ class Browser:
 
 @contextlib.asynccontextmanager
 async def browser() -> AsyncIterator[Browser]:
-    """A window of 1200 by 1600 pixels, until the block ends."""
+    """Opens a window of 1200 by 1600 pixels until the block ends."""
     port = free_port()
     driver = await asyncio.create_subprocess_exec(
         "chromedriver", f"--port={port}", stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
@@ -86,7 +86,7 @@ async def browser() -> AsyncIterator[Browser]:
         try:
             yield Browser(url)
         finally:
-            # The driver would leave the browser behind.
+            # The driver alone would leave the browser running.
             await asyncio.to_thread(_request, "DELETE", url, None)
     finally:
         driver.terminate()

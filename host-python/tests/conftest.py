@@ -1,3 +1,4 @@
-"""Every test has a time limit; one that needs what is not there skips itself, and as root fails."""
+"""Plugins of all tests: a time limit for each test, and skips (as root, failures) for missing
+requirements."""
 
 pytest_plugins = ("coroutines", "limits", "needs")

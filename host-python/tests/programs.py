@@ -1,4 +1,4 @@
-"""mitmproxy's programs as processes, with an addon of ours in them to look and to command."""
+"""mitmproxy's programs as processes, with the observer addon in them."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ OBSERVER = Path(__file__).parent / "addons" / "observer.py"
 
 
 class Program:
-    """A running program. Its lines are kept; see `start`."""
+    """A running program, with its lines. Use `start`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -23,7 +23,7 @@ class Program:
         self._reading = asyncio.create_task(self._read())
 
     async def wait_for(self, pattern: str) -> re.Match[str]:
-        """The first match in what it said so far, or says next. Fails when it ends without."""
+        """Returns the first match in its output so far, or later. Fails if it ends without one."""
         while True:
             self._news.clear()
             if match := re.search(pattern, self.text):
@@ -37,12 +37,12 @@ class Program:
         return int((await self.wait_for(r"WireGuard server listening at .*:(\d+)")).group(1))
 
     async def ended(self) -> int:
-        """Its exit code, once it has ended of itself."""
+        """Returns its exit code, once it has ended by itself."""
         await self._reading
         return await self.process.wait()
 
     async def ask(self, **request: Any) -> Any:
-        """Have the observer do something, see addons/observer.py. Returns the result or the error."""
+        """Sends a request to the observer, see addons/observer.py. Returns the result or the error."""
         before = len(self.notes("answer"))
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -52,7 +52,7 @@ class Program:
         return answers[-1]["answer"]
 
     async def flow(self, **facts: Any) -> dict[str, Any]:
-        """The first flow with these facts."""
+        """Returns the first flow with these facts."""
         while True:
             self._news.clear()
             for note in self.notes("flow"):
@@ -63,13 +63,13 @@ class Program:
             await self._news.wait()
 
     def notes(self, kind: str) -> list[dict[str, Any]]:
-        """What the observer noted, of one kind."""
+        """Returns the observer's notes of one kind."""
         notes = (json.loads(line.partition("NOTE ")[2]) for line in self.lines if "NOTE " in line)
         return [note for note in notes if kind in note]
 
     @property
     def text(self) -> str:
-        """All that it said."""
+        """Its whole output."""
         return "\n".join(self.lines)
 
     async def _read(self) -> None:

@@ -12,13 +12,13 @@ from wgclient import WgClient
 import mitmproxy_watm
 from mitmproxy_watm.wireguard import genkey, pubkey
 
-# Inside the tunnel; any address will do.
+# A destination inside the tunnel; any address works.
 TARGET = "10.9.8.7:80"
 
 
 @dataclass
 class Keys:
-    """Those of one server and one client."""
+    """The keys of one server and one client."""
 
     server: str
     client: str
@@ -29,11 +29,11 @@ class Keys:
 
     @property
     def config(self) -> str:
-        """mitmproxy's wireguard.conf."""
+        """mitmproxy's wireguard.conf with these keys."""
         return json.dumps({"server_key": self.server, "client_key": self.client})
 
     def client_options(self, port: int, host: str = "127.0.0.1") -> dict[str, Any]:
-        """For `WgClient.start`."""
+        """Returns options for `WgClient.start`."""
         return {
             "server": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "private_key": self.client,
@@ -52,13 +52,13 @@ class Served:
 
     @asynccontextmanager
     async def tcp(self, to: str = TARGET) -> AsyncIterator[tuple[Any, mitmproxy_watm.Stream]]:
-        """Both ends of a new connection: the client's socket, the server's stream."""
+        """Yields both ends of a new connection: the client's socket, the server's stream."""
         async with self.client.tcp(to) as socket:
             yield socket, await self.streams.get()
 
     @asynccontextmanager
     async def udp(self, first: bytes = b"first", to: str = TARGET) -> AsyncIterator[tuple[Any, mitmproxy_watm.Stream]]:
-        """Both ends of a new UDP flow, of which the client has sent one datagram."""
+        """Yields both ends of a new UDP flow, on which the client has sent one datagram."""
         async with self.client.udp(to) as socket:
             await socket.write(first)
             yield socket, await self.streams.get()
@@ -66,7 +66,7 @@ class Served:
 
 @asynccontextmanager
 async def serve(keys: Keys | None = None, client_flags: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Served]:
-    """A WireGuard server on a port of its own, and a client of it."""
+    """Runs a WireGuard server on a port of its own, and a client of it."""
     keys = keys or Keys.new()
     served: Served
 

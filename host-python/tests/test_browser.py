@@ -1,4 +1,4 @@
-"""mitmweb in a real browser: our page, its QR code, and the Capture tab."""
+"""mitmweb in a real browser: the page, its QR code, and the Capture tab."""
 
 import pytest
 import zxingcpp
@@ -18,12 +18,12 @@ async def test_the_page_is_looked_at(tmp_path):
         await window.open(link)
         shown = await window.run("return document.querySelector('pre').innerText")
         assert f"PrivateKey = {keys_in(tmp_path).client}" in shown
-        # What a phone in front of the screen reads.
+        # Read as a phone in front of the screen does.
         (code,) = zxingcpp.read_barcodes(await window.screenshot())
         assert code.format == zxingcpp.BarcodeFormat.QRCode
         assert code.text.strip() == shown.strip()
 
-        # It refreshes itself, and leaves alone what the user has opened and selected.
+        # It refreshes itself, and keeps the elements that the user has opened and selected.
         await window.run("document.querySelector('details').open = true; document.body.dataset.mark = 'same page'")
         await window.run("getSelection().selectAllChildren(document.querySelector('pre'))")
         assert "never" in await window.run("return document.querySelector('table').innerText")
@@ -34,13 +34,14 @@ async def test_the_page_is_looked_at(tmp_path):
         assert await window.run("return document.body.dataset.mark") == "same page"
         assert f"PrivateKey = {keys_in(tmp_path).client}" in await window.run("return getSelection().toString()")
 
-        # A server that comes appears without a reload, one that goes disappears.
+        # A server that starts appears without a reload, one that stops disappears.
         await program.ask(command=f"watm.load wireguard?keys={tmp_path}/second.json@127.0.0.1:{free_port()}")
         await window.wait_until("document.querySelectorAll('article').length == 2")
         await program.ask(command=f"watm.unload {MODE}")
         await window.wait_until("document.querySelectorAll('article').length == 1")
 
-        # One heading a section, each section and each code has a name, and nothing overflows.
+        # One heading for each section, a name for each section and each code, and nothing
+        # overflows.
         assert await window.run("return [...document.querySelectorAll('section')].every(s => s.ariaLabelledByElements[0].tagName == 'H2')")
         assert "Client configuration" in await window.run("return document.querySelector('svg title').textContent")
         assert await window.run("return document.documentElement.scrollWidth <= innerWidth")
@@ -50,7 +51,7 @@ async def test_the_page_is_looked_at(tmp_path):
         await window.wait_until("!document.getElementById('stale').hidden")
 
 
-# Elements in tables that are wider than they may be, or that are cut off.
+# Elements in tables that are wider than allowed, or that are cut off.
 CLIPPED = """
 const wrong = [];
 for (const element of document.querySelectorAll("table, table *")) {
@@ -66,7 +67,7 @@ for (const element of document.querySelectorAll("table, table *")) {
 }
 return wrong;
 """
-# What is as long as it can be in a peer's row, and a path as those of files are.
+# A peer's row with the longest values, and a path as long as those of files.
 LONGEST = """
 const row = [...document.querySelectorAll("table")].find((table) => table.textContent.includes("Endpoint")).tBodies[0].rows[0];
 const texts = [null, "[2001:db8:1234:5678:9abc:def0:1234:5678]:51820", "119 min ago", "1023.9 GiB", "1023.9 GiB", "1000 ms", "100.0 %"];

@@ -1,4 +1,4 @@
-"""Connections through modules, and what accepts them."""
+"""Connections through modules, and relays."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ import mitmproxy_watm
 
 MODULES = Path(__file__).resolve().parents[2] / "watm/target/modules"
 COMPONENT = MODULES / "plain.wasm"
-"""What comes with the package are WATER modules; this is the component of the same transport."""
+"""The component of `plain`; the packaged modules are WATER modules."""
 
 EACH = pytest.mark.parametrize("module", ["plain", "reverse", COMPONENT, MODULES / "reverse.wasm"])
 PLAIN = pytest.mark.parametrize("module", ["plain", COMPONENT])
@@ -24,7 +24,7 @@ PLAIN = pytest.mark.parametrize("module", ["plain", COMPONENT])
 
 @contextlib.asynccontextmanager
 async def upper():
-    """A server that says it in upper case; yields its port."""
+    """Runs a server that answers in upper case; yields its port."""
 
     handlers = set()
 
@@ -81,7 +81,8 @@ async def test_what_is_dialed_is_accepted(module):
             assert await stream.read() == b""
         more = [await mitmproxy_watm.open_connection(module, *server.getsockname(), unsealed=True) for _ in range(20)]
         assert threading.active_count() == python
-        # One more or less, when a thread of the runtime's pool has begun or ended since; not one for each.
+        # The runtime's pool may have started or ended a thread since, but there is not one for
+        # each.
         assert len(os.listdir("/proc/self/task")) < all_threads + 5
         for stream in streams + more:
             stream.close()
@@ -120,7 +121,7 @@ async def test_a_fixed_dialer_needs_leave(module):
 
 @PLAIN
 async def test_each_connection_has_its_own_configuration(module):
-    # More than the dialers that are kept.
+    # More than the number of kept dialers.
     async with contextlib.AsyncExitStack() as stack:
         ports = [await stack.enter_async_context(upper()) for _ in range(20)]
         streams = await asyncio.gather(

@@ -1,4 +1,4 @@
-"""Modules that run in order to dial: streams and datagrams, names, applications."""
+"""Dialers: streams and datagrams, names, applications."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ ADDRESS = bytes([10, 9, 8, 7])
 
 
 def answer(query: bytes) -> bytes:
-    """Of DNS: `ADDRESS`, which has no IPv6."""
+    """Answers a DNS query with `ADDRESS`, which has no IPv6."""
     question = query[12 : query.index(b"\0", 12) + 5]
     found = question[-4:-2] == b"\0\1"
     record = b"\xc0\x0c\0\1\0\1\0\0\0\1\0\4" + ADDRESS if found else b""
@@ -26,7 +26,7 @@ def answer(query: bytes) -> bytes:
 
 @contextlib.asynccontextmanager
 async def tunnel():
-    """What is behind a tunnel: echoes, and DNS. Yields the configuration of a client."""
+    """Runs echo and DNS servers behind a tunnel. Yields the configuration of a client."""
 
     async def stream(stream):
         while data := await stream.read(65536):

@@ -1,4 +1,4 @@
-"""The interpreter may end at any moment, with servers and connections as they are."""
+"""The interpreter's exit at any moment, with open servers and connections."""
 
 import subprocess
 import sys

@@ -20,7 +20,7 @@ from wgclient import WgClient, WgClientError
 from mitmproxy_watm.wireguard import genkey, pubkey
 
 MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
-"""As it was built, without a seal."""
+"""The module as built, without a seal."""
 ADDON = resources.files("mitmproxy_watm") / "addon" / "watm.py"
 
 MODE = "watm:wireguard@127.0.0.1:0"
@@ -37,7 +37,8 @@ def client(confdir: Path, port: int, host: str = "127.0.0.1", **flags):
 
 @contextlib.asynccontextmanager
 async def echo_server():
-    """TCP and UDP on one port of this machine; upper case, to tell it from an echo."""
+    """Runs a TCP and UDP server on one port of this machine, which answers in upper case, to tell
+    it from an echo."""
 
     async def handle(reader, writer):
         while data := await reader.read(65535):
@@ -101,7 +102,7 @@ async def check_every_kind_of_flow(program, confdir: Path, port: int) -> None:
                 assert await datagrams.read() == text.upper().encode()
         flow = await program.flow(flow="udp", content="TWO", from_client=False, **about)
         assert flow["copied"] == about["peer"]
-        # What mitmproxy was about to connect to, before the observer sent it elsewhere.
+        # The destination that mitmproxy was about to connect to, before the observer redirected it.
         assert {tuple(note["connect"]) for note in program.notes("connect")} == {("10.9.8.7", 7)}
 
 
@@ -128,7 +129,7 @@ async def test_a_stock_mitmdump_takes_the_addon_and_its_option(tmp_path):
         options = ("-s", path, "--set", "watm=wireguard@127.0.0.1:0", "--set", f"echo_port={echo}", "-p", str(free_port()))
         async with start("mitmdump", tmp_path, *options) as program:
             await check_every_kind_of_flow(program, tmp_path, await program.port())
-            # Nobody asked for the regular proxy.
+            # The regular proxy was not requested.
             assert await program.ask(modes=True) == ["watm:wireguard@127.0.0.1:0"]
     assert program.process.returncode == 0
     assert "Traceback" not in program.text
@@ -221,7 +222,7 @@ async def test_side_by_side_with_mitmproxys_own(tmp_path):
         options = Keys(content["server_key"], content["client_key"]).client_options(ours)
         async with WgClient.start(**options) as inside:
             assert (await inside.do("http", url="http://10.9.8.7/ours"))["status"] == 200
-        # With the keys that mitmproxy's own mode has.
+        # With the keys of mitmproxy's own mode.
         async with client(tmp_path, ours, "::1") as inside:
             assert (await inside.do("http", url="http://10.9.8.7/six"))["status"] == 200
         assert (await program.flow(url="http://10.9.8.7/own"))["peer"] is None
@@ -367,7 +368,7 @@ async def test_saved_flows_can_be_read_by_a_stock_mitmproxy(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", code, str(saved)], capture_output=True, text=True, timeout=60)
     assert result.stdout.split() == ["wireguard", pubkey(keys_in(tmp_path).client)], result.stderr
-    # With the mode loaded too, and then `peer` knows whose it was.
+    # With the mode loaded too, when `peer` knows the peer.
     code = (
         "import sys\nfrom mitmproxy.io import FlowReader\nfrom mitmproxy_watm.mitmproxy import peer\n"
         "flow, = FlowReader(open(sys.argv[1], 'rb')).stream()\nprint(peer(flow).name)\n"

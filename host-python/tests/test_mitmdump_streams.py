@@ -1,4 +1,4 @@
-"""What comes through a WATER module, in mitmdump."""
+"""Connections through WATER modules, in mitmdump."""
 
 import asyncio
 import contextlib
@@ -76,7 +76,8 @@ async def test_a_component_says_itself_that_it_listens_by_tcp(tmp_path):
         async with dialed(program) as stream:
             with contextlib.suppress(ConnectionError):
                 assert await stream.read() == b""
-        # Only a connection shows it, since other modules with such a listener know more.
+        # Only a connection reveals it, since other modules with such a listener know the
+        # destination.
         await program.wait_for(rf"watm:{COMPONENT}@.* say not where they go; add the option to: ")
 
 

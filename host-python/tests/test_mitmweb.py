@@ -1,4 +1,4 @@
-"""Our page in mitmweb, and what its Capture tab does to our modes."""
+"""The page in mitmweb, and the effect of its Capture tab on `watm:` modes."""
 
 import json
 import re
@@ -51,7 +51,7 @@ async def test_the_page_is_behind_mitmwebs_login(tmp_path):
             answer = await stranger.get(path)
             assert answer.status == (403 if HAS_LOGIN else 200)
             assert ("PrivateKey" in answer.text) == (not HAS_LOGIN and path != "/watm/page.js")
-            # A page of someone else's whose name was made to point here.
+            # A foreign page whose name was made to point here.
             assert (await stranger.get(path, host="rebound.example")).status == 403
         assert ("token=" in link) == HAS_LOGIN
 
@@ -118,7 +118,7 @@ async def test_a_toggle_in_the_capture_tab_leaves_our_modes_running(tmp_path):
                 assert (await visitor.put("/options", {"mode": update})).status == 200
                 assert await program.ask(modes=True) == [*update, ours]
             await program.wait_for("watm.unload")
-            # Not even stopped and started again.
+            # The mode was not even restarted.
             await fetch(connection, "/still")
 
 
@@ -143,7 +143,7 @@ async def test_whoever_means_to_remove_our_modes_can(tmp_path):
             await program.ask(options={"mode": [regular, ours]})
             assert await program.ask(modes=True) == [regular, ours]
 
-        # The line is taken out in the options editor.
+        # The line is removed in the options editor.
         await visitor.put("/options", {"mode": [regular]})
         assert await program.ask(modes=True) == [regular]
         await back()
@@ -154,9 +154,9 @@ async def test_whoever_means_to_remove_our_modes_can(tmp_path):
         await program.ask(command=f"watm.unload {ours}")
         assert await program.ask(modes=True) == [regular]
         await back()
-        # Ours is edited, others are removed.
+        # The `watm:` mode is edited, others are removed.
         await visitor.put("/options", {"mode": [ours]})
         assert await program.ask(modes=True) == [ours]
-        # Other options are none of our business.
+        # Other options pass unchanged.
         assert (await visitor.put("/options", {"anticache": True})).status == 200
         assert (await visitor.put("/options", {"mode": "text"})).status == 400

@@ -1,4 +1,4 @@
-"""What a server records of real traffic, and that the program `watm` runs it again."""
+"""Recordings of servers with real traffic, and their replay by the program `watm`."""
 
 import stat
 import subprocess
@@ -17,7 +17,7 @@ BUILD = 1800  # seconds; `watm` is built if it is not there yet
 
 
 def replay(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run `watm replay`."""
+    """Runs `watm replay`."""
     return subprocess.run(
         ["cargo", "run", "--release", "--locked", "--quiet", "--bin=watm", "--", "replay"]
         + ["--root", str(MODULE.with_name("root.watm")), *(str(argument) for argument in arguments)],
@@ -29,7 +29,7 @@ def replay(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 async def record(path: Path, **options: object) -> None:
-    """A handshake, a TCP connection and a UDP flow, with data both ways."""
+    """Records a handshake, a TCP connection and a UDP flow, with data both ways."""
     async with serve(record=path, **options) as served:
         async with served.tcp() as (socket, stream):
             await socket.write(b"x" * SIZE)
@@ -51,7 +51,7 @@ async def test_a_recorded_life_is_the_same_again(tmp_path, host_crypto):
     path = tmp_path / "life.watm"
     await record(path, host_crypto=host_crypto)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    # What the client sent is there; what the module made of it is not.
+    # It contains the client's data, and not the module's output.
     assert SIZE < path.stat().st_size < 3 * SIZE
     for flags in ([], ["--lenient"]):
         result = replay(*flags, path, MODULE)

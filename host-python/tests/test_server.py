@@ -18,7 +18,7 @@ from mitmproxy_watm.modules import usual_transport
 from mitmproxy_watm.wireguard import genkey, pubkey
 
 MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
-"""As it was built, without a seal."""
+"""The module as built, without a seal."""
 
 
 async def test_a_module_by_name_by_path_and_as_bytes():
@@ -59,7 +59,7 @@ async def test_a_module_of_this_package_is_sealed_and_another_has_to_be(tmp_path
     unsealed = await mitmproxy_watm.load_module(MODULE, unsealed=True)
     assert unsealed.asked is None and unsealed.granted is None
     assert unsealed.seal is None and "not sealed" in unsealed.warnings[0]
-    # Its root is for what comes with the package, and for nothing else.
+    # The package's root applies to packaged modules only.
     sealed = resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"
     for allowed in (False, True):
         with pytest.raises(mitmproxy_watm.ModuleError, match="root"):

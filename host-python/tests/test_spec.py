@@ -1,4 +1,4 @@
-"""What a mode specification says."""
+"""The parser of mode specifications."""
 
 import json
 import os

@@ -117,7 +117,7 @@ async def test_a_cancelled_read_loses_nothing():
             reading = asyncio.create_task(stream.read(100))
             await asyncio.sleep(0)
             sending = asyncio.create_task(socket.write(bytes([number])))
-            # Sooner than the byte can come, about then, and later.
+            # Sooner than the byte can arrive, about then, and later.
             await asyncio.sleep(number % 5 * 0.0005)
             reading.cancel()
             try:
@@ -227,7 +227,7 @@ async def test_a_reader_that_stops_stops_the_sender():
                 await socket.write(block, timeout=0.5)
                 sent += len(block)
         assert sent < 32 * MIB
-        # Whatever went into buffers arrives once somebody reads, and the sender goes on.
+        # Buffered data arrives once somebody reads, and the sender continues.
         received = 0
         while received < sent:
             received += len(await stream.read(MIB))

@@ -1,4 +1,4 @@
-"""The module of a running mitmproxy is swapped: by command, by its file, from the page."""
+"""Swaps of a running mitmproxy's module: by command, by its file, from the page."""
 
 import json
 import os
@@ -16,7 +16,7 @@ UNSEALED = ("--set", "watm_unsealed=true")
 
 
 def put(path: Path, mark: int) -> Path:
-    """A module of its own at this path, all at once: with a custom section at the end."""
+    """Writes a module of its own to this path, atomically: with a custom section at the end."""
     fresh = path.with_suffix(".new")
     fresh.write_bytes(MODULE.read_bytes() + b"\x00\x06\x04mark" + bytes([mark]))
     os.replace(fresh, path)
@@ -61,11 +61,11 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
             await program.ask(command=f"watm.swap {mode} {path}")
             await program.wait_for("serves as generation 1")
             await fetch(connection, "/still")
-            # What comes with the package goes back in, without a switch for development.
+            # A packaged module can be swapped in without the development option.
             await program.ask(command=f"watm.swap {with_options} wireguard")
             await program.wait_for("wireguard serves as generation 2")
             await fetch(connection, "/back")
-            # A command fails with the reason, and the module that serves goes on.
+            # A command fails with the reason, and the module in service continues.
             assert "does not run" in await program.ask(command="watm.swap wireguard@9 wireguard")
             for module, why in (
                 ("plain", "cannot take the place"),
@@ -109,6 +109,6 @@ async def test_the_page_swaps_and_shows_what_came_of_it(tmp_path):
             assert "The module was not swapped" in (await visitor.get("/watm/servers")).text
         for content, status in (({"spec": "watm:nobody", "module": "x"}, 404), ({"module": "x"}, 400), ([], 400)):
             assert (await visitor.post("/watm/swap", content)).status == status
-        # Not for a page of someone else's.
+        # A foreign page has no access.
         visitor.cookies.clear()
         assert (await visitor.post("/watm/swap", {"spec": mode, "module": str(path)})).status == 403

@@ -1,4 +1,4 @@
-"""Upstreams of mitmproxy: what is said of them, which is chosen, and a connection through one."""
+"""Upstreams of mitmproxy: their specifications, their choice, and a connection through one."""
 
 import asyncio
 import json
@@ -157,7 +157,7 @@ async def test_connections_go_through_an_upstream(tmp_path):
 
 
 class Transport:
-    """A client's connection, of which mitmproxy's local mode knows the program."""
+    """A client's connection whose program mitmproxy's local mode knows."""
 
     def __init__(self, program: str | None) -> None:
         self.program = program
@@ -166,7 +166,7 @@ class Transport:
         return self.program if name == "process_name" and self.program else default
 
 
-# Of what mitmproxy's own tests import.
+# Needed for imports of mitmproxy's own tests.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_programs_have_upstreams_by_routes_and_by_their_configurations(tmp_path):
     from mitmproxy.test import taddons
@@ -180,7 +180,7 @@ async def test_programs_have_upstreams_by_routes_and_by_their_configurations(tmp
     )
 
     async def open_for(addon: object, program: str | None, port: int, transport: str = "tcp") -> object:
-        """What a connection on behalf of a program goes through."""
+        """Returns the upstream of a connection on behalf of a program."""
         server = tserver_conn()
         server.transport_protocol = transport
         wanted = hook.Wanted(tclient_conn(), server, Transport(program))
@@ -196,12 +196,12 @@ async def test_programs_have_upstreams_by_routes_and_by_their_configurations(tmp
             context.configure(addon.upstreams, watm_upstream=specs, watm_route=["app:firefox=far"])
             try:
                 assert await open_for(addon, "/usr/bin/firefox", port) == "far"
-                # Datagrams, which go on their way though nobody answers there.
+                # Datagrams, which are sent although nobody answers there.
                 assert await open_for(addon, "/usr/bin/thunderbird", port, "udp") == "wireguard"
-                # Not for them, so they are passed over.
+                # The upstream does not admit these programs, so they bypass it.
                 assert await open_for(addon, "/usr/bin/curl", port) is None
                 assert await open_for(addon, "/opt/thunderbird", port) is None
-                # For whom it is, nobody knows.
+                # The application is unknown.
                 with pytest.raises(OSError, match="not allowed through wireguard: has rules for applications"):
                     await open_for(addon, None, port)
             finally:
@@ -238,7 +238,7 @@ async def test_an_upstream_that_does_not_start_is_not_loaded_and_the_command_say
             assert json.loads(await program.ask(command="watm.upstream.list"))["upstreams"] == []
         assert "Traceback" not in program.text and "does not run" not in program.text
 
-        # One that runs stays when what is to replace it fails.
+        # A running upstream stays when its replacement fails.
         assert await program.ask(command="watm.upstream.load x=plain") is None
         assert "No such file" in await program.ask(command="watm.upstream.load x=/nonexistent.wasm")
         (kept,) = json.loads(await program.ask(command="watm.upstream.list"))["upstreams"]

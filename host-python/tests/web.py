@@ -27,7 +27,7 @@ class Answer:
 
 
 class Visitor:
-    """A browser without a screen: keeps cookies, sends mitmweb's XSRF token."""
+    """A browser without a screen: keeps cookies, and sends mitmweb's XSRF token."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -61,7 +61,7 @@ class Visitor:
 
 @contextlib.asynccontextmanager
 async def start_web(confdir: Path, *arguments: str, program: str = "mitmweb-watm") -> AsyncIterator[tuple[Program, str]]:
-    """mitmweb, and the address of our page as its log has it."""
+    """Runs mitmweb. Yields it with the address of the page in its log."""
     web = ("--set", f"web_port={free_port()}", "--set", "web_open_browser=false")
     async with start(program, confdir, *web, *arguments) as running:
         link = await running.wait_for(r"QR codes: (http://\S+)")
@@ -69,7 +69,7 @@ async def start_web(confdir: Path, *arguments: str, program: str = "mitmweb-watm
 
 
 async def log_in(link: str) -> Visitor:
-    """Follows the link of the log."""
+    """Follows the link in the log."""
     url, _, query = link.partition("/watm")
     visitor = Visitor(url)
     assert (await visitor.get(f"/watm{query}")).status == 200

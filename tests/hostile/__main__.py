@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def _attack(kind: str, attacker: Attacker, arguments: argparse.Namespace, seconds: float) -> int:
-    # One for the compiler: what it takes is not the module's, and its result is kept.
+    # A first run for the compiler: its memory is not the module's, and its result is kept.
     run(attacker, None, 0.5)
     good = run(attacker, None, UNDISTURBED)
     _report(kind, "good", good, good, [])

@@ -95,7 +95,8 @@ def _provoked(attacker: Attacker, seed: int | None, port: int, seconds: float) -
 
 
 def run(attacker: Attacker, seed: int | None, seconds: float) -> tuple[Taken, Echo]:
-    """Runs the module with this seed beside the neighbour. None: another neighbour is in its place."""
+    """Runs the module with this seed beside the neighbour. With None, another neighbour takes its
+    place."""
     hostile, good, sink, answers = (ports.free_port() for _ in range(4))
     module, config, networks = GUEST, "good", ("udp",)
     if seed is not None:

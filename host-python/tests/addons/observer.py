@@ -1,4 +1,4 @@
-"""Notes each flow in a line of JSON, answers what nobody else would, and does what it reads on
+"""An addon that prints each flow as a line of JSON, answers requests without a server, and obeys
 its standard input: {"command": "..."}, {"options": {...}} or {"modes": true}."""
 
 import asyncio

@@ -1,4 +1,4 @@
-//! Names that servers of DNS know, which are asked through the dialer.
+//! Names that DNS servers resolve, which are asked through the dialer.
 
 use std::net::SocketAddr;
 
@@ -8,19 +8,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UdpSocket};
 use watm_socks::{Destination, Dial, Direct, Refusal, Resolver, Resolving, Servers};
 
-/// How a server answers datagrams.
+/// The behaviour of a server for datagrams.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Well,
-    /// The first question of all is lost.
+    /// The very first question is lost.
     Forgetful,
-    /// All of it is to be had by a stream.
+    /// The full answer is available by a stream only.
     Briefly,
-    /// With answers to other questions first.
+    /// Answers to other questions come first.
     Lying,
     Refusing,
     Silent,
-    /// About one name, by both its addresses, and never again.
+    /// Answers about one name, with both its addresses, and never again.
     Once,
 }
 
@@ -93,7 +93,7 @@ async fn server(manner: Manner) -> SocketAddr {
     address
 }
 
-/// What becomes of a connection to `name`, whose address is this machine's.
+/// Dials `name`, whose address is this machine's. Returns the outcome.
 async fn dialled(servers: Vec<SocketAddr>, name: &str) -> Result<SocketAddr, Refusal> {
     dialled_by(Servers::new(servers), name).await
 }

@@ -1,4 +1,4 @@
-//! Proxies before the host's own TCP and UDP, and clients of all kinds.
+//! Proxies in front of the host's own TCP and UDP, with clients of all kinds.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use watm_socks::{
 const LOCALHOST: &str = "127.0.0.1:0";
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Refuses names for a reason that the name says, and connects to addresses.
+/// Refuses names for a reason in the name, and connects to addresses.
 struct Answers;
 
 impl Dial for Answers {
@@ -59,7 +59,7 @@ fn soon() -> Limits {
     }
 }
 
-/// A proxy, and a connection to it.
+/// Returns a proxy, and a connection to it.
 async fn client(protocol: Protocol, users: Users) -> (Proxy<Answers>, TcpStream) {
     let proxy = Proxy::new(Arc::new(Answers), users, soon());
     let listener = TcpListener::bind(LOCALHOST).await.unwrap();
@@ -75,7 +75,7 @@ async fn client(protocol: Protocol, users: Users) -> (Proxy<Answers>, TcpStream)
     (proxy, TcpStream::connect(address).await.unwrap())
 }
 
-/// Answers each connection with what it says.
+/// Starts a server that echoes each connection.
 async fn echo() -> u16 {
     let listener = TcpListener::bind(LOCALHOST).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -90,7 +90,7 @@ async fn echo() -> u16 {
     port
 }
 
-/// Answers each datagram with the same.
+/// Starts a server that echoes each datagram.
 async fn echo_datagrams() -> SocketAddr {
     let socket = UdpSocket::bind(LOCALHOST).await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -123,7 +123,7 @@ async fn rest(client: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// A request of SOCKS5 for a port of localhost.
+/// Returns a SOCKS5 request for a port of localhost.
 fn socks5(command: u8, port: u16) -> Vec<u8> {
     [&[5, command, 0, 1, 127, 0, 0, 1], &port.to_be_bytes()[..]].concat()
 }
@@ -225,7 +225,7 @@ async fn what_is_no_request_is_refused_and_counted() {
     let long = "a".repeat(20_000);
     for (protocol, said, answer) in [
         (Protocol::Socks, &b"GET / HTTP/1.1\r\n\r\n"[..], &b""[..]),
-        // BIND, an unknown command, an unknown kind of address, names that are none.
+        // BIND, an unknown command, an unknown kind of address, invalid names.
         (
             Protocol::Socks,
             b"\x05\x01\0\x05\x02\0\x01\x7f\0\0\x01\0\x50",
@@ -253,14 +253,14 @@ async fn what_is_no_request_is_refused_and_counted() {
         ),
         (Protocol::Socks, b"\x05\x01\0\x04\x01\0\x01", b"\x05\0"),
         (Protocol::Socks, b"\x05\0", b"\x05\xff"),
-        // More is announced than comes.
+        // More is announced than sent.
         (Protocol::Socks, b"\x05\xff\0", b""),
         (Protocol::Http, b"CONNECT a", b""),
         (Protocol::Http, b"\x16\x03\x01\r\n\r\n", b"HTTP/1.1 400 "),
         (Protocol::Http, long.as_bytes(), b""),
     ] {
         let (proxy, mut client) = client(protocol, Users::everybody()).await;
-        // It may be refused before all of it is said.
+        // It may be refused before everything is sent.
         let _ = client.write_all(said).await;
         let heard = rest(&mut client).await;
         assert!(heard.starts_with(answer), "{said:?}: {heard:?}");
@@ -268,7 +268,7 @@ async fn what_is_no_request_is_refused_and_counted() {
     }
 }
 
-/// An association, and where its datagrams go.
+/// Returns an association, and the socket for its datagrams.
 async fn association() -> (Proxy<Answers>, TcpStream, UdpSocket) {
     let (proxy, mut client) = client(Protocol::Socks, Users::everybody()).await;
     says(&mut client, &[GREETING, &socks5(3, 0)]).await;
@@ -296,7 +296,7 @@ async fn answered(socket: &UdpSocket, datagram: &[u8]) {
 #[tokio::test]
 async fn datagrams_go_to_many_destinations_for_the_client_alone() {
     let (proxy, client, socket) = association().await;
-    // More destinations than there are flows at once.
+    // More destinations than flows at once.
     for turn in 0..4 {
         let to = echo_datagrams().await;
         answered(&socket, &wrapped(to, &[turn; 100])).await;
@@ -361,8 +361,8 @@ async fn a_port_is_forwarded_for_each_client() {
     assert!(rest(&mut near).await.is_empty());
 }
 
-/// A client whose dialer is made of its arguments, and what that came to. Those that begin with `=`
-/// are refused.
+/// Serves a client with a dialer for its arguments. Returns them and the outcome. Arguments that
+/// begin with `=` are refused.
 fn with_arguments(client: TcpStream) -> tokio::task::JoinHandle<(String, bool)> {
     tokio::spawn(async move {
         let said = std::sync::Mutex::new(String::new());
@@ -385,7 +385,7 @@ async fn arguments_stand_in_the_place_of_a_user_and_a_password() {
         let sized = |text: &[u8]| [&[text.len() as u8], text].concat();
         [&[1][..], &sized(name), &sized(password)].concat()
     };
-    // Offered methods, what is said then, the arguments.
+    // Offered methods, the bytes after them, the arguments.
     for (offered, user, expected) in [
         (
             &[5, 2, 0, 2][..],
@@ -422,7 +422,7 @@ async fn arguments_stand_in_the_place_of_a_user_and_a_password() {
     };
     refused(named(b"=", b"1"), [1, 1]).await;
     refused(named(b"\xff", b"1"), [1, 1]).await;
-    // Another command, another protocol, and nothing that is known.
+    // Another command, another protocol, and unknown methods.
     for (said, answer) in [
         (
             &[&[5, 1, 0][..], &socks5(3, port)].concat()[..],
@@ -438,7 +438,7 @@ async fn arguments_stand_in_the_place_of_a_user_and_a_password() {
     }
 }
 
-/// A client of [`with_arguments`].
+/// Connects a client of [`with_arguments`].
 async fn arguments_of() -> (TcpStream, tokio::task::JoinHandle<(String, bool)>) {
     let listener = TcpListener::bind(LOCALHOST).await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap())

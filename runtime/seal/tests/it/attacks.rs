@@ -1,4 +1,4 @@
-//! What is refused although every bit is as somebody signed it.
+//! Files that are refused although every bit is signed.
 
 use std::collections::BTreeMap;
 
@@ -64,8 +64,8 @@ fn a_floor_of_a_module_holds_for_others() {
     assert_eq!(judge(&of_release("1.4"), &state, &approving()), "rollback");
 }
 
-/// A user may go back, to one release and not below a floor. Attack 21: neither may a host that
-/// falls back because the newest release crashes.
+/// A user may return to one release that is not below a floor. Attack 21: the same limit applies to
+/// a host that falls back because the newest release crashes.
 #[test]
 fn a_downgrade_needs_leave_and_keeps_to_the_floors() {
     let newest = sealed(Manifest {
@@ -82,12 +82,12 @@ fn a_downgrade_needs_leave_and_keeps_to_the_floors() {
     let policy = allowing("1.4");
     let verified = verify(&file, &root(), &state, &policy, NOW).expect("allowed");
     assert_eq!(verified.warnings()[0].code(), "downgrade");
-    // It is for this time only.
+    // It applies to this call only.
     let mut after = state.clone();
     after.accept(&verified);
     assert_eq!(after, state);
     assert_eq!(judge(&file, &after, &approving()), "rollback");
-    // And for this name only.
+    // It applies to this name only.
     let elsewhere = Policy {
         allow_downgrade: Some((name("a/other"), release("1.4"))),
         ..approving()
@@ -104,7 +104,7 @@ fn a_downgrade_needs_leave_and_keeps_to_the_floors() {
     assert_eq!(judge(&file, &state, &built_in), "rollback");
 }
 
-/// Attack 7: an old file for ever.
+/// Attack 7: an old file forever.
 #[test]
 fn an_expired_module_is_not_loaded() {
     let file = sealed(manifest());
@@ -113,14 +113,14 @@ fn an_expired_module_is_not_loaded() {
     assert_eq!(code(at(expires)), "expired");
     assert_eq!(code(at(manifest().not_before - 1)), "not-yet-valid");
     at(manifest().not_before).expect("valid from here on");
-    // And says so before.
+    // Warnings come before that.
     let late = at(expires - 1).expect("valid up to here");
     assert_eq!(late.warnings()[0].code(), "expires-soon");
     assert_eq!(at(expires - 15 * DAY).expect("valid").warnings(), []);
 }
 
-/// Attack 8: a stolen key has signed the highest sequence there is. The next root raises the
-/// epoch, in the file of the next release itself.
+/// Attack 8: a stolen key has signed the highest possible sequence. The next root raises the epoch,
+/// in the file of the next release itself.
 #[test]
 fn a_new_epoch_recovers_from_the_highest_sequence() {
     let stolen = sealed(Manifest {
@@ -152,7 +152,7 @@ fn a_new_epoch_recovers_from_the_highest_sequence() {
     assert_eq!(state.root().expect("known").record().epoch, 2);
 }
 
-/// Attack 8, with a floor in the place of the release.
+/// Attack 8, with a floor in place of the release.
 #[test]
 fn a_floor_beyond_the_epoch_is_refused() {
     let file = sealed(Manifest {
@@ -163,7 +163,7 @@ fn a_floor_beyond_the_epoch_is_refused() {
     assert_eq!(code(check(&file)), "delegation");
 }
 
-/// Attack 10: a good module in the place of another.
+/// Attack 10: a valid module in place of another.
 #[test]
 fn another_module_than_the_one_asked_for_is_refused() {
     let file = sealed(Manifest {
@@ -249,7 +249,7 @@ fn another_module_than_the_one_asked_for_is_refused() {
     assert_eq!(judge(&file, &nothing, &old), "host-too-old");
 }
 
-/// Attack 14: an update that asks for more.
+/// Attack 14: an update that requests more.
 #[test]
 fn more_capabilities_wait_for_approval() {
     let state = accepted(&State::default(), &sealed(manifest()));
@@ -290,11 +290,11 @@ fn more_capabilities_wait_for_approval() {
         let file = update("1.6", change);
         let refused = verify(&file, &root(), &state, &recorded, NOW).expect_err("more");
         assert!(matches!(&refused, Refused::NeedsApproval { more, .. } if more.len() == 1));
-        // Once it is approved, it stays approved.
+        // An approval stays.
         let after = accepted(&state, &file);
         assert_eq!(judge(&file, &after, &recorded), "accepted");
     }
-    // A release that asks for less takes nothing of that back.
+    // A release that requests less revokes nothing of it.
     let mut narrowed = state.clone();
     let verified = verify(&less, &root(), &state, &recorded, NOW).expect("less");
     narrowed.accept(&verified);
@@ -305,7 +305,7 @@ fn more_capabilities_wait_for_approval() {
     assert_eq!(first, "needs-approval");
 }
 
-/// Two modules under one number: attack 24 where the host can see it.
+/// Attack 24, as far as the host can see it: two modules under one number.
 #[test]
 fn a_number_stands_for_one_module() {
     let state = accepted(&State::default(), &sealed(manifest()));
@@ -337,7 +337,7 @@ fn a_pinned_file_is_the_only_one() {
     assert_eq!(judge(&body(), &nothing, &pinned), "not-pinned");
 }
 
-/// Attack 17: what a compiler made is no module, wherever it comes from.
+/// Attack 17: compiler output is not a module, wherever it comes from.
 #[test]
 fn a_precompiled_module_is_no_module() {
     let developing = Policy {
@@ -352,7 +352,7 @@ fn a_precompiled_module_is_no_module() {
     assert!(seal(precompiled, manifest(), &[], &keys(&[11, 12])).is_err());
 }
 
-/// A host that is given other names for ever does not grow without bound.
+/// Tests that a host that gets ever new names does not grow without bound.
 #[test]
 fn the_state_has_room_for_so_many_names() {
     let mut state = State::default();
@@ -376,6 +376,6 @@ fn the_state_has_room_for_so_many_names() {
     };
     assert_eq!(full.code(), "state-full");
     assert!(state.names().count() <= 1024);
-    // What is known is still updated.
+    // Known names are still updated.
     assert_eq!(judge(&of_release("1.6"), &state, &approving()), "accepted");
 }

@@ -10,7 +10,7 @@ fn at<'a>(file: &'a [u8], state: &State, now: u64) -> Result<Verified<'a>, watm_
     verify(file, &root(), state, &approving(), now)
 }
 
-/// A state of a host whose clock has shown this.
+/// Returns the state of a host whose clock has shown this time.
 fn seen(now: u64) -> State {
     let long = sealed(Manifest {
         name: name("a/long"),
@@ -33,7 +33,7 @@ fn a_clock_set_back_brings_no_expired_module_back() {
     );
     let state = seen(after);
     assert_eq!(code(at(&file, &state, after - 30 * DAY)), "expired");
-    // It is said, and nothing goes back.
+    // A warning is given, and nothing is rolled back.
     let newer = sealed(Manifest {
         expires: NOW + 200 * DAY,
         ..manifest()
@@ -43,7 +43,7 @@ fn a_clock_set_back_brings_no_expired_module_back() {
     let mut state = state;
     state.accept(&verified);
     assert_eq!(state.greatest_time(), after);
-    // A clock that is a little behind is not worth a word.
+    // A clock that is slightly behind causes no warning.
     assert_eq!(
         at(&newer, &state, after - DAY).expect("good").warnings(),
         []
@@ -56,7 +56,7 @@ fn a_clock_once_far_ahead_does_not_brick_the_host() {
     let file = sealed(manifest());
     let verified = at(&file, &state, NOW).expect("good at the time of the clock");
     assert_eq!(verified.warnings()[0].code(), "clock-behind");
-    // What was accepted is still a lower bound.
+    // The accepted release is still a lower bound.
     let mut state = state;
     state.accept(&verified);
     let older = sealed(Manifest {
@@ -78,7 +78,7 @@ fn an_expiry_far_off_is_said() {
     assert!(verified.warnings()[0].to_string().contains("9999"));
 }
 
-/// Attack 7: what runs goes on, and says so.
+/// Attack 7: a running module continues, with a warning.
 #[test]
 fn a_running_module_warns_before_and_after_it_expires() {
     let state = State::default();

@@ -1,11 +1,10 @@
-//! Whatever is not the file that was signed is refused.
+//! Damaged files, all of which are refused.
 
 use watm_seal::{Digest, Manifest, Policy, Refused, Sealed, SignedRoot, State, seal, verify};
 
 use crate::support::*;
 
-/// A sealed module with a rotation of the root in it, and where its body's bytes and its
-/// manifest's are.
+/// Returns a sealed module with a rotation of the root in it.
 fn carrying() -> (Vec<u8>, SignedRoot) {
     let rotation = signed(next(&root(), |record| record.epoch = 2), &[1, 2]);
     let signers = keys(&[11, 12, 13]);
@@ -41,7 +40,7 @@ fn every_flipped_bit_is_refused() {
             if at < 8 || at >= rest_at {
                 assert_eq!(code, "bad-hash", "byte {at} bit {bit}");
             } else if at >= manifest_at {
-                // Also what no signature is needed to see.
+                // Some faults are found without a signature.
                 let expected = ["bad-signature", "malformed", "unknown-root"];
                 assert!(expected.contains(&code), "byte {at} bit {bit}: {code}");
             }
@@ -70,7 +69,7 @@ fn what_is_appended_is_refused() {
 }
 
 /// Attack 2: another seal, in front or behind, and one that is not in front; also where modules
-/// without a seal are let in.
+/// without a seal are accepted.
 #[test]
 fn a_seal_anywhere_else_is_refused() {
     let (file, _) = carrying();
@@ -99,7 +98,7 @@ fn a_seal_anywhere_else_is_refused() {
     }
 }
 
-/// Attack 2: a signer with another tool, which signs a body that has a seal in it.
+/// Attack 2: another tool signs a body that contains a seal.
 #[test]
 fn a_signed_seal_within_the_body_is_refused() {
     let inner = sealed_by(plain_manifest(), &[21]);
@@ -116,7 +115,7 @@ fn a_signed_seal_within_the_body_is_refused() {
     assert_eq!(code(check(&file)), "misplaced-seal");
 }
 
-/// Attack 3: a good seal on another body.
+/// Attack 3: a valid seal on another body.
 #[test]
 fn a_seal_of_another_module_is_refused() {
     let (file, _) = carrying();
@@ -131,7 +130,7 @@ fn a_seal_of_another_module_is_refused() {
     assert_eq!(code(check(&file)), "bad-hash");
 }
 
-/// Attack 4: without its seal it is let in by the switch for development alone, which says so.
+/// Attack 4: without its seal it is accepted in development only, with a warning.
 #[test]
 fn a_module_without_a_seal_needs_the_switch() {
     assert_eq!(code(check(&body())), "unsealed");
@@ -148,14 +147,14 @@ fn a_module_without_a_seal_needs_the_switch() {
     let mut state = State::default();
     state.accept(&verified);
     assert_eq!(state, State::default());
-    // And a broken seal is no missing one.
+    // A broken seal does not count as a missing one.
     let mut file = sealed(manifest());
     *file.last_mut().expect("not empty") ^= 1;
     let result = verify(&file, &root(), &State::default(), &developing, NOW);
     assert_eq!(code(result), "bad-hash");
 }
 
-/// Attack 5: a module that is said to be a component, and the other way.
+/// Attack 5: a module that claims to be a component, and the reverse.
 #[test]
 fn the_header_is_part_of_what_is_signed() {
     let mut file = sealed(manifest());
@@ -164,12 +163,12 @@ fn the_header_is_part_of_what_is_signed() {
     assert_eq!(code(check(&file)), "bad-hash");
 }
 
-/// Attack 15, as far as it concerns a seal: what is too large is refused before it is read.
+/// Attack 15, for seals: files that are too large are refused before they are parsed.
 #[test]
 fn sizes_are_bounded() {
     let large = vec![0; watm_seal::MAX_FILE_BYTES + 1];
     assert_eq!(code(check(&large)), "too-large");
-    // A section that says it is a seal of 20 KiB.
+    // A section that claims to be a seal of 20 KiB.
     let content = [b"\x09watm.seal".as_slice(), &[1; 20 << 10]].concat();
     let length = [
         content.len() as u8 | 0x80,
@@ -188,12 +187,12 @@ fn sizes_are_bounded() {
         let file = [b"\0asm\x01\0\0\0\0", length, b"\x09watm.seal\x01"].concat();
         assert_eq!(code(check(&file)), "malformed");
     }
-    // A file of a million empty sections is no seal.
+    // A file of a million empty sections has no seal.
     let file = [b"\0asm\x01\0\0\0".as_slice(), &b"\x01\0".repeat(1_000_000)].concat();
     assert_eq!(code(check(&file)), "unsealed");
 }
 
-/// A length in more bytes than it needs is another file with the same meaning: attack 19.
+/// Attack 19: a length in more bytes than it needs would be another file with the same meaning.
 #[test]
 fn the_frame_has_one_encoding() {
     let file = sealed(manifest());
@@ -203,7 +202,7 @@ fn the_frame_has_one_encoding() {
     assert!(matches!(&refused, Refused::Malformed { field, .. } if field == "seal section"));
 }
 
-/// Attack 16: what was verified is what is compiled, since it is the same borrowed bytes.
+/// Attack 16: the verified bytes are the compiled ones, since they are the same borrowed bytes.
 #[test]
 fn the_buffer_is_the_one_that_was_verified() {
     let file = sealed(manifest());

@@ -1,17 +1,17 @@
-//! Who may sign what.
+//! Delegations: the names and capabilities that keys may sign.
 
 use watm_seal::{Capabilities, Manifest, NamePattern};
 
 use crate::support::*;
 
-/// Attack 11: one of two keys is not enough, and the same key twice is one.
+/// Attack 11: one of two keys is not enough, and the same key twice counts once.
 #[test]
 fn a_threshold_counts_distinct_keys() {
     assert_eq!(code(check(&sealed_by(manifest(), &[11]))), "threshold");
     let file = sealed_by(manifest(), &[11, 11]);
     assert_eq!(code(check(&file)), "threshold");
     assert_eq!(code(check(&sealed_by(manifest(), &[11, 13]))), "accepted");
-    // A key of nobody, and one of another team, count for nothing.
+    // An unknown key, and one of another team, do not count.
     assert_eq!(code(check(&sealed_by(manifest(), &[11, 99]))), "threshold");
     assert_eq!(code(check(&sealed_by(manifest(), &[11, 21]))), "threshold");
     assert_eq!(
@@ -54,7 +54,7 @@ fn a_team_signs_its_own_names_only() {
     assert_eq!(code(check(&unknown)), "threshold");
 }
 
-/// Attack 12: more than the team may give away.
+/// Attack 12: more than the team may give.
 #[test]
 fn a_ceiling_holds_for_every_capability() {
     let more: [fn(&mut Capabilities); 10] = [

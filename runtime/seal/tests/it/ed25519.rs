@@ -1,4 +1,5 @@
-//! Attack 19: signatures that a lenient verifier takes; and attack 20: those for something else.
+//! Attack 19: signatures that a lenient verifier accepts; and attack 20: signatures for something
+//! else.
 
 use curve25519_dalek::scalar::Scalar;
 use ed25519_dalek::{Signer, SigningKey, Verifier, VerifyingKey};
@@ -31,7 +32,7 @@ const ORDER: [u8; 32] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10,
 ];
 
-/// A file with this signature in the place of its only one.
+/// Returns a file with this signature in place of its only one.
 fn with_signature(signature: &[u8; 64]) -> Vec<u8> {
     let mut file = sealed_by(plain_manifest(), &[21]);
     let at = signature_at(&file);
@@ -45,7 +46,7 @@ fn signature_at(file: &[u8]) -> usize {
     at.expect("the signer's key") + 32
 }
 
-/// What is signed, and the good signature.
+/// Returns the signed message and its valid signature.
 fn message_and_signature() -> (Vec<u8>, [u8; 64]) {
     let file = sealed_by(plain_manifest(), &[21]);
     let manifest = Sealed::parse(&file).expect("sealed").manifest().encode();
@@ -59,7 +60,7 @@ fn message_and_signature() -> (Vec<u8>, [u8; 64]) {
 fn keys_of_small_order_are_no_keys() {
     for text in SMALL_ORDER {
         assert!(text.parse::<PublicKey>().is_err(), "{text}");
-        // With such a key, a signature of nothing is good for a lenient verifier.
+        // With such a key, a signature of nothing is valid for a lenient verifier.
         let bytes: Vec<u8> = (0..32)
             .map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).expect("hexadecimal"))
             .collect();
@@ -99,7 +100,7 @@ fn the_second_half_of_a_signature_is_below_the_order() {
     assert_eq!(code(check(&with_signature(&signature))), "bad-signature");
 }
 
-/// A signer who leaves the nonce out makes a signature that satisfies the plain equation.
+/// Tests a signature whose signer left the nonce out, which satisfies the plain equation.
 #[test]
 fn the_first_half_of_a_signature_is_not_of_small_order() {
     let (message, _) = message_and_signature();
@@ -120,7 +121,7 @@ fn the_first_half_of_a_signature_is_not_of_small_order() {
     assert_eq!(code(check(&with_signature(&signature))), "bad-signature");
 }
 
-/// Attack 20: what the same key has signed for another protocol or format.
+/// Attack 20: a signature by the same key for another protocol or format.
 #[test]
 fn a_signature_for_something_else_is_refused() {
     let (message, good) = message_and_signature();
@@ -142,7 +143,7 @@ fn a_signature_for_something_else_is_refused() {
     assert_eq!(code(check(&with_signature(&hashed))), "bad-signature");
 }
 
-/// Attack 20: a root record and a note are signed for what they are.
+/// Attack 20: root records and notes are signed under their own domains.
 #[test]
 fn each_kind_is_signed_for_itself() {
     let note = Note::new(Announcement {
@@ -163,7 +164,7 @@ fn each_kind_is_signed_for_itself() {
     assert!(over("watm/freshness/v1\0"));
     assert!(!over("watm/seal/v1\0"));
     assert!(!over("watm/root/v1\0"));
-    // One kind of file is not read as another.
+    // One kind of file is not parsed as another.
     let root_file = root().signed().to_file();
     let record = &root_file[b"watm/root-file/v1\0".len() + 2..root_file.len() - 2 * 96 - 1];
     let (signer, signature) = root_file[root_file.len() - 96..].split_at(32);

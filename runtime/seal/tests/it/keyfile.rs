@@ -7,7 +7,7 @@ use crate::support::*;
 
 fn temporary(name: &str) -> std::path::PathBuf {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // An error: it is not there.
+    // An error means that it does not exist.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("made");
     folder
@@ -25,7 +25,7 @@ fn an_encrypted_key_comes_back_with_its_passphrase_alone() {
     assert!(matches!(file.open(None), Err(KeyError::PassphraseNeeded)));
     let wrong = file.open(Some("Correct horse"));
     assert!(matches!(wrong, Err(KeyError::WrongPassphrase)));
-    // Nothing of it can be read.
+    // The text reveals nothing of the seed.
     let plain = KeyFile::plain(&key);
     let seed = plain.lines().last().expect("three lines");
     let seed = seed.strip_prefix("seed ").expect("the seed");
@@ -77,7 +77,7 @@ fn a_damaged_file_is_refused_by_its_line() {
     }
     assert!(KeyFile::parse(&lines[..3].join("\n")).is_err());
     assert!(KeyFile::parse(&format!("{text}more\n")).is_err());
-    // What would take all memory is not tried.
+    // A cost that would take all memory is not tried.
     let greedy = text.replace("argon2id 65536 ", "argon2id 4294967295 ");
     assert_ne!(greedy, text);
     assert!(KeyFile::parse(&greedy).is_err());

@@ -1,5 +1,4 @@
-//! What a seal keeps out, and what it lets through. The numbers are those of the project's list of
-//! attacks.
+//! Seals against the project's list of attacks, whose numbers the tests use.
 
 mod attacks;
 mod clock;

@@ -1,4 +1,4 @@
-//! Notes of what the newest release is.
+//! Freshness notes.
 
 use watm_seal::{Announcement, Manifest, Note, State, check_running, verify};
 
@@ -14,7 +14,7 @@ fn announcing(text: &str, time: u64) -> Note {
     note.sign(&key(31)).expect("signs")
 }
 
-/// Attack 7: a host that is kept from updates learns it long before its module expires.
+/// Attack 7: a host whose updates are withheld learns it long before its module expires.
 #[test]
 fn a_note_tells_of_a_release_that_did_not_come() {
     let file = sealed(manifest());
@@ -34,7 +34,7 @@ fn a_note_tells_of_a_release_that_did_not_come() {
     assert_eq!(verified.warnings(), []);
 }
 
-/// Attack 25: a note from before.
+/// Attack 25: an earlier note.
 #[test]
 fn an_older_note_changes_nothing() {
     let mut state = State::default();
@@ -76,7 +76,7 @@ fn a_note_of_somebody_else_is_refused() {
     assert_eq!(said(&[31], good()), "accepted");
     assert_eq!(said(&[], good()), "threshold");
     assert_eq!(said(&[99], good()), "threshold");
-    // Those who seal modules do not announce them.
+    // Keys that seal modules do not announce them.
     assert_eq!(said(&[11, 12], good()), "threshold");
     let beyond = Announcement {
         release: release("2.0"),

@@ -1,4 +1,4 @@
-//! Whatever the bytes are, parsing ends, and what it takes has one encoding.
+//! Random bytes: parsing always ends, and accepted values have one encoding.
 
 use watm_seal::{
     Approval, KeyFile, Manifest, Name, Note, Policy, Release, Sealed, SignedRoot, State, World,
@@ -7,7 +7,7 @@ use watm_seal::{
 
 use crate::support::*;
 
-/// A manifest with every part there is, in sizes of all kinds.
+/// Makes a manifest with every part, in random sizes.
 fn random_manifest(random: &mut Random) -> Manifest {
     let mut manifest = manifest();
     let any_name = |random: &mut Random| -> Name {
@@ -67,7 +67,7 @@ fn random_manifest(random: &mut Random) -> Manifest {
     manifest
 }
 
-/// Change bytes here and there, cut some out, or put some in.
+/// Changes, removes or inserts some bytes.
 fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..=random.below(3) {
         if bytes.is_empty() {
@@ -112,7 +112,7 @@ fn a_manifest_that_is_read_is_written_the_same() {
             accepted += 1;
         }
     }
-    // Numbers and texts may be others.
+    // Numbers and texts may differ validly.
     assert!(accepted > 1_000, "{accepted}");
 }
 

@@ -1,4 +1,4 @@
-//! Attack 22: the power is cut at every moment of writing the state.
+//! Attack 22: power cuts at every moment of writing the state.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,17 +10,17 @@ use watm_seal::{Manifest, State, verify};
 
 use crate::support::*;
 
-/// A disk that does what disks may: what has not been flushed is there or not.
+/// A disk as unreliable as real ones: data that has not been flushed is there or not.
 #[derive(Clone, Default)]
 struct Disk {
-    /// What a file has, and how much of it is sure to be on the disk.
+    /// The content of each file, and its length that is certain to be on the disk.
     files: Vec<(Vec<u8>, usize)>,
-    /// As programs see the folder.
+    /// The folder as programs see it.
     folder: BTreeMap<PathBuf, usize>,
-    /// As it was flushed, and what was done to it since.
+    /// The folder as it was flushed, and the changes since.
     flushed: BTreeMap<PathBuf, usize>,
     pending: Vec<(PathBuf, Option<usize>)>,
-    /// How much more is done before the power is cut.
+    /// The number of steps before the power cut.
     left: usize,
 }
 
@@ -43,7 +43,7 @@ impl Disk {
         self.pending.push((path.to_owned(), file));
     }
 
-    /// Every disk that may be found once the power is back.
+    /// Returns every disk that may be found once the power is back.
     fn after_the_cut(&self) -> Vec<Disk> {
         let mut found = Vec::new();
         for done in 0..=self.pending.len() {
@@ -54,7 +54,7 @@ impl Disk {
                     None => drop(folder.remove(path)),
                 }
             }
-            // Of what was not flushed: nothing, half, all, and all as zeros.
+            // Of the data that was not flushed: nothing, half, all, and all as zeros.
             for kept in 0..4 {
                 let files = self.files.iter().map(|(bytes, sure)| {
                     let mut bytes = bytes.clone();
@@ -108,7 +108,7 @@ impl Files for &Shared {
         let file = disk.files.len();
         disk.files.push((Vec::new(), 0));
         disk.link(path, Some(file));
-        // In pieces.
+        // Written in pieces.
         for piece in bytes.chunks(bytes.len().div_ceil(4)) {
             disk.step()?;
             disk.files[file].0.extend_from_slice(piece);
@@ -130,7 +130,7 @@ impl Files for &Shared {
         disk.step()?;
         let file = disk.folder.get(from).copied();
         let file = file.ok_or(io::ErrorKind::NotFound)?;
-        // At once, as the system promises.
+        // At once, as the system guarantees.
         disk.folder.remove(from);
         disk.folder.insert(to.to_owned(), file);
         disk.pending.push((to.to_owned(), Some(file)));
@@ -154,7 +154,7 @@ fn load(disk: &Disk) -> Result<State, StateError> {
     StateFile::with_files(&shared, PATH).load()
 }
 
-/// Write this state, with power for so many steps.
+/// Writes this state, with power for this many steps.
 fn write(disk: &Disk, state: &State, steps: usize) -> (Disk, bool) {
     let shared = Shared(RefCell::new(Disk {
         left: steps,
@@ -194,7 +194,7 @@ fn a_power_cut_leaves_the_old_state_or_the_new_one() {
                     cuts += 1;
                     let state = load(&found).expect("there is always one");
                     assert!(state == *new || (state == *old && !written));
-                    // And what lies about is in nobody's way.
+                    // Leftover files do not disturb the next write.
                     let (again, written) = write(&found, new, usize::MAX);
                     assert!(written);
                     assert_eq!(load(&again).expect("written"), *new);
@@ -251,7 +251,7 @@ fn every_damage_of_a_state_is_noticed() {
 #[test]
 fn a_state_on_the_real_disk_is_its_owners_and_complete() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("state");
-    // An error: it is not there.
+    // An error means that it does not exist.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("made");
     let file = StateFile::new(folder.join("state"));

@@ -1,4 +1,4 @@
-//! How trust changes hands.
+//! Rotations of the root.
 
 use watm_seal::{Manifest, Policy, Root, SignedRoot, State, add_signature, seal, verify};
 
@@ -14,7 +14,7 @@ fn a_root_is_trusted_once_enough_of_its_keys_have_signed() {
     assert!(Root::trust(signed(record(), &[1, 99])).is_err());
     assert!(Root::trust(signed(record(), &[1, 1])).is_err());
     let root = Root::trust(signed(record(), &[3, 1])).expect("two of three");
-    // Whoever has signed, it is the same root.
+    // Its signatures do not change the root's id.
     assert_eq!(root.id(), crate::support::root().id());
     let file = root.signed().to_file();
     let read = SignedRoot::from_file(&file).expect("as it was written");
@@ -31,7 +31,7 @@ fn a_root_goes_from_signer_to_signer_as_a_file() {
     assert_eq!(second, signed(record(), &[2, 1]).to_file());
 }
 
-/// As attack 1, for the root's own file.
+/// Attack 1 on the root's own file.
 #[test]
 fn every_flipped_bit_of_a_root_is_refused() {
     let mut file = signed(record(), &[1, 2]).to_file();
@@ -67,7 +67,7 @@ fn a_rotation_in_the_file_is_followed() {
     assert_eq!(verified.proof().expect("sealed").root.record().version, 3);
     let state = accepted(&State::default(), &file);
     assert_eq!(state.root().expect("known").record().version, 3);
-    // From now on it needs no chain, and the old keys are worth nothing: attack 13.
+    // It needs no chain from here on, and the old keys do not count: attack 13.
     let judge = |file: &[u8]| code(verify(file, &root(), &state, &approving(), NOW));
     assert_eq!(judge(&with_chain(&[], &[12, 14])), "accepted");
     assert_eq!(judge(&with_chain(&[], &[11, 12])), "revoked");
@@ -83,7 +83,7 @@ fn a_root_that_does_not_follow_is_refused() {
         record.keys = [4, 5, 6].map(|number| key(number).public()).into();
     };
     let refused = |chain: &[SignedRoot]| code(check(&with_chain(chain, &[11, 12])));
-    // By the new keys only, and by one old one.
+    // Signed by the new keys only, and by one old one.
     assert_eq!(
         refused(&[signed(next(&root(), other_keys), &[4, 5])]),
         "bad-root"
@@ -92,7 +92,7 @@ fn a_root_that_does_not_follow_is_refused() {
         refused(&[signed(next(&root(), other_keys), &[1, 4, 5])]),
         "bad-root"
     );
-    // By both it is good.
+    // Signed by both it is valid.
     let second = signed(next(&root(), other_keys), &[1, 2, 4, 5]);
     assert_eq!(refused(std::slice::from_ref(&second)), "accepted");
     // Version 3 without version 2.
@@ -101,15 +101,15 @@ fn a_root_that_does_not_follow_is_refused() {
     assert_eq!(refused(std::slice::from_ref(&third)), "bad-root");
     let chain = [second.signed().clone(), third.clone()];
     assert_eq!(refused(&chain), "accepted");
-    // By the old keys only it is not even written.
+    // Signed by the old keys only it is not even written.
     let half = signed(next(&root(), other_keys), &[1, 2]);
     let half = std::slice::from_ref(&half);
     assert!(seal(&body(), manifest(), half, &[]).is_err());
-    // Nor taken from a file of its own.
+    // The same in a file of its own.
     let alone = root().advance(&half[0]).expect_err("not by the new keys");
     assert_eq!(alone.code(), "bad-root");
     assert!(root().follow(half).is_err());
-    // Not even by the right keys.
+    // The right keys do not help a version out of order.
     let early = next(&root(), |record| record.version = 3);
     assert_eq!(refused(&[signed(early, &[1, 2])]), "bad-root");
     let again = root().advance(root().signed()).expect_err("is the same");
@@ -146,7 +146,7 @@ fn an_old_root_changes_nothing() {
     assert_eq!(after, state);
 }
 
-/// A revoked release key is known also if the module that brings the news is refused.
+/// Tests that a host learns of a revoked key even if it refuses the module that brings the news.
 #[test]
 fn a_rotation_counts_without_its_module() {
     let second = signed(
@@ -177,7 +177,7 @@ fn another_root_with_the_same_keys_is_another_root() {
     let nothing = State::default();
     let result = verify(&file, &other, &nothing, &approving(), NOW);
     assert_eq!(code(result), "unknown-root");
-    // Nor does a host change its root by accident.
+    // A host does not change its root by accident.
     let state = accepted(&nothing, &file);
     let file = sealed(Manifest {
         root: other.id(),
@@ -185,7 +185,7 @@ fn another_root_with_the_same_keys_is_another_root() {
     });
     let result = verify(&file, &other, &state, &approving(), NOW);
     assert_eq!(code(result), "unknown-root");
-    // Nor by a chain.
+    // A chain does not change it either.
     let foreign = signed(next(&other, |_| ()), &[1, 2]);
     assert_eq!(
         code(check(&with_chain(&[foreign], &[11, 12]))),

@@ -1,3 +1,5 @@
+//! Sealing, adding signatures, and the documented encoding.
+
 use watm_seal::{Manifest, Sealed, add_signature, seal};
 
 use crate::support::*;
@@ -19,7 +21,7 @@ fn a_sealed_module_is_accepted_and_says_why() {
 fn sealing_leaves_the_module_as_it_was() {
     let file = sealed(manifest());
     assert_eq!(Sealed::parse(&file).expect("sealed").body(), body());
-    // To a plain runtime the seal is one more custom section, the first.
+    // The seal is one more custom section, the first, for other runtimes.
     assert_eq!(file[..8], body()[..8]);
     assert!(file.ends_with(&body()[8..]));
     assert_eq!(file[8], 0);
@@ -38,7 +40,7 @@ fn what_is_sealed_is_not_sealed_again() {
     let file = sealed(manifest());
     let refused = seal(&file, manifest(), &[], &keys(&[11])).expect_err("sealed already");
     assert_eq!(refused.code(), "misplaced-seal");
-    // Without the seal it is.
+    // Sealing works on the body without the seal.
     let body = Sealed::parse(&file).expect("sealed").body();
     let newer = Manifest {
         release: release("1.6"),
@@ -71,7 +73,7 @@ fn signers_sign_one_after_the_other_in_any_order() {
         assert_eq!(code(check(&file)), "threshold");
         let file = add_signature(&file, &key(second)).expect("signs");
         assert_eq!(file, both);
-        // Once more changes nothing.
+        // A second signature of the same key changes nothing.
         assert_eq!(add_signature(&file, &key(first)).expect("signs"), both);
     }
     let none = sealed_by(manifest(), &[]);
@@ -129,7 +131,7 @@ fn the_encoding_is_the_documented_one() {
     assert_eq!(signatures[0], 1);
     assert_eq!(signatures[1..33], *key(21).public().as_bytes());
     assert_eq!(signatures.len(), 1 + 32 + 64);
-    // As somebody else would check it.
+    // Checked with an independent implementation.
     use ed25519_dalek::{Signature, VerifyingKey};
     let other = VerifyingKey::from_bytes(key(21).public().as_bytes()).expect("a key");
     let signature = Signature::from_slice(&signatures[33..]).expect("64 bytes");

@@ -55,7 +55,7 @@ fn what_is_here_already_counts() {
     assert_eq!(with("1.5"), "accepted");
     assert_eq!(with("1.6"), "accepted");
     assert_eq!(with("1.4"), "requires");
-    // In a set, the one that comes with it replaces the one that is here.
+    // In a set, a member replaces the release that is present.
     let policy = Policy {
         present: [(name("wireguard"), release("1.5"))].into(),
         ..approving()

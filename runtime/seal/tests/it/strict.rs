@@ -1,5 +1,5 @@
-//! Each bound and each rule of the format by itself: what was made by another tool, and signed, is
-//! refused for the field that is wrong. Many of these would be noticed by a second check too.
+//! Each bound and each rule of the format by itself: files that another tool made and signed are
+//! refused for the wrong field. A second check would notice many of these too.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use watm_seal::{
 
 use crate::support::*;
 
-/// The field that is named when this is refused as malformed.
+/// Returns the field that a refusal as malformed names.
 fn field<T>(result: Result<T, Refused>) -> String {
     match result {
         Err(Refused::Malformed { field, .. }) => field,
@@ -27,7 +27,7 @@ fn offset_of(bytes: &[u8], part: &[u8]) -> usize {
         .expect("is there")
 }
 
-/// A file of `plain` whose manifest is written as usual, then changed, then signed.
+/// Makes a file of `plain` whose manifest is written as usual, then changed, then signed.
 fn changed(manifest: Manifest, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let sealed = sealed_by(manifest, &[21]);
     let manifest = watm_seal::Sealed::parse(&sealed).expect("sealed");
@@ -87,7 +87,7 @@ fn a_length_that_is_not_the_body_s_is_refused_though_the_hash_is() {
 
 #[test]
 fn roles_and_flags_have_no_other_values() {
-    // Behind the name and the world: see `the_encoding_is_the_documented_one`.
+    // After the name and the world: see `the_encoding_is_the_documented_one`.
     let file = changed(plain_manifest(), |manifest| manifest[71] |= 0x80);
     assert_eq!(field(check(&file)), "roles");
     let audience = offset_of(
@@ -173,7 +173,7 @@ fn lists_of_a_manifest_are_bounded() {
     for (capabilities, expected) in [
         (sockets, "sockets"),
         (connect, "connect"),
-        // A manifest asks for sockets one by one.
+        // A manifest requests each socket by itself.
         (pattern, "sockets"),
     ] {
         let manifest = Manifest {
@@ -283,7 +283,7 @@ fn a_chain_is_bounded_and_of_one_root() {
     let third = signed(next(&third, |_| ()), &[1]);
     let mixed = [chain[0].clone(), third];
     assert_eq!(sealed(&mixed).expect_err("two roots").code(), "bad-root");
-    // An old version of another root is not skipped, as one of its own would be.
+    // An old version of another root is not skipped, unlike one of its own.
     let file = seal(
         &body(),
         manifest(),
@@ -293,7 +293,7 @@ fn a_chain_is_bounded_and_of_one_root() {
     assert_eq!(code(check(&file.expect("sealed"))), "unknown-root");
 }
 
-/// A length of 2^32 is not one of 0.
+/// Tests that a length of 2^32 is not taken for 0.
 #[test]
 fn lengths_do_not_wrap() {
     let bare = b"\0asm\x01\0\0\0";
@@ -328,7 +328,7 @@ fn a_note_is_small_and_its_root_has_not_expired() {
     assert_eq!(refused.code(), "root-expired");
 }
 
-/// A module that requires another is not there itself for those that are asked about alone.
+/// Tests that a module that requires another does not itself count as present.
 #[test]
 fn what_is_required_is_not_what_requires() {
     let file = sealed(Manifest {
@@ -339,7 +339,7 @@ fn what_is_required_is_not_what_requires() {
     assert_eq!(code(result), "requires");
 }
 
-/// The checksum of a state tells damage, not who wrote it: what is in it is read strictly too.
+/// Tests that a state is parsed strictly: its checksum shows damage, not its author.
 #[test]
 fn a_state_with_a_good_checksum_is_read_strictly() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("strict");
@@ -374,7 +374,7 @@ fn a_state_with_a_good_checksum_is_read_strictly() {
     }
 }
 
-/// What no tool of ours writes is not read either, whoever has signed it.
+/// Tests that roots which no tool of the project writes are refused, whatever their signatures.
 #[test]
 fn an_impossible_root_is_not_read() {
     let begin = b"watm/root-file/v1\0".len();
@@ -388,7 +388,7 @@ fn an_impossible_root_is_not_read() {
         SignedRoot::from_file(&[&unsigned[..begin], &length, &record, &[0]].concat())
     };
     read(|_| ()).expect("as it was");
-    // The version, the threshold, and what is revoked: see the table of the record.
+    // The version, the threshold, and the revoked keys: see the table of the record.
     assert_eq!(field(read(|record| record[1] = 0)), "first root");
     assert_eq!(field(read(|record| record[49] = 0)), "root threshold");
     assert_eq!(field(read(|record| record[49] = 4)), "root threshold");

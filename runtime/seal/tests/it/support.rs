@@ -8,10 +8,10 @@ use watm_seal::{
     seal, verify,
 };
 
-/// 2026-11-21.
+/// The time of the tests, 2026-11-21.
 pub const NOW: u64 = 1_795_253_400;
 
-/// The key of this number; the same each time.
+/// Returns the key of this number; the same each time.
 pub fn key(number: u8) -> PrivateKey {
     PrivateKey::from_seed(&[number; 32])
 }
@@ -28,9 +28,9 @@ pub fn release(text: &str) -> watm_seal::Release {
     text.parse().expect("a release")
 }
 
-/// The record of version 1: root keys 1 to 3 (two of them needed), team A (keys 11 to 13, two
-/// needed) for `wireguard` and `a/*`, team B (key 21) for `plain` and `b/*` with little, and key 31
-/// for freshness notes.
+/// Returns the record of version 1: root keys 1 to 3 (two of them needed), team A (keys 11 to 13,
+/// two needed) for `wireguard` and `a/*`, team B (key 21) for `plain` and `b/*` with little, and
+/// key 31 for freshness notes.
 pub fn record() -> RootRecord {
     let delegation =
         |name: &str, purpose, threshold, keys: &[u8], names: &[&str], ceiling| Delegation {
@@ -94,12 +94,12 @@ pub fn signed(record: RootRecord, signers: &[u8]) -> SignedRoot {
         .expect("room for signatures")
 }
 
-/// Version 1, trusted.
+/// Returns version 1, trusted.
 pub fn root() -> Root {
     Root::trust(signed(record(), &[1, 2])).expect("enough signatures")
 }
 
-/// The version after this one, as `change` makes it.
+/// Returns the version after this one, as `change` makes it.
 pub fn next(root: &Root, change: impl FnOnce(&mut RootRecord)) -> RootRecord {
     let mut record = root.record().clone();
     record.version += 1;
@@ -108,7 +108,7 @@ pub fn next(root: &Root, change: impl FnOnce(&mut RootRecord)) -> RootRecord {
     record
 }
 
-/// A module of one function, with custom sections before and behind.
+/// Returns a module of one function, with custom sections before and behind.
 pub fn body() -> Vec<u8> {
     wat::parse_str(
         r#"(module
@@ -119,7 +119,7 @@ pub fn body() -> Vec<u8> {
     .expect("valid text")
 }
 
-/// `wireguard`, release 1.5.
+/// Returns the manifest of `wireguard`, release 1.5.
 pub fn manifest() -> Manifest {
     Manifest {
         root: root().id(),
@@ -162,7 +162,7 @@ pub fn manifest() -> Manifest {
     }
 }
 
-/// `plain` of team B, release 1.1.
+/// Returns the manifest of `plain` of team B, release 1.1.
 pub fn plain_manifest() -> Manifest {
     Manifest {
         name: name("plain"),
@@ -180,8 +180,8 @@ pub fn sealed(manifest: Manifest) -> Vec<u8> {
     sealed_by(manifest, &[11, 12])
 }
 
-/// A file with this body, chain (as it is written), manifest and signatures over it, put together
-/// without a check.
+/// Makes a file with this body, chain (as it is written), manifest and signatures over it,
+/// assembled without checks.
 pub fn by_hand(body: &[u8], chain: &[u8], manifest: &[u8], signers: &[u8]) -> Vec<u8> {
     use ed25519_dalek::{Signer, SigningKey};
 
@@ -211,7 +211,7 @@ pub fn by_hand(body: &[u8], chain: &[u8], manifest: &[u8], signers: &[u8]) -> Ve
     [&body[..8], b"\0", &length, &content, &body[8..]].concat()
 }
 
-/// The user has said yes to what the module asks for.
+/// Returns a policy with the user's approval of the module's capabilities.
 pub fn approving() -> Policy {
     Policy {
         approval: Approval::Given,
@@ -219,12 +219,12 @@ pub fn approving() -> Policy {
     }
 }
 
-/// With nothing known before, by somebody who approves.
+/// Verifies a file with an empty state and an approving user.
 pub fn check(file: &[u8]) -> Result<Verified<'_>, Refused> {
     verify(file, &root(), &State::default(), &approving(), NOW)
 }
 
-/// The code it is refused with.
+/// Returns the code of the refusal, or `accepted`.
 pub fn code(result: Result<Verified<'_>, Refused>) -> &'static str {
     match result {
         Ok(_) => "accepted",
@@ -236,7 +236,7 @@ pub fn code(result: Result<Verified<'_>, Refused>) -> &'static str {
     }
 }
 
-/// What is known once this has been accepted.
+/// Returns the state after this has been accepted.
 pub fn accepted(state: &State, file: &[u8]) -> State {
     let verified = verify(file, &root(), state, &approving(), NOW);
     let mut state = state.clone();
@@ -244,7 +244,7 @@ pub fn accepted(state: &State, file: &[u8]) -> State {
     state
 }
 
-/// SplitMix64: every random choice of a test comes from here.
+/// SplitMix64, the source of every random choice of a test.
 pub struct Random(pub u64);
 
 impl Random {

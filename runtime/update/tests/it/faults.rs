@@ -1,4 +1,4 @@
-//! Downloads that fail and servers that mean harm: the old module stays, to the last bit.
+//! Failing downloads and hostile servers: the old module stays, to the last bit.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use watm_update::Outcome;
 use crate::server::*;
 use crate::support::*;
 
-/// Ask a server that answers so, and see that nothing changes but what is said.
+/// Asks a server with this script, and checks that nothing changes except as expected.
 async fn refuses(expected: &str, script: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
     let old = sealed("1.5");
     let host = Host::with(&old);
@@ -21,7 +21,7 @@ async fn refuses(expected: &str, script: impl Fn(&Request) -> Answer + Send + Sy
     assert_eq!(host.left(), [""; 0], "and nothing else is left");
 }
 
-/// Served as it should be.
+/// Checks a file from a well-behaved server.
 async fn refuses_file(expected: &str, file: Vec<u8>) {
     refuses(expected, move |request| serve(request, "\"1\"", &file)).await;
 }
@@ -34,7 +34,7 @@ async fn a_status_that_is_not_200() {
     for status in [401, 403] {
         refuses("unauthorized", move |_| answer(status, &[], b"who?")).await;
     }
-    // Nothing was said that it could be unmodified from.
+    // Nothing was known that it could match.
     refuses("status", |_| answer(304, &[], b"")).await;
     refuses("status", |_| {
         answer(206, &[("Content-Range", "bytes 0-1/2")], b"no")
@@ -102,7 +102,7 @@ async fn a_server_that_is_silent_or_slow() {
         vec![head(200, &[("Content-Length", "100")]), Step::Wait(long)]
     })
     .await;
-    // A byte at a time is never silent for long, and takes too long all the same.
+    // A byte at a time is never silent for long, but takes too long in all.
     let old = sealed("1.5");
     let host = Host::with(&old);
     let server = Server::new(|_, _| {
@@ -120,7 +120,7 @@ async fn a_server_that_is_silent_or_slow() {
     };
     let report = host.updater(&server.url()).network(network).check().await;
     assert_eq!(code(&report), "timed-out");
-    // Long before that it is said to be too slow.
+    // Long before that it is reported as too slow.
     let network = watm_update::NetworkOptions {
         total_timeout: Duration::from_secs(60),
         ..impatient()
@@ -256,10 +256,10 @@ async fn a_module_that_is_not_the_one() {
 
 #[tokio::test]
 async fn an_older_module_or_another_of_the_same_number() {
-    // The state knows nothing yet: what is in place is a floor by itself.
+    // The state is empty: the release in place is a floor by itself.
     refuses_file("rollback", sealed("1.4")).await;
     refuses_file("equivocation", sealed_of(manifest("1.5"), &body(10))).await;
-    // One that the host has run is one even if the file is gone.
+    // A release that the host has run is a floor even if its file is gone.
     let host = Host::empty();
     host.approve(&sealed("1.5"));
     let server = Server::new(|_, request| serve(request, "\"1\"", &sealed("1.4"))).await;

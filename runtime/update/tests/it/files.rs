@@ -1,4 +1,4 @@
-//! Files, what is kept aside, and several updates at once.
+//! Files in place, modules kept aside, and several updates at once.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use watm_update::Outcome;
 use crate::server::*;
 use crate::support::*;
 
-/// `wireguard` of this release, which asks for something.
+/// Returns `wireguard` of this release, which requests a capability.
 fn asking(number: &str) -> Vec<u8> {
     let asking = Manifest {
         capabilities: Capabilities {
@@ -54,7 +54,7 @@ async fn a_file_is_taken_from_a_path() {
             let public = file == source || file == host.place().path();
             assert!(public || mode & 0o777 == 0o600, "{}", file.display());
         }
-        // Which could keep its reader for ever.
+        // A device could block its reader indefinitely.
         assert_eq!(code(&host.update("/dev/zero").await), "file");
     }
 }
@@ -71,7 +71,7 @@ mod shared {
         fs::metadata(path).expect("there").mode() & 0o777
     }
 
-    /// Update the place to this release, by a file.
+    /// Updates the place to this release, from a file.
     async fn update(host: &Host, number: &str) {
         let source = host.folder.join("from.wasm");
         fs::write(&source, sealed(number)).expect("written");
@@ -88,7 +88,7 @@ mod shared {
             update(&host, number).await;
             assert_eq!(mode(place.path()), kept);
         }
-        // Who may give files away does; for others the owner stays whoever it was.
+        // A user who may give files away does. For others the owner stays the same.
         let own = fs::metadata(place.path()).expect("there").uid();
         let owners = match own {
             0 => (12_345, 23_456),
@@ -120,7 +120,7 @@ mod shared {
         let host = Host::empty();
         let releases = host.folder.join("releases");
         fs::create_dir(&releases).expect("made");
-        // Two links, one of them relative to its own folder, to a file that is not there yet.
+        // Two links, one of them relative to its own folder, to a file that does not exist yet.
         symlink("current.wasm", releases.join("link.wasm")).expect("made");
         symlink("releases/link.wasm", host.place().path()).expect("made");
         let target = releases.join("current.wasm");
@@ -131,7 +131,7 @@ mod shared {
             }
             assert_eq!(fs::read(&target).expect("there"), sealed(number));
         }
-        // A crash leaves nothing behind that another update, by another link, would trip over.
+        // Leftovers of a crash do not disturb another update by another link.
         assert!(releases.join("current.wasm.lock").exists());
     }
 }
@@ -141,7 +141,7 @@ async fn what_asks_for_more_waits_for_its_user() {
     let old = sealed("1.5");
     let host = Host::with(&old);
     let server = Server::new(|_, request| serve(request, "\"1\"", &asking("1.6"))).await;
-    // However often it comes.
+    // The same at each repetition.
     for expected in [None, Some("\"1\"")] {
         let mut updater = host.updater(&server.url());
         let report = updater.check().await;
@@ -175,12 +175,12 @@ async fn what_waits_is_approved_by_its_number() {
     let mut updater = host.updater(&server.url());
     assert_eq!(code(&updater.approve(release("1.6")).await), "no-candidate");
     assert_eq!(code(&updater.check().await), "pending");
-    // Somebody has seen another one.
+    // The user has seen another release.
     assert_eq!(code(&updater.approve(release("1.7")).await), "wrong-name");
     assert!(host.holds(&sealed("1.5")));
     assert_eq!(code(&updater.approve(release("1.6")).await), "updated");
     assert!(host.holds(&asking("1.6")));
-    // It has not run yet: until then the old one is no roll-back for the host.
+    // It has not run yet: until then the old one is no rollback for the host.
     let state = host.state().load().expect("read");
     let known = state.known(&name("wireguard")).expect("approved");
     assert!(known.approved.is_some() && known.accepted.is_none());
@@ -200,7 +200,7 @@ async fn what_waits_is_verified_again_before_it_is_used() {
     let report = updater.check_pending().await.expect("no longer waits");
     assert_eq!(code(&report), "bad-hash");
     assert!(host.holds(&sealed("1.5")));
-    // It comes again from where it came from.
+    // It comes again from its source.
     assert_eq!(code(&updater.check().await), "updated");
     assert!(host.holds(&asking("1.6")));
 }
@@ -274,7 +274,7 @@ async fn a_module_keeps_its_name_unless_another_is_asked_for() {
     assert!(host.holds(&sealed("1.5")));
     fs::write(&source, sealed("1.6")).expect("written");
     assert_eq!(code(&host.update(path).await), "updated");
-    // Its user wants another one there.
+    // The user wants another one there.
     host.policy.name = Some(name("other"));
     fs::write(&source, other("1.1")).expect("written");
     assert_eq!(code(&host.update(path).await), "updated");

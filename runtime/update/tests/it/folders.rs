@@ -48,7 +48,7 @@ async fn the_newest_good_module_of_the_name_is_taken() {
     let report = updater.check().await;
     assert_eq!(code(&report), "unchanged");
     assert_eq!(report.skipped, []);
-    // A newer one, and what claims to be newer still.
+    // A newer one, and one that claims to be newer still.
     folder.put("d.wasm", &sealed("1.11"));
     let mut changed = sealed("1.12");
     *changed.last_mut().expect("some") ^= 1;
@@ -84,7 +84,7 @@ async fn the_newest_good_module_of_the_name_is_taken() {
         assert_eq!(skipped, all);
     }
     assert!(folder.host.holds(&sealed("1.11")));
-    // Taking the newest away takes nobody back.
+    // Removing the newest causes no rollback.
     for file in ["d.wasm", "b.wasm"] {
         fs::remove_file(folder.host.folder.join("watched").join(file)).expect("removed");
     }
@@ -98,7 +98,7 @@ async fn a_file_that_is_mended_is_looked_at_again() {
     let mut updater = folder.host.updater(&folder.path);
     folder.put("a.wasm", &sealed("1.5")[..500]);
     assert_eq!(code(&updater.check().await), "no-candidate");
-    // As by a copy that is slow.
+    // As if by a slow copy.
     folder.put("a.wasm", &sealed("1.5"));
     assert_eq!(code(&updater.check().await), "updated");
 }

@@ -1,4 +1,4 @@
-//! Updates from every kind of source, and from servers that do what servers should not.
+//! Updates from every kind of source, and from servers that misbehave.
 
 #![cfg_attr(test, allow(missing_docs, reason = "tests"))]
 

@@ -1,4 +1,4 @@
-//! A registry that does what registries do and should not do. The real one is in tests/update.
+//! A registry that behaves well or badly. The tests with a real one are in tests/update.
 
 use watm_seal::Digest;
 use watm_update::{Credentials, NetworkOptions, Outcome, Source, publish};
@@ -17,7 +17,7 @@ fn descriptor(media_type: &str, digest: &str, size: usize) -> String {
     format!(r#"{{"mediaType": "{media_type}", "digest": "{digest}", "size": {size}}}"#)
 }
 
-/// Of a configuration of this kind, and these layers.
+/// Returns a manifest with a configuration of this kind, and these layers.
 fn manifest_of(config: &str, layers: &[String]) -> Vec<u8> {
     let config = descriptor(config, &digest(b"{}"), 2);
     let layers = layers.join(", ");
@@ -32,7 +32,7 @@ fn manifest_for(module: &[u8]) -> Vec<u8> {
     manifest_of(CONFIG, &[descriptor(LAYER, &digest(module), module.len())])
 }
 
-/// The one module of a registry, under every tag.
+/// Answers as a registry with one module, under every tag.
 fn registry(request: &Request, module: &[u8]) -> Answer {
     let manifest = manifest_for(module);
     match request.path.strip_prefix("/v2/team/wireguard/") {
@@ -51,7 +51,7 @@ fn reference(server: &Server) -> String {
     format!("oci://{}/team/wireguard:stable", server.address)
 }
 
-/// With a manifest that is wrong.
+/// Checks that a manifest is refused.
 async fn refuses(expected: &str, manifest: Vec<u8>) {
     let host = Host::with(&sealed("1.5"));
     let server = Server::new(
@@ -153,7 +153,7 @@ async fn a_layer_that_is_not_what_its_digest_says() {
         manifest_of(CONFIG, &[descriptor(LAYER, &digest(b"other"), size)]),
     )
     .await;
-    // More than it says, and more than there may be.
+    // More than the manifest says, and more than the limit.
     refuses(
         "too-large",
         manifest_of(CONFIG, &[descriptor(LAYER, &digest(&new), 100)]),
@@ -208,14 +208,15 @@ async fn registries_are_reached_by_tls_unless_asked_otherwise() {
         ..impatient()
     };
     let mut updater = host.updater(&reference(&server)).network(network);
-    // Of what it is sent, the server makes no request.
+    // The client makes no request from such a reference.
     let report = updater.check().await;
     assert!(matches!(report.outcome, Outcome::Refused { .. }));
     assert_eq!(server.seen().len(), 0);
     assert_eq!(host.in_place(), None);
 }
 
-/// With these credentials, at a registry that wants `challenge`, and `token` as its service.
+/// Updates with these credentials, from a registry that sends `challenge`, with `token` as its
+/// service.
 async fn asked(
     credentials: Option<&str>,
     challenge: &'static str,
@@ -297,7 +298,7 @@ async fn who_asks_is_said_to_those_who_want_to_know() {
     }
 }
 
-/// A registry with this token service.
+/// Starts a registry with this token service.
 async fn naming(realm: String) -> Server {
     let challenge = format!(r#"Bearer realm="{realm}",service="x""#);
     Server::new(move |_, request| match request.header("authorization") {
@@ -307,7 +308,7 @@ async fn naming(realm: String) -> Server {
     .await
 }
 
-/// At another host than the registry's, as far as names go.
+/// Starts a token service at another host than the registry's, by name.
 async fn elsewhere() -> (Server, String) {
     let service = Server::new(|_, _| answer(200, &[], br#"{"token": "abc"}"#)).await;
     let realm = service.url().replace("127.0.0.1", "localhost");
@@ -345,7 +346,7 @@ async fn a_password_goes_to_the_registry_and_to_hosts_that_are_named() {
         service.seen()[0].header("authorization"),
         Some("Basic bWU6c2VjcmV0")
     );
-    // Who has no password has nothing to lose.
+    // A client without a password has nothing to lose.
     let mut updater = Host::empty().updater(&reference(&server));
     assert_eq!(code(&updater.check().await), "updated");
     assert_eq!(service.seen()[1].header("authorization"), None);
@@ -383,7 +384,7 @@ async fn who_publishes_gives_no_password_to_another_host_either() {
         "{reason}"
     );
     assert!(service.seen().is_empty());
-    // It is asked once, and the rest is between the registry and the token.
+    // The service is asked once, and the rest is between the registry and the token.
     let named = publish(&sealed("1.5"), &to, &with_password(&["localhost"])).await;
     assert!(named.is_err(), "the registry takes no uploads");
     assert_eq!(service.seen().len(), 1);

@@ -1,4 +1,4 @@
-//! Downloads that break and go on, in one check or in the next.
+//! Downloads that break and resume, in one check or in the next.
 
 use std::fs;
 use std::time::Duration;
@@ -88,7 +88,7 @@ async fn one_that_is_given_up_in_the_middle_goes_on_too() {
 
 #[tokio::test]
 async fn another_version_is_taken_from_its_beginning() {
-    // While the download was broken off, a release came out.
+    // A release came out while the download was interrupted.
     let host = Host::with(&sealed("1.5"));
     let server = Server::new(|number, request| match number {
         0 => cut(serve(request, TAG, &sealed("1.6")), 40_000),
@@ -102,7 +102,7 @@ async fn another_version_is_taken_from_its_beginning() {
 
 #[tokio::test]
 async fn a_part_of_another_version_is_not_appended() {
-    // A server that does not know If-Range.
+    // A server that does not support If-Range.
     let careless = |request: &Request, tag: &str, file: &[u8]| {
         let mut request = request.clone();
         request.headers.remove("if-range");
@@ -119,7 +119,7 @@ async fn a_part_of_another_version_is_not_appended() {
     assert_eq!(asked, [None, Some(40_000), None]);
     assert!(host.holds(&sealed("1.7")));
 
-    // One whose tag stays the same: the seal tells, and the next check begins anew.
+    // A server whose tag stays the same: the seal reveals it, and the next check starts again.
     let host = Host::with(&sealed("1.5"));
     let server = Server::new(move |number, request| match number {
         0 => cut(serve(request, TAG, &sealed("1.6")), 40_000),

@@ -1,4 +1,4 @@
-//! A web server that does exactly what a test says, right or wrong.
+//! A web server that follows a test's script, right or wrong.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// What a client has asked.
+/// A client's request.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub path: String,
-    /// By lower-case name.
+    /// Headers by lower-case name.
     pub headers: BTreeMap<String, String>,
 }
 
@@ -21,32 +21,32 @@ impl Request {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// Where the part begins that is asked for.
+    /// Returns the start of the requested part.
     pub fn range(&self) -> Option<usize> {
         let range = self.header("range")?.strip_prefix("bytes=")?;
         range.strip_suffix('-')?.parse().ok()
     }
 }
 
-/// What is done to a connection, until it is closed.
+/// A step in the life of a connection, until it is closed.
 #[derive(Debug, Clone)]
 pub enum Step {
     Send(Vec<u8>),
     Wait(Duration),
-    /// Again and again, as long as somebody reads.
+    /// Sends the bytes repeatedly, as long as somebody reads.
     Endless(Vec<u8>),
 }
 
 pub type Answer = Vec<Step>;
 
-/// A whole answer.
+/// Makes a complete answer.
 pub fn answer(status: u16, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let length = body.len().to_string();
     let all = [headers, &[("Content-Length", length.as_str())]].concat();
     vec![head(status, &all), Step::Send(body.to_vec())]
 }
 
-/// Its beginning.
+/// Makes the head of an answer.
 pub fn head(status: u16, headers: &[(&str, &str)]) -> Step {
     let mut text = format!("HTTP/1.1 {status} So\r\nConnection: close\r\n");
     for (name, value) in headers {
@@ -55,7 +55,7 @@ pub fn head(status: u16, headers: &[(&str, &str)]) -> Step {
     Step::Send((text + "\r\n").into_bytes())
 }
 
-/// What a good server does with a file of this tag, whatever it is asked.
+/// Answers as a good server does for a file of this tag.
 pub fn serve(request: &Request, tag: &str, file: &[u8]) -> Answer {
     if request.header("if-none-match") == Some(tag) {
         return answer(304, &[("ETag", tag)], b"");
@@ -72,7 +72,7 @@ pub fn serve(request: &Request, tag: &str, file: &[u8]) -> Answer {
     }
 }
 
-/// So many bytes of the answer's body, and no more.
+/// Cuts an answer's body to this many bytes.
 pub fn cut(mut whole: Answer, bytes: usize) -> Answer {
     if let Some(Step::Send(body)) = whole.last_mut() {
         body.truncate(bytes);
@@ -87,7 +87,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// One that answers what `script` says to the request of this number, from 0.
+    /// Starts a server that answers each request, numbered from 0, by `script`.
     pub async fn new(script: impl Fn(usize, &Request) -> Answer + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let address = listener.local_addr().expect("bound").to_string();
@@ -97,7 +97,7 @@ impl Server {
             while let Ok((stream, _)) = listener.accept().await {
                 let (log, script) = (log.clone(), script.clone());
                 tokio::spawn(async move {
-                    // An error: the client has heard enough.
+                    // An error means that the client has heard enough.
                     let _ = converse(stream, &log, &*script).await;
                 });
             }
@@ -113,7 +113,7 @@ impl Server {
         format!("http://{}/module.wasm", self.address)
     }
 
-    /// All requests until now.
+    /// Returns all requests until now.
     pub fn seen(&self) -> Vec<Request> {
         self.seen.lock().expect("whole").clone()
     }

@@ -1,4 +1,4 @@
-//! What a source may be called, and what good ones do.
+//! The notation of sources, and updates from good ones.
 
 use watm_seal::{Announcement, DAY, Manifest, Note};
 use watm_update::{Outcome, Source};
@@ -72,11 +72,11 @@ async fn a_server_is_asked_for_what_is_new_only() {
     assert_eq!(code(&host.update(&server.url()).await), "unchanged");
     let seen = server.seen();
     assert_eq!(seen[1].header("if-none-match"), Some("\"one\""));
-    // Gone or changed, it is fetched again.
+    // If it is gone or changed, it is fetched again.
     std::fs::remove_file(host.place().path()).expect("removed");
     assert_eq!(code(&host.update(&server.url()).await), "updated");
     assert_eq!(server.seen()[2].header("if-none-match"), None);
-    // And what is new comes.
+    // A new release arrives.
     let report = host.update(&server.url()).await;
     let Outcome::Updated { previous, .. } = report.outcome else {
         panic!("{:?}", report.outcome);
@@ -104,7 +104,7 @@ async fn a_date_does_where_there_is_no_tag() {
     assert_eq!(code(&host.update(&server.url()).await), "updated");
     assert_eq!(code(&host.update(&server.url()).await), "unchanged");
     assert_eq!(server.seen()[1].header("if-modified-since"), Some(DATE));
-    // A file that was made in the second in which it was sent may have changed in it, too.
+    // A file made in the second in which it was sent may have changed in it, too.
     let host = Host::empty();
     let server = Server::new(|number, _| {
         let headers = [("Last-Modified", DATE), ("Date", DATE)];
@@ -118,7 +118,7 @@ async fn a_date_does_where_there_is_no_tag() {
 
 #[tokio::test]
 async fn what_is_in_place_is_judged_again_when_nothing_is_new() {
-    // It has expired meanwhile, say; here its signer is revoked by a newer root in the state.
+    // The module in place may have expired; here a newer root in the state revokes its signer.
     let host = Host::empty();
     let server = Server::new(|_, request| serve(request, "\"one\"", &sealed("1.5"))).await;
     assert_eq!(code(&host.update(&server.url()).await), "updated");
@@ -153,7 +153,7 @@ async fn a_module_brings_a_newer_root() {
     assert_eq!(code(&host.update(&server.url()).await), "updated");
     let state = host.state().load().expect("read");
     assert_eq!(state.root().expect("adopted").record().version, 2);
-    // From now on the stolen key is of no use.
+    // The stolen key is useless from here on.
     let old = format!("http://{}/old", server.address);
     assert_eq!(code(&host.update(&old).await), "revoked");
 }
@@ -188,7 +188,7 @@ async fn credentials_go_to_the_server_and_not_to_others() {
         Some("Basic bWU6c2VjcmV0")
     );
     assert_eq!(other.seen()[0].header("authorization"), None);
-    // Nor over plain HTTP, unless that was asked for.
+    // The same over plain HTTP, unless that was requested.
     let network = watm_update::NetworkOptions {
         plain_http: false,
         ..network

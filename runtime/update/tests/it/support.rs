@@ -1,4 +1,4 @@
-//! A root, modules sealed under it, and a host that has taken one of them.
+//! A root, modules sealed under it, and a host that has one of them in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ use watm_seal::{
 };
 use watm_update::{NetworkOptions, Outcome, Place, Report, Source, Terms, Updater};
 
-/// When the tests began, so that what is made twice is the same.
+/// Returns the time at which the tests began, so that things made twice are the same.
 pub fn now() -> u64 {
     static BEGAN: LazyLock<u64> = LazyLock::new(|| {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -35,7 +35,7 @@ pub fn release(text: &str) -> Release {
     text.parse().expect("a release")
 }
 
-/// Key 1 is the root's, 11 seals modules, 31 announces them.
+/// Returns the record: key 1 is the root's, 11 seals modules, 31 announces them.
 pub fn record() -> RootRecord {
     let delegation = |name: &str, purpose, key_number: u8, ceiling| Delegation {
         name: name.parse().expect("a name"),
@@ -93,7 +93,7 @@ pub fn manifest(number: &str) -> Manifest {
     }
 }
 
-/// A module whose custom section has so many bytes.
+/// Returns a module whose custom section has this many bytes.
 pub fn body(filling: usize) -> Vec<u8> {
     let filling = "x".repeat(filling);
     wat::parse_str(format!("(module (@custom \"filling\" \"{filling}\"))")).expect("valid")
@@ -103,12 +103,12 @@ pub fn sealed_of(manifest: Manifest, body: &[u8]) -> Vec<u8> {
     seal(body, manifest, &[], &[key(11)]).expect("can be sealed")
 }
 
-/// `wireguard` of this release, some 100 KB.
+/// Returns `wireguard` of this release, some 100 KB.
 pub fn sealed(number: &str) -> Vec<u8> {
     sealed_of(manifest(number), &body(100_000))
 }
 
-/// With times that a test can wait for.
+/// Returns options with times short enough for a test.
 pub fn impatient() -> NetworkOptions {
     NetworkOptions {
         plain_http: true,
@@ -126,12 +126,12 @@ pub struct Host {
 }
 
 impl Host {
-    /// With nothing in place.
+    /// Makes a host with nothing in place.
     pub fn empty() -> Host {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("host-{number}"));
-        // An error: it is not there.
+        // An error means that it does not exist.
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("made");
         let policy = Policy {
@@ -142,7 +142,7 @@ impl Host {
         Host { folder, policy }
     }
 
-    /// With this in place.
+    /// Makes a host with this in place.
     pub fn with(module: &[u8]) -> Host {
         let host = Host::empty();
         fs::write(host.place().path(), module).expect("written");
@@ -171,7 +171,7 @@ impl Host {
         self.updater(source).check().await
     }
 
-    /// What its user does to a module that asks for something.
+    /// Approves a module as its user does.
     pub fn approve(&self, module: &[u8]) {
         let policy = Policy {
             approval: Approval::Given,
@@ -183,7 +183,7 @@ impl Host {
         accepted.expect("written");
     }
 
-    /// Whether this is in place, to the last bit.
+    /// Returns true if this is in place, to the last bit.
     pub fn holds(&self, module: &[u8]) -> bool {
         self.in_place().is_some_and(|found| found == module)
     }
@@ -192,7 +192,7 @@ impl Host {
         fs::read(self.place().path()).ok()
     }
 
-    /// The names of all files that are not the module, the lock or the state's.
+    /// Returns the names of all files other than the module, the lock and the state's.
     pub fn left(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.folder).expect("there");
         let mut names: Vec<String> = entries
@@ -206,7 +206,7 @@ impl Host {
     }
 }
 
-/// The code of an outcome, or its name.
+/// Returns the code of an outcome, or its name.
 pub fn code(report: &Report) -> &str {
     match &report.outcome {
         Outcome::Unchanged { .. } => "unchanged",

@@ -1,4 +1,4 @@
-//! Looking again and again.
+//! Repeated checks of a source.
 
 use std::fs;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use watm_update::{Outcome, Watch};
 use crate::server::*;
 use crate::support::*;
 
-/// In seconds from now.
+/// Returns the seconds until the next check.
 fn due(watch: &Watch) -> f64 {
     watch.due().duration_since(Instant::now()).as_secs_f64()
 }
