@@ -102,8 +102,8 @@ _NO_NOUN = re.compile(r"(Whether|What|Who|Whose|That|Of|As)\b")
 
 LEFT = {
     "examples": 11,
-    "runtime": 20,
-    "tests": 71,
+    "runtime": 2,
+    "tests": 56,
 }
 """How many doc comments in each folder still begin with a clause. These numbers only fall."""
 
