@@ -479,8 +479,8 @@ fuzz: module-plain
 
 # What tests by example cannot show: see tests/prove/README.md.
 
-.PHONY: prove prove-models prove-miri
-prove: prove-models prove-miri
+.PHONY: prove prove-models prove-miri prove-mutants
+prove: prove-models prove-miri prove-mutants
 
 # MODEL is one of them, or a part of its name.
 MODELS := --release --locked --manifest-path tests/prove/models/Cargo.toml --target-dir $(BUILD)/prove/models
@@ -496,6 +496,10 @@ prove-miri:
 	rustup toolchain install $(NIGHTLY) --profile minimal --component miri --component rust-src
 	cd watm && MIRIFLAGS=-Zmiri-permissive-provenance $(MIRI) --target i686-unknown-linux-gnu -p watm-guest-v1 --test miri
 	cd watm && $(MIRI) -p ring -p getrandom@0.2.17
+
+# PART is one of those in the page's table.
+prove-mutants: $(BUILD)/tools/bin/cargo-mutants
+	tests/prove/mutants.sh $(PART)
 
 # Other machines: `make check-machines` compiles the runtime and the wheel's crate for them; `make cross`
 # links them too, and runs the runtime in emulation. That takes as long as a third of all tests, which
@@ -595,6 +599,9 @@ screenshot: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	tests/setup/apt.sh want chromium chromedriver
 	PYTHONPATH=tests/support:tests/wgclient:host-python/tests \
 		$(BUILD)/venv-3.13/bin/python tests/readme/screenshot.py docs/src/images/mitmweb.png
+
+$(BUILD)/tools/bin/cargo-mutants:
+	cargo install cargo-mutants --version 27.1.0 --locked --root $(BUILD)/tools
 
 clean:
 	rm -rf $(BUILD) target watm/target $(PACKAGED)

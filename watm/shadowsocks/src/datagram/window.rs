@@ -101,6 +101,17 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_forgets_all_numbers_that_share_a_place_with_later_ones() {
+        for first in 0..130 {
+            let mut window = Window::default();
+            assert!(window.admit(first));
+            assert!(window.admit(first + SIZE + 15));
+            assert!(window.admit(first + SIZE), "{first}");
+            assert!(!window.admit(first), "{first}");
+        }
+    }
+
+    #[test]
     fn it_is_the_same_as_a_set() {
         let mut window = Window::default();
         let mut seen = std::collections::BTreeSet::new();
