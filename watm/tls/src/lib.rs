@@ -94,7 +94,7 @@
 //!   "no-match": "default",
 //!   "alpn": ["h2", "http/1.1"],
 //!   "versions": ["1.2", "1.3"],
-//!   "ciphers": ["TLS13_CHACHA20_POLY1305_SHA256"],
+//!   "ciphers": ["TLS_CHACHA20_POLY1305_SHA256"],
 //!   "clients": {"certificates": "required", "roots": "<PEM>", "crls": "<PEM>", "allow": ["dns:*.example.com"]},
 //!   "tickets": {"secret": "<base64>", "hours": 12},
 //!   "limits": {"handshake": 10, "idle": 300, "lifetime": 86400},
