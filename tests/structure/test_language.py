@@ -17,7 +17,7 @@ RULES = {
     r"^(What|Who|Whoever|Whom|Whose|Whether)\b(?!.*\?$)": "put a noun first; a clause is no subject",
     r"^That (a|an|the|it|its|there|they|this|these|nobody|somebody|who|what|is not)\b": "put a noun first; a clause is no subject",
     r"^(Of|As) (what|who|those|one)\b": "begin with the subject",
-    r"\b(I|we|We|us|our|Our|ours)\b": "address the reader as 'you', and name the program",
+    r"\b(I(?!/O)|we|We|us|our|Our|ours)\b": "address the reader as 'you', and name the program",
     r"\b(will|shall)\b": "use the present tense",
     r"\b(is|are|was|were) to (be|go|have|say|serve|stay)\b": "write 'must' or 'should', or state the fact",
     r"\b(is|are) (not )?to be had\b": "write 'available'",
