@@ -1,4 +1,5 @@
-//! What this build is to trust and to refuse by itself: see `src/trust/built_in.rs`.
+//! Builds the root of `WATM_BUILT_IN_ROOT` into the library, and an empty one if it is not set: see
+//! `src/trust/built_in.rs`.
 
 use std::env;
 use std::fs;

@@ -13,13 +13,13 @@ use watm_update::{Network, Outcome as Done, Place, Report, Source, Terms, Update
 use crate::publisher::{approved, now};
 use crate::{CANARY_PERCENT, EARLY_PERCENT, Outcome};
 
-/// So many look at the same time.
+/// The number of hosts that look at the same time.
 const AT_ONCE: usize = 16;
 
-/// Which hosts look.
+/// The hosts that look.
 pub enum Who {
     All,
-    /// Of each channel, so many of a hundred.
+    /// This percentage of each channel.
     Percent(usize),
 }
 
@@ -135,7 +135,7 @@ impl Fleet {
         Ok(counts)
     }
 
-    /// As [`look`](Fleet::look), with another source for all.
+    /// Looks as [`look`](Fleet::look) does, with another source for all hosts.
     pub async fn look_at(&mut self, source: Source, what: &str) -> Outcome {
         for host in &mut self.hosts {
             host.updater = Updater::new(source.clone(), host.place.clone(), host.terms.clone())

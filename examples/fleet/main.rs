@@ -20,7 +20,7 @@ use publisher::{Asks, Keys, Publisher};
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Of every hundred hosts, so many follow `canary`, and so many more `early`.
+/// The percentages of hosts that follow `canary`, and that follow `early`.
 const CANARY_PERCENT: usize = 1;
 const EARLY_PERCENT: usize = 9;
 /// Hosts look once an hour, each at its own minute: so many of a hundred have looked when an attack

@@ -1,4 +1,4 @@
-//! Who makes releases, and who has stolen the keys to.
+//! The publisher, which makes releases with its own keys or with those that were stolen from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -11,21 +11,21 @@ use watm_update::{NetworkOptions, Source, publish};
 
 use crate::Outcome;
 
-/// With which keys something is signed.
+/// The keys that a release is signed with.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Keys {
     /// Two of the release keys of now.
     Two,
     /// One of those that were stolen.
     OneStolen,
-    /// As many as it takes, of those that were stolen.
+    /// Both of the stolen keys: as many as it takes.
     TwoStolen,
 }
 
-/// What a module asks for.
+/// The capabilities that a module asks for.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Asks {
-    /// What all hosts have approved.
+    /// The capabilities that all hosts have approved.
     AsBefore,
     /// A connection to anywhere, too.
     More,
@@ -41,7 +41,7 @@ pub struct Publisher {
     /// All versions of the root.
     roots: Vec<SignedRoot>,
     floor: Option<Release>,
-    /// What has been published, by release and channel.
+    /// The published files, by release and channel.
     published: BTreeMap<(String, String), Vec<u8>>,
 }
 
@@ -66,7 +66,7 @@ impl Publisher {
         Ok(publisher)
     }
 
-    /// What hosts are given.
+    /// Returns the root that hosts are given.
     pub fn root(&self) -> Outcome<Root> {
         Ok(Root::trust(self.roots[0].clone())?)
     }
@@ -121,7 +121,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// That this release is the newest.
+    /// Returns a signed note that this release is the newest.
     pub fn note(&self, release: &str) -> Outcome<Note> {
         let note = Note::new(Announcement {
             root: self.root()?.id(),
@@ -255,7 +255,7 @@ impl Publisher {
     }
 }
 
-/// What the user of each host has said yes to.
+/// Returns the capabilities that the user of each host has approved.
 pub fn approved() -> Outcome<Capabilities> {
     Ok(Capabilities {
         sockets: ["udp listen".parse()?].into(),

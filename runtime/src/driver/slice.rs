@@ -1,5 +1,5 @@
-//! How long a server's thread keeps a core that another thread waits for. Each server's thread calls
-//! this as it begins.
+//! The time for which a server's thread keeps a core that another thread waits for. Each server's
+//! thread calls this as it begins.
 
 /// Asks the operating system to run this thread in short slices. When the threads of two modules need
 /// one core, a module that is always at work then delays the other one by a slice, and not by the 3 ms
@@ -39,7 +39,7 @@ struct SchedAttr {
     flags: u64,
     nice: i32,
     priority: u32,
-    /// Of SCHED_OTHER: the slice in nanoseconds.
+    /// The slice of SCHED_OTHER, in nanoseconds.
     runtime: u64,
     deadline: u64,
     period: u64,

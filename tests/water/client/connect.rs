@@ -1,4 +1,4 @@
-//! What the client connects through.
+//! The ways in which the client connects.
 
 use std::error::Error;
 
@@ -16,10 +16,10 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 /// One read of the native copy, as large as what a module of ours reads at once.
 const HOP_BUFFER: usize = 64 * 1024;
-/// What is under way in the native copy, each direction.
+/// The capacity of the native copy's queue in each direction, in bytes.
 const HOP_QUEUE: usize = 64 * 1024;
 
-/// How connections are made.
+/// The way in which connections are made.
 pub enum Connect {
     /// TCP.
     Raw,

@@ -1,4 +1,4 @@
-//! How long things took, summed up.
+//! Summaries of durations.
 
 use std::time::Duration;
 

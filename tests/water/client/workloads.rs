@@ -1,4 +1,4 @@
-//! What the client is asked to do.
+//! The workloads that the client's input asks for.
 
 use std::io;
 use std::time::{Duration, Instant};

@@ -230,7 +230,7 @@ class Upstreams:
 
     async def _open(self, wanted: hook.Wanted, host: str, port: int) -> Stream | None:
         transport = wanted.server.transport_protocol
-        # What the client calls it, where its address is all that is known otherwise.
+        # The client's name for the server, if only its address is known otherwise.
         hosts = [host, *filter(None, [wanted.server.sni, wanted.client.sni])]
         application = _application(wanted.transport)
         # Their rules are known once they run.

@@ -14,12 +14,13 @@ const STREAM_BOUND: usize = 256 * 1024;
 /// The tokens that `process` is called with next.
 pub type Ready = Rc<RefCell<Vec<Token>>>;
 
-/// What is printed of a flow.
+/// The facts about a flow that are printed.
 struct Record {
     kind: &'static str,
     info: FlowInfo,
     bytes: u64,
-    /// Of what was read. Not a slower one: the bench measures this program too.
+    /// The checksum of the bytes read. Not a slower kind of checksum: the bench measures this
+    /// program too.
     checksum: Hasher,
     datagrams: u64,
     end: &'static str,

@@ -1,4 +1,4 @@
-//! What the transport reaches the world through, without a sandbox between.
+//! The transport's access to the world, without a sandbox between.
 
 use std::cell::RefCell;
 use std::io;
@@ -47,7 +47,7 @@ impl NativeHost {
         ready
     }
 
-    /// Whether the application has made a token ready.
+    /// Returns true if the application has made a token ready.
     pub fn has_ready(&self) -> bool {
         !self.ready.borrow().is_empty()
     }

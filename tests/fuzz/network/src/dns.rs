@@ -22,9 +22,9 @@ const MOST: usize = 16;
 /// The bytes before the question: an identifier, flags, four counts.
 const HEAD: usize = 12;
 
-/// What the server says, in the order of the questions: messages with their length in two bytes before
-/// them. The first bit of these says that the message begins as it likes, and not as an answer to the
-/// question.
+/// Runs the server's answers, in the order of the questions: messages, each after its length in two
+/// bytes. The first bit of a length says that the message begins as it likes, and not as an answer
+/// to the question.
 pub fn run(mut input: &[u8]) {
     let mut messages = VecDeque::new();
     while let Some((length, rest)) = input.split_first_chunk() {

@@ -1,5 +1,5 @@
-//! What comes by any channel and is said to be sealed, as functions of bytes. `README.md` in the
-//! folder above says how to run one under a fuzzer.
+//! Fuzz targets for files from any channel that claim to be sealed: functions of bytes. `README.md`
+//! in the folder above says how to run one under a fuzzer.
 
 mod known;
 

@@ -8,7 +8,7 @@ use watm_tls::{Tls, TlsCodec};
 
 use crate::EXAMPLE;
 
-/// What stands in the place of a client.
+/// The client's address.
 const STRANGER: &str = "10.0.0.9:1234";
 
 thread_local! {

@@ -1,4 +1,4 @@
-//! What strangers and clients can send to TLS, as functions of bytes.
+//! Fuzz targets for the bytes that strangers and clients can send to TLS: functions of bytes.
 
 mod first;
 mod records;

@@ -1,4 +1,4 @@
-//! What a client says after its first flight, damaged.
+//! Messages of a client after its first flight, damaged.
 
 use std::cell::LazyCell;
 
@@ -7,7 +7,7 @@ use watm_tls::{Tls, TlsCodec};
 
 use crate::EXAMPLE;
 
-/// What the client's application says.
+/// The data that the client's application sends.
 const DATA: &[u8] = b"what the application says, a few times over";
 
 thread_local! {

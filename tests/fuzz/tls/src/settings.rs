@@ -5,7 +5,7 @@ use watm_tls::Tls;
 
 use crate::EXAMPLE;
 
-/// Where `@` stands for the certificate and its key.
+/// Configures TLS with the input, in which `@` stands for the certificate and its key.
 pub fn run(input: &[u8]) {
     let text = String::from_utf8_lossy(input).replace('@', &EXAMPLE.replace('\n', "\\n"));
     match Tls::configure(text.as_bytes()) {

@@ -33,8 +33,8 @@ fn start(config: &[u8]) -> Result<WireGuard, ConfigError> {
     WireGuard::start(options, &mut host)
 }
 
-/// What the clients are told starts a server, too: one that has this server for its only
-/// peer, and the same MTU.
+/// Checks the clients' configurations: each of them starts a server too, with this server as its
+/// only peer, and the same MTU.
 fn check_accepted(server: &WireGuard) {
     let peers = server.status(Instant(1)).peers;
     let public = Destination::Name("vpn.example.org".to_owned(), 51820);

@@ -20,12 +20,12 @@ const PORT: u16 = 4000;
 pub struct Connections {
     source: SocketAddr,
     destination: SocketAddr,
-    /// Whether it says nothing behind its FIN, and nothing else than it said before.
+    /// True if it sends nothing after its FIN, and retransmits only the bytes that it sent before.
     lawful: bool,
     ends: [End; COUNT],
 }
 
-/// What is known of a connection.
+/// The state of one connection.
 #[derive(Clone, Copy, Default)]
 struct End {
     /// The sequence number of the other side's first byte.
@@ -36,12 +36,13 @@ struct End {
     next: u32,
     /// The end of all that was sent, after the SYN.
     sent: u32,
-    /// Where the FIN stands, once it was sent.
+    /// The sequence number of the FIN, once it was sent.
     fin: Option<u32>,
 }
 
 impl Connections {
-    /// Of a peer who keeps to TCP, but for the order and the number of its segments.
+    /// Returns connections of a peer that keeps to TCP, except in the order and the number of its
+    /// segments.
     pub fn lawful(source: SocketAddr, destination: SocketAddr) -> Self {
         Connections {
             source,
@@ -51,7 +52,7 @@ impl Connections {
         }
     }
 
-    /// Of a peer who does not.
+    /// Returns connections of a peer that does not keep to TCP.
     pub fn lawless(source: SocketAddr, destination: SocketAddr) -> Self {
         Connections {
             lawful: false,

@@ -64,9 +64,9 @@ struct Connection {
     stream: StreamEnd,
     /// Our port, once the SYN was seen.
     port: Option<u16>,
-    /// What comes next from the stack.
+    /// The sequence number of the next byte from the stack.
     expected: u32,
-    /// What the application has read.
+    /// The number of bytes that the application has read.
     read: u32,
 }
 
@@ -243,7 +243,7 @@ impl World {
         }
     }
 
-    /// When the peer goes, nothing is left.
+    /// Removes the peer, and checks that nothing is left.
     fn end(mut self) {
         for connection in &mut self.connections {
             connection.read();

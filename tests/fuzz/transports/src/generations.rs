@@ -49,7 +49,7 @@ pub fn run(input: &[u8]) {
 
 struct World {
     line: Line,
-    /// What generations have said to each other.
+    /// Messages that generations have sent to each other.
     said: Vec<Vec<u8>>,
 }
 
@@ -127,7 +127,8 @@ impl World {
         self.line.office.put(from, to, message);
     }
 
-    /// What one has said to another, now to anybody, as it was or nearly.
+    /// Sends a message of one generation to another again, now to any of them, unchanged or
+    /// slightly damaged.
     fn repeat(&mut self, program: &mut Program<'_>) {
         if self.said.is_empty() {
             return;

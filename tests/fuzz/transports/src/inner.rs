@@ -63,9 +63,9 @@ struct World {
     bench: Bench,
     config: Config,
     connections: Connections,
-    /// Of the wild peer.
+    /// The connections of the wild peer.
     lawless: Connections,
-    /// Of the streams of the peer whose bytes are known.
+    /// Readers of the streams of the peer whose bytes are known.
     readers: Vec<Reader>,
     /// Streams that have been looked at.
     seen: usize,
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// What the application does with one of its flows.
+    /// Makes the application use one of its flows.
     fn application(&mut self, program: &mut Program<'_>) {
         let flows = self.bench.app.flows();
         let streams = self.bench.app.streams();
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// When the peers go, nothing is left of them.
+    /// Removes the peers, and checks that nothing is left of them.
     fn end(mut self) {
         for reader in &mut self.readers {
             reader.read();

@@ -1,8 +1,8 @@
-//! What strangers and peers can send to a transport, as functions of bytes.
+//! Fuzz targets for the bytes that strangers and peers can send to a transport: functions of bytes.
 //!
-//! A fuzzer chooses the bytes; each target reads them as a program ([`program`]), runs it
-//! in virtual time, and checks what must hold whatever comes. `README.md` in the folder
-//! above says how to run one.
+//! A fuzzer chooses the bytes; each target reads them as a program ([`program`]), runs it in
+//! virtual time, and checks what must hold whatever comes. `README.md` in the folder above says how
+//! to run one.
 
 mod config;
 mod connections;

@@ -149,7 +149,7 @@ fn add_options(packet: &mut Vec<u8>, options: &[u8]) {
     packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Whether it carries a piece of a message.
+/// Returns true if the packet carries a fragment of a message.
 fn is_fragment(packet: &[u8]) -> bool {
     if packet[0] >> 4 == 4 {
         packet[6] & 0x3f != 0 || packet[7] != 0

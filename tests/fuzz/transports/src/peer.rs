@@ -60,7 +60,7 @@ pub fn run(input: &[u8]) {
 struct World {
     sim: Sim,
     connections: Connections,
-    /// Where the wild peer has been.
+    /// The addresses that the wild peer has used.
     places: Vec<SocketAddr>,
 }
 

@@ -11,7 +11,7 @@ use host::DatagramHost;
 /// Flows at once.
 const FLOWS: usize = 3;
 
-/// Where they come from; the last one is nobody's that is believed.
+/// The senders of the datagrams; the last one is not a trusted proxy.
 const PROXIES: [&str; 4] = [
     "10.0.0.9:1000",
     "10.0.0.9:2000",

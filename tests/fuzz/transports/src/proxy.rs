@@ -4,7 +4,7 @@ use watm_core::{Destination, FlowInfo};
 use watm_proxy_protocol::{Addresses, Header, Parsed, ProxyProtocol, Rules, parse};
 use watm_stream::{Buffer, Codec, StreamTransport};
 
-/// What stands in the place of a client without a header.
+/// The source and the destination of a flow before its header is applied.
 const NOBODY: &str = "10.0.0.9:1234";
 
 pub fn run(input: &[u8]) {

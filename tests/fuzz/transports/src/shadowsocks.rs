@@ -10,7 +10,7 @@ use crate::support;
 /// The longest error, in characters: a line for people.
 const LONGEST: usize = 500;
 
-/// When it takes place.
+/// The time of the run, in Unix seconds.
 const NOW: u64 = 1_790_000_000;
 
 /// A key of 32 bytes, and of 16: a password, too.

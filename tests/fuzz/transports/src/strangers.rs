@@ -63,7 +63,7 @@ pub fn run(input: &[u8]) {
 
 struct World {
     sim: Sim,
-    /// What the peer has sent and received, all of which has arrived.
+    /// The datagrams that the peer has sent and received; all of them have arrived.
     overheard: Vec<Vec<u8>>,
     /// Datagrams that were neither dropped nor answered with a cookie, before it began.
     taken: i128,

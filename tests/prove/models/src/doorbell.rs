@@ -19,7 +19,7 @@ impl Doorbell {
         std::mem::take(&mut *self.rung.lock().expect("no panic under this lock"))
     }
 
-    /// As an event loop does until the descriptor is readable.
+    /// Waits for the bell, as an event loop waits until the descriptor is readable.
     pub(crate) fn wait(&self) {
         let mut rung = self.rung.lock().expect("no panic under this lock");
         while !*rung {

@@ -1,6 +1,7 @@
-//! What the files that are modelled name beside each other: no more of it than they need.
+//! Stand-ins for the items that the modelled files import from other files, with no more than they
+//! need.
 
-/// What they read of the limits.
+/// The limits that the modelled files read.
 pub struct Limits {
     pub flow_bytes: usize,
     pub stream_buffer_bytes: usize,

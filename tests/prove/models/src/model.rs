@@ -1,11 +1,11 @@
-//! How a model is run, and what models have in common.
+//! Runs a model, and holds what models have in common.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How often a thread may be stopped in the middle of something, in one order. Two find most faults,
-/// and each more takes several times as long.
+/// The number of times that a thread may be stopped in the middle of something, in one order. Two
+/// find most faults, and each more takes several times as long.
 const PREEMPTIONS: usize = 3;
 
 /// Orders of one model. More would take longer than a test may.

@@ -9,7 +9,7 @@ use loom::thread;
 
 use crate::post::{Letter, Post};
 
-/// As much as one mailbox has room for: the next letter has to wait.
+/// The size of a letter that fills a mailbox, in bytes: the next letter has to wait.
 const FULL: usize = 4 << 20;
 
 fn letter(content: &[u8]) -> Letter {
@@ -34,7 +34,7 @@ fn send(post: &Post, content: &[u8]) {
     }));
 }
 
-/// What is there, and who has ended, once there is either.
+/// Returns the letters that are there, and the generations that have ended, once there is either.
 fn receive(post: &Post) -> (Vec<Letter>, Vec<u32>) {
     block_on(poll_fn(|cx: &mut Context<'_>| {
         let (letters, ended) = post.receive(0, 1, usize::MAX, cx);
@@ -94,7 +94,7 @@ pub(crate) fn who_waits_for_room_is_woken() {
     sender.join().expect("it does not panic");
 }
 
-/// What is sent to nobody counts as sent.
+/// A letter to an ended generation counts as sent.
 pub(crate) fn who_waits_for_room_is_woken_by_the_end() {
     let post = full_mailbox();
     let sender = {

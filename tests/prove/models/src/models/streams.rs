@@ -34,7 +34,7 @@ pub(super) fn info() -> FlowInfo {
     }
 }
 
-/// What there is around a flow, with checks for its end.
+/// The surroundings of a flow, with checks for its end.
 pub(super) struct World {
     pub(super) account: Arc<Account>,
     pub(super) count: Quota,
@@ -71,7 +71,7 @@ pub(super) fn wait(list: &ReadyList) {
     list.take(&mut Vec::new());
 }
 
-/// What the module reads until the end, and what with.
+/// Returns all bytes that the module reads until the end, or the error that ends them.
 fn read_all(guest: &GuestStream, list: &ReadyList) -> Result<Vec<u8>, ErrorCode> {
     let mut got = Vec::new();
     loop {
@@ -184,7 +184,8 @@ pub(crate) fn an_abort_meets_the_end_of_the_module() {
     world.check_gone();
 }
 
-/// Who watches for the application to let go is told, and what it wrote is still there to be read.
+/// A watcher learns that the application has let go of the flow, and the application's bytes can
+/// still be read.
 pub(crate) fn who_watches_a_flow_sees_it_go() {
     let world = World::new();
     let (guest, flow) = world.pair();

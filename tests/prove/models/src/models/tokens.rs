@@ -41,7 +41,7 @@ pub(crate) fn every_event_is_handled() {
     assert!(list.is_empty());
 }
 
-/// Who leaves a waker and looks again is woken by what comes after.
+/// A thread that leaves a waker and looks again is woken by later events.
 pub(crate) fn who_registers_is_woken() {
     let slot = Arc::<WakeSlot>::default();
     let done = Arc::new(AtomicBool::new(false));
