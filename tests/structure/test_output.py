@@ -11,7 +11,7 @@ STANDARD_ERROR = {"runtime/src/bin/watm/logging.rs"}
 STANDARD_OUTPUT = {
     "runtime/src/bin/watm/output.rs",
     # A connection's bytes.
-    "runtime/src/bin/watm/standard.rs",
+    "runtime/src/bin/watm/stdio.rs",
     # Lines for Tor, which reads each at once.
     "runtime/src/bin/watm/pluggable/tor/mod.rs",
 }

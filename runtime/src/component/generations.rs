@@ -8,7 +8,7 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::generations;
 use super::{Failure, Kept, State};
 use crate::ErrorCode;
-use crate::post::Letter;
+use crate::mailboxes::Letter;
 use crate::recording::{Digest, Function};
 
 /// A generation's mailbox for the others.

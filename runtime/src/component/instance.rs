@@ -24,6 +24,7 @@ use super::sockets::ByteStream;
 use super::tape::Tape;
 use super::{Failure, State};
 use crate::account::{CALL_BYTES, Charge};
+use crate::cpu_quota::Share;
 use crate::flow::{
     DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
 };
@@ -31,13 +32,12 @@ use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
+use crate::mailboxes::Post;
 use crate::net::Port;
-use crate::post::Post;
 use crate::quota::Permit;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
 use crate::roles::Access;
-use crate::share::Share;
 use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
 
 /// The most peers in a status: as many as a configuration of WireGuard may have.

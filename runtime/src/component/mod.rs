@@ -33,16 +33,16 @@ pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::account::Charge;
+use crate::cpu_quota::Share;
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
+use crate::mailboxes::Post;
 use crate::net::{Port, Protocol};
-use crate::post::Post;
 use crate::quota::Permit;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
-use crate::share::Share;
 use crate::{Capture, ErrorCode, ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;

@@ -21,13 +21,13 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::component::{Begun, Dial, Grants, Tape};
+use crate::cpu_quota::Share;
 use crate::flow::{DatagramFlow, StreamFlow};
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::net::{Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
 use crate::roles::{Access, Connect, MAX_LOOKUPS};
-use crate::share::Share;
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 pub(crate) use swap::Swap;

@@ -22,8 +22,8 @@ use super::generation::{Generation, Retired};
 use super::restart::start;
 use super::run::{Driver, StartFailure};
 use crate::component::{Grants, Tape};
+use crate::cpu_quota::Share;
 use crate::server::check_use;
-use crate::share::Share;
 use crate::{Error, Keys, Module, Phase, SwapOptions};
 
 /// The interval between checks if a state has been written, which takes some milliseconds.

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
-use super::carried::NO_ADDRESS;
 use super::options;
+use super::tunneled_port::NO_ADDRESS;
 use crate::Error;
 
 /// The buffer size asked of the kernel for each direction of a UDP socket; it may give less

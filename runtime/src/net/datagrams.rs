@@ -6,8 +6,8 @@ use std::sync::{Arc, MutexGuard};
 use std::task::Context;
 use std::time::Instant;
 
-use super::carried::CarriedPort;
 use super::remotes::{Known, Remotes};
+use super::tunneled_port::CarriedPort;
 use super::udp::{Entry, UdpPort};
 use crate::account::Account;
 

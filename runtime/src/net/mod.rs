@@ -4,7 +4,6 @@
 
 mod admission;
 mod bind;
-mod carried;
 mod changes;
 mod datagrams;
 mod descriptors;
@@ -16,6 +15,7 @@ pub(crate) mod outgoing;
 mod remotes;
 mod share;
 mod tcp;
+mod tunneled_port;
 mod udp;
 mod upstream;
 mod watched;
@@ -23,7 +23,6 @@ mod watched;
 pub(crate) use admission::Admitted;
 pub use admission::{Accepted, Admission};
 pub(crate) use bind::{BoundSocket, Grant, Protocol};
-pub(crate) use carried::CarriedPort;
 pub(crate) use changes::NetworkChanges;
 pub(crate) use datagrams::DatagramPort;
 pub(crate) use descriptors::descriptors_of_module;
@@ -34,6 +33,7 @@ pub(crate) use options::readable_bytes;
 pub(crate) use remotes::FRESH;
 pub use share::{share_address, share_datagram_address};
 pub(crate) use tcp::{Connection, TcpPort};
+pub(crate) use tunneled_port::CarriedPort;
 pub(crate) use udp::{Entry, UdpPort};
 pub use upstream::{
     BindTransparent, TransparentOptions, UpstreamStream, connect_upstream,

@@ -9,12 +9,12 @@ use cpu_time::ThreadTime;
 use crate::component::log::tracing_level;
 use crate::component::wit::log::Level;
 use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
+use crate::cpu_quota::Share;
 use crate::engine::Ticking;
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::log::printable;
 use crate::recording::{Call, End, Function, Header};
-use crate::share::Share;
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
 
 /// The factor on the CPU limit of the recording: another machine may be slower, and the recording

@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep_until};
 use wasmtime::UpdateDeadline;
 
 use crate::counters::Counters;
-use crate::share::Share;
+use crate::cpu_quota::Share;
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
 /// bytes of a connection, and makes it share its thread meanwhile.

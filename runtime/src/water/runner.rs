@@ -21,12 +21,12 @@ use super::worker::{Closing, Worker};
 use crate::counters::Counters;
 use crate::engine::Ticking;
 
+use crate::cpu_quota::Share;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::quota::Permit;
 use crate::quota::Quota;
 use crate::roles::{Access, Job, Opened, Settings};
-use crate::share::Share;
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 
 /// Runs a WATER module, with one instance for each connection.

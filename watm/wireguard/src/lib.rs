@@ -73,9 +73,9 @@ mod outgoing;
 mod peer;
 mod peers;
 mod routes;
-mod server;
+mod transport;
 
-pub use server::WireGuard;
+pub use transport::WireGuard;
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]
 watm_guest::export!(WireGuard, capture);

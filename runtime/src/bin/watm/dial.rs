@@ -8,13 +8,13 @@ use tokio::net::TcpStream;
 use watm_runtime::{Connection, Destination, Dialer, Error, FixedDialer, Module, RoleBuilder};
 use watm_socks::Resolver;
 
+use crate::accept_loop::Complaints;
 use crate::failure::Failure;
 use crate::options::{Loaded, ModuleOptions, destination, listening_address};
 use crate::proxies::ProxyOptions;
-use crate::serve::Complaints;
 use crate::stop::{self, DrainOptions, Stop};
 use crate::through::{Through, ThroughOptions};
-use crate::{Outcome, join, serve, standard, tcp, through, watch};
+use crate::{Outcome, accept_loop, join, stdio, tcp, through, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -172,7 +172,7 @@ async fn for_standard(way: &Way, mut stop: Stop) -> Result<(), Failure> {
         connection = way.dial() => connection?,
         () = stop.requested() => return Ok(()),
     };
-    standard::join(connection, &mut stop).await
+    stdio::join(connection, &mut stop).await
 }
 
 async fn for_clients(
@@ -182,7 +182,7 @@ async fn for_clients(
     mut stop: Stop,
 ) -> Result<(), Failure> {
     let (address, listener) = tcp::bind(address).await?;
-    serve::announce(address);
+    accept_loop::announce(address);
     let listener = Arc::new(listener);
     let way = Arc::new(way);
     let swapped = way.clone();
@@ -192,7 +192,7 @@ async fn for_clients(
         async move { Ok(tcp::accept(&listener).await) }
     };
     let carry = move |client, stop| carry(client, way.clone(), complaints.clone(), stop);
-    let serving = serve::all(accept, carry, &mut stop);
+    let serving = accept_loop::all(accept, carry, &mut stop);
     tokio::select! {
         served = serving => served,
         () = watch::follow(loaded, async |module| swapped.swap(&module).await) => Ok(()),

@@ -12,14 +12,14 @@ use watm_runtime::{
     BindTransparent, Connection, Destination, Error, ErrorCode, Listener, connect_upstream,
 };
 
+use crate::accept_loop::Complaints;
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
-use crate::serve::Complaints;
-use crate::serving::{Front, Place, Upstream};
+use crate::serve::{Front, Place, Upstream};
 use crate::shape::{self, Needs};
 use crate::stop::{self, DrainOptions, Stop};
 use crate::transparent::TransparentArguments;
-use crate::{Outcome, join, serve, serving, standard, watch};
+use crate::{Outcome, accept_loop, join, serve, stdio, watch};
 
 /// The time limit for connecting to the upstream: a little more than four unanswered SYNs.
 const CONNECTING: Duration = Duration::from_secs(20);
@@ -96,13 +96,13 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             .apply(Listener::builder(&loaded.module))
             .bind(address)?;
         listener.check_config().await?;
-        serve::announce(listener.local_addr());
+        accept_loop::announce(listener.local_addr());
         let Some(forward) = arguments.forward else {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted?,
                 () = stop.requested() => return Ok(()),
             };
-            return standard::join(accepted, &mut stop).await;
+            return stdio::join(accepted, &mut stop).await;
         };
         let listener = Arc::new(listener);
         let swapped = listener.clone();
@@ -116,7 +116,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         let accept = move || next(listener.clone());
         let carry =
             move |accepted, stop| pass_on(accepted, upstreams.clone(), complaints.clone(), stop);
-        let serving = serve::all(accept, carry, &mut stop);
+        let serving = accept_loop::all(accept, carry, &mut stop);
         tokio::select! {
             served = serving => served,
             () = watch::follow(&loaded, async |module| swapped.swap(&module).await) => Ok(()),
@@ -151,7 +151,7 @@ fn forward_all(arguments: &Arguments, forward: Destination) -> Result<Outcome, F
         Some(address) => Place::tcp(address),
         None => *place,
     };
-    serving::in_front(
+    serve::in_front(
         &arguments.module,
         Front {
             listen: arguments.addresses.iter().map(connections).collect(),

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use watm_runtime::{BuiltIn, Engine, EngineConfig, Error, Grants, LoadOptions, Module, Trust};
 use watm_seal::{Digest, Root, Sealed};
 
+use crate::approval_prompt;
 use crate::failure::Failure;
 use crate::logging;
 use crate::options::read;
-use crate::question;
 use crate::sealing::{StateOptions, Wanted, invalid, read_complete_root};
 
 /// Options for loading a module: expectations about it, and the trust in its signers.
@@ -72,7 +72,7 @@ impl LoadingOptions {
             _ => false,
         };
         if needs_approval && asks && io::stdin().is_terminal() && logging::can_ask() {
-            let shown = question::ask(path)?;
+            let shown = approval_prompt::ask(path)?;
             return Ok(self.load_as(path, true, Some(shown))?);
         }
         Ok(loaded?)

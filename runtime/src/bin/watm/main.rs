@@ -15,6 +15,8 @@
 #[macro_use]
 mod output;
 
+mod accept_loop;
+mod approval_prompt;
 mod dial;
 mod doctor;
 mod failure;
@@ -33,7 +35,6 @@ mod options;
 mod pluggable;
 mod proxies;
 mod publish;
-mod question;
 mod relay;
 mod replay;
 mod reporting;
@@ -41,9 +42,8 @@ mod root;
 mod seal;
 mod sealing;
 mod serve;
-mod serving;
 mod shape;
-mod standard;
+mod stdio;
 mod stop;
 mod system;
 mod tcp;
@@ -104,7 +104,7 @@ enum Command {
     Relay(relay::Arguments),
     /// Put modules in front of applications, with workers, limits, metrics and reloads.
     #[command(after_help = EXIT_STATUS)]
-    Serve(Box<serving::Arguments>),
+    Serve(Box<serve::Arguments>),
     /// Show the status of a program that runs modules: its tunnels or listeners, and their peers.
     #[command(after_help = EXIT_STATUS)]
     Status(reporting::show::Arguments),
@@ -172,7 +172,7 @@ fn main() -> ExitCode {
         Command::Tunnel(arguments) => tunnel::run(*arguments),
         Command::Listen(arguments) => listen::run(arguments),
         Command::Relay(arguments) => relay::run(&arguments),
-        Command::Serve(arguments) => serving::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Status(arguments) => reporting::show::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Plugin(arguments) => pluggable::plugin::run(&arguments),

@@ -13,12 +13,12 @@ use watm_socks::{
     Users, forward,
 };
 
+use crate::accept_loop::{self, Complaints};
 use crate::failure::Failure;
 use crate::forward::{Forward, Network};
 use crate::logging::PROGRAM;
 use crate::options::{listening_address, read};
 use crate::sealing::invalid;
-use crate::serve::{self, Complaints};
 use crate::stop::Stop;
 use crate::tcp;
 
@@ -178,7 +178,7 @@ pub(crate) fn destination_of(destination: &Parsed) -> Destination {
 
 async fn bind(address: SocketAddr, what: &str) -> Result<TcpListener, Failure> {
     let (address, listener) = tcp::bind(address).await?;
-    serve::announce_as(what, address);
+    accept_loop::announce_as(what, address);
     Ok(listener)
 }
 
@@ -188,7 +188,7 @@ async fn bind_datagrams(address: SocketAddr) -> Result<UdpSocket, Failure> {
         .and_then(|socket| Ok((socket.local_addr()?, socket)));
     let (address, socket) =
         bound.map_err(|error| Failure::failed(format!("udp {address}: {error}")))?;
-    serve::announce_as("udp", address);
+    accept_loop::announce_as("udp", address);
     Ok(socket)
 }
 
@@ -217,7 +217,7 @@ where
             }
         }
     };
-    serve::all(accept, carry, &mut stop).await
+    accept_loop::all(accept, carry, &mut stop).await
 }
 
 async fn datagrams(

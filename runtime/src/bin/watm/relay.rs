@@ -6,7 +6,7 @@ use watm_runtime::{Destination, Relay};
 
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination, listening_address};
-use crate::{Outcome, serve, stop, watch};
+use crate::{Outcome, accept_loop, stop, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         let relay = loaded
             .apply(Relay::builder(&loaded.module))
             .bind(arguments.address, &arguments.destination.to_string())?;
-        serve::announce(relay.local_addr());
+        accept_loop::announce(relay.local_addr());
         tokio::select! {
             () = stop.requested() => {}
             () = watch::follow(&loaded, async |module| relay.swap(&module).await) => {}

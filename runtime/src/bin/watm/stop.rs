@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::Outcome;
 use crate::failure::Failure;
-use crate::serving::Seconds;
+use crate::serve::Seconds;
 use crate::system;
 
 /// The default time for connections to end after a signal. Its sender may not wait for long.

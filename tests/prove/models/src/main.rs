@@ -17,8 +17,8 @@ mod sync;
 mod account;
 #[path = "../../../../runtime/src/flow/mod.rs"]
 mod flow;
-#[path = "../../../../runtime/src/post.rs"]
-mod post;
+#[path = "../../../../runtime/src/mailboxes.rs"]
+mod mailboxes;
 #[path = "../../../../runtime/src/quota.rs"]
 mod quota;
 #[path = "../../../../runtime/src/ready.rs"]

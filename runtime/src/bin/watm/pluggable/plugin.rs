@@ -10,7 +10,7 @@ use watm_runtime::Destination;
 use super::options;
 use crate::failure::Failure;
 use crate::options::{ModuleOptions, destination};
-use crate::serving::{self, Front, Place, Upstream};
+use crate::serve::{self, Front, Place, Upstream};
 use crate::{Outcome, dial, stop};
 
 #[derive(Args)]
@@ -134,7 +134,7 @@ fn serve(arguments: &Arguments, around: &Surroundings) -> Result<Outcome, Failur
         transparent: None,
         drain: stop::DRAIN,
     };
-    serving::in_front(&arguments.module, front)
+    serve::in_front(&arguments.module, front)
 }
 
 impl Surroundings {

@@ -21,7 +21,7 @@ use crate::proxies::{DNS_PORT, ProxyOptions, destination_of};
 use crate::reporting::dialer::ReportOptions;
 use crate::stop::{self, Stop};
 use crate::through::{LABEL, ThroughOptions};
-use crate::{Outcome, logging, standard, watch};
+use crate::{Outcome, logging, stdio, watch};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -160,7 +160,7 @@ async fn pipe(
     let to = destination_of(to);
     match stop.unless(resolving.stream(&to)).await {
         None => Ok(()),
-        Some(Ok(connection)) => standard::join(connection, &mut stop).await,
+        Some(Ok(connection)) => stdio::join(connection, &mut stop).await,
         Some(Err(why)) => Err(Failure::failed(format!("{to}: {why}"))),
     }
 }

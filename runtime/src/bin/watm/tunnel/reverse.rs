@@ -8,11 +8,11 @@ use watm_runtime::{Destination, Dialer, Flow, Network as Carried};
 use watm_socks::{Counters, Limits, reverse};
 
 use super::file::File;
+use crate::accept_loop::Complaints;
 use crate::failure::Failure;
 use crate::forward::{Forward, Network};
 use crate::logging::PROGRAM;
 use crate::proxies::complain;
-use crate::serve::Complaints;
 use crate::stop::Stop;
 
 /// The reverse port forwards, each at an address of the tunnel.

@@ -8,7 +8,7 @@ use super::{Transport, input_ends, one_line, say, with_options};
 use crate::Outcome;
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
-use crate::serving::{Many, Place, Upstream};
+use crate::serve::{Many, Place, Upstream};
 
 /// The address of a transport for which Tor names none: any port, on all addresses.
 const ANYWHERE: SocketAddr =

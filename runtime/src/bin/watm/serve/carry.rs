@@ -21,7 +21,7 @@ use super::outcome::Ending;
 use super::settings::{Introduction, Terms};
 use super::traffic::Traffic;
 use super::upstream::{self, Unreachable};
-use crate::serve::Complaints;
+use crate::accept_loop::Complaints;
 
 /// Bytes that are kept here for each flow: half of it for the task, the rest for the upstream's
 /// socket and the counters.

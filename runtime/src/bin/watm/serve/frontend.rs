@@ -19,12 +19,12 @@ use super::flow_sockets::FlowSockets;
 use super::metrics::Metrics;
 use super::settings::{Introduction, Listener, Terms};
 use super::values::{Place, Protocol, ProxyHeader, Upstream, Workers};
+use crate::accept_loop::{Complaints, announce};
 use crate::failure::Failure;
 use crate::keys;
 use crate::loading::LoadingOptions;
 use crate::reporting::metrics::Group;
 use crate::reporting::peers::merged;
-use crate::serve::{Complaints, announce};
 use crate::shape::{self, Needs};
 
 /// The label of the modules' socket.
