@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 ///
 /// The default is no limit.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Share(Option<Arc<Mutex<Bucket>>>);
+pub(crate) struct CpuQuota(Option<Arc<Mutex<Bucket>>>);
 
 #[derive(Debug)]
 struct Bucket {
@@ -26,10 +26,10 @@ const BURST: Duration = Duration::from_millis(100);
 /// The longest rest after one call: clients that wait for the module have given up by then.
 const LONGEST_REST: Duration = Duration::from_secs(60);
 
-impl Share {
+impl CpuQuota {
     /// Makes a bucket of this many thousandths of a core. `None` for no limit.
-    pub(crate) fn new(permille: Option<u32>) -> Share {
-        Share(permille.map(|permille| Arc::new(Mutex::new(Bucket::new(permille)))))
+    pub(crate) fn new(permille: Option<u32>) -> CpuQuota {
+        CpuQuota(permille.map(|permille| Arc::new(Mutex::new(Bucket::new(permille)))))
     }
 
     /// Takes the nanoseconds that have been used until now.
@@ -102,25 +102,25 @@ mod tests {
 
     #[test]
     fn what_is_used_beyond_the_share_is_waited_for() {
-        let share = Share::new(Some(250));
+        let quota = CpuQuota::new(Some(250));
         let begin = Instant::now();
-        assert_eq!(share.rests_until(begin), None);
+        assert_eq!(quota.rests_until(begin), None);
         // The burst, and 100 ms more, used by two clones.
-        share.spend(50_000_000);
-        share.clone().spend(150_000_000);
+        quota.spend(50_000_000);
+        quota.clone().spend(150_000_000);
         let now = Instant::now();
-        let until = share.rests_until(now).expect("it has to rest");
+        let until = quota.rests_until(now).expect("it has to rest");
         let rest = until - now;
         let expected = Duration::from_millis(390)..=Duration::from_millis(401);
         assert!(expected.contains(&rest), "{rest:?}");
-        assert_eq!(share.rests_until(until + Duration::from_micros(1)), None);
+        assert_eq!(quota.rests_until(until + Duration::from_micros(1)), None);
     }
 
     #[test]
     fn without_a_share_there_is_no_rest() {
-        let share = Share::new(None);
-        share.spend(u64::MAX);
-        assert_eq!(share.rests_until(Instant::now()), None);
+        let quota = CpuQuota::new(None);
+        quota.spend(u64::MAX);
+        assert_eq!(quota.rests_until(Instant::now()), None);
     }
 
     #[test]
@@ -133,14 +133,14 @@ mod tests {
             (17, second),
             (u32::MAX, second),
         ] {
-            let share = Share::new(Some(permille));
-            let call = share.longest_call(second);
+            let quota = CpuQuota::new(Some(permille));
+            let call = quota.longest_call(second);
             assert_eq!(call, expected, "{permille}");
             let now = Instant::now();
-            share.spend((BURST + call).as_nanos() as u64);
-            let rest = share.rests_until(now).expect("it has to rest") - now;
+            quota.spend((BURST + call).as_nanos() as u64);
+            let rest = quota.rests_until(now).expect("it has to rest") - now;
             assert!(rest <= LONGEST_REST, "{permille}: {rest:?}");
         }
-        assert_eq!(Share::default().longest_call(second), second);
+        assert_eq!(CpuQuota::default().longest_call(second), second);
     }
 }

@@ -15,14 +15,14 @@ const MAX_LETTERS: usize = 8192;
 
 /// The shared state of a server's generations.
 #[derive(Default)]
-pub(crate) struct Post {
+pub(crate) struct Mailboxes {
     serving: AtomicU32,
     boxes: Mutex<BTreeMap<u32, Mailbox>>,
 }
 
 #[derive(Default)]
 struct Mailbox {
-    letters: VecDeque<Letter>,
+    messages: VecDeque<Message>,
     bytes: usize,
     ended: Vec<u32>,
     /// The owner's waker, if it found less than it had asked for.
@@ -32,12 +32,12 @@ struct Mailbox {
 }
 
 /// A message, with the generation that sent it.
-pub(crate) struct Letter {
+pub(crate) struct Message {
     pub(crate) generation: u32,
     pub(crate) content: Box<[u8]>,
 }
 
-impl Post {
+impl Mailboxes {
     /// Returns the number of the generation that receives from the sockets.
     pub(crate) fn serving(&self) -> u32 {
         self.serving.load(Ordering::Relaxed)
@@ -76,66 +76,66 @@ impl Post {
     }
 
     /// Takes the messages that have arrived, up to both limits, and the generations that have
-    /// ended, once there is no message left. If that falls short of `max_letters`, `cx` is woken
+    /// ended, once there is no message left. If that falls short of `max_messages`, `cx` is woken
     /// when there is more.
     pub(crate) fn receive(
         &self,
         generation: u32,
-        max_letters: usize,
+        max_messages: usize,
         max_bytes: usize,
         cx: &mut Context<'_>,
-    ) -> (Vec<Letter>, Vec<u32>) {
+    ) -> (Vec<Message>, Vec<u32>) {
         let mut boxes = self.lock();
         let Some(mailbox) = boxes.get_mut(&generation) else {
             return (Vec::new(), Vec::new());
         };
-        let mut letters = Vec::new();
+        let mut messages = Vec::new();
         let mut room = max_bytes;
-        while letters.len() < max_letters
-            && let Some(letter) = mailbox.letters.front()
-            && letter.content.len() <= room
+        while messages.len() < max_messages
+            && let Some(message) = mailbox.messages.front()
+            && message.content.len() <= room
         {
-            room -= letter.content.len();
-            mailbox.bytes -= letter.content.len();
-            letters.extend(mailbox.letters.pop_front());
+            room -= message.content.len();
+            mailbox.bytes -= message.content.len();
+            messages.extend(mailbox.messages.pop_front());
         }
         let mut ended = Vec::new();
-        if mailbox.letters.is_empty() {
+        if mailbox.messages.is_empty() {
             ended = std::mem::take(&mut mailbox.ended);
-            if letters.len() < max_letters {
+            if messages.len() < max_messages {
                 register(&mut mailbox.reader, cx);
             }
-        } else if letters.len() < max_letters {
+        } else if messages.len() < max_messages {
             // There may be more, which another call can take at once.
             cx.waker().wake_by_ref();
         }
-        let writers = match letters.is_empty() {
+        let writers = match messages.is_empty() {
             true => BTreeMap::new(),
             false => std::mem::take(&mut mailbox.writers),
         };
         drop(boxes);
         writers.into_values().for_each(Waker::wake);
-        (letters, ended)
+        (messages, ended)
     }
 
     /// Leaves a message for `recipient`; drops it if that has no mailbox. Returns false if there is
     /// no room, and `cx` is woken when there is. A sender of many continues with those for others,
     /// and repeats those for this one in their order.
-    pub(crate) fn send(&self, recipient: u32, letter: Letter, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn send(&self, recipient: u32, message: Message, cx: &mut Context<'_>) -> bool {
         let mut boxes = self.lock();
         let Some(mailbox) = boxes.get_mut(&recipient) else {
             return true;
         };
         // A longer message goes alone; a call brings at most twice that.
-        let full = mailbox.letters.len() >= MAX_LETTERS
-            || mailbox.bytes > 0 && mailbox.bytes + letter.content.len() > MAX_BYTES;
+        let full = mailbox.messages.len() >= MAX_LETTERS
+            || mailbox.bytes > 0 && mailbox.bytes + message.content.len() > MAX_BYTES;
         if full {
             let writer = cx.waker().clone();
-            mailbox.writers.insert(letter.generation, writer);
+            mailbox.writers.insert(message.generation, writer);
             return false;
         }
-        mailbox.bytes += letter.content.len();
-        mailbox.letters.push_back(letter);
+        mailbox.bytes += message.content.len();
+        mailbox.messages.push_back(message);
         let reader = mailbox.reader.take();
         drop(boxes);
         if let Some(reader) = reader {
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
     use crate::ready::{ReadyList, Token};
 
-    fn letter(content: &[u8]) -> Letter {
-        Letter {
+    fn message(content: &[u8]) -> Message {
+        Message {
             generation: 1,
             content: content.into(),
         }
@@ -170,109 +170,109 @@ mod tests {
     }
 
     #[test]
-    fn letters_arrive_in_order_and_wake_their_reader_once() {
-        let (post, list) = (Post::default(), Arc::<ReadyList>::default());
+    fn messages_arrive_in_order_and_wake_their_reader_once() {
+        let (mailboxes, list) = (Mailboxes::default(), Arc::<ReadyList>::default());
         let waker: Waker = Token::new(7, &list).into();
         let mut cx = Context::from_waker(&waker);
-        assert!(post.open(0));
-        assert!(!post.open(0));
-        assert!(post.receive(0, 10, 100, &mut cx).0.is_empty());
-        assert!(post.send(0, letter(b"one"), &mut cx));
-        assert!(post.send(0, letter(b"three"), &mut cx));
-        post.end(1);
+        assert!(mailboxes.open(0));
+        assert!(!mailboxes.open(0));
+        assert!(mailboxes.receive(0, 10, 100, &mut cx).0.is_empty());
+        assert!(mailboxes.send(0, message(b"one"), &mut cx));
+        assert!(mailboxes.send(0, message(b"three"), &mut cx));
+        mailboxes.end(1);
         assert_eq!(listed(&list), [7]);
         // The end comes after the last message, whatever the limits are.
-        let (letters, ended) = post.receive(0, 10, 4, &mut cx);
-        assert_eq!((letters.len(), ended.len()), (1, 0));
-        assert_eq!(&*letters[0].content, b"one");
+        let (messages, ended) = mailboxes.receive(0, 10, 4, &mut cx);
+        assert_eq!((messages.len(), ended.len()), (1, 0));
+        assert_eq!(&*messages[0].content, b"one");
         assert_eq!(listed(&list), [7]);
-        let (letters, ended) = post.receive(0, 10, 100, &mut cx);
-        assert_eq!((letters.len(), ended), (1, vec![1]));
+        let (messages, ended) = mailboxes.receive(0, 10, 100, &mut cx);
+        assert_eq!((messages.len(), ended), (1, vec![1]));
         assert_eq!(listed(&list), [0u64; 0]);
     }
 
     #[test]
     fn a_full_mailbox_stops_its_writer_until_there_is_room() {
-        let (post, list) = (Post::default(), Arc::<ReadyList>::default());
+        let (mailboxes, list) = (Mailboxes::default(), Arc::<ReadyList>::default());
         let waker: Waker = Token::new(9, &list).into();
         let mut cx = Context::from_waker(&waker);
         // A message to nobody is accepted and dropped.
-        assert!(post.send(5, letter(b"lost"), &mut cx));
-        post.open(0);
+        assert!(mailboxes.send(5, message(b"lost"), &mut cx));
+        mailboxes.open(0);
         for _ in 0..MAX_LETTERS {
-            assert!(post.send(0, letter(b""), &mut cx));
+            assert!(mailboxes.send(0, message(b""), &mut cx));
         }
-        assert!(!post.send(0, letter(b""), &mut cx));
+        assert!(!mailboxes.send(0, message(b""), &mut cx));
         assert_eq!(listed(&list), [0u64; 0]);
         let noop = &mut Context::from_waker(Waker::noop());
-        assert_eq!(post.receive(0, 1, 0, noop).0.len(), 1);
+        assert_eq!(mailboxes.receive(0, 1, 0, noop).0.len(), 1);
         assert_eq!(listed(&list), [9]);
-        assert!(post.send(0, letter(b""), &mut cx));
+        assert!(mailboxes.send(0, message(b""), &mut cx));
     }
 
     #[test]
     fn a_writer_that_asks_by_many_tokens_is_kept_once() {
-        let (post, list) = (Post::default(), Arc::<ReadyList>::default());
+        let (mailboxes, list) = (Mailboxes::default(), Arc::<ReadyList>::default());
         let cx = &mut Context::from_waker(Waker::noop());
-        post.open(0);
-        while post.send(0, letter(b"full"), cx) {}
+        mailboxes.open(0);
+        while mailboxes.send(0, message(b"full"), cx) {}
         for token in 0..1000 {
             let waker: Waker = Token::new(token, &list).into();
-            assert!(!post.send(0, letter(b"more"), &mut Context::from_waker(&waker)));
+            assert!(!mailboxes.send(0, message(b"more"), &mut Context::from_waker(&waker)));
         }
-        assert_eq!(post.lock()[&0].writers.len(), 1);
-        post.receive(0, 1, 100, cx);
+        assert_eq!(mailboxes.lock()[&0].writers.len(), 1);
+        mailboxes.receive(0, 1, 100, cx);
         assert_eq!(listed(&list), [999]);
     }
 
     #[test]
     fn a_full_mailbox_is_nobody_else_s_matter() {
-        let post = Post::default();
+        let mailboxes = Mailboxes::default();
         let cx = &mut Context::from_waker(Waker::noop());
-        post.open(0);
-        post.open(1);
-        while post.send(0, letter(b"full"), cx) {}
+        mailboxes.open(0);
+        mailboxes.open(1);
+        while mailboxes.send(0, message(b"full"), cx) {}
         // A refused message is sent again when there is room, and none of its sender's is before
         // it.
-        assert!(post.send(1, letter(b"first"), cx));
-        assert!(!post.send(0, letter(b"full"), cx));
-        assert!(post.send(1, letter(b"second"), cx));
-        let (letters, _) = post.receive(1, 10, 100, cx);
-        let contents: Vec<&[u8]> = letters.iter().map(|letter| &*letter.content).collect();
+        assert!(mailboxes.send(1, message(b"first"), cx));
+        assert!(!mailboxes.send(0, message(b"full"), cx));
+        assert!(mailboxes.send(1, message(b"second"), cx));
+        let (messages, _) = mailboxes.receive(1, 10, 100, cx);
+        let contents: Vec<&[u8]> = messages.iter().map(|message| &*message.content).collect();
         assert_eq!(contents, [b"first".as_slice(), b"second"]);
     }
 
     #[test]
     fn a_hundred_generations_leave_one_mailbox() {
-        let post = Post::default();
+        let mailboxes = Mailboxes::default();
         let cx = &mut Context::from_waker(Waker::noop());
         for generation in 0..=100 {
-            assert!(post.open(generation));
-            post.send(generation, letter(b"hello"), cx);
+            assert!(mailboxes.open(generation));
+            mailboxes.send(generation, message(b"hello"), cx);
             if let Some(before) = generation.checked_sub(1) {
-                post.send(before, letter(b"lost with it"), cx);
-                post.end(before);
-                let (letters, ended) = post.receive(generation, 10, 100, cx);
-                assert_eq!((letters.len(), ended), (1, vec![before]));
+                mailboxes.send(before, message(b"lost with it"), cx);
+                mailboxes.end(before);
+                let (messages, ended) = mailboxes.receive(generation, 10, 100, cx);
+                assert_eq!((messages.len(), ended), (1, vec![before]));
             }
         }
-        let boxes = post.lock();
+        let boxes = mailboxes.lock();
         assert_eq!(boxes.len(), 1);
         let last = boxes.get(&100).expect("the last one's");
         assert_eq!(
-            (last.letters.len(), last.bytes, last.ended.len()),
+            (last.messages.len(), last.bytes, last.ended.len()),
             (0, 0, 0)
         );
     }
 
     #[test]
     fn bytes_are_bounded_but_for_one_message() {
-        let post = Post::default();
+        let mailboxes = Mailboxes::default();
         let cx = &mut Context::from_waker(Waker::noop());
-        post.open(0);
-        assert!(post.send(0, letter(&vec![0; MAX_BYTES + 1]), cx));
-        assert!(!post.send(0, letter(b"1"), cx));
-        post.close(0);
-        assert!(post.send(0, letter(b"1"), cx));
+        mailboxes.open(0);
+        assert!(mailboxes.send(0, message(&vec![0; MAX_BYTES + 1]), cx));
+        assert!(!mailboxes.send(0, message(b"1"), cx));
+        mailboxes.close(0);
+        assert!(mailboxes.send(0, message(b"1"), cx));
     }
 }

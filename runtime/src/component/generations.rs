@@ -1,5 +1,5 @@
 //! The import `generations`: messages between the generations of a module during a swap, through
-//! `post`.
+//! `mailboxes`.
 
 use std::task::{Context, Waker};
 
@@ -8,7 +8,7 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::generations;
 use super::{Failure, Kept, State};
 use crate::ErrorCode;
-use crate::mailboxes::Letter;
+use crate::mailboxes::Message;
 use crate::recording::{Digest, Function};
 
 /// A generation's mailbox for the others.
@@ -29,7 +29,7 @@ impl generations::HostMailbox for State {
     fn open(&mut self, token: u64) -> Result<Resource<Mailbox>, Failure> {
         self.turn(Function::MailboxOpen, || (token,))
             .take(self, |state| {
-                if !state.post.open(state.generation) {
+                if !state.mailboxes.open(state.generation) {
                     return Err(ErrorCode::InvalidState.into());
                 }
                 let token = state.token(token)?;
@@ -51,23 +51,25 @@ impl generations::HostMailbox for State {
         })
         .take(self, |state| {
             let mailbox = state.table.get(&mailbox)?;
-            let (letters, ended) = state.post.receive(
+            let (received, ended) = state.mailboxes.receive(
                 state.generation,
                 max_messages as usize,
                 max_bytes as usize,
                 &mut Context::from_waker(&mailbox.waker),
             );
             let mut messages = generations::Messages {
-                payload: Vec::with_capacity(letters.iter().map(|l| l.content.len()).sum()),
-                messages: Vec::with_capacity(letters.len()),
+                payload: Vec::with_capacity(
+                    received.iter().map(|message| message.content.len()).sum(),
+                ),
+                messages: Vec::with_capacity(received.len()),
             };
-            for letter in letters {
+            for message in received {
                 messages.messages.push(generations::MessageInfo {
-                    generation: letter.generation,
+                    generation: message.generation,
                     // A module sent it, and a module's memory is smaller than 4 GiB.
-                    len: letter.content.len() as u32,
+                    len: message.content.len() as u32,
                 });
-                messages.payload.extend_from_slice(&letter.content);
+                messages.payload.extend_from_slice(&message.content);
             }
             Ok(generations::Mail { messages, ended })
         })
@@ -98,11 +100,11 @@ impl generations::HostMailbox for State {
             let mut accepted = 0;
             for info in infos {
                 let (content, tail) = rest.split_at(info.len as usize);
-                let letter = Letter {
+                let message = Message {
                     generation: state.generation,
                     content: content.into(),
                 };
-                if !state.post.send(info.generation, letter, &mut cx) {
+                if !state.mailboxes.send(info.generation, message, &mut cx) {
                     break;
                 }
                 rest = tail;
@@ -116,7 +118,7 @@ impl generations::HostMailbox for State {
         self.turn(Function::MailboxDrop, || (mailbox.rep(),))
             .take(self, |state| {
                 state.let_go(mailbox)?;
-                state.post.close(state.generation);
+                state.mailboxes.close(state.generation);
                 Ok(())
             })
             .map_err(Failure::into_trap)

@@ -24,7 +24,7 @@ use super::sockets::ByteStream;
 use super::tape::Tape;
 use super::{Failure, State};
 use crate::account::{CALL_BYTES, Charge};
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 use crate::flow::{
     DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
 };
@@ -32,7 +32,7 @@ use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::mailboxes::Post;
+use crate::mailboxes::Mailboxes;
 use crate::net::Port;
 use crate::quota::Permit;
 use crate::ready::{ReadyList, Token, WakeBatch};
@@ -54,7 +54,7 @@ const MOST_COUNTERS: usize = 1024;
 pub(crate) struct Grants {
     pub(crate) hub: Arc<Hub>,
     pub(crate) ports: Arc<Vec<(String, Port)>>,
-    pub(crate) post: Arc<Post>,
+    pub(crate) mailboxes: Arc<Mailboxes>,
     /// The policy of the module's connections; `None` allows none.
     pub(crate) access: Option<Arc<Access>>,
     /// The runtime of connectors, unless a dial names another. By default that of the module.
@@ -64,7 +64,7 @@ pub(crate) struct Grants {
     pub(crate) capture: Option<Capture>,
     pub(crate) log_level: tracing::Level,
     /// The module's share of a core.
-    pub(crate) share: Share,
+    pub(crate) cpu_quota: CpuQuota,
     pub(crate) tape: Option<Tape>,
 }
 
@@ -129,16 +129,16 @@ impl Instance {
             hub: hub.clone(),
             ports: grants.ports.clone(),
             generation,
-            post: grants.post.clone(),
+            mailboxes: grants.mailboxes.clone(),
             taken: BTreeMap::new(),
             ready: Arc::default(),
             wakers: WakeBatch::default(),
             moved: false,
             coalescing: Duration::ZERO,
             failed: Arc::new(AtomicBool::new(false)),
-            cpu: CpuMeter::new(grants.share.longest_call(hub.limits.cpu_per_call)),
+            cpu: CpuMeter::new(grants.cpu_quota.longest_call(hub.limits.cpu_per_call)),
             limiter: Limiter::new(memory_bytes, hub.counters.clone()),
-            share: grants.share.clone(),
+            cpu_quota: grants.cpu_quota.clone(),
             flows: granted.flows(hub.limits.flows),
             logger: Logger::new(
                 &hub.name,
@@ -199,7 +199,7 @@ impl Instance {
     /// Returns the time until which it must rest because it has used up its share of a core, if it
     /// has.
     pub(crate) fn rests_until(&self, now: Clock) -> Option<Clock> {
-        self.store.data().share.rests_until(now)
+        self.store.data().cpu_quota.rests_until(now)
     }
 
     /// Makes it accept the configuration, and the `snapshot` of the serving generation, if there is
@@ -498,7 +498,7 @@ impl Instance {
         let spent = begin.elapsed().as_nanos() as u64;
         let state = self.store.data_mut();
         state.hub.counters.guest_time_ns.add(spent);
-        state.share.spend(spent);
+        state.cpu_quota.spend(spent);
         state.wakers.fire();
         match result {
             Ok(answer) => {

@@ -33,12 +33,12 @@ pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::account::Charge;
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::mailboxes::Post;
+use crate::mailboxes::Mailboxes;
 use crate::net::{Port, Protocol};
 use crate::quota::Permit;
 use crate::ready::{ReadyList, Token, WakeBatch};
@@ -116,7 +116,7 @@ pub(crate) struct State {
     ports: Arc<Vec<(String, Port)>>,
     /// The instance's number among those behind the same sockets.
     generation: u32,
-    post: Arc<Post>,
+    mailboxes: Arc<Mailboxes>,
     /// The sockets that it has taken, by protocol and label.
     taken: BTreeMap<(Protocol, String), Arc<Token>>,
     ready: Arc<ReadyList>,
@@ -130,7 +130,7 @@ pub(crate) struct State {
     cpu: CpuMeter,
     limiter: Limiter,
     /// The module's share of a core.
-    share: Share,
+    cpu_quota: CpuQuota,
     /// The most flows open at once, those of earlier generations included.
     flows: usize,
     logger: Logger,

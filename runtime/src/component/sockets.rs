@@ -88,7 +88,7 @@ impl Kept for ByteStream {
 impl State {
     /// Returns true if what arrives on the sockets is for this generation.
     fn serves(&self) -> bool {
-        self.post.serving() == self.generation
+        self.mailboxes.serving() == self.generation
     }
 
     /// Notes that the instance has taken the socket, which it may do once. Returns a waker that is

@@ -21,7 +21,7 @@ use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::component::{Begun, Dial, Grants, Tape};
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 use crate::flow::{DatagramFlow, StreamFlow};
 use crate::hub::Hub;
 use crate::keys::Keys;
@@ -193,14 +193,14 @@ fn prepare(plan: Plan) -> Result<Driver, Error> {
     let grants = Grants {
         hub,
         ports: Arc::new(ports),
-        post: Arc::default(),
+        mailboxes: Arc::default(),
         access: Some(Arc::new(access)),
         home: plan.home,
         host_crypto: plan.host_crypto,
         keys: plan.keys,
         capture: plan.capture,
         log_level: plan.log_level,
-        share: Share::new(plan.module.granted().cpu_permille()),
+        cpu_quota: CpuQuota::new(plan.module.granted().cpu_permille()),
         tape: plan
             .recorder
             .map(|recorder| Tape::Record(Arc::new(recorder))),

@@ -41,12 +41,12 @@ impl Driver {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
         if predecessor.is_none() {
-            self.grants.post.serve(number);
+            self.grants.mailboxes.serve(number);
         }
         let grants = &self.grants;
         let started = start(&self.module, &self.config, grants, number, predecessor);
         if started.is_err() {
-            self.grants.post.end(number);
+            self.grants.mailboxes.end(number);
         }
         started
     }
@@ -84,7 +84,7 @@ impl Driver {
         let number = generation.number;
         drop(generation);
         self.grants.hub.withdraw_offers(number);
-        self.grants.post.end(number);
+        self.grants.mailboxes.end(number);
     }
 
     pub(super) fn begin_rest(&mut self, phase: Phase) {
@@ -119,7 +119,7 @@ impl Driver {
         match self.instantiate(inherited.as_deref()) {
             Ok(generation) => {
                 self.rest = None;
-                self.grants.post.serve(generation.number);
+                self.grants.mailboxes.serve(generation.number);
                 self.generations.push(generation);
                 self.inherited = inherited;
                 if !alone {
@@ -179,7 +179,7 @@ impl Driver {
         self.module = before.module;
         self.grants.hub.keep_for(&self.module);
         self.config = before.config;
-        self.grants.share = before.share;
+        self.grants.cpu_quota = before.cpu_quota;
         self.grants.keys = before.keys;
     }
 }

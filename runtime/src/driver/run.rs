@@ -121,7 +121,7 @@ impl Driver {
         driver.generations.push(first);
         if beside.is_some() {
             // The module was started as in a swap, so it waits until it is told that it serves.
-            driver.grants.post.serve(number);
+            driver.grants.mailboxes.serve(number);
             driver.announce();
         }
         Ok(driver)
@@ -300,7 +300,7 @@ impl Driver {
                 .rest
                 .as_ref()
                 .map_or(Phase::Running, |rest| rest.phase.clone()),
-            generation: self.grants.post.serving(),
+            generation: self.grants.mailboxes.serving(),
             generations: Vec::new(),
             module: Some(self.module.clone()),
             used: self.grants.hub.used(),

@@ -22,7 +22,7 @@ use super::generation::{Generation, Retired};
 use super::restart::start;
 use super::run::{Driver, StartFailure};
 use crate::component::{Grants, Tape};
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 use crate::server::check_use;
 use crate::{Error, Keys, Module, Phase, SwapOptions};
 
@@ -45,7 +45,7 @@ pub(crate) struct Swap {
 pub(super) struct Predecessor {
     pub(super) module: Module,
     pub(super) config: Vec<u8>,
-    pub(super) share: Share,
+    pub(super) cpu_quota: CpuQuota,
     pub(super) keys: Keys,
 }
 
@@ -213,7 +213,7 @@ impl Driver {
         let config = config.unwrap_or_else(|| self.config.clone());
         let keys = options.keys.clone();
         let grants = Grants {
-            share: Share::new(module.granted().cpu_permille()),
+            cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
             keys: keys.unwrap_or_else(|| self.grants.keys.clone()),
             tape: None,
             ..self.grants.clone()
@@ -262,7 +262,7 @@ impl Driver {
         let new = match started {
             Ok(new) => new,
             Err(failure) => {
-                self.grants.post.end(candidate.number);
+                self.grants.mailboxes.end(candidate.number);
                 return (candidate.reply)(Err(failure.error(candidate.module.name())));
             }
         };
@@ -296,14 +296,14 @@ impl Driver {
                 finished: false,
             });
         }
-        self.grants.post.serve(new.number);
+        self.grants.mailboxes.serve(new.number);
         self.generations.push(new);
         self.inherited = Some(candidate.snapshot.to_vec());
         let grants = candidate.grants;
         let before = Predecessor {
             module: std::mem::replace(&mut self.module, candidate.module),
             config: std::mem::replace(&mut self.config, candidate.config),
-            share: std::mem::replace(&mut self.grants.share, grants.share),
+            cpu_quota: std::mem::replace(&mut self.grants.cpu_quota, grants.cpu_quota),
             keys: std::mem::replace(&mut self.grants.keys, grants.keys),
         };
         self.probation = Some(Probation {
@@ -338,7 +338,7 @@ impl Driver {
 
     /// Tells all generations which one serves: the new one first, so that the others can turn to it.
     pub(super) fn announce(&mut self) {
-        let serving = self.grants.post.serving();
+        let serving = self.grants.mailboxes.serving();
         let mut numbers: Vec<u32> = self.generations.iter().map(|g| g.number).collect();
         numbers.sort_by_key(|&number| number != serving);
         for number in numbers {
@@ -368,7 +368,7 @@ impl Driver {
     /// Rolls back because the module's acceptance could not be written: otherwise somebody could use
     /// that to bring back an older module. Resets what the module has opened meanwhile.
     fn forget(&mut self, error: Error) {
-        let serving = self.grants.post.serving();
+        let serving = self.grants.mailboxes.serving();
         if let Some(index) = self.generations.iter().position(|g| g.number == serving) {
             let generation = self.generations.remove(index);
             self.end(generation);
@@ -416,14 +416,14 @@ impl Driver {
         };
         let failed = std::mem::replace(&mut self.module, probation.before.module);
         self.config = probation.before.config;
-        self.grants.share = probation.before.share;
+        self.grants.cpu_quota = probation.before.cpu_quota;
         self.grants.keys = probation.before.keys;
         let number = probation.generation;
         let old = self.generations.iter_mut().find(|g| g.number == number);
         match old {
             Some(old) => {
                 old.retired = None;
-                self.grants.post.serve(number);
+                self.grants.mailboxes.serve(number);
                 tracing::error!(
                     target: "watm::server",
                     server = self.name(),
@@ -448,7 +448,7 @@ impl Driver {
         } else if let Some(Ok(())) = remembered
             && let Some(probation) = self.probation.take()
         {
-            let number = self.grants.post.serving();
+            let number = self.grants.mailboxes.serving();
             tracing::info!(
                 target: "watm::server",
                 server = self.name(),

@@ -461,7 +461,7 @@ impl GuestStream {
             wakers.add(state.reader.take());
         }
         if read && !state.guest_deaf {
-            state.hear_no_more();
+            state.close_read();
             if !state.guest_saw_end {
                 state
                     .write_error
@@ -626,7 +626,7 @@ impl State {
     }
 
     /// Notes that the module reads no more.
-    fn hear_no_more(&mut self) {
+    fn close_read(&mut self) {
         self.guest_deaf = true;
         self.guest_content = self.outbound.is_empty() && self.write_error.is_none();
         self.outbound.clear();

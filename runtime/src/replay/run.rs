@@ -9,7 +9,7 @@ use cpu_time::ThreadTime;
 use crate::component::log::tracing_level;
 use crate::component::wit::log::Level;
 use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 use crate::engine::Ticking;
 use crate::hub::Hub;
 use crate::keys::Keys;
@@ -49,14 +49,14 @@ impl Stage {
         let grants = Grants {
             hub: Arc::new(Hub::new(header.server.clone(), limits)),
             ports: Arc::default(),
-            post: Arc::default(),
+            mailboxes: Arc::default(),
             access: None,
             home: None,
             host_crypto: header.host_crypto,
             keys: Keys::new(),
             capture: None,
             log_level: tracing_level(header.log_level),
-            share: Share::default(),
+            cpu_quota: CpuQuota::default(),
             tape: Some(Tape::Replay(player)),
         };
         Ok(Stage {
@@ -75,7 +75,7 @@ impl Stage {
         self.instance = None;
         let generation = self.instances;
         self.instances += 1;
-        self.grants.post.serve(generation);
+        self.grants.mailboxes.serve(generation);
         match Instance::new(&self.module, &self.grants, generation) {
             Ok(instance) => {
                 self.instance = Some(instance);

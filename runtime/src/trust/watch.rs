@@ -46,7 +46,7 @@ pub(crate) fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
         // Without a thread, warnings are only logged at loads and shown in the status.
         let _ = thread::Builder::new()
             .name("watm-seals".to_owned())
-            .spawn(go_round);
+            .spawn(run);
         Mutex::default()
     });
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ pub(crate) fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
     list.push(watched);
 }
 
-fn go_round() {
+fn run() {
     loop {
         thread::sleep(INTERVAL);
         if let Some(list) = WATCHED.get() {

@@ -147,14 +147,14 @@ fn look_after(record: Arc<Record>) {
         // Without a thread, records are written when they are dropped.
         let _ = thread::Builder::new()
             .name("watm-usage".to_owned())
-            .spawn(go_round);
+            .spawn(run);
         Mutex::default()
     });
     let mut list = list.lock().unwrap_or_else(PoisonError::into_inner);
     list.push(record);
 }
 
-fn go_round() {
+fn run() {
     loop {
         thread::sleep(INTERVAL);
         note_usage();

@@ -13,7 +13,7 @@ use tokio::time::{Sleep, sleep_until};
 use wasmtime::UpdateDeadline;
 
 use crate::counters::Counters;
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
 /// bytes of a connection, and makes it share its thread meanwhile.
@@ -36,7 +36,7 @@ use crate::cpu_quota::Share;
 #[derive(Clone)]
 pub(super) struct CpuMeter {
     limit: Duration,
-    share: Share,
+    cpu_quota: CpuQuota,
     counters: Arc<Counters>,
     shared: Arc<Shared>,
 }
@@ -68,11 +68,11 @@ impl Count {
 }
 
 impl CpuMeter {
-    /// Makes a meter that charges guests' time to `share` and adds it to `counters`.
-    pub(super) fn new(limit: Duration, share: Share, counters: Arc<Counters>) -> CpuMeter {
+    /// Makes a meter that charges guests' time to `cpu_quota` and adds it to `counters`.
+    pub(super) fn new(limit: Duration, cpu_quota: CpuQuota, counters: Arc<Counters>) -> CpuMeter {
         CpuMeter {
             limit,
-            share,
+            cpu_quota,
             counters,
             shared: Arc::default(),
         }
@@ -149,7 +149,7 @@ impl<F: Future> Future for Metered<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
         let mut now = Instant::now();
-        while let Some(until) = this.meter.share.rests_until(now) {
+        while let Some(until) = this.meter.cpu_quota.rests_until(now) {
             let rest = this
                 .rest
                 .get_or_insert_with(|| Box::pin(sleep_until(until.into())));
@@ -169,7 +169,7 @@ impl<F: Future> Future for Metered<F> {
         // The cast overflows after 584 years.
         let spent = now.elapsed().as_nanos() as u64;
         this.meter.counters.guest_time_ns.add(spent);
-        this.meter.share.spend(spent);
+        this.meter.cpu_quota.spend(spent);
         polled
     }
 }

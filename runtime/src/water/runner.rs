@@ -21,7 +21,7 @@ use super::worker::{Closing, Worker};
 use crate::counters::Counters;
 use crate::engine::Ticking;
 
-use crate::cpu_quota::Share;
+use crate::cpu_quota::CpuQuota;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::quota::Permit;
@@ -42,7 +42,7 @@ pub(crate) struct WaterRunner {
     /// The count of connections that its instances have made or accepted.
     descriptors: Quota,
     /// The share of a core that all its instances have together.
-    share: Share,
+    cpu_quota: CpuQuota,
     /// The first failure of an instance that its connections do not explain.
     fault: watch::Sender<Option<String>>,
     /// True once its connections must end.
@@ -75,7 +75,7 @@ impl WaterRunner {
             counters: settings.counters,
             flows: settings.flows,
             descriptors: settings.descriptors,
-            share: Share::new(module.granted().cpu_permille()),
+            cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
             fault: watch::Sender::new(None),
             over: watch::Sender::new(false),
             limits: settings.limits,
@@ -359,7 +359,7 @@ impl WaterRunner {
             config,
             CpuMeter::new(
                 self.limits.cpu_per_call,
-                self.share.clone(),
+                self.cpu_quota.clone(),
                 self.counters.clone(),
             ),
             Limiter::new(self.limits.memory_bytes, self.counters.clone()),

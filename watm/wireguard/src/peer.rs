@@ -304,7 +304,7 @@ impl Peer {
 
     /// Handle a change of the local network: forget the local address that datagrams to the peer
     /// came from. Returns true if the peer is in use, and must learn the new address.
-    pub fn uproot(&mut self) -> bool {
+    pub fn on_network_change(&mut self) -> bool {
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.local = None;
         }

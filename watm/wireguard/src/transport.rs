@@ -215,10 +215,10 @@ impl Transport for WireGuard {
         self.look_up(host);
         let ticks = self.next_tick.is_some_and(|due| due <= host.now());
         if ticks {
-            self.heed_refusals(host);
+            self.handle_unreachable(host);
         }
         for (id, silence) in self.tick(host.now()) {
-            self.bear_silence(id, silence, host);
+            self.handle_unresponsive(id, silence, host);
         }
         if ticks {
             self.coalesce(host);
@@ -274,7 +274,7 @@ impl Transport for WireGuard {
         if self.streams.is_some() {
             return;
         }
-        let used = |(id, peer): (_, &mut Peer)| peer.uproot().then_some(id);
+        let used = |(id, peer): (_, &mut Peer)| peer.on_network_change().then_some(id);
         let used: Vec<_> = self.peers.iter_mut().filter_map(used).collect();
         if self.generations.is_serving() {
             self.inheritance.begin(used);

@@ -157,7 +157,7 @@ impl GuestStream {
         }
         state.guest_finished = true;
         if !state.guest_deaf {
-            state.hear_no_more();
+            state.close_read();
         }
         state.guest_content &= reason.is_none();
         if !state.guest_saw_end || reason.is_some() {

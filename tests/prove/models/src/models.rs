@@ -1,7 +1,7 @@
 //! The models by name.
 
 mod datagrams;
-mod letters;
+mod messages;
 mod signals;
 mod streams;
 mod tokens;
@@ -15,17 +15,17 @@ pub(crate) const ALL: &[(&str, fn())] = &[
     ("signals-one", signals::every_event_is_handled),
     ("signals-two", signals::every_signal_is_told),
     (
-        "letters-in-order",
-        letters::letters_come_in_order_and_then_the_end_once,
+        "messages-in-order",
+        messages::messages_come_in_order_and_then_the_end_once,
     ),
-    ("letters-full", letters::who_waits_for_room_is_woken),
+    ("messages-full", messages::who_waits_for_room_is_woken),
     (
-        "letters-close",
-        letters::who_waits_for_room_is_woken_by_the_end,
+        "messages-close",
+        messages::who_waits_for_room_is_woken_by_the_end,
     ),
     (
-        "letters-racing-close",
-        letters::a_letter_is_delivered_or_goes_with_the_mailbox,
+        "messages-racing-close",
+        messages::a_letter_is_delivered_or_goes_with_the_mailbox,
     ),
     (
         "streams-to-the-module",

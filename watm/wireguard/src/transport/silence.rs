@@ -11,7 +11,7 @@ impl WireGuard {
     /// Handle reports of unreachable ports. If a peer is expected at such a host and has not
     /// answered, everything that waits for it is given up. Anybody can forge such a report; nothing
     /// else follows from it, and handshakes go on.
-    pub(super) fn heed_refusals(&mut self, host: &mut dyn Host) {
+    pub(super) fn handle_unreachable(&mut self, host: &mut dyn Host) {
         if self.streams.is_some() || !listens_for_refusals(&self.config) {
             return;
         }
@@ -42,7 +42,12 @@ impl WireGuard {
     /// Handle a peer that has not answered several handshakes. Its other addresses are tried.
     /// Without another address, connections that have waited all the time are given up. Handshakes
     /// go on while there is something to send, or a keepalive.
-    pub(super) fn bear_silence(&mut self, id: PeerId, silence: Silence, host: &mut dyn Host) {
+    pub(super) fn handle_unresponsive(
+        &mut self,
+        id: PeerId,
+        silence: Silence,
+        host: &mut dyn Host,
+    ) {
         // A name may have other addresses by now: give up only connections that have waited for all
         // addresses of the last lookup.
         let since = self.names.known_since(id).unwrap_or(silence.since);
