@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use loom::future::block_on;
 use loom::thread;
 
-use crate::mailboxes::{Message, Mailboxes};
+use crate::mailboxes::{Mailboxes, Message};
 
 /// The size of a message that fills a mailbox, in bytes: the next message has to wait.
 const FULL: usize = 4 << 20;
@@ -28,9 +28,11 @@ fn full() -> Message {
 
 /// Send, and wait until there is room, as a module does that is called again.
 fn send(mailboxes: &Mailboxes, content: &[u8]) {
-    block_on(poll_fn(|cx| match mailboxes.send(0, message(content), cx) {
-        true => Poll::Ready(()),
-        false => Poll::Pending,
+    block_on(poll_fn(|cx| {
+        match mailboxes.send(0, message(content), cx) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
     }));
 }
 
