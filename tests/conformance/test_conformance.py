@@ -53,7 +53,7 @@ async def running(command: list[str], config: pathlib.Path) -> AsyncIterator[tup
 
 
 async def script(client: WgClient) -> list[object]:
-    """What the client does, from fixed ports. Returns what it sees."""
+    """Runs the client's part, from fixed ports. Returns what it sees."""
     seen: list[object] = []
     hosts = ("10.9.8.7", "[fd00:9::7]")
     for number, host in enumerate(hosts):
@@ -89,7 +89,7 @@ async def script(client: WgClient) -> list[object]:
 
 
 async def observe(command: list[str], config: pathlib.Path, client_key: str, server_key: str, flows: int):
-    """What client and server saw."""
+    """Returns what the client saw, and the flows that the server reported."""
     async with asyncio.timeout(LIMIT), running(command, config) as (port, reported):
         options = {"address": ["10.0.0.1", "fd00::1"], "server": f"127.0.0.1:{port}"}
         async with WgClient.start(private_key=client_key, peer_public_key=pubkey(server_key), **options) as client:

@@ -1,4 +1,4 @@
-"""What mitmproxy does in the demo: it knows one name, has servers on this machine stand
+"""mitmproxy's part in the demo: it knows one name, has servers on this machine stand
 in for addresses that nobody has, and notes each flow as a line of JSON."""
 
 import ipaddress

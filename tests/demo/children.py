@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 
 class Missing(Exception):
-    """What the demo could not show, in one line."""
+    """A part of the demo that failed, described in one line."""
 
 
 class Child:

@@ -1,4 +1,4 @@
-"""What the person behind the WireGuard client does."""
+"""The requests of the person behind the WireGuard client."""
 
 import http.client
 import pathlib
@@ -11,7 +11,7 @@ SECONDS = 10
 
 
 class Page:
-    """What came for a GET."""
+    """The answer to a GET."""
 
     def __init__(self, connection: socket.socket, host: str) -> None:
         client = http.client.HTTPConnection(host)

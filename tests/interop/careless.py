@@ -25,7 +25,7 @@ async def handle_udp(stream) -> None:
 
 
 async def _fails(stream) -> bool:
-    """Whether there is a fault for the port; it has been made then."""
+    """Returns true if the port stands for a fault, after making it."""
     port = stream.get_extra_info("sockname")[1]
     if port == RAISES:
         raise RuntimeError("at once")

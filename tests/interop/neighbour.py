@@ -17,7 +17,7 @@ _ROUND = 1_000_000
 
 @dataclass
 class Neighbour:
-    """What has come through so far, all of it with the right content."""
+    """The count of rounds that have come through, all of them with the right content."""
 
     client: WgClient
     rounds: int = 0

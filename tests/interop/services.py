@@ -1,4 +1,4 @@
-"""What answers inside the tunnel: the services of tests/bench, and a web page."""
+"""The servers inside the tunnel: those of tests/bench, and a web page."""
 
 import handlers
 

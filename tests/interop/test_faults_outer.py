@@ -1,4 +1,4 @@
-"""What strangers send, and what a bad path does to a peer's datagrams."""
+"""Datagrams of strangers, and a peer's datagrams on a bad path."""
 
 import asyncio
 import contextlib

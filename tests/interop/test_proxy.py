@@ -154,7 +154,7 @@ async def test_curl_through_mitmdump_is_seen_as_the_client(tmp_path) -> None:
 
 
 async def curl(*arguments: str) -> bytes:
-    """What it fetches."""
+    """Returns what curl fetches."""
     command = ["curl", "-sS", *arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=LIMIT, check=True)
     return done.stdout

@@ -43,7 +43,7 @@ class Namespace:
         return int(numbers[names.index(name)])
 
     def bring_answers_back(self) -> None:
-        """What mmproxy's README asks for."""
+        """Sets the rules that mmproxy's README asks for."""
         for rule in RULES:
             ip("-n", self.name, *rule)
 

@@ -150,7 +150,7 @@ def test_the_doctor_sees_what_a_process_may_not_do():
 
 
 def test_the_doctor_sees_a_kernel_that_throws_answers_away():
-    """Of an upstream on another machine."""
+    """The upstream is on another machine."""
 
     def look(inside: Namespace) -> dict:
         # By datagrams nobody has to answer.

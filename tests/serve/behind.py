@@ -1,4 +1,4 @@
-"""What is behind listeners: echoes, and other people's web servers."""
+"""The servers behind listeners: echoes, and other people's web servers."""
 
 import contextlib
 import pathlib

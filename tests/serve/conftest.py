@@ -1,4 +1,4 @@
-"""What listens and what is started for these tests, and ends with them."""
+"""The listeners and programs of these tests, which end with them."""
 
 import contextlib
 import http.server

@@ -16,7 +16,7 @@ START = 60
 
 
 class Application(http.server.BaseHTTPRequestHandler):
-    """As many bytes as are asked for."""
+    """A web server whose answer has as many bytes as the path asks for."""
 
     protocol_version = "HTTP/1.1"
 

@@ -1,4 +1,4 @@
-"""What a module's own configuration lacks is said at the start, and by `--check`, in the module's words."""
+"""A module's complaint about its own configuration, at the start and by `--check`, in the module's words."""
 
 import subprocess
 

@@ -22,7 +22,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 def header(host: str, port: int) -> bytes:
-    """Of a client of this family, without values."""
+    """Returns the header of a client of this family, without values."""
     ends = [ipaddress.ip_address(end).packed for end in CLIENTS[host]]
     rest = b"".join(ends) + struct.pack(">HH", port, 443)
     family = 0x12 if len(ends[0]) == 4 else 0x22

@@ -33,7 +33,7 @@ upstream = "{HOST}:{upstream}"
 
 
 def talks(stream: socket.socket) -> bool:
-    """Whether the application answers."""
+    """Returns true if the application answers."""
     with contextlib.suppress(ConnectionError):
         stream.sendall(b"hello")
         return stream.recv(5) == b"hello"
@@ -41,8 +41,7 @@ def talks(stream: socket.socket) -> bool:
 
 
 def is_cut(stream: socket.socket, module: str) -> bool:
-    """Whether it has ended, and, but for a module of WATER, which knows ends alone, does not look as if
-    all had been said."""
+    """Returns true if the connection was reset. A WATER module cannot reset one: for it, true if it ended."""
     try:
         return stream.recv(1) == b"" and module.endswith(".watm1.wasm")
     except ConnectionResetError:

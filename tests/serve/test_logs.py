@@ -1,4 +1,4 @@
-"""What `watm` writes to standard error: the log, and nothing else."""
+"""The standard error of `watm`: the log, and nothing else."""
 
 import contextlib
 import json

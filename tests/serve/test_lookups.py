@@ -58,7 +58,7 @@ async def proxy(folder: pathlib.Path, module: str, resolver: str) -> AsyncIterat
 
 
 async def connect(port: int, name: bytes) -> bytes:
-    """What a SOCKS client is answered that wants to go to this name."""
+    """Returns the answer to a SOCKS client that connects to this name."""
     reader, writer = await asyncio.open_connection(HOST, port)
     writer.write(b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50")
     answer = await reader.read(100)

@@ -1,4 +1,4 @@
-"""What `watm serve` tells of connections: a line each, and sums for collectors."""
+"""Reports of `watm serve` about connections: a line each, and sums for collectors."""
 
 import contextlib
 import pathlib

@@ -55,7 +55,7 @@ class Proxy:
 
 
 class _Back(asyncio.DatagramProtocol):
-    """What comes back to a UDP flow."""
+    """Writes datagrams that come back to their UDP flow."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""What is at the far end, and how a program gets there by SOCKS5."""
+"""The servers at the far end, and the way of a program to them by SOCKS5."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ async def connect(socks: int, host: str, port: int) -> tuple[asyncio.StreamReade
 
 
 async def exchange(reader, writer, data: bytes) -> bytes:
-    """What comes back for these data, as much of it. Some programs know no half of a connection that is closed."""
+    """Sends data and returns as many bytes that came back. It never half-closes: some programs do not support that."""
 
     async def write() -> None:
         writer.write(data)
@@ -92,7 +92,7 @@ class Association:
         writer.close()
 
     async def ask(self, port: int, datagram: bytes, seconds: float = LIMIT) -> bytes:
-        """What this port answers, in this time."""
+        """Returns the answer of this port; raises TimeoutError without one."""
         loop = asyncio.get_running_loop()
         head = b"\x00\x00\x00\x01" + socket.inet_aton(HOST) + struct.pack(">H", port)
         async with asyncio.timeout(seconds):
@@ -103,6 +103,6 @@ class Association:
 
 
 async def associate(socks: int, port: int, datagrams: list[bytes]) -> list[bytes]:
-    """What comes back for these, sent by UDP ASSOCIATE."""
+    """Returns the answers to these datagrams, sent by UDP ASSOCIATE."""
     async with Association.through(socks) as client:
         return [await client.ask(port, datagram) for datagram in datagrams]

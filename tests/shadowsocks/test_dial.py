@@ -53,7 +53,7 @@ async def dialling(
 
 
 async def curl(*arguments: str) -> bytes:
-    """What curl fetched."""
+    """Returns what curl fetched."""
     command = ["curl", "-sS", "--max-time", str(LIMIT), *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     fetched, _ = await process.communicate()

@@ -1,4 +1,4 @@
-"""What a censor sends: nothing comes back, and the connection stays."""
+"""Probes of a censor: nothing comes back, and the connection stays."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ async def recorder(to: int) -> AsyncIterator[tuple[int, list[bytes]]]:
 
 
 async def answers(port: int, probes: list[bytes]) -> list[bytes | None]:
-    """What each probe is answered with, side by side; None: nothing, and the connection stays."""
+    """Sends all probes side by side. Returns the answer to each; None: nothing, and the connection stays."""
 
     async def one(probe: bytes) -> bytes | None:
         reader, writer = await asyncio.open_connection(HOST, port)

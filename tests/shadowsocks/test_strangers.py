@@ -41,7 +41,7 @@ async def strangers(port: int, address: str) -> AsyncIterator[list[asyncio.Strea
 
 
 def is_open(reader: asyncio.StreamReader) -> bool:
-    """Whether the other end has not ended it, in whatever way."""
+    """Returns true if the other end has neither closed nor reset the connection."""
     return not reader.at_eof() and reader.exception() is None
 
 

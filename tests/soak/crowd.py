@@ -1,4 +1,4 @@
-"""Who comes to the server: honest clients of every habit, careless ones, and strangers."""
+"""Clients of the server: honest ones of every habit, careless ones, and strangers."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ FAILURES = ["!trap", "!foreign", "!eat", "!spin"]
 
 
 class Tally:
-    """What became of the clients' actions."""
+    """The outcomes of the clients' actions."""
 
     def __init__(self) -> None:
         self.done: Counter[str] = Counter()

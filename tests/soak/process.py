@@ -22,7 +22,7 @@ class ServerProcess:
         """Where `server` and `guest` listen."""
 
     async def holds(self) -> dict:
-        """What the servers say that they hold."""
+        """Returns the servers' report of what they hold."""
         return await self.ask("", _ANSWER)
 
     async def ask(self, line: str, seconds: float) -> dict:

@@ -1,4 +1,4 @@
-"""What is seen each minute, and whether it is flat at the end."""
+"""The samples of each minute, and the check that they are flat at the end."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Sample:
 
 
 def drops(counters: dict[str, int]) -> dict[str, int]:
-    """What was dropped or refused, by reason, of a server's counters."""
+    """Returns those of a server's counters that count drops and refusals, by reason."""
     words = ("dropped", "refused", "malformed", "evicted", "expired", "timed_out", "ignored", "withheld")
     return {name: count for name, count in counters.items() if count and any(word in name for word in words)}
 
@@ -50,7 +50,7 @@ def line(sample: Sample, before: Sample | None) -> str:
 
 
 def judges_memory(samples: list[Sample]) -> bool:
-    """Whether the samples, those after the warm-up, are enough to tell growth from a start."""
+    """Returns true if the samples after the warm-up are enough to tell growth from a start."""
     return len(samples) >= 3 and samples[-1].seconds - samples[0].seconds >= MEMORY_SECONDS
 
 

@@ -1,4 +1,4 @@
-"""Who may depend on whom: the rule that keeps the transports free of the host, and the host
+"""The permitted dependencies: the rule that keeps the transports free of the host, and the host
 free of the transports."""
 
 import json

@@ -44,7 +44,7 @@ SKIPPED = {
 }
 
 def outcomes(folder: Path, **process: object) -> dict[str, str]:
-    """What pytest says of each test, on a machine that has no programs. Options are those of a process."""
+    """Returns what pytest says of each test, on a machine that has no programs. Options are those of a process."""
     (folder / "conftest.py").write_text('pytest_plugins = ("coroutines", "limits", "needs")\n')
     (folder / "test_all.py").write_text(TESTS)
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")

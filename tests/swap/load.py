@@ -1,4 +1,4 @@
-"""What runs through a tunnel while modules are swapped, and how long each part of it stood still."""
+"""The traffic of a tunnel while modules are swapped, and how long each part of it stood still."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _BLOCK = bytes(range(256)) * (PIECE // 256)
 
 @dataclass
 class Part:
-    """What came of one kind of traffic."""
+    """The outcome of one kind of traffic."""
 
     done: int = 0
     lost: int = 0
@@ -56,7 +56,7 @@ async def serve(stream) -> None:
 
 
 async def download(client: WgClient, to: str, until: asyncio.Event) -> Part:
-    """As much as the tunnel gives, every byte looked at."""
+    """Downloads as fast as the tunnel allows, and checks every byte."""
     part = Part()
     async with client.tcp(f"{to}:{DOWNLOAD}") as conn:
         await conn.write(b"g")

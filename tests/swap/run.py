@@ -15,7 +15,7 @@ from tests.swap import load
 
 @dataclass
 class Result:
-    """What a run came to."""
+    """The outcome of a run."""
 
     parts: dict[str, load.Part]
     swaps: int

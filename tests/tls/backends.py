@@ -1,4 +1,4 @@
-"""What is behind a server of ours: programs in plain text."""
+"""The upstreams of a server of ours: programs in plain text."""
 
 import asyncio
 import contextlib

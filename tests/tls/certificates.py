@@ -22,7 +22,7 @@ class Leaf:
 
     @property
     def pair(self) -> dict[str, str]:
-        """As the configuration has it."""
+        """The certificate as an entry of the configuration."""
         return {"chain": self.chain, "key": self.key}
 
     @property

@@ -1,4 +1,4 @@
-"""What modules have in their memory, as the kernel shows it."""
+"""The memory of modules, as the kernel shows it."""
 
 import pathlib
 import re

@@ -101,7 +101,7 @@ async def _watm(*arguments: str) -> AsyncIterator[Port]:
 
 
 async def run(*command: str | pathlib.Path, say: bytes = b"", until: bytes = b"", status: int | None = 0) -> str:
-    """What a program prints, in both ways. Its standard input ends once it has printed `until`."""
+    """Runs a program and returns its output and errors. Its standard input ends once it has printed `until`."""
     process = await asyncio.create_subprocess_exec(*command, stdin=-1, stdout=-1, stderr=asyncio.subprocess.STDOUT)
     said = b""
     try:

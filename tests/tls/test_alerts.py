@@ -1,4 +1,4 @@
-"""What clients are told that get no connection, and data that comes too early."""
+"""Alerts to clients that get no connection, and data that comes too early."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ from test_revoked import SHAPES, saying
 async def test_a_client_has_the_certificate_whose_signatures_it_verifies(
     version, authority: Authority, root, tmp_path
 ) -> None:
-    """Of two for one name, in either order. One that verifies both has the first."""
+    """There are two for one name, in either order. A client that verifies both gets the first."""
     leaves = {key: authority.sign("localhost", names=["localhost"], key=key) for key in ("p256", "rsa")}
     option = f"-tls{version.replace('.', '_')}"
     rsa, ecdsa = "RSA-PSS+SHA256:RSA+SHA256", "ECDSA+SHA256"

@@ -14,7 +14,7 @@ DATA = b"x" * 50_000
 
 
 def read_all(listener: socket.socket, late: float) -> tuple[bytes, int | None]:
-    """What a program of the usual kind reads, which begins late, and the error that it has then."""
+    """Returns what a usual program reads that begins late, and the error that it then gets."""
     connection, _ = listener.accept()
     time.sleep(late)
     come = b""

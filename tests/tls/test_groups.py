@@ -58,7 +58,7 @@ def new_openssl_server(leaf: Leaf, folder: pathlib.Path) -> Iterator[tuple[int, 
 
 
 def group_of_new_openssl(port: int, root: pathlib.Path) -> str:
-    """That of a connection on which a line was said back."""
+    """Returns the group of a connection on which a line was echoed."""
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.load_verify_locations(root)
     context.set_verify(SSL.VERIFY_PEER)

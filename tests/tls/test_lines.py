@@ -1,4 +1,4 @@
-"""What `watm serve` writes down of TLS."""
+"""Lines of `watm serve` about TLS."""
 
 import asyncio
 import contextlib

@@ -23,7 +23,7 @@ VERSIONS = pytest.mark.parametrize("version", ["1.2", "1.3"])
 async def s_client(
     port: int, root: pathlib.Path, *options: str | pathlib.Path, until: bytes = b"hello\n", status: int = 0
 ) -> str:
-    """What openssl says to a line and its answer."""
+    """Runs `openssl s_client`, which sends a line. Returns what it prints up to its answer."""
     command = ("openssl", "s_client", "-connect", f"{HOST}:{port}", "-CAfile", root, "-verify_return_error")
     return await run(*command, *options, say=b"hello\n", until=until, status=status)
 
@@ -146,7 +146,7 @@ async def test_clients_show_certificates(version, authority: Authority, localhos
 @VERSIONS
 @SHAPES
 async def test_an_end_is_of_one_direction(module, version, localhost, authority, tmp_path) -> None:
-    """What was said before the end is answered after it."""
+    """Data sent before the end is answered after it."""
     async with backend(reverse) as to, listen(localhost.pem, to, tmp_path, module=module) as port:
         priority = f"NORMAL:-VERS-ALL:+VERS-TLS{version}"
         root = written(authority.pem, tmp_path, "root.pem")

@@ -35,7 +35,7 @@ async def go_client(version: str, root: pathlib.Path) -> AsyncIterator[Ask]:
 
 
 def config(leaf: Leaf, clients: dict | None) -> dict:
-    """Of servers that read each other's tickets."""
+    """Returns the configuration of servers that read each other's tickets."""
     rules = {"clients": clients} if clients else {}
     return {"certificates": [leaf.pair], "tickets": {"secret": SECRET}, **rules}
 

@@ -1,4 +1,4 @@
-"""Who is good no more, and how a server proves that it still is."""
+"""Revoked certificates, and a server's proof that its own is still valid."""
 
 import asyncio
 import base64

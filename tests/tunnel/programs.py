@@ -124,7 +124,7 @@ async def wg(what: str, key: str = "") -> str:
 
 
 async def udp(port: int, datagram: bytes) -> bytes:
-    """What is answered to a datagram."""
+    """Returns the answer to a datagram."""
     loop = asyncio.get_running_loop()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setblocking(False)

@@ -1,4 +1,4 @@
-"""What is inside a tunnel, each a program of its own that runs in a network namespace."""
+"""The servers inside a tunnel, each a program of its own in a network namespace."""
 
 import contextlib
 import subprocess

@@ -131,7 +131,7 @@ def test_what_a_module_may_reach_through_another_is_what_is_allowed(nested) -> N
 
 
 def refused(space: Space, *command: object) -> str:
-    """What a program says that fails."""
+    """Runs a program that fails with status 1, and returns its complaint."""
     done = subprocess.run(
         space.command(*map(str, command)), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, check=False
     )

@@ -277,7 +277,7 @@ def test_a_download_goes_on_in_another_network(tmp_path: pathlib.Path, moves: st
 
 @pytest.mark.parametrize("family", ["IPv4", "IPv6"])
 def test_an_endpoint_where_nobody_listens_is_told_at_once(tmp_path: pathlib.Path, family: str) -> None:
-    """What the machine says by ICMP is heard in place of half a minute's silence."""
+    """An ICMP error ends the attempt in place of half a minute's silence."""
     host = {"IPv4": "127.0.0.1", "IPv6": "[::1]"}[family]
     _, client = configs(ENDS[0], host, PORTS[0], "")
     (tmp_path / "wg0.conf").write_text(client)

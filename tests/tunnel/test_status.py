@@ -1,4 +1,4 @@
-"""What `watm tunnel` says of itself, and what it writes for who looks for a mistake."""
+"""The status of `watm tunnel`, and its captures for debugging."""
 
 import asyncio
 import contextlib
@@ -53,7 +53,7 @@ class Tunnel:
 
 
 async def run(*command: object) -> str:
-    """What a program prints."""
+    """Returns what a program prints."""
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     async with asyncio.timeout(LIMIT):
         printed, _ = await process.communicate()
@@ -156,7 +156,7 @@ async def test_ports_are_checked_too(tmp_path) -> None:
 
 @contextlib.asynccontextmanager
 async def page_in_tls(leaf: Leaf, folder) -> AsyncIterator[str]:
-    """What answers in TLS wherever a tunnel's client connects to; yields the client's file."""
+    """Serves a page in TLS wherever a tunnel's client connects to; yields the client's file."""
     (folder / "page.pem").write_text(leaf.pem)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(folder / "page.pem")

@@ -53,7 +53,7 @@ async def test_standard_input_and_output_are_a_connection_that_closes_by_halves(
 
 
 async def connected(port: int, to: str, to_port: int) -> int:
-    """What SOCKS5 says of a connection."""
+    """Returns the reply code of SOCKS5 to a connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"\5\1\0" + b"\5\1\0\1" + socket.inet_aton(to) + to_port.to_bytes(2))
     async with asyncio.timeout(LIMIT):

@@ -1,4 +1,4 @@
-"""Who signs modules in these tests, by the commands that a person would use."""
+"""The signer of modules in these tests, by the commands that a person would use."""
 
 import datetime
 import json

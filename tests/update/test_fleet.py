@@ -18,7 +18,7 @@ LIMIT = 120
 
 
 def rounds(text: str) -> list[tuple[str, dict[str, int], dict[str, int]]]:
-    """Of each line of a round: what it is, what the updates said, and what runs after it."""
+    """Reads each line of a round: its name, the outcomes of its updates, and what runs after it."""
     found = []
     for line in text.splitlines():
         row = re.fullmatch(r"(.+?) {2,}(.+?) {2,}run (.+?) {2,}\d+\.\d s", line)

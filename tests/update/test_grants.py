@@ -1,4 +1,4 @@
-"""What a module asks for, may have and uses, as the command and Python show it; and disks that are full or read-only."""
+"""A module's requests, grants and usage, as the command and Python show them; and disks that are full or read-only."""
 
 import asyncio
 import contextlib

@@ -285,7 +285,7 @@ def test_a_file_is_followed_for_the_module_that_it_had(program: str, tmp_path: p
     plain = (ROOT / "watm/target/modules/plain.watm1.wasm").read_bytes()
 
     def put(name: str, release: str) -> None:
-        """As `watm update` does it, of a module that is approved."""
+        """Replaces an approved module the way `watm update` does."""
         aside.write_bytes(authority.seal_body(plain, release, name=name, **may))
         done("trust", "--approve", aside, *trusting)
         aside.rename(module)

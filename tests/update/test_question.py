@@ -1,4 +1,4 @@
-"""What a module asks for is asked of the person at the terminal, the first time that it runs."""
+"""The question to the person at the terminal, the first time that a module runs which asks for grants."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""What a wheel carries is sealed when it is made, and again when it has changed, but not else."""
+"""The seals of a wheel's modules: made with the wheel, and again only when a module has changed."""
 
 import os
 import pathlib

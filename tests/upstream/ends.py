@@ -1,4 +1,4 @@
-"""What is at both ends: a VPN server that is wireguard-go, mitmproxy with an upstream, and curl."""
+"""Both ends: a VPN server that is wireguard-go, mitmproxy with an upstream, and curl."""
 
 import asyncio
 import contextlib
@@ -77,7 +77,7 @@ async def curl(*arguments: str) -> tuple[int, str]:
 
 
 async def fetch(port: int, url: str, *arguments: str) -> str:
-    """What curl gets through the proxy, or its complaint."""
+    """Returns what curl gets through the proxy, or its complaint."""
     return (await curl("--proxy", f"http://127.0.0.1:{port}", url, *arguments))[1]
 
 

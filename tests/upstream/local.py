@@ -1,4 +1,4 @@
-"""What `test_local.py` runs in namespaces of its own."""
+"""The program that `test_local.py` runs in namespaces of its own."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ async def intercepting(folder: pathlib.Path, config: str) -> AsyncIterator[progr
 
 
 async def tried(program: programs.Program) -> tuple[int, str]:
-    """What curl gets, which knows nothing of it."""
+    """Returns the status and output of a curl that knows nothing of the proxy."""
     async with asyncio.timeout(LIMIT):
         while True:
             # It is told which programs after it has started, and does not say when it knows.

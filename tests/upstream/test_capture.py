@@ -20,7 +20,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: inside.test\r\nConnection: close\r\n\r\n"
 
 
 def files(folder: Path, name: str) -> dict[str, Path]:
-    """What is to be written, as arguments."""
+    """Returns the files to write, as keyword arguments."""
     return {"pcap": folder / f"{name}.pcapng", "key_log": folder / f"{name}.keys"}
 
 

@@ -45,7 +45,7 @@ class Upper(asyncio.DatagramProtocol):
 
 
 async def exchange(port: int, datagram: bytes) -> bytes:
-    """What is answered to a datagram."""
+    """Returns the answer to a datagram."""
     loop = asyncio.get_running_loop()
     with socket.socket(type=socket.SOCK_DGRAM) as client:
         client.setblocking(False)

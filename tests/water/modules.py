@@ -25,7 +25,7 @@ class Module:
     own: bool
 
     def on_the_wire(self, message: bytes) -> bytes:
-        """What the message, of up to `PIECE` bytes, is on the other side of the module."""
+        """Returns the message, of up to `PIECE` bytes, as it is on the other side of the module."""
         return message[::-1] if self.turns else message
 
     def __str__(self) -> str:

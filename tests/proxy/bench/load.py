@@ -67,7 +67,7 @@ _clients = itertools.count()
 
 
 def _header(*, udp: bool = False) -> bytes:
-    """Of a client that has not been here before."""
+    """Returns the header of a client that has not been here before."""
     number = next(_clients)
     client = f"203.0.113.{1 + number % 250}"
     return version_2(client, "198.51.100.1", 10000 + number // 250, udp=udp)

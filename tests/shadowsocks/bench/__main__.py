@@ -177,7 +177,7 @@ def take(connection: socket.socket, size: int) -> None:
 
 @contextlib.contextmanager
 def sink() -> Iterator[int]:
-    """What is behind all servers, in a process of its own."""
+    """The upstream of all servers, in a process of its own."""
     listener = socket.create_server((HOST, 0), backlog=128)
     process = multiprocessing.Process(target=serve, args=(listener,), daemon=True)
     process.start()

@@ -17,7 +17,7 @@ WEIGHT = 1 << 18
 
 @contextlib.contextmanager
 def preferred() -> Iterator[None]:
-    """What is started in this block has the processors before what else the machine does."""
+    """Prefers programs started in this block to everything else on the machine's processors."""
     if not (GROUPS / "cpu.cfs_quota_us").exists():
         raise SystemExit(f"{GROUPS}: no control groups of version 1 for processors; use --share 0")
     with _groups(["load"]) as [load]:

@@ -20,7 +20,7 @@ LIMIT = 20
 
 @dataclass(frozen=True)
 class Case:
-    """What all of them are told."""
+    """The settings that all servers share."""
 
     folder: pathlib.Path
     pem: pathlib.Path

@@ -36,7 +36,7 @@ _READY = 20
 
 @dataclass(frozen=True)
 class Tunnel:
-    """What a client needs to know: keys, addresses, and where the server is, by its port here."""
+    """The configuration of a client: keys, addresses, and the server's port on this machine."""
 
     private_key: str
     server_key: str

@@ -1,4 +1,4 @@
-"""What is measured, a class a question."""
+"""The questions of the benchmark, a class each."""
 
 import time
 from collections.abc import Iterator
@@ -86,7 +86,7 @@ class Setup(Question):
 
 
 class Idle(Question):
-    """What connections hold that do nothing."""
+    """The cost of idle connections: memory, threads, descriptors and CPU time."""
 
     title = "idle connections"
     compared = ("ours-v1", "go-theirs")

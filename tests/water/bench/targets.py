@@ -1,4 +1,4 @@
-"""What was to be reached, beside what was."""
+"""The targets, beside what was reached."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -58,11 +58,11 @@ class _Figures:
         self._records = [record for record in records if "error" not in record]
 
     def get(self, study: str, kind: str, name: str, field: str) -> float | None:
-        """Of a field of the client's answer."""
+        """Returns the median of a field of the client's answer."""
         return _median([r["answer"][field] for r in self._chosen(study, kind) if r["name"] == name])
 
     def measure(self, study: str, kind: str, index: int) -> float | None:
-        """Of a figure of the table, by its place."""
+        """Returns the median of a figure of the table, by its place."""
         return _median([r["measures"][index]["value"] for r in self._chosen(study, kind)])
 
     def _chosen(self, study: str, kind: str) -> list[dict]:
