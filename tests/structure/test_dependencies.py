@@ -67,6 +67,8 @@ HOST = {
     "watm-update": {"watm-seal": "always"},
     "watm-socks": {"watm-seal": "always"},
     "watm-runtime": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
+    "watm": {"watm-runtime": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
+    "watm-test-support": {"watm-runtime": "always"},
     "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
     "watm-fuzz-host": {"watm-runtime": "always"},
     "watm-fuzz-network": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
@@ -81,7 +83,8 @@ FORBIDDEN = {
     "watm-update": {"wasmtime", "watm-runtime"},
     # Who dials is somebody else's business.
     "watm-socks": {"wasmtime", "watm-runtime"},
-    "watm-runtime": {"boringtun", "smoltcp"},
+    # Programs that embed the runtime bring their own.
+    "watm-runtime": {"boringtun", "smoltcp", "clap", "hyper", "prometheus-client"},
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},
     "watm-core": INPUT_OUTPUT,
     "watm-netstack": INPUT_OUTPUT,

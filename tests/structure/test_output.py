@@ -7,13 +7,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("runtime", "host-python")
 
 # What each file writes there. The log is in one place, so that `--log-format` holds for every line.
-STANDARD_ERROR = {"runtime/src/bin/watm/logging.rs"}
+STANDARD_ERROR = {"runtime/cli/src/logging.rs"}
 STANDARD_OUTPUT = {
-    "runtime/src/bin/watm/output.rs",
+    "runtime/cli/src/output.rs",
     # A connection's bytes.
-    "runtime/src/bin/watm/stdio.rs",
+    "runtime/cli/src/stdio.rs",
     # Lines for Tor, which reads each at once.
-    "runtime/src/bin/watm/pluggable/tor/mod.rs",
+    "runtime/cli/src/commands/pluggable/tor/mod.rs",
 }
 
 
@@ -37,4 +37,4 @@ def test_the_log_alone_writes_to_standard_error():
 def test_results_alone_are_on_standard_output():
     assert users(r"\bio::stdout\b|\bstdout\(\)") == STANDARD_OUTPUT
     # The program's own macros, which keep what goes wrong.
-    assert {path.split("/bin/watm/")[0] for path in users(r"\bprint(ln)?!")} == {"runtime/src"}
+    assert {path.split("/src/")[0] for path in users(r"\bprint(ln)?!")} == {"runtime/cli"}

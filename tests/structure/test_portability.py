@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALLOWED = (
     "runtime/src/driver/slice.rs",
     "runtime/src/net/",
-    "runtime/src/bin/watm/system.rs",
+    "runtime/cli/src/system.rs",
     "runtime/seal/src/private.rs",
 )
 
@@ -48,7 +48,7 @@ PATTERNS = {".rs": RUST, ".py": PYTHON}
 
 # Crates that are one operating system's, and who may use them.
 CRATES = re.compile(r"^(libc|nix|rustix|winapi|windows|windows-\w+)\b", re.MULTILINE)
-CRATE_USERS = {"runtime/Cargo.toml", "runtime/seal/Cargo.toml"}
+CRATE_USERS = {"runtime/cli/Cargo.toml", "runtime/Cargo.toml", "runtime/seal/Cargo.toml"}
 
 
 def product() -> list[str]:

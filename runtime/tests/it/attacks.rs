@@ -20,7 +20,7 @@ use watm_runtime::{
     SwapOptions, Trust,
 };
 
-use crate::support::{
+use watm_test_support::{
     self, Client, LOCALHOST, assert_serves, counter, directory, guest_bytes, serve, small_limits,
     wait_restarted, wait_until,
 };
@@ -306,7 +306,7 @@ fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used()
     let folder = folder("compiled");
     let host = maker.host(&folder);
     // Collects records from here on.
-    support::records_about("");
+    watm_test_support::records_about("");
     let sealed = maker.seal(1, needs());
     run(&host, &sealed);
     let entry = fs::read_dir(folder.join("cache"))
@@ -331,7 +331,8 @@ fn a_17_compiled_code_comes_from_the_compiler_and_a_poisoned_cache_is_not_used()
         let error = error.expect("refused").to_string();
         assert!(error.contains("not WebAssembly"), "{error}");
     }
-    let refusals = || support::records_about(&format!("{}: not written", entry.display()));
+    let refusals =
+        || watm_test_support::records_about(&format!("{}: not written", entry.display()));
     for (number, poison) in [code.to_vec(), [&[0; 32], code].concat()]
         .iter()
         .enumerate()
@@ -471,7 +472,7 @@ fn a_crash_loop_leads_to_nothing_that_a_floor_excludes() {
             });
         }
         client.send(b"hello");
-        let flow = support::run(server.accept()).expect("a flow");
+        let flow = watm_test_support::run(server.accept()).expect("a flow");
         assert_eq!(flow.info().attributes[0].1, expected);
     }
 }
@@ -483,7 +484,7 @@ fn a_swap_hands_nothing_on_that_the_new_seal_does_not_allow() {
     let folder = directory("narrower");
     let maker = Maker::new();
     let host = maker.host(&folder);
-    let bytes = fs::read(crate::command::plain()).expect("there");
+    let bytes = fs::read(watm_test_support::command::plain()).expect("there");
     let load = |sequence, connect: &[&str]| {
         let patterns = connect.iter().map(|text| text.parse().expect("a pattern"));
         let capabilities = Capabilities {
@@ -500,7 +501,7 @@ fn a_swap_hands_nothing_on_that_the_new_seal_does_not_allow() {
             .expect("loads")
     };
     let (wide, narrow) = (load(1, &["tcp://127.0.0.1:*"]), load(2, &[]));
-    support::run(async {
+    watm_test_support::run(async {
         let address = crate::water::echo().await.to_string();
         let dialer = FixedDialer::builder(&wide)
             .config(address.clone())

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use watm_runtime::{CacheDir, Engine, Server};
 
-use crate::support::{
+use watm_test_support::{
     LOCALHOST, assert_serves, directory, for_development, guest_bytes, records_about,
 };
 

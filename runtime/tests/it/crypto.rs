@@ -1,6 +1,6 @@
 //! The host's ciphers, as a module calls them.
 
-use crate::support::{Client, builder, serve, small_limits};
+use watm_test_support::{Client, builder, serve, small_limits};
 
 #[test]
 fn every_cipher_works_and_refuses_what_is_wrong() {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use watm_runtime::{Destination, ErrorCode, Reach, Server};
 
-use crate::support::{
+use watm_test_support::{
     Client, accept_datagrams, builder, counter, guest, receive, run, serve, small_limits,
     wait_until,
 };
@@ -144,7 +144,7 @@ fn both_families_are_served_by_one_socket() {
     ] {
         let socket = UdpSocket::bind((ip, 0)).expect("a socket");
         socket
-            .set_read_timeout(Some(crate::support::PATIENCE))
+            .set_read_timeout(Some(watm_test_support::PATIENCE))
             .expect("a timeout");
         socket.connect((ip, port)).expect("connects");
         socket.send(b"hello").expect("sent");

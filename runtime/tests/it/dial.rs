@@ -7,7 +7,7 @@ use watm_runtime::{
     DatagramFlow, Destination, Dialer, Error, ErrorCode, Mode, Recording, Server, StreamFlow,
 };
 
-use crate::support::{
+use watm_test_support::{
     Client, LOCALHOST, PATIENCE, counter, directory, drained, guest, read, run, serve, tcp_forward,
     wait_until,
 };

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{PATIENCE, directory, guest_bytes};
+use watm_test_support::{PATIENCE, directory, guest_bytes};
 
 /// A running program, which ends with the test.
 struct Running(Child);

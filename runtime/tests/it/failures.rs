@@ -2,7 +2,7 @@
 
 use watm_runtime::{Error, ErrorCode, Phase, Server};
 
-use crate::support::{
+use watm_test_support::{
     Client, accept_datagrams, assert_serves, builder, counter, receive, records, run, serve,
     small_limits, wait_restarted, wait_until,
 };

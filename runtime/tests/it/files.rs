@@ -2,7 +2,7 @@
 
 use watm_runtime::{Error, ModuleKind, inspect};
 
-use crate::support::{directory, engine, guest_bytes};
+use watm_test_support::{directory, engine, guest_bytes};
 
 fn refusal(bytes: &[u8]) -> String {
     match engine().load("some.wasm", bytes) {

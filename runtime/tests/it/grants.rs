@@ -4,7 +4,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use watm_runtime::{Error, Limits, Network, Phase, Server};
 
-use crate::support::{
+use watm_test_support::{
     Client, LOCALHOST, assert_serves, builder, guest, run, serve, tcp_forward, wait_until,
 };
 

@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 
-use crate::command::{Server, file};
-use crate::support::{LOCALHOST, PATIENCE, wait_until};
-use crate::water_abi::guest::Guest;
+use watm_test_support::command::{Server, file};
+use watm_test_support::water::Guest;
+use watm_test_support::{LOCALHOST, PATIENCE, wait_until};
 
 /// Bytes by which a client turns its instance into a hog, or an echo.
 const HOG: &[u8] = b"h";

@@ -12,7 +12,7 @@ use watm_runtime::{
     ErrorCode, JoinError, Meter, Server, StreamFlow, connect_upstream, connect_upstream_datagrams,
 };
 
-use crate::support::{
+use watm_test_support::{
     Client, LOCALHOST, PATIENCE, accept_datagrams, accept_stream, counter, run, serve, tcp_forward,
     wait_until,
 };

@@ -2,7 +2,7 @@
 
 use watm_runtime::Limits;
 
-use crate::support::{Client, assert_serves, builder, counter, records};
+use watm_test_support::{Client, assert_serves, builder, counter, records};
 
 #[test]
 fn a_flood_of_records_is_limited_cut_and_counted() {

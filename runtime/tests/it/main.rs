@@ -2,7 +2,6 @@
 
 mod attacks;
 mod cache;
-mod command;
 mod crypto;
 mod datagrams;
 mod dial;
@@ -17,10 +16,8 @@ mod names;
 mod overload;
 mod recording;
 mod seals;
-mod serve;
 mod stream_modules;
 mod streams;
-mod support;
 mod swap;
 mod water;
 mod water_abi;

@@ -2,7 +2,7 @@
 
 use watm_runtime::{Mode, Reach, Recording, Server};
 
-use crate::support::{Client, builder, directory, guest, run, wait_until};
+use watm_test_support::{Client, builder, directory, guest, run, wait_until};
 
 fn server(name: &str, patterns: &[&str]) -> Server {
     let reach = patterns.iter().fold(Reach::none(), |reach, pattern| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use watm_runtime::{ErrorCode, Flow, Limits, Reach, Server};
 
-use crate::support::{
+use watm_test_support::{
     Client, LOCALHOST, accept_stream, assert_serves, builder, counter, read, run, serve,
     small_limits, tcp_forward, wait_until,
 };
@@ -90,7 +90,7 @@ fn queues_towards_the_application_are_bounded() {
         };
         let mut total = 0;
         while total < limits.stream_buffer_bytes {
-            let data = crate::support::read(&stream).await.expect("data");
+            let data = watm_test_support::read(&stream).await.expect("data");
             assert!(data.iter().all(|byte| *byte == 7));
             total += data.len();
         }

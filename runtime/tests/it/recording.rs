@@ -1,56 +1,14 @@
 //! Recordings and their replays.
 
-use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use watm_runtime::{Error, Limits, Mode, Module, Recording, RecordingEnd, Report};
 
-use crate::support::{
-    Client, accept_datagrams, assert_serves, builder, directory, engine, guest, guest_bytes,
-    receive, records, run, small_limits, tcp_forward, tcp_forward_bytes, wait_restarted,
-    wait_until,
+use watm_test_support::{
+    Client, assert_serves, builder, directory, engine, guest, guest_bytes, life, records,
+    reworded_guest, run, tcp_forward, wait_restarted, wait_until,
 };
-
-/// Runs the obedient guest through some of everything, twice with a failure. Returns the recording.
-fn life(name: &str) -> PathBuf {
-    let path = directory(name).join("life.watm");
-    let server = builder(name)
-        .limits(small_limits())
-        .config("kept")
-        .record(&path)
-        .start()
-        .expect("starts");
-    let client = Client::new(&server);
-    client.send(b"hello");
-    run(async {
-        let flow = accept_datagrams(&server).await;
-        assert_eq!(receive(&flow).await, Ok(Some(b"hello".to_vec())));
-        flow.send(b"from the application").expect("taken");
-        assert_eq!(client.receive(), Some(b"from the application".to_vec()));
-    });
-    for command in ["!ping", "!crypto", "!open", "!lie", "!long", "!fill"] {
-        client.ask(command);
-    }
-    server.reconfigure("newer").expect("accepted");
-    server.reconfigure("field").expect_err("refused");
-    server.status().expect("answered");
-    server.client_configs("example.org", 1).expect("answered");
-    server.client_configs("192.0.2.1", 1).expect_err("refused");
-    client.send(b"!trap");
-    wait_restarted(&server, 1);
-    client.ask("!ping");
-    client.send(b"!spin");
-    wait_restarted(&server, 2);
-    client.ask("!keys");
-    client.send(b"!eat");
-    wait_restarted(&server, 3);
-    client.ask("!ping");
-    server.close();
-    run(server.wait_closed());
-    path
-}
 
 fn replay(path: &Path, module: &Module, mode: Mode) -> Report {
     let recording = Recording::open(path).expect("a recording");
@@ -62,32 +20,8 @@ fn renamed_guest() -> Vec<u8> {
     [guest_bytes(), b"\x00\x04\x03new"].concat()
 }
 
-/// Returns the guest as another version: with one answer worded differently.
-fn reworded_guest() -> Vec<u8> {
-    let mut bytes = guest_bytes().to_vec();
-    let (old, new) = (b"no such command", b"no such request");
-    let mut found = bytes.windows(old.len()).enumerate();
-    let at = found
-        .find(|(_, window)| window == old)
-        .expect("its words")
-        .0;
-    bytes[at..at + new.len()].copy_from_slice(new);
-    bytes
-}
-
 fn load(bytes: &[u8]) -> Module {
     engine().load("other", bytes).expect("loads")
-}
-
-fn watm(arguments: &[&dyn AsRef<OsStr>]) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_watm"))
-        .args(arguments.iter().map(|argument| argument.as_ref()))
-        .arg("--unsealed")
-        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
-        .output()
-        .expect("runs");
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).expect("text"))
 }
 
 #[test]
@@ -288,7 +222,7 @@ fn a_recording_ends_at_its_limit_and_the_server_goes_on() {
     run(server.wait_closed());
     let size = fs::metadata(&path).expect("made").len();
     assert!((4096..=8192).contains(&size), "{size}");
-    let said = |record: &crate::support::Record| record.text.contains("size limit of 8192");
+    let said = |record: &watm_test_support::Record| record.text.contains("size limit of 8192");
     assert!(records("limited").iter().any(said));
     let report = replay(&path, &guest(), Mode::Exact);
     assert_eq!(report.difference, None);
@@ -321,11 +255,6 @@ fn what_the_module_logged_is_told_again() {
         assert!(record.message.starts_with(&format!("record {number} x")));
         assert!(record.message.len() <= 512);
     }
-    let module = path.with_file_name("guest.wasm");
-    fs::write(&module, guest_bytes()).expect("written");
-    let (status, text) = watm(&[&"replay", &"--log", &path, &module]);
-    assert_eq!(status, Some(0), "{text}");
-    assert!(text.contains("log       ERROR flood: record 0 x"), "{text}");
 }
 
 #[test]
@@ -341,38 +270,4 @@ fn a_start_that_fails_is_recorded() {
         assert_eq!(report.difference, None);
         assert_eq!(report.instances, instances);
     }
-}
-
-#[test]
-fn the_program_replays() {
-    let path = life("program");
-    let module = path.with_file_name("guest.wasm");
-    let other = path.with_file_name("other.wasm");
-    fs::write(&module, guest_bytes()).expect("written");
-    fs::write(&other, reworded_guest()).expect("written");
-    let replay = OsStr::new("replay");
-    let (status, text) = watm(&[&replay, &path, &module]);
-    assert_eq!(status, Some(0), "{text}");
-    assert!(text.contains("the one that was recorded"), "{text}");
-    assert!(text.contains("4 instances"), "{text}");
-    assert!(text.ends_with("identical\n"), "{text}");
-
-    let (status, text) = watm(&[&replay, &path, &other]);
-    // The words are not in this recording.
-    assert_eq!(status, Some(0), "{text}");
-    assert!(text.contains("not the one that was recorded"), "{text}");
-    fs::write(&other, tcp_forward_bytes()).expect("written");
-    let (status, text) = watm(&[&replay, &path, &other]);
-    assert_eq!(status, Some(1), "{text}");
-    assert!(text.contains("different at event"), "{text}");
-    let (status, text) = watm(&[&replay, &path, &other, &OsStr::new("--lenient")]);
-    assert_eq!(status, Some(1), "{text}");
-    assert!(text.contains("4 instances"), "{text}");
-    for arguments in [[&module, &module], [&path, &path]] {
-        let (status, text) = watm(&[&replay, arguments[0], arguments[1]]);
-        assert_eq!(status, Some(2), "{text}");
-        assert!(text.starts_with("watm: "), "{text}");
-    }
-
-    assert_eq!(watm(&[&OsStr::new("unknown")]).0, Some(2));
 }

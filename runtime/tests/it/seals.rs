@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::command::{plain, run, unread};
-use crate::support::directory;
+use watm_test_support::command::{plain, run, unread};
+use watm_test_support::directory;
 
 /// A folder with the keys and descriptions of one test.
 struct Desk(PathBuf);

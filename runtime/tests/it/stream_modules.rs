@@ -2,16 +2,15 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::Path;
 
 use watm_runtime::{Destination, Error, ErrorCode, Module, Network, Reach, Server, ServerBuilder};
 
-use crate::support::{
-    LOCALHOST, PATIENCE, accept_stream, counter, drained, engine, read, run, wait_until,
+use watm_test_support::{
+    LOCALHOST, PATIENCE, accept_stream, counter, drained, engine, read, repository, run, wait_until,
 };
 
 fn module(name: &str) -> Module {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules");
+    let folder = repository().join("watm/target/modules");
     let file = folder.join(format!("{name}.wasm"));
     let loaded = engine().load_file(&file);
     loaded.unwrap_or_else(|error| panic!("{error}; `make modules` builds it"))

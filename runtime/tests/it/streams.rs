@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use watm_runtime::{Destination, ErrorCode, Limits, Server, StreamFlow};
 
-use crate::support::{
+use watm_test_support::{
     LOCALHOST, PATIENCE, accept_stream, counter, drained, read, run, tcp_forward, wait_until,
 };
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use watm_runtime::{DatagramFlow, Error, ErrorCode, Limits, Phase, Server, SwapOptions};
 
-use crate::support::{
+use watm_test_support::{
     Client, accept_datagrams, assert_serves, builder, counter, guest, receive, records, run, serve,
     tcp_forward, wait_until,
 };
@@ -367,13 +367,13 @@ fn connections_stay_with_the_module_that_accepted_them() {
     let address = server.local_addr("listen").expect("granted");
     let connect = || std::net::TcpStream::connect(address).expect("connects");
     let mut old = connect();
-    let first = run(crate::support::accept_stream(&server));
+    let first = run(watm_test_support::accept_stream(&server));
     server.swap(&tcp_forward(), options()).expect("swapped");
     let mut new = connect();
-    let second = run(crate::support::accept_stream(&server));
+    let second = run(watm_test_support::accept_stream(&server));
     for (client, flow) in [(&mut old, &first), (&mut new, &second)] {
         client.write_all(b"ping").expect("writes");
-        assert_eq!(run(crate::support::read(flow)).expect("reads"), b"ping");
+        assert_eq!(run(watm_test_support::read(flow)).expect("reads"), b"ping");
         flow.queue_write(b"pong").expect("open");
         let mut answer = [0; 4];
         client.read_exact(&mut answer).expect("reads");

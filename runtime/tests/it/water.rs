@@ -7,20 +7,19 @@ mod probation;
 mod swap;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::Module;
 
-use crate::support::{LOCALHOST, engine};
+use watm_test_support::{LOCALHOST, engine, repository};
 
 /// Returns a module with every role of v1, which passes bytes on unchanged.
 pub fn plain() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     MODULE
-        .get_or_init(|| module("plain", include_str!("water/plain.wat")))
+        .get_or_init(|| module("plain", watm_test_support::water::PLAIN))
         .clone()
 }
 
@@ -28,7 +27,7 @@ pub fn plain() -> Module {
 pub fn component() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let load = || {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules/plain.wasm");
+        let file = repository().join("watm/target/modules/plain.wasm");
         let bytes = std::fs::read(file).expect("`make modules` builds it");
         engine().load("plain", &bytes).expect("loads")
     };

@@ -1,5 +1,5 @@
 //! The duties of a WATER host, row by row: arguments of exports, answers of imports, and WASI
-//! preview 1. The guests are a few lines each, on top of `water_abi/prelude.wat`.
+//! preview 1. The guests are a few lines each, on top of `prelude.wat` of the test support.
 
 mod config;
 mod connect;
@@ -11,5 +11,3 @@ mod poll;
 mod streams;
 mod system;
 mod v0;
-
-pub mod guest;

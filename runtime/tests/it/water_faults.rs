@@ -15,13 +15,12 @@ mod relay;
 mod resources;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use tokio::net::TcpListener;
 use watm_runtime::Module;
 
-use crate::support::{LOCALHOST, PATIENCE, engine};
+use watm_test_support::{LOCALHOST, PATIENCE, engine, repository};
 
 /// Runs a future to its end on several threads, within a time limit.
 fn run_on_threads<F: Future>(future: F) -> F::Output {
@@ -41,8 +40,7 @@ fn run_on_threads<F: Future>(future: F) -> F::Output {
 fn our_plain() -> Module {
     static MODULE: OnceLock<Module> = OnceLock::new();
     let load = || {
-        let path = "../watm/target/modules/plain.watm1.wasm";
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+        let path = repository().join("watm/target/modules/plain.watm1.wasm");
         engine()
             .load_file(path)
             .expect("`make modules` has built it")

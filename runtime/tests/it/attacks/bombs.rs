@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use watm_runtime::{CacheDir, Engine};
 
 #[cfg(target_os = "linux")]
-use crate::support::directory;
-use crate::support::for_development;
+use watm_test_support::directory;
+use watm_test_support::for_development;
 #[cfg(target_os = "linux")]
-use crate::water_abi::guest::Guest;
+use watm_test_support::water::Guest;
 
 /// The time limit of a refusal: enough to read every byte of the largest file on a busy machine.
 const TIME: Duration = Duration::from_secs(2);
@@ -215,7 +215,7 @@ fn cpu_time() -> Duration {
 
 #[test]
 fn a_15_modules_that_work_are_within_bounds() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules");
+    let folder = watm_test_support::repository().join("watm/target/modules");
     let host = host();
     let mut found = 0;
     for entry in std::fs::read_dir(folder).expect("built") {

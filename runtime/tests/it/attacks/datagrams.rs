@@ -8,7 +8,7 @@ use watm_runtime::seal::Capabilities;
 use watm_runtime::{Module, Reach, Server, SwapOptions};
 
 use super::{held_to, needs};
-use crate::support::{
+use watm_test_support::{
     Client, LOCALHOST, PATIENCE, builder, counter, guest, records, serve, wait_restarted,
     wait_until,
 };

@@ -9,10 +9,10 @@ use watm_runtime::seal::{Capabilities, Manifest, ModuleRole};
 use watm_runtime::{Limits, Server};
 
 use super::{Maker, approved, folder, held_to, needs};
-use crate::support::{
+use watm_test_support::water::Guest;
+use watm_test_support::{
     Client, LOCALHOST, assert_serves, counter, run, serve, wait_restarted, wait_until,
 };
-use crate::water_abi::guest::Guest;
 
 /// The CPU time that a quota of a hundredth may use in two seconds: its burst, its quota, two turns
 /// on the way to a rest, and the time that a busy machine adds in the middle of one.
@@ -57,7 +57,7 @@ fn no_call_takes_more_than_a_minutes_share() {
         ..needs()
     };
     let name = "a thousandth";
-    crate::support::records(name);
+    watm_test_support::records(name);
     let server = Server::builder(&held_to("thousandth", thousandth))
         .name(name)
         .udp("listen", LOCALHOST)
@@ -69,7 +69,7 @@ fn no_call_takes_more_than_a_minutes_share() {
     let used = used(&server);
     println!("{used:?}");
     assert!(used < Duration::from_millis(500), "{used:?}");
-    let told = crate::support::records(name);
+    let told = watm_test_support::records(name);
     assert!(
         told.iter()
             .any(|record| record.text.contains("60ms of CPU time")),

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use watm_runtime::{DialOptions, Dialer, Error, ErrorCode, FixedDialer, Limits, Reach};
 
 use super::{component, echo, exchange, pattern};
-use crate::support::{LOCALHOST, run};
+use watm_test_support::{LOCALHOST, run};
 
 #[test]
 fn a_component_dials_as_a_water_module_does() {
@@ -23,7 +23,7 @@ fn a_component_dials_as_a_water_module_does() {
         exchange(connection, &pattern(300_000)).await;
 
         // A component that requires a socket cannot dial either.
-        let error = Dialer::builder(&crate::support::guest()).build();
+        let error = Dialer::builder(&watm_test_support::guest()).build();
         assert!(matches!(error, Err(Error::Config { .. })), "{error:?}");
     });
 }
@@ -110,7 +110,7 @@ fn what_its_reach_does_not_admit_is_named_with_what_would() {
 fn a_module_that_lets_go_of_its_connection_makes_the_dial_fail() {
     run(async {
         for config in ["dial and drop", "dial and trap"] {
-            let dialer = Dialer::builder(&crate::support::guest()).config(config);
+            let dialer = Dialer::builder(&watm_test_support::guest()).config(config);
             let dialer = dialer.build().expect("a dialer");
             let error = dialer.dial("127.0.0.1:9").await.expect_err("given up");
             assert_eq!(
@@ -128,7 +128,7 @@ fn a_module_that_never_looks_at_its_connection_has_its_time() {
             handshake_timeout: Duration::from_millis(50),
             ..Limits::default()
         };
-        let guest = crate::support::guest();
+        let guest = watm_test_support::guest();
         let dialer = Dialer::builder(&guest).config("dial").limits(limits);
         let dialer = dialer.build().expect("a dialer");
         let error = dialer.dial("127.0.0.1:9").await.expect_err("too late");

@@ -8,7 +8,7 @@ use tokio::net::TcpListener;
 use watm_runtime::{Dialer, Error, FixedDialer, Reach, Role};
 
 use super::{component, echo, exchange, module, pattern, plain};
-use crate::support::{LOCALHOST, run};
+use watm_test_support::{LOCALHOST, run};
 
 #[test]
 fn a_dialer_passes_bytes_both_ways_and_the_end() {
@@ -153,7 +153,7 @@ fn a_read_past_its_deadline_fails_and_the_connection_lives() {
 
 #[test]
 fn datagrams_go_where_a_pattern_for_them_admits_it() {
-    const DATAGRAMS: &str = include_str!("plain.wat");
+    const DATAGRAMS: &str = watm_test_support::water::PLAIN;
     run(async {
         let far = tokio::net::UdpSocket::bind(LOCALHOST)
             .await

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use watm_runtime::{Error, Flow, Limits, Listener, Module, ModuleKind, Relay, Server};
 
 use super::{both, component, echo, exchange, module, pattern, plain};
-use crate::support::{LOCALHOST, run, serve};
+use watm_test_support::{LOCALHOST, run, serve};
 
 #[test]
 fn a_listener_passes_bytes_both_ways_and_the_end() {

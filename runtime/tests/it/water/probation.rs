@@ -10,8 +10,8 @@ use watm_runtime::{
 };
 
 use super::{both, echo, plain};
-use crate::support::{LOCALHOST, PATIENCE, run};
-use crate::water_abi::guest::Guest;
+use watm_test_support::water::Guest;
+use watm_test_support::{LOCALHOST, PATIENCE, run};
 
 /// Returns modules that accept their configuration, and fail with their first connection.
 fn failing() -> [Module; 2] {

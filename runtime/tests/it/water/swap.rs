@@ -1,6 +1,5 @@
 //! Swaps of WATER modules in every role.
 
-use std::path::Path;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -11,14 +10,14 @@ use watm_runtime::{
 };
 
 use super::{both, echo};
-use crate::support::{LOCALHOST, accept_stream, engine, read, run};
+use watm_test_support::{LOCALHOST, accept_stream, engine, read, repository, run};
 
 /// The time limit for connections that must end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Loads a stream transport of `watm/`, in one of its two shapes.
 fn shipped(file: &str) -> Module {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../watm/target/modules");
+    let folder = repository().join("watm/target/modules");
     let loaded = engine().load_file(folder.join(file));
     loaded.unwrap_or_else(|error| panic!("{error}; `make modules` builds it"))
 }

@@ -1,8 +1,8 @@
 //! `/conf/watm.cfg`, the only file of a guest.
 
-use super::guest::Guest;
-use crate::support::run;
 use crate::water::pattern;
+use watm_test_support::run;
+use watm_test_support::water::Guest;
 
 /// Makes a guest with this name to open, at 1024.
 fn named(name: &[u8]) -> Guest {

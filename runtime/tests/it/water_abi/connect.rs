@@ -4,9 +4,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use watm_runtime::{Connection, Error, Limits, Listener};
 
-use super::guest::{Guest, numbers, without_name};
-use crate::support::{LOCALHOST, records, run, wait_until};
 use crate::water::{echo, exchange};
+use watm_test_support::water::{Guest, numbers, without_name};
+use watm_test_support::{LOCALHOST, records, run, wait_until};
 
 /// Dials the destination in the configuration: the network, a blank, the address. Passes the lists
 /// in two parts each, of which the first has 2 bytes.

@@ -4,8 +4,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{Dialer, Relay};
 
-use super::guest::{Guest, Scene, numbers};
-use crate::support::{LOCALHOST, run};
+use watm_test_support::water::{Guest, Scene, numbers};
+use watm_test_support::{LOCALHOST, run};
 
 /// Reads the pipe as long as there is something, and reports each result on the other connection.
 const LISTEN: &str = "

@@ -4,9 +4,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{Listener, Relay};
 
-use super::guest::{Guest, check, numbers, told};
-use crate::support::{LOCALHOST, run};
 use crate::water::echo;
+use watm_test_support::water::{Guest, check, numbers, told};
+use watm_test_support::{LOCALHOST, run};
 
 const NUMBERS: &str = "(call $tell (global.get $caller))
     (call $tell (global.get $net)) (call $tell (global.get $control))";

@@ -8,8 +8,8 @@ use watm_runtime::{
     DialOptions, Dialer, Error, FixedDialer, Listener, Module, ModuleKind, Relay, Role,
 };
 
-use super::guest::{Guest, Scene, without_name};
-use crate::support::{LOCALHOST, engine, records, run, wait_until};
+use watm_test_support::water::{Guest, Scene, without_name};
+use watm_test_support::{LOCALHOST, engine, records, run, wait_until};
 
 fn load(text: &str) -> Result<Module, Error> {
     engine().load("module", &wat::parse_str(text).expect("valid text"))

@@ -1,7 +1,7 @@
 //! Invalid pointers and lengths.
 
-use super::guest::{Guest, told};
-use crate::support::run;
+use watm_test_support::run;
+use watm_test_support::water::{Guest, told};
 
 /// Addresses at the end of two pages, and beyond any memory.
 const OUTSIDE: [i64; 4] = [131_072, 131_071, -1, -8];
@@ -179,7 +179,7 @@ fn memory_that_grew_is_within_bounds_and_a_memory_of_nothing_has_none() {
         );
         let text = text.replace("(call $flush) (i32.const 0)", "(call $now (i32.const 0))");
         let bytes = wat::parse_str(text).expect("valid text");
-        let module = crate::support::engine()
+        let module = watm_test_support::engine()
             .load("empty", &bytes)
             .expect("loads");
         let dialer = watm_runtime::Dialer::builder(&module)

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::guest::{Guest, Scene, check, numbers, told};
-use crate::support::run;
+use watm_test_support::run;
+use watm_test_support::water::{Guest, Scene, check, numbers, told};
 
 #[test]
 fn nothing_to_wait_for_is_invalid_and_so_is_too_much() {

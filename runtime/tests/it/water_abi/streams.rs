@@ -6,9 +6,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use watm_runtime::ErrorCode;
 
-use super::guest::{Guest, Scene, check};
-use crate::support::run;
 use crate::water::pattern;
+use watm_test_support::run;
+use watm_test_support::water::{Guest, Scene, check};
 
 /// Reads up to 64 bytes, and reports their number and the first four.
 const READ: &str = "(i32.store (i32.const 1024) (i32.const 0))
@@ -219,7 +219,7 @@ fn writes_that_may_not_wait_are_partial_and_then_answer_eagain() {
                     scene.peer.read_to_end(&mut said).await.expect("the end");
                 }
             }
-            let count = super::guest::numbers(&count);
+            let count = watm_test_support::water::numbers(&count);
             assert_eq!(count[0], -6);
             assert_eq!(said.len(), count[1] as usize);
             assert!(said.iter().all(|byte| *byte == 0));
@@ -293,7 +293,7 @@ fn an_application_that_aborts_is_seen_as_what_it_said() {
         scene.app.abort(ErrorCode::ConnectionReset);
         let mut told = Vec::new();
         scene.peer.read_to_end(&mut told).await.expect("the end");
-        assert_eq!(super::guest::numbers(&told), [-15, -15]);
+        assert_eq!(watm_test_support::water::numbers(&told), [-15, -15]);
     });
 }
 
@@ -323,7 +323,7 @@ fn shutting_down_to_write_ends_the_other_side_at_once_and_reading_goes_on() {
                 }
             }
             assert_eq!(nothing, b"");
-            assert_eq!(super::guest::numbers(&told), [0, -64, 4, ABCD]);
+            assert_eq!(watm_test_support::water::numbers(&told), [0, -64, 4, ABCD]);
         }
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::guest::{check, told};
+use watm_test_support::water::{check, told};
 
 #[test]
 fn there_are_no_arguments_and_no_environment() {

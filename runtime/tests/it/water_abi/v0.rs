@@ -4,8 +4,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{DialOptions, FixedDialer, Listener, ModuleKind, Relay, Role};
 
-use super::guest::{Guest, Scene, numbers, without_name};
-use crate::support::{LOCALHOST, engine, run};
+use watm_test_support::water::{Guest, Scene, numbers, without_name};
+use watm_test_support::{LOCALHOST, engine, run};
 
 const NUMBERS: &str = "(call $tell (global.get $caller))
     (call $tell (global.get $net)) (call $tell (global.get $control))";

@@ -7,9 +7,9 @@ use tokio::net::TcpListener;
 use watm_runtime::{Dialer, Error, Limits, Target, Wire};
 
 use super::nobody;
-use crate::support::{LOCALHOST, run};
 use crate::water::{echo, exchange, plain};
-use crate::water_abi::guest::{Guest, without_name};
+use watm_test_support::water::{Guest, without_name};
+use watm_test_support::{LOCALHOST, run};
 
 /// Connects, and then waits for a byte from the peer.
 const SHY: &str = "(global.set $net (call $dial_own))

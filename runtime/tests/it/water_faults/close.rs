@@ -9,9 +9,9 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{Limits, Listener, Relay};
 
-use crate::support::{LOCALHOST, run};
 use crate::water::both;
-use crate::water_abi::guest::{Guest, Scene};
+use watm_test_support::water::{Guest, Scene};
+use watm_test_support::{LOCALHOST, run};
 
 const GRACE: Duration = Duration::from_millis(100);
 

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use watm_runtime::{Dialer, Listener, Module, Relay};
 
 use super::{our_plain, run_on_threads};
-use crate::support::LOCALHOST;
 use crate::water::{echo, exchange, pattern, plain};
+use watm_test_support::LOCALHOST;
 
 const TASKS: usize = 16;
 const ROUNDS: usize = 20;

@@ -6,9 +6,9 @@ use tokio::task::JoinSet;
 use watm_runtime::{DialOptions, Listener, Relay};
 
 use super::run_on_threads;
-use crate::support::{LOCALHOST, run};
 use crate::water::echo;
-use crate::water_abi::guest::{Guest, numbers};
+use watm_test_support::water::{Guest, numbers};
+use watm_test_support::{LOCALHOST, run};
 
 /// Reports its configuration, read in its handshake.
 fn guest() -> Guest {

@@ -5,8 +5,8 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use watm_runtime::{Dialer, Error, FixedDialer, Reach, Relay, Target, Wire};
 
 use super::our_plain;
-use crate::support::{LOCALHOST, run};
 use crate::water::{component, exchange, pattern, plain};
+use watm_test_support::{LOCALHOST, run};
 
 fn say_back(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
     tokio::spawn(async move {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use watm_runtime::{Dialer, Limits, Target, Wire, inspect};
 
-use crate::support::{engine, run};
-use crate::water_abi::guest::Guest;
+use watm_test_support::water::Guest;
+use watm_test_support::{engine, run};
 
 const SEED: u64 = 0x5eed;
 const MUTATIONS: usize = 400;
@@ -82,7 +82,7 @@ async fn try_out(bytes: &[u8]) -> bool {
 #[test]
 fn a_module_with_bytes_changed_is_refused_or_runs_and_the_host_lives() {
     note_panics();
-    let passing = wat::parse_str(include_str!("../water/plain.wat")).expect("valid text");
+    let passing = wat::parse_str(watm_test_support::water::PLAIN).expect("valid text");
     let calling = Guest::v1()
         .with(r#"(data (i32.const 1024) "watm.cfg")"#)
         .init("(drop (call $open (i32.const 3) (i32.const 1024) (i32.const 8))) (i32.const 0)")
@@ -119,7 +119,7 @@ fn a_module_with_bytes_changed_is_refused_or_runs_and_the_host_lives() {
 #[test]
 fn a_module_that_is_cut_short_within_its_code_is_refused() {
     note_panics();
-    let whole = wat::parse_str(include_str!("../water/plain.wat")).expect("valid text");
+    let whole = wat::parse_str(watm_test_support::water::PLAIN).expect("valid text");
     let loads = |len: &usize| {
         let cut = &whole[..*len];
         let loaded = engine().load("cut", cut).is_ok();

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use watm_runtime::{Dialer, Error, Limits};
 
-use crate::support::{engine, run};
 use crate::water::{echo, plain};
-use crate::water_abi::guest::Guest;
+use watm_test_support::water::Guest;
+use watm_test_support::{engine, run};
 
 /// Requests 1 GiB at once, or page by page, and writes to it.
 const AT_ONCE: &str = "(drop (memory.grow (i32.const 16384)))

@@ -3,9 +3,9 @@
 use tracing::Level;
 use watm_runtime::{Dialer, Limits};
 
-use crate::support::{Record, records, run};
 use crate::water::echo;
-use crate::water_abi::guest::{Guest, numbers};
+use watm_test_support::water::{Guest, numbers};
+use watm_test_support::{Record, records, run};
 
 /// Returns the records of a guest's output under this server, which reports `expected`.
 fn printed(server: &str, guest: &Guest, expected: &[i32]) -> Vec<Record> {

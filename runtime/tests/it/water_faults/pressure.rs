@@ -9,8 +9,8 @@ use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{Connection, Dialer, Listener, Module, Relay};
 
 use super::{our_plain, run_on_threads};
-use crate::support::LOCALHOST;
 use crate::water::{pattern, plain};
+use watm_test_support::LOCALHOST;
 
 const MUCH: usize = 32 << 20;
 /// The bytes that the system and the runtime may hold for a receiver that reads nothing: buffers of

@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{Limits, Listener, Relay, Target, Wire};
 
-use crate::support::{LOCALHOST, engine, run};
 use crate::water::{echo, exchange, plain};
-use crate::water_abi::guest::Guest;
+use watm_test_support::water::Guest;
+use watm_test_support::{LOCALHOST, engine, run};
 
 #[test]
 fn a_relay_goes_on_after_an_upstream_that_fails() {

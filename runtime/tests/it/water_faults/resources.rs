@@ -8,7 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use watm_runtime::{Connection, Dialer, Limits};
 
 use super::{our_plain, run_on_threads};
-use crate::support::LOCALHOST;
+use watm_test_support::LOCALHOST;
 
 const CONNECTIONS: usize = 200;
 const ALONE: &str = "WATM_TEST_ALONE";

@@ -1,0 +1,118 @@
+//! Keys to sign with: options, passphrases, and the check against a root's delegations.
+
+use std::path::{Path, PathBuf};
+
+use watm_seal::{KeyFile, Name, PrivateKey, Purpose, RootRecord};
+
+use super::invalid;
+use crate::failure::Failure;
+use crate::inputs::read;
+use crate::logging;
+
+/// Options for keys to sign with.
+#[derive(clap::Args)]
+pub(crate) struct KeyOptions {
+    /// A private key to sign with, as `watm keygen` wrote it; may be given several times.
+    #[arg(long = "key", value_name = "FILE")]
+    keys: Vec<PathBuf>,
+    /// A file with the passphrase of these keys on its first line. Without it the command asks for
+    /// the passphrase.
+    #[arg(long, value_name = "FILE")]
+    passphrase_file: Option<PathBuf>,
+}
+
+/// Options for keys with a delegation of a root.
+#[derive(clap::Args)]
+pub(crate) struct DelegatedKeyOptions {
+    #[command(flatten)]
+    keys: KeyOptions,
+    /// Sign although the root does not let these keys sign this. Hosts accept the signature once a
+    /// later version of the root does.
+    #[arg(long)]
+    undelegated: bool,
+}
+
+impl DelegatedKeyOptions {
+    /// Opens all keys, and checks that this root lets each of them sign for `purpose` and `name`.
+    /// `path` names the root in errors. Without a root nothing can be checked.
+    pub(crate) fn open(
+        &self,
+        root: Option<(&Path, &RootRecord)>,
+        purpose: Purpose,
+        name: &Name,
+    ) -> Result<Vec<PrivateKey>, Failure> {
+        let keys = self.keys.open()?;
+        for key in &keys {
+            let checked = match root {
+                Some((path, root)) => root
+                    .check_signer(purpose, name, &key.public())
+                    .map_err(|error| format!("{}: {error}", path.display())),
+                None => Err(format!(
+                    "{name}: who may sign it is not known; --root names the root"
+                )),
+            };
+            match checked {
+                Ok(()) => {}
+                Err(reason) if self.undelegated => logging::warn(&reason),
+                Err(reason) => {
+                    return Err(Failure::unusable(format!(
+                        "{reason}; --undelegated signs all the same"
+                    )));
+                }
+            }
+        }
+        Ok(keys)
+    }
+}
+
+impl KeyOptions {
+    /// Opens all keys.
+    pub(crate) fn open(&self) -> Result<Vec<PrivateKey>, Failure> {
+        let given = self.passphrase_file.as_deref().map(read_passphrase);
+        let given = given.transpose()?;
+        self.keys
+            .iter()
+            .map(|path| open(path, given.as_deref()))
+            .collect()
+    }
+}
+
+fn open(path: &Path, given: Option<&str>) -> Result<PrivateKey, Failure> {
+    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is no key file"))?;
+    let file = KeyFile::parse(&text).map_err(|error| invalid(path, error))?;
+    let opened = match given {
+        None if file.is_encrypted() => {
+            let asked = ask(&format!("passphrase of {}: ", path.display()))?;
+            file.open(Some(&asked))
+        }
+        _ => file.open(given),
+    };
+    opened.map_err(|error| invalid(path, error))
+}
+
+/// Returns a passphrase for a new key, from a file or asked for twice.
+pub(crate) fn new_passphrase(given: Option<&Path>) -> Result<String, Failure> {
+    if let Some(path) = given {
+        return read_passphrase(path);
+    }
+    let first = ask("new passphrase: ")?;
+    match ask("once more: ")? == first {
+        true => Ok(first),
+        false => Err(Failure::unusable("the two passphrases differ")),
+    }
+}
+
+/// Reads the first line of a file.
+fn read_passphrase(path: &Path) -> Result<String, Failure> {
+    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is no text"))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn ask(what: &str) -> Result<String, Failure> {
+    rpassword::prompt_password(what).map_err(|error| {
+        Failure::unusable(format!(
+            "no passphrase, since there is no terminal to ask on ({error}); \
+             --passphrase-file names one"
+        ))
+    })
+}

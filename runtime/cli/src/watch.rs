@@ -1,0 +1,199 @@
+//! `--watch` and `--update`: the module of a running program follows its file, or a source of newer
+//! releases.
+
+use std::fmt::Display;
+use std::fs;
+use std::future::Future;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use watm_runtime::update::Source;
+use watm_runtime::{Error, Module, UpdateOptions, Updates};
+
+use crate::durations::interval;
+use crate::failure::Failure;
+use crate::loading::LoadingOptions;
+use crate::logging::PROGRAM;
+use crate::network::NetworkArguments;
+use crate::options::Loaded;
+
+/// The interval of checks. A file is loaded when two checks in a row saw the same, so that one that
+/// is still being written is left alone.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Options for replacing a module while connections are accepted.
+#[derive(clap::Args)]
+pub(crate) struct WatchOptions {
+    /// While connections are accepted: load the module again when its file changes, for later
+    /// connections. A module that cannot be loaded, or has another name in its seal, changes
+    /// nothing.
+    #[arg(long)]
+    watch: bool,
+    /// While connections are accepted: fetch newer releases of the module from here, for later
+    /// connections: a file, a folder, https://…, http://…, oci://registry/repository:tag or
+    /// oci://registry/repository@sha256:…. The newest release that ran well is kept, and started
+    /// with the next time.
+    #[arg(long, value_name = "SOURCE", conflicts_with = "watch")]
+    update: Option<Source>,
+    /// Interval of the checks of --update, such as 30s, 15m or 1d. By default 1h.
+    #[arg(long, value_name = "TIME", value_parser = interval, requires = "update")]
+    every: Option<Duration>,
+    /// Source of a freshness note about the module, with --update.
+    #[arg(long, value_name = "SOURCE", requires = "update")]
+    note: Option<Source>,
+    #[command(flatten)]
+    network: NetworkArguments,
+}
+
+/// The origin of newer modules.
+pub(crate) enum Following {
+    Nothing,
+    File(Option<Mark>),
+    /// The updates from a source, until `follow` takes them.
+    Source(Box<Mutex<Option<Updates>>>),
+}
+
+impl WatchOptions {
+    /// Returns true if the module follows its file. Fails with `--update`, for commands that
+    /// support files alone.
+    pub(crate) fn follows_file(&self) -> Result<bool, Failure> {
+        match &self.update {
+            None => Ok(self.watch),
+            Some(_) => Err(Failure::unusable(
+                "--update: is for one address for connections; must be left out here, where --watch \
+                 takes what `watm update --every` puts into the file",
+            )),
+        }
+    }
+
+    /// Returns the origin to follow, and the module that it gave before, which replaces the one in
+    /// `file`. Must be called before the file is loaded.
+    pub(crate) fn begin(
+        &self,
+        file: &Path,
+        loading: &LoadingOptions,
+    ) -> Result<(Following, Option<Module>), Failure> {
+        let Some(source) = &self.update else {
+            if self.network.is_given() {
+                return Err(Failure::unusable(
+                    "--ca, --plain-http and --credentials go with --update",
+                ));
+            }
+            return Ok(match self.watch {
+                true => (Following::File(Mark::of(file)), None),
+                false => (Following::Nothing, None),
+            });
+        };
+        let mut options = UpdateOptions {
+            note: self.note.clone(),
+            network: self.network.options()?,
+            load: loading.for_updates(file)?,
+            ..UpdateOptions::new(source.clone())
+        };
+        if let Some(every) = self.every {
+            options.every = every;
+        }
+        let updates = Updates::new(&loading.engine()?, options)?;
+        let before = updates.taken_before();
+        Ok((
+            Following::Source(Box::new(Mutex::new(Some(updates)))),
+            before,
+        ))
+    }
+}
+
+/// Passes each new module to `swap`, and logs the results. After an error the previous module
+/// continues. Never returns.
+pub(crate) async fn follow<Swapping>(loaded: &Loaded, swap: impl Fn(Module) -> Swapping)
+where
+    Swapping: Future<Output = Result<(), Error>>,
+{
+    match &loaded.following {
+        Following::Nothing => {}
+        Following::File(mark) => follow_file(loaded, *mark, &swap).await,
+        Following::Source(updates) => {
+            let updates = updates
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(updates) = updates {
+                let swap = async |module: Module| {
+                    let name = module.name().to_owned();
+                    swap(module).await?;
+                    tell_swapped(&name);
+                    Ok(())
+                };
+                updates.follow(&loaded.module, swap).await;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Logs that another module serves.
+pub(crate) fn tell_swapped(module: &impl Display) {
+    tracing::info!(target: PROGRAM, %module, "swapped in {module}");
+}
+
+/// Logs that another module could not be put in place.
+pub(crate) fn tell_refused(failure: &Failure) {
+    tracing::error!(target: PROGRAM, "{failure}; the module before goes on");
+}
+
+async fn follow_file<Swapping>(
+    loaded: &Loaded,
+    mut known: Option<Mark>,
+    swap: &impl Fn(Module) -> Swapping,
+) where
+    Swapping: Future<Output = Result<(), Error>>,
+{
+    let mut seen = known;
+    loop {
+        sleep(INTERVAL).await;
+        let now = Mark::of(&loaded.file);
+        if now.is_some() && now == seen && now != known {
+            known = now;
+            match replace(loaded, swap).await {
+                Ok(()) => tell_swapped(&loaded.file.display()),
+                Err(failure) => tell_refused(&failure),
+            }
+        }
+        seen = now;
+    }
+}
+
+async fn replace<Swapping>(
+    loaded: &Loaded,
+    swap: &impl Fn(Module) -> Swapping,
+) -> Result<(), Failure>
+where
+    Swapping: Future<Output = Result<(), Error>>,
+{
+    let (loading, file) = (loaded.loading.bound_to(&loaded.module), loaded.file.clone());
+    let module = spawn_blocking(move || loading.load(&file, false))
+        .await
+        .map_err(Failure::failed)??;
+    Ok(swap(module).await?)
+}
+
+/// Properties by which a file is told from another, or from itself when it was written again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    len: u64,
+    modified: Option<SystemTime>,
+}
+
+impl Mark {
+    /// Reads the properties. Must be called before the file is read. Returns `None` if there is no
+    /// such file.
+    pub(crate) fn of(path: &Path) -> Option<Mark> {
+        let found = fs::metadata(path).ok()?;
+        Some(Mark {
+            len: found.len(),
+            modified: found.modified().ok(),
+        })
+    }
+}

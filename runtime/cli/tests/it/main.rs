@@ -1,0 +1,5 @@
+//! The command `watm`, run as a program.
+
+mod command;
+mod replay;
+mod serve;
