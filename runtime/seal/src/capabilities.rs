@@ -242,3 +242,130 @@ impl fmt::Display for Socket {
         write!(f, "{} {}", self.network, self.label)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none() -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// Capabilities with one power each, and the text that names it.
+    fn powers() -> Vec<(Capabilities, &'static str)> {
+        let socket = |text: &str| [text.parse().expect("a socket")].into();
+        let pattern = |text: &str| [text.parse().expect("a pattern")].into();
+        vec![
+            (
+                Capabilities {
+                    sockets: socket("udp listen"),
+                    ..none()
+                },
+                "socket udp listen",
+            ),
+            (
+                Capabilities {
+                    connect: pattern("tcp://a:1"),
+                    ..none()
+                },
+                "connect tcp://a:1",
+            ),
+            (
+                Capabilities {
+                    host_crypto: true,
+                    ..none()
+                },
+                "host-crypto",
+            ),
+            (
+                Capabilities {
+                    bind_transparent: true,
+                    ..none()
+                },
+                "bind-transparent",
+            ),
+            (
+                Capabilities {
+                    host_keys: true,
+                    ..none()
+                },
+                "host-keys",
+            ),
+            (
+                Capabilities {
+                    capture: true,
+                    ..none()
+                },
+                "capture",
+            ),
+            (
+                Capabilities {
+                    memory_bytes: 1,
+                    ..none()
+                },
+                "memory-bytes 1 (at most 0)",
+            ),
+            (
+                Capabilities {
+                    cpu_permille: 1,
+                    ..none()
+                },
+                "cpu-permille 1 (at most 0)",
+            ),
+            (Capabilities { flows: 1, ..none() }, "flows 1 (at most 0)"),
+            (
+                Capabilities {
+                    instances: 1,
+                    ..none()
+                },
+                "instances 1 (at most 0)",
+            ),
+        ]
+    }
+
+    #[test]
+    fn a_power_is_beyond_capabilities_without_it() {
+        for (power, shown) in powers() {
+            assert_eq!(power.beyond(&none()), [shown]);
+            assert_eq!(power.beyond(&power), [""; 0]);
+            assert_eq!(none().beyond(&power), [""; 0]);
+            assert_eq!(power.beyond(&Capabilities::unlimited()), [""; 0]);
+            for (other, _) in powers().iter().filter(|(other, _)| *other != power) {
+                assert_eq!(power.beyond(other), [shown]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_union_has_the_powers_of_both() {
+        let mut all = none();
+        for (power, _) in powers() {
+            assert_eq!(power.clone().or(&none()), power);
+            assert_eq!(none().or(&power), power);
+            assert_eq!(power.clone().or(&power), power);
+            all = all.or(&power);
+            assert_eq!(power.beyond(&all), [""; 0]);
+        }
+        assert_eq!(all.beyond(&none()).len(), powers().len());
+    }
+
+    #[test]
+    fn written_capabilities_are_read_again_and_unknown_powers_are_refused() {
+        for (power, _) in powers() {
+            let mut writer = Writer::default();
+            power.write(&mut writer);
+            let bytes = writer.finish();
+            let mut reader = Reader::new(&bytes);
+            assert_eq!(Capabilities::read(&mut reader), Ok(power));
+            assert_eq!(reader.end("capabilities"), Ok(()));
+        }
+        let mut writer = Writer::default();
+        none().write(&mut writer);
+        let mut bytes = writer.finish();
+        // The byte of powers follows two empty lists.
+        for unknown in [16, 32, 64, 128] {
+            bytes[2] = unknown;
+            assert!(Capabilities::read(&mut Reader::new(&bytes)).is_err());
+        }
+    }
+}

@@ -38,3 +38,41 @@ pub(crate) fn expiry(expires: u64, time: u64, warn_before: u64) -> Option<Warnin
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_795_253_400;
+
+    #[test]
+    fn a_greater_time_is_believed_up_to_a_year_ahead() {
+        for (behind, believed, warned) in [
+            (0, true, false),
+            (DAY, true, false),
+            (DAY + 1, true, true),
+            (366 * DAY, true, true),
+            (366 * DAY + 1, false, true),
+        ] {
+            let greatest = NOW + behind;
+            let (time, warning) = judge(NOW, greatest);
+            let expected = if believed { greatest } else { NOW };
+            assert_eq!(time, expected, "{behind}");
+            assert_eq!(warning.is_some(), warned, "{behind}");
+        }
+        assert_eq!(judge(NOW, 0), (NOW, None));
+    }
+
+    #[test]
+    fn an_expiry_is_soon_or_far_off_by_the_second() {
+        let code = |left: u64| expiry(NOW + left, NOW, DAY).map(|warning| warning.code());
+        assert_eq!(code(0), Some("expired"));
+        assert_eq!(code(1), Some("expires-soon"));
+        assert_eq!(code(DAY), Some("expires-soon"));
+        assert_eq!(code(DAY + 1), None);
+        assert_eq!(code(732 * DAY), None);
+        assert_eq!(code(732 * DAY + 1), Some("expiry-far-off"));
+        let past = expiry(NOW, NOW + 1, DAY);
+        assert_eq!(past, Some(Warning::Expired { expires: NOW }));
+    }
+}

@@ -396,4 +396,91 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_pattern_admits_its_names_addresses_and_ports() {
+        use Network::{Tcp, Udp};
+        for (text, network, name, port, admitted) in [
+            ("tcp://*:*", Tcp, "example.com", 443, true),
+            ("tcp://*:*", Udp, "example.com", 443, false),
+            ("tcp://example.com:443", Tcp, "Example.COM.", 443, true),
+            ("tcp://example.com:443", Tcp, "example.com", 444, false),
+            ("tcp://example.com:443", Tcp, "a.example.com", 443, false),
+            ("tcp://*.example.com:443", Tcp, "a.example.com", 443, true),
+            ("tcp://*.example.com:443", Tcp, "example.com", 443, false),
+            ("tcp://*.example.com:443", Tcp, ".example.com", 443, false),
+            ("tcp://*.example.com:443", Tcp, "a.example.org", 443, false),
+            ("udp://a:10-20", Udp, "a", 9, false),
+            ("udp://a:10-20", Udp, "a", 10, true),
+            ("udp://a:10-20", Udp, "a", 20, true),
+            ("udp://a:10-20", Udp, "a", 21, false),
+            ("tcp://192.0.2.0/24:*", Tcp, "192.0.2.1", 1, false),
+        ] {
+            let found = pattern(text).admits_name(network, name, port);
+            assert_eq!(found, admitted, "{text} {name}:{port}");
+        }
+        // The last two: admitted at all, and admitted because the pattern spells the address.
+        for (text, network, address, admitted, spelled) in [
+            ("tcp://*:*", Tcp, "192.0.2.1:1", true, false),
+            ("tcp://*:*", Udp, "192.0.2.1:1", false, false),
+            ("tcp://*:2", Tcp, "192.0.2.1:1", false, false),
+            ("udp://192.0.2.0/24:53", Udp, "192.0.2.255:53", true, true),
+            ("udp://192.0.2.0/24:53", Udp, "192.0.3.0:53", false, false),
+            ("udp://192.0.2.0/24:53", Udp, "192.0.2.1:54", false, false),
+            ("tcp://192.0.2.1:*", Tcp, "[::ffff:192.0.2.1]:9", true, true),
+            (
+                "tcp://[2001:db8::/32]:*",
+                Tcp,
+                "[2001:db8::1]:9",
+                true,
+                true,
+            ),
+            (
+                "tcp://[2001:db8::/32]:*",
+                Tcp,
+                "[2001:db9::1]:9",
+                false,
+                false,
+            ),
+            ("tcp://example.com:*", Tcp, "192.0.2.1:1", false, false),
+            ("tcp://*.example.com:*", Tcp, "192.0.2.1:1", false, false),
+        ] {
+            let to = address.parse().expect("an address");
+            let found = pattern(text).admits_address(network, &to);
+            assert_eq!(found, admitted, "{text} {address}");
+            let found = pattern(text).spells_address(network, &to);
+            assert_eq!(found, spelled, "{text} {address}");
+        }
+    }
+
+    #[test]
+    fn only_patterns_with_addresses_name_addresses() {
+        use Network::{Tcp, Udp};
+        for (text, network, port, some) in [
+            ("tcp://192.0.2.0/24:443", Tcp, 443, true),
+            ("tcp://192.0.2.0/24:443", Tcp, 444, false),
+            ("tcp://192.0.2.0/24:443", Udp, 443, false),
+            ("tcp://[2001:db8::1]:*", Tcp, 1, true),
+            ("tcp://*:*", Tcp, 443, false),
+            ("tcp://example.com:443", Tcp, 443, false),
+            ("tcp://*.example.com:443", Tcp, 443, false),
+        ] {
+            let found = pattern(text).names_addresses(network, port);
+            assert_eq!(found, some, "{text} {network} {port}");
+        }
+    }
+
+    #[test]
+    fn the_longest_pattern_has_the_longest_name() {
+        let with = |length: usize| {
+            let name = "a.".repeat(length / 2) + &"a".repeat(length % 2 + 1);
+            format!("tcp://{name}:10000-65535")
+        };
+        let longest = with(252);
+        assert_eq!(longest.len(), LIMIT - 2);
+        assert_eq!(pattern(&longest).as_str(), longest);
+        assert!(ConnectPattern::parse(&with(254)).is_ok());
+        let error = ConnectPattern::parse(&with(255)).expect_err("too long");
+        assert_eq!(error, format!("is longer than {LIMIT} bytes"));
+    }
 }
