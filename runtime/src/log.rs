@@ -127,11 +127,13 @@ pub(crate) fn subscribed_level() -> tracing::Level {
 /// Returns the text cut to `max` bytes and without control characters, so that a module cannot
 /// forge records or write to a terminal.
 pub(crate) fn printable(text: &str, max: usize) -> Cow<'_, str> {
-    let cut = cut(text, max);
-    if cut.contains(char::is_control) {
-        Cow::Owned(cut.replace(char::is_control, "\u{fffd}"))
+    let text = cut(text, max);
+    if text.contains(char::is_control) {
+        // The replacement is longer than the character that it replaces.
+        let text = text.replace(char::is_control, "\u{fffd}");
+        Cow::Owned(cut(&text, max).to_owned())
     } else {
-        Cow::Borrowed(cut)
+        Cow::Borrowed(text)
     }
 }
 
@@ -148,5 +150,6 @@ mod tests {
         assert_eq!(printable("a\n\x1b[31mb", 100), "a\u{fffd}\u{fffd}[31mb");
         assert_eq!(printable("aäb", 2), "a");
         assert_eq!(printable("plain", 100), "plain");
+        assert_eq!(printable("\n\n\n", 8), "\u{fffd}\u{fffd}");
     }
 }

@@ -1,7 +1,9 @@
 //! The proxy: serves SOCKS and HTTP clients that a program has accepted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -10,6 +12,12 @@ use crate::socks5::Request;
 use crate::{
     Counters, Destination, Dial, Error, Limits, Users, association, head, http, socks4, socks5,
 };
+
+/// The time that a refused client has to close its connection.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The number of bytes that are read from a refused client at most.
+const LINGER_BYTES: u64 = 64 << 10;
 
 /// A proxy for clients that the program accepts. Clones share everything.
 pub struct Proxy<D> {
@@ -62,7 +70,10 @@ impl<D: Dial> Proxy<D> {
                 _ => Err(Error::Client("what is neither SOCKS5 nor SOCKS4")),
             }
         };
-        let wanted = self.in_time(wanted).await?;
+        let wanted = match self.in_time(wanted).await {
+            Ok(wanted) => wanted,
+            Err(error) => return refuse(client, error).await,
+        };
         let to = match &wanted {
             Wanted::Datagrams(from) => {
                 let (dial, limits) = (self.dial.clone(), self.limits.clone());
@@ -75,22 +86,28 @@ impl<D: Dial> Proxy<D> {
             (Wanted::Stream4(_), outcome) => socks4::answer(&mut client, outcome).await?,
             (_, outcome) => socks5::answer(&mut client, outcome.map(|()| None)).await?,
         }
-        let connection = self.counted(to, dialled)?;
-        join(client, connection, &[]).await
+        match self.counted(to, dialled) {
+            Ok(connection) => join(client, connection, &[]).await,
+            Err(error) => refuse(client, error).await,
+        }
     }
 
     /// Serves a client of HTTP until its connection has ended. Dropping the future ends it.
     pub async fn http(&self, mut client: TcpStream) -> Result<(), Error> {
         self.counters.clients.add();
-        let request = self
-            .in_time(http::request(&mut client, &self.users))
-            .await?;
+        let request = self.in_time(http::request(&mut client, &self.users));
+        let request = match request.await {
+            Ok(request) => request,
+            Err(error) => return refuse(client, error).await,
+        };
         let dialled = self.dial.stream(&request.to).await;
         if request.tunnel || dialled.is_err() {
             http::answer(&mut client, dialled.as_ref().map(drop)).await?;
         }
-        let connection = self.counted(&request.to, dialled)?;
-        join(client, connection, &request.first).await
+        match self.counted(&request.to, dialled) {
+            Ok(connection) => join(client, connection, &request.first).await,
+            Err(error) => refuse(client, error).await,
+        }
     }
 
     async fn in_time<T>(&self, said: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
@@ -112,6 +129,20 @@ impl<D: Dial> Proxy<D> {
             why,
         })
     }
+}
+
+/// Closes the connection of a client that has received its answer. Reads the client's remaining bytes first:
+/// closing with unread bytes resets the connection, and the reset can overtake the answer.
+async fn refuse(mut client: TcpStream, error: Error) -> Result<(), Error> {
+    let closing = async {
+        client.shutdown().await?;
+        copy(&mut client.take(LINGER_BYTES), &mut sink()).await
+    };
+    if !matches!(error, Error::Slow | Error::Broken(..)) {
+        // Ignored errors: the client is gone, or its time is over.
+        let _ = timeout(LINGER, closing).await;
+    }
+    Err(error)
 }
 
 enum Wanted {

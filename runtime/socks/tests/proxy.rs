@@ -171,6 +171,31 @@ async fn each_reason_has_its_own_answer() {
     }
 }
 
+/// Closing a connection with unread bytes resets it.
+#[tokio::test]
+async fn a_refused_client_that_sends_more_reads_its_answer() {
+    let unknown_kind = b"\x05\x01\0\x05\x01\0\x09".to_vec();
+    let refused = b"\x05\x01\0\x05\x01\0\x03\x07refused\0\x50".to_vec();
+    let connect = b"CONNECT refused:80 HTTP/1.1\r\n\r\n".to_vec();
+    for (protocol, request, answer) in [
+        (Protocol::Socks, unknown_kind, &b"\x05\0\x05\x08"[..]),
+        (Protocol::Socks, refused, b"\x05\0\x05\x05"),
+        (Protocol::Http, connect, b"HTTP/1.1 502 "),
+        (
+            Protocol::Http,
+            b"CONNECT nobody\r\n\r\n".to_vec(),
+            b"HTTP/1.1 400 ",
+        ),
+    ] {
+        let (_proxy, mut client) = client(protocol, Users::everybody()).await;
+        says(&mut client, &[&request, &[7; 10_000]]).await;
+        let mut read = Vec::new();
+        let end = timeout(PATIENCE, client.read_to_end(&mut read)).await;
+        end.expect("in time").expect("an end, and no reset");
+        assert!(read.starts_with(answer), "{read:?}");
+    }
+}
+
 #[tokio::test]
 async fn users_have_to_say_who_they_are() {
     let port = echo().await;
