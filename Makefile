@@ -578,9 +578,12 @@ $(BUILD)/tools/bin/registry:
 
 # The documents.
 
+# The crates of transports whose configuration a page describes.
+REFERENCES := plain proxy-protocol reverse
+
 # The book, in build/docs, and in a browser that follows changes.
 MDBOOK := $(BUILD)/tools/bin/mdbook
-.PHONY: docs docs-serve plots screenshot
+.PHONY: docs docs-serve docs-reference plots screenshot
 docs: $(MDBOOK)
 	$(MDBOOK) build docs
 
@@ -589,6 +592,11 @@ docs-serve: $(MDBOOK)
 
 $(MDBOOK):
 	cargo install mdbook --version 0.5.4 --locked --root $(BUILD)/tools
+
+# The tables of fields on the pages, from those that the parsers check by. Tests compare both.
+docs-reference: export WATM_WRITE_REFERENCE := 1
+docs-reference:
+	cd watm && cargo test --locked -q $(REFERENCES:%=-p watm-%) --test reference
 
 # The pictures of the pages: from docs/figures, and of mitmweb in a real browser.
 plots:

@@ -16,20 +16,29 @@ WASM = {'cfg(target_family = "wasm")', 'cfg(any(target_family = "wasm", miri))'}
 # allowed only under `cfg(target_family = "wasm")`, or in Miri too.
 TRANSPORTS = {
     "watm-core": {},
+    "watm-schema": {},
     "watm-netstack": {"watm-core": "always"},
     "watm-wireguard": {
         "watm-core": "always",
+        "watm-schema": "always",
         "watm-netstack": "always",
         "watm-stream": "always",
         "watm-guest": "wasm",
         "watm-guest-v1": "wasm",
     },
-    "watm-stream": {"watm-core": "always"},
-    "watm-proxy-protocol": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
+    "watm-stream": {"watm-core": "always", "watm-schema": "always"},
+    "watm-proxy-protocol": {
+        "watm-core": "always",
+        "watm-schema": "always",
+        "watm-stream": "always",
+        "watm-guest": "wasm",
+        "watm-guest-v1": "wasm",
+    },
     "watm-plain": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
     "watm-reverse": {"watm-core": "always", "watm-stream": "always", "watm-guest": "wasm", "watm-guest-v1": "wasm"},
     "watm-shadowsocks": {
         "watm-core": "always",
+        "watm-schema": "always",
         "watm-stream": "always",
         "watm-guest": "wasm",
         "watm-guest-v1": "wasm",
@@ -55,6 +64,7 @@ TRANSPORTS = {
 TLS = {
     "watm-tls": {
         "watm-core": "always",
+        "watm-schema": "always",
         "watm-stream": "always",
         "watm-proxy-protocol": "always",
         "watm-guest": "wasm",
@@ -87,6 +97,7 @@ FORBIDDEN = {
     "watm-runtime": {"boringtun", "smoltcp", "clap", "hyper", "prometheus-client"},
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},
     "watm-core": INPUT_OUTPUT,
+    "watm-schema": INPUT_OUTPUT,
     "watm-netstack": INPUT_OUTPUT,
     "watm-stream": INPUT_OUTPUT,
     "watm-plain": INPUT_OUTPUT,

@@ -15,32 +15,16 @@ use crate::reason::Reason;
 use crate::tlv::Tlvs;
 use crate::write::{write_v1, write_v2};
 
-/// The PROXY protocol over connections. Its configuration:
+/// The PROXY protocol over connections. Its configuration has the fields in [`FIELDS`](crate::FIELDS).
 ///
-/// - `from`: the addresses and networks whose headers are trusted, or `any`. Without it none are,
-///   and no connection is accepted. WATER hosts tell no addresses, so that only `any` admits
-///   connections there. The list is checked for each connection and each datagram, so that a new
-///   configuration applies at once.
-/// - `accept`: `v1`, `v2` or both (the default).
-/// - `longest`: the longest header of version 2 in bytes, 536 by default, at most 4096.
-/// - `unspecified`: the handling of version 2's PROXY without addresses: `refuse`, or `local`,
-///   which treats it like LOCAL.
-/// - `local`: the handling of LOCAL and UNKNOWN, which health checks send: `accept` as the sender's
-///   own connection (the default), or `refuse`.
-/// - `header-time`: the seconds in which a header must arrive, 5 by default, at least 3.
-/// - `datagrams`: the headers of datagrams. `each` (the default): every datagram has a header of
-///   version 2 (revision of 2026-04-27). `first`: the first datagram from an address of the proxy
-///   has one, for all datagrams from that address until it has been idle for `datagram-idle`. A
-///   client's datagrams may come from up to eight addresses of the proxy. `spp`: every datagram has
-///   the 38 bytes of Cloudflare's Simple Proxy Protocol, and so do the answers.
-/// - `datagram-idle`: the idle seconds after which a client's flow of datagrams ends, 60 by
-///   default.
-/// - `datagram-flows`: the most datagram flows at once, 16384 by default. For one more, the flow
-///   that was idle longest ends.
-/// - `send`: the version of the header in front of dialled connections, `v2` by default.
-/// - `source` and `destination`: the addresses in that header. Without them it says LOCAL or
-///   UNKNOWN.
-/// - `remote`: the destination of a dialled connection whose caller names none.
+/// Without `from` no header is trusted, and no connection is accepted. WATER hosts tell no addresses, so that only `any`
+/// admits connections there. The list is checked for each connection and each datagram, so that a new configuration
+/// applies at once.
+///
+/// With `datagrams` as `each`, every datagram has a header of version 2 (revision of 2026-04-27). With `first`, the first
+/// datagram from an address of the proxy has one, for all datagrams from that address until it has been idle for
+/// `datagram-idle`. A client's datagrams may come from up to eight addresses of the proxy. With `spp`, every datagram has
+/// the 38 bytes of Cloudflare's Simple Proxy Protocol, and so do the answers.
 ///
 /// The TLVs become attributes of a flow: `alpn`, `sni`, `tls.…`, `proxy.unique-id`, `proxy.netns`,
 /// and `proxy.tlv-0x…` for other types, as text if they are printable and in hexadecimal otherwise.

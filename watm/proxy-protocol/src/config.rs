@@ -1,19 +1,82 @@
-//! The parsed configuration. `codec` documents its fields.
+//! The configuration and its fields.
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use watm_core::{ConfigError, Destination};
-use watm_stream::Settings;
+use watm_schema::{ADDRESS_AND_PORT, Described, Field, Kind, fields};
+use watm_stream::{REMOTE, Settings};
 
-use crate::parse::Rules;
+use crate::parse::{LONGEST, Rules};
 use crate::sources::Sources;
 use crate::v2;
 
 /// The longest header that may be configured, in bytes: the most that HAProxy's own buffer leaves
 /// for it.
-const MOST: usize = 4096;
+const MOST: u64 = 4096;
+
+/// The fields of the configuration.
+pub const FIELDS: [Described; 13] = [
+    (
+        Field::new(
+            "from",
+            Kind::List("addresses and networks, separated by commas, or `any`"),
+        )
+        .or_else("nobody"),
+        "The senders whose headers the module believes.",
+    ),
+    (
+        Field::new("accept", Kind::List("`v1`, `v2` or `v1, v2`")).or("v1, v2"),
+        "The versions that the module accepts.",
+    ),
+    (
+        Field::number("longest", "bytes", v2::FIXED as u64, MOST).or_number(LONGEST as u64),
+        "The longest header of version 2.",
+    ),
+    (
+        Field::choice("unspecified", &["refuse", "local"]).or("refuse"),
+        "The treatment of a version 2 header without addresses: refused, or as LOCAL.",
+    ),
+    (
+        Field::choice("local", &["accept", "refuse"]).or("accept"),
+        "The treatment of LOCAL and UNKNOWN, as health checks send: accepted as the sender's own \
+         connection, or refused.",
+    ),
+    (
+        // The specification demands at least 3 seconds, for a retransmission.
+        Field::number("header-time", "seconds", 3, 300).or_number(5),
+        "The time that a header may take.",
+    ),
+    (
+        Field::choice("datagrams", &["each", "first", "spp"]).or("each"),
+        "The [header of datagrams](#datagrams).",
+    ),
+    (
+        // Up to a day.
+        Field::number("datagram-idle", "seconds", 1, 86_400).or_number(60),
+        "The time without traffic before a client's flow of datagrams ends.",
+    ),
+    (
+        // Up to the highest limit of a host.
+        Field::number("datagram-flows", "", 1, 1_048_576).or_number(16_384),
+        "The most flows of datagrams at once. One more ends the flow that was idle longest.",
+    ),
+    (
+        Field::choice("send", &["v1", "v2"]).or("v2"),
+        "The version of the header that dialled connections begin with.",
+    ),
+    (
+        Field::new("source", ADDRESS_AND_PORT).or_else("LOCAL or UNKNOWN"),
+        "The source in that header. `destination` goes with it.",
+    ),
+    (
+        Field::new("destination", ADDRESS_AND_PORT).or_else("LOCAL or UNKNOWN"),
+        "The destination in that header, of the same family.",
+    ),
+    REMOTE,
+];
+
+static PARSED: [Field; 13] = fields(&FIELDS);
 
 /// A parsed configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,14 +118,6 @@ pub enum Mode {
     Spp,
 }
 
-/// The range of the seconds for a header: the specification demands at least 3, for a
-/// retransmission.
-const HEADER_SECONDS: RangeInclusive<u64> = 3..=300;
-/// The range of the seconds without a datagram: up to a day.
-const IDLE_SECONDS: RangeInclusive<u64> = 1..=86_400;
-/// The range of the datagram flows: up to the highest limit of a host.
-const FLOWS: RangeInclusive<u64> = 1..=1_048_576;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     One,
@@ -71,7 +126,7 @@ pub enum Version {
 
 impl Config {
     pub fn parse(config: &[u8]) -> Result<Config, ConfigError> {
-        let mut settings = Settings::parse(config)?;
+        let mut settings = Settings::parse(config, &PARSED)?;
         let from = match settings.take("from") {
             Some(text) => Sources::parse(&text).map_err(|why| field("from", why))?,
             None => Sources::Nobody,
@@ -80,96 +135,51 @@ impl Config {
             None | Some("v1, v2" | "v1,v2") => (true, true),
             Some("v1") => (true, false),
             Some("v2") => (false, true),
-            Some(_) => return Err(field("accept", "expected \"v1\", \"v2\" or \"v1, v2\"")),
-        };
-        let longest = match settings.take("longest") {
-            None => Rules::default().longest,
-            Some(text) => text
-                .parse()
-                .ok()
-                .filter(|longest| (v2::FIXED..=MOST).contains(longest))
-                .ok_or_else(|| {
-                    let why = format!("expected a number of bytes from {} to {MOST}", v2::FIXED);
-                    field("longest", why)
-                })?,
-        };
-        let unspecified_is_local = match settings.take("unspecified").as_deref() {
-            None | Some("refuse") => false,
-            Some("local") => true,
-            Some(_) => return Err(field("unspecified", "expected \"refuse\" or \"local\"")),
-        };
-        let local = match settings.take("local").as_deref() {
-            None | Some("accept") => true,
-            Some("refuse") => false,
-            Some(_) => return Err(field("local", "expected \"accept\" or \"refuse\"")),
-        };
-        let header_time = number(&mut settings, "header-time", HEADER_SECONDS, 5)?;
-        let mode = match settings.take("datagrams").as_deref() {
-            None | Some("each") => Mode::Each,
-            Some("first") => Mode::First,
-            Some("spp") => Mode::Spp,
             Some(_) => {
-                let why = "expected \"each\", \"first\" or \"spp\"";
-                return Err(field("datagrams", why));
+                return Err(field(
+                    "accept",
+                    watm_schema::field(&PARSED, "accept").expected(),
+                ));
             }
         };
+        let rules = Rules {
+            v1,
+            v2,
+            longest: whole(settings.take_number("longest")?),
+            unspecified_is_local: settings.take_choice("unspecified")? == "local",
+        };
+        let local = settings.take_choice("local")? == "accept";
+        let header_time = Duration::from_secs(settings.take_number("header-time")?);
         let datagrams = Datagrams {
-            mode,
-            idle: Duration::from_secs(number(&mut settings, "datagram-idle", IDLE_SECONDS, 60)?),
-            flows: usize::try_from(number(&mut settings, "datagram-flows", FLOWS, 16_384)?)
-                .unwrap_or(usize::MAX),
+            mode: match settings.take_choice("datagrams")? {
+                "each" => Mode::Each,
+                "first" => Mode::First,
+                _ => Mode::Spp,
+            },
+            idle: Duration::from_secs(settings.take_number("datagram-idle")?),
+            flows: whole(settings.take_number("datagram-flows")?),
         };
-        let send = match settings.take("send").as_deref() {
-            None | Some("v2") => Version::Two,
-            Some("v1") => Version::One,
-            Some(_) => return Err(field("send", "expected \"v1\" or \"v2\"")),
+        let send = match settings.take_choice("send")? {
+            "v1" => Version::One,
+            _ => Version::Two,
         };
-        let source = end(&mut settings, "source")?;
-        let destination = end(&mut settings, "destination")?;
-        let remote = settings.take_destination("remote")?;
-        settings.finish()?;
+        let source = settings.take_parsed("source")?;
+        let destination = settings.take_parsed("destination")?;
         Ok(Config {
             from,
-            rules: Rules {
-                v1,
-                v2,
-                longest,
-                unspecified_is_local,
-            },
+            rules,
             local,
-            header_time: Duration::from_secs(header_time),
+            header_time,
             datagrams,
             send,
             ends: ends(source, destination)?,
-            remote,
+            remote: settings.take_parsed("remote")?,
         })
     }
 }
 
-fn number(
-    settings: &mut Settings,
-    key: &'static str,
-    range: RangeInclusive<u64>,
-    usual: u64,
-) -> Result<u64, ConfigError> {
-    let Some(text) = settings.take(key) else {
-        return Ok(usual);
-    };
-    let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| {
-        let (least, most) = (range.start(), range.end());
-        field(key, format!("expected a number from {least} to {most}"))
-    })
-}
-
-fn end(settings: &mut Settings, key: &'static str) -> Result<Option<SocketAddr>, ConfigError> {
-    let Some(text) = settings.take(key) else {
-        return Ok(None);
-    };
-    text.parse().map(Some).map_err(|_| {
-        let why = "expected an address and a port, such as 192.0.2.1:443 or [2001:db8::1]:443";
-        field(key, why)
-    })
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn ends(

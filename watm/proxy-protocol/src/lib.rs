@@ -77,6 +77,7 @@ mod v2;
 mod write;
 
 pub use codec::{ProxyCodec, ProxyProtocol};
+pub use config::FIELDS;
 pub use header::{Addresses, Header, Protocol, Proxied};
 pub use parse::{LONGEST, Parsed, Rules, parse};
 pub use refused::Refused;

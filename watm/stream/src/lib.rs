@@ -31,6 +31,6 @@ pub use codec::{Codec, Limits, StreamTransport};
 pub use end::{End, Read};
 pub use framed::{FramedSocket, FramedTokens};
 pub use relay::{CHUNK, Needs, Progress, Ready, Relay};
-pub use settings::Settings;
+pub use settings::{REMOTE, Settings};
 pub use streams::Streams;
-pub use symmetric::Symmetric;
+pub use symmetric::{SYMMETRIC, Symmetric};

@@ -3,24 +3,30 @@
 use std::mem;
 use std::str;
 
-use watm_core::{ConfigError, Destination};
+use watm_core::ConfigError;
+use watm_schema::{Described, Field, HOST_AND_PORT, field, names};
+
+/// The field `remote` of transports whose caller may name no destination.
+pub const REMOTE: Described = (
+    Field::new("remote", HOST_AND_PORT),
+    "The destination of connections that name none, as of a fixed dialer.",
+);
 
 /// A configuration of lines of the form `key = "value"`, which is a part of TOML: a key has
 /// letters, digits, `_` and `-`, a value any character but `"` and `\`. A number needs no quotes.
 /// `#` begins a comment.
 ///
-/// A transport takes the keys that it knows; [`finish`](Settings::finish) then refuses the rest.
+/// The transport's table of fields decides which keys there may be, and which values they may have.
 #[derive(Debug)]
 pub struct Settings {
+    fields: &'static [Field],
     /// The pairs, in the order of the file.
     entries: Vec<(String, String)>,
-    /// The keys that were requested.
-    known: Vec<&'static str>,
 }
 
 impl Settings {
-    /// Read a file. Errors name the line.
-    pub fn parse(config: &[u8]) -> Result<Settings, ConfigError> {
+    /// Reads a file whose keys are names of these fields. Errors name the line or the key.
+    pub fn parse(config: &[u8], fields: &'static [Field]) -> Result<Settings, ConfigError> {
         let text = str::from_utf8(config)
             .map_err(|_| ConfigError::Syntax("the configuration is not UTF-8 text".to_owned()))?;
         let mut entries: Vec<(String, String)> = Vec::new();
@@ -49,52 +55,54 @@ impl Settings {
                 .ok_or_else(|| at(&format!("{key}: expected a value in double quotes")))?;
             entries.push((key.to_owned(), value.to_owned()));
         }
-        Ok(Settings {
-            entries,
-            known: Vec::new(),
-        })
-    }
-
-    /// The value of `key`, if present.
-    pub fn take(&mut self, key: &'static str) -> Option<String> {
-        self.known.push(key);
-        let (_, value) = self.entries.iter_mut().find(|(known, _)| known == key)?;
-        Some(mem::take(value))
-    }
-
-    /// The value of `key` as a host and a port.
-    pub fn take_destination(
-        &mut self,
-        key: &'static str,
-    ) -> Result<Option<Destination>, ConfigError> {
-        let Some(value) = self.take(key) else {
-            return Ok(None);
-        };
-        value.parse().map(Some).map_err(|_| {
-            ConfigError::Field(
-                key.to_owned(),
-                "expected a host and a port, such as example.com:443 or [2001:db8::1]:443"
-                    .to_owned(),
-            )
-        })
-    }
-
-    /// Refuse keys that were not taken.
-    pub fn finish(self) -> Result<(), ConfigError> {
-        let unknown = |key: &String| !self.known.contains(&key.as_str());
-        match self
-            .entries
-            .iter()
-            .map(|(key, _)| key)
-            .find(|key| unknown(key))
-        {
-            None => Ok(()),
-            Some(key) => Err(ConfigError::Field(
+        let known = |key: &str| fields.iter().any(|field| field.name == key);
+        match entries.iter().find(|(key, _)| !known(key)) {
+            None => Ok(Settings { fields, entries }),
+            Some((key, _)) => Err(ConfigError::Field(
                 key.clone(),
-                format!("there is no such field; there is {}", self.known.join(", ")),
+                format!("there is no such field; there is {}", names(fields)),
             )),
         }
     }
+
+    /// The value of the field `name`, if present.
+    ///
+    /// # Panics
+    ///
+    /// Like the methods below, panics if the table has no such field.
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        let name = field(self.fields, name).name;
+        let (_, value) = self.entries.iter_mut().find(|(known, _)| known == name)?;
+        Some(mem::take(value))
+    }
+
+    /// The number in the field `name`, or its default.
+    pub fn take_number(&mut self, name: &str) -> Result<u64, ConfigError> {
+        let field = field(self.fields, name);
+        match self.take(name) {
+            None => Ok(field.default_number()),
+            Some(text) => refusal(name, field.parse_number(&text)),
+        }
+    }
+
+    /// The word of its choices in the field `name`, or its default.
+    pub fn take_choice(&mut self, name: &str) -> Result<&'static str, ConfigError> {
+        let field = field(self.fields, name);
+        let text = self.take(name);
+        refusal(name, field.parse_choice(text.as_deref()))
+    }
+
+    /// The value in the field `name`, which `parse` understands.
+    pub fn take_parsed<T: str::FromStr>(&mut self, name: &str) -> Result<Option<T>, ConfigError> {
+        let field = field(self.fields, name);
+        let parse = |text: String| refusal(name, text.parse().map_err(|_| field.expected()));
+        self.take(name).map(parse).transpose()
+    }
+}
+
+/// The result, with the field's name in an error.
+fn refusal<T>(name: &str, result: Result<T, String>) -> Result<T, ConfigError> {
+    result.map_err(|why| ConfigError::Field(name.to_owned(), why))
 }
 
 /// A decimal number, if only a comment follows it.

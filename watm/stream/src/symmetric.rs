@@ -4,8 +4,14 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 
 use watm_core::{ConfigError, Destination, ErrorCode};
+use watm_schema::{Described, Field, fields};
 
-use crate::{Codec, Settings, StreamTransport};
+use crate::{Codec, REMOTE, Settings, StreamTransport};
+
+/// The configuration of a [`Symmetric`] transport.
+pub const SYMMETRIC: [Described; 1] = [REMOTE];
+
+static FIELDS: [Field; 1] = fields(&SYMMETRIC);
 
 /// A transport whose two ends use the same codec and no configuration of it. The configuration may
 /// name the address to dial when the caller names none: `remote = "host:port"`.
@@ -19,11 +25,9 @@ impl<C: Codec + Default> StreamTransport for Symmetric<C> {
     type Codec = C;
 
     fn configure(config: &[u8]) -> Result<Self, ConfigError> {
-        let mut settings = Settings::parse(config)?;
-        let remote = settings.take_destination("remote")?;
-        settings.finish()?;
+        let mut settings = Settings::parse(config, &FIELDS)?;
         Ok(Symmetric {
-            remote,
+            remote: settings.take_parsed("remote")?,
             codec: PhantomData,
         })
     }

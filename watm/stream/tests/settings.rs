@@ -1,13 +1,13 @@
 //! The configuration of a transport that needs none.
 
 use watm_core::{ConfigError, Destination};
-use watm_stream::Settings;
+use watm_schema::{Field, Kind, fields};
+use watm_stream::{SYMMETRIC, Settings};
+
+static REMOTE: [Field; 1] = fields(&SYMMETRIC);
 
 fn remote(config: &str) -> Result<Option<Destination>, ConfigError> {
-    let mut settings = Settings::parse(config.as_bytes())?;
-    let remote = settings.take_destination("remote")?;
-    settings.finish()?;
-    Ok(remote)
+    Settings::parse(config.as_bytes(), &REMOTE)?.take_parsed("remote")
 }
 
 #[test]
@@ -35,17 +35,19 @@ fn an_address_or_a_name_is_read() {
 
 #[test]
 fn a_number_needs_no_quotes() {
+    static TIME: [Field; 1] = [Field::new("time", Kind::Text("a time"))];
+    let parse = |text: &str| Settings::parse(format!("time = {text}").as_bytes(), &TIME);
     for (text, expected) in [
         ("2", "2"),
         ("0.5 # seconds", "0.5"),
         ("\"2\"", "2"),
         ("\"2\" # seconds", "2"),
     ] {
-        let mut settings = Settings::parse(format!("time = {text}").as_bytes()).unwrap();
+        let mut settings = parse(text).unwrap();
         assert_eq!(settings.take("time").as_deref(), Some(expected), "{text}");
     }
     for text in ["1.2.3", "-1", "2s", "2 3", ".5", "", "true", "192.0.2.1"] {
-        let error = Settings::parse(format!("time = {text}").as_bytes()).unwrap_err();
+        let error = parse(text).unwrap_err();
         assert!(error.to_string().contains("time: expected"), "{error}");
     }
 }
@@ -89,7 +91,7 @@ fn what_is_wrong_is_said_with_its_place() {
             "{config:?}"
         );
     }
-    assert!(Settings::parse(b"remote = \"\xff\"").is_err());
+    assert!(Settings::parse(b"remote = \"\xff\"", &REMOTE).is_err());
 }
 
 #[test]
@@ -112,4 +114,23 @@ fn what_is_no_place_to_connect_to_is_refused() {
             "{text}: {error}"
         );
     }
+}
+
+#[test]
+fn a_value_is_one_that_its_field_admits() {
+    static FIELDS: [Field; 2] = [
+        Field::number("time", "seconds", 3, 300).or_number(5),
+        Field::choice("mode", &["each", "first"]).or("first"),
+    ];
+    let settings = |text: &str| Settings::parse(text.as_bytes(), &FIELDS).unwrap();
+    assert_eq!(settings("").take_number("time"), Ok(5));
+    assert_eq!(settings("time = 300").take_number("time"), Ok(300));
+    assert_eq!(settings("").take_choice("mode"), Ok("first"));
+    assert_eq!(settings("mode = \"each\"").take_choice("mode"), Ok("each"));
+    for text in ["time = 2", "time = \"x\"", "time = 301", "time = 3.5"] {
+        let error = settings(text).take_number("time").unwrap_err().to_string();
+        assert_eq!(error, "time: expected a number of seconds from 3 to 300");
+    }
+    let error = settings("mode = \"all\"").take_choice("mode").unwrap_err();
+    assert_eq!(error.to_string(), "mode: expected \"each\" or \"first\"");
 }

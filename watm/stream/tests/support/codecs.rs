@@ -173,7 +173,7 @@ impl StreamTransport for FramedTransport {
     type Codec = Framed;
 
     fn configure(config: &[u8]) -> Result<Self, ConfigError> {
-        Settings::parse(config)?.finish()?;
+        Settings::parse(config, &[])?;
         Ok(FramedTransport)
     }
 
