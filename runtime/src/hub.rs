@@ -13,8 +13,8 @@ use crate::flow::Flow;
 use crate::quota::Quota;
 use crate::ready::register;
 use crate::roles::MAX_LOOKUPS;
-use crate::usage::{Kept, Subject, Used};
-use crate::{Destination, ErrorCode, Limits, Module, Network};
+use crate::usage::{Kept, Subject};
+use crate::{Destination, ErrorCode, Limits, Module, Network, Used};
 
 /// Decides which flows an application accepts, by their protocol and destination.
 pub(crate) type Accepting = Arc<dyn Fn(Network, &Destination) -> bool + Send + Sync>;

@@ -152,7 +152,6 @@ mod counters;
 mod cpu_quota;
 mod driver;
 mod engine;
-mod error;
 mod flow;
 mod grant;
 mod hub;
@@ -170,9 +169,9 @@ mod refusals;
 mod replay;
 mod roles;
 mod server;
+mod status;
 mod sync;
 mod trust;
-mod types;
 #[cfg(feature = "update")]
 mod updates;
 mod usage;
@@ -180,12 +179,11 @@ mod water;
 
 pub use capture::Capture;
 pub use engine::{CacheDir, Engine, EngineConfig};
-pub use error::Error;
 pub use flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use grant::Grants;
 pub use keys::{Keys, Signer};
 pub use limits::Limits;
-pub use module::{Module, ModuleInfo, ModuleKind, inspect, worlds};
+pub use module::{Module, ModuleInfo, inspect, worlds};
 pub use net::{
     Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,
     connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
@@ -195,22 +193,24 @@ pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::DialerWithOptions;
 pub use roles::{
-    Connect, Connection, DialOptions, Dialer, Family, FixedDialer, Listener, Network, Reach, Relay,
-    Role, RoleBuilder, Target, Wire,
+    Connect, Connection, DialOptions, Dialer, FixedDialer, Listener, Reach, Relay, RoleBuilder,
+    Wire,
 };
 pub use server::{Server, ServerBuilder, SwapOptions, swap_all};
+pub use status::Status;
 pub use trust::{BuiltIn, LoadOptions, Trust};
-pub use types::{
-    ClientConfig, Destination, ErrorCode, FlowInfo, GenerationStatus, PeerStatus, Phase, Status,
-};
 #[cfg(feature = "update")]
 pub use updates::{
     UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,
 };
-pub use usage::{LastUse, Used, UsedDestination, note_usage};
+pub use usage::{LastUse, note_usage};
 #[doc(no_inline)]
 pub use watm_seal as seal;
 pub use watm_seal::private;
+pub use watm_types::{
+    ClientConfig, Destination, Error, ErrorCode, Family, FlowInfo, GenerationStatus, ModuleKind,
+    Network, PeerStatus, Phase, Role, Target, Used, UsedDestination,
+};
 #[cfg(feature = "update")]
 #[doc(no_inline)]
 pub use watm_update as update;

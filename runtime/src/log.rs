@@ -1,12 +1,12 @@
 //! Log records of modules, on their way to `tracing`. `component::log` and `water::output` write
 //! them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::Limits;
 use crate::counters::Counters;
+use watm_types::printable;
 
 /// The longest message, in bytes; the rest is cut off.
 pub(crate) const MAX_MESSAGE: usize = 4096;
@@ -121,35 +121,5 @@ pub(crate) fn subscribed_level() -> tracing::Level {
         () if enabled!(target: "watm::module", Level::INFO) => Level::INFO,
         () if enabled!(target: "watm::module", Level::WARN) => Level::WARN,
         () => Level::ERROR,
-    }
-}
-
-/// Returns the text cut to `max` bytes and without control characters, so that a module cannot
-/// forge records or write to a terminal.
-pub(crate) fn printable(text: &str, max: usize) -> Cow<'_, str> {
-    let text = cut(text, max);
-    if text.contains(char::is_control) {
-        // The replacement is longer than the character that it replaces.
-        let text = text.replace(char::is_control, "\u{fffd}");
-        Cow::Owned(cut(&text, max).to_owned())
-    } else {
-        Cow::Borrowed(text)
-    }
-}
-
-pub(crate) fn cut(text: &str, max: usize) -> &str {
-    &text[..text.floor_char_boundary(max)]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::printable;
-
-    #[test]
-    fn control_characters_are_replaced_and_length_is_cut_at_a_character() {
-        assert_eq!(printable("a\n\x1b[31mb", 100), "a\u{fffd}\u{fffd}[31mb");
-        assert_eq!(printable("aäb", 2), "a");
-        assert_eq!(printable("plain", 100), "plain");
-        assert_eq!(printable("\n\n\n", 8), "\u{fffd}\u{fffd}");
     }
 }

@@ -73,10 +73,11 @@ TLS = {
     "watm-fuzz-tls": {"watm-core": "always", "watm-stream": "always", "watm-tls": "always"},
 }
 HOST = {
-    "watm-seal": {},
+    "watm-types": {},
+    "watm-seal": {"watm-types": "always"},
     "watm-update": {"watm-seal": "always"},
-    "watm-socks": {"watm-seal": "always"},
-    "watm-runtime": {"watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
+    "watm-socks": {"watm-types": "always"},
+    "watm-runtime": {"watm-types": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm": {"watm-runtime": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-test-support": {"watm-runtime": "always"},
     "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
@@ -87,6 +88,7 @@ HOST = {
 # The host must not know what its modules are made of, and no transport may do input or output.
 INPUT_OUTPUT = {"tokio", "wasmtime", "socket2", "mio"}
 FORBIDDEN = {
+    "watm-types": INPUT_OUTPUT,
     # Whoever checks a module by hand needs no runtime for it.
     "watm-seal": INPUT_OUTPUT,
     # What it brings is run by others.

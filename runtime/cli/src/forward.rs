@@ -7,7 +7,6 @@ use std::str::FromStr;
 use watm_socks::Destination;
 
 use crate::inputs::{destination, listening_address};
-use crate::proxies::destination_of;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
@@ -44,7 +43,7 @@ impl FromStr for Forward {
         Ok(Forward {
             network,
             from: listening_address(from)?,
-            to: destination_of(&destination(to)?),
+            to: destination(to)?,
         })
     }
 }

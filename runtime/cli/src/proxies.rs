@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
-use watm_runtime::{Destination as Parsed, Dialer};
+use watm_runtime::Dialer;
 use watm_socks::{
     Bypass, Bypassing, Counters, Destination, Error, Limits, Proxy, Resolver, Resolving, Servers,
     Users, forward,
@@ -165,14 +165,6 @@ impl Proxies {
             ended.map_err(Failure::failed)??;
         }
         Ok(())
-    }
-}
-
-/// Converts a destination to the proxies' type.
-pub(crate) fn destination_of(destination: &Parsed) -> Destination {
-    match destination {
-        Parsed::Address(address) => Destination::Address(*address),
-        Parsed::Name(name, port) => Destination::Name(name.clone(), *port),
     }
 }
 

@@ -14,7 +14,7 @@ use watm_socks::{Dial, Resolver, Resolving, Servers};
 use crate::failure::Failure;
 use crate::inputs::read;
 use crate::loading::LoadingOptions;
-use crate::proxies::{DNS_PORT, destination_of};
+use crate::proxies::DNS_PORT;
 
 /// The label of the socket that modules send datagrams by.
 pub(crate) const LABEL: &str = "listen";
@@ -135,10 +135,10 @@ impl Connect for Through {
         target: Target,
     ) -> Pin<Box<dyn Future<Output = io::Result<Wire>> + Send + '_>> {
         Box::pin(async move {
-            let to = destination_of(&target.destination);
+            let to = &target.destination;
             Ok(match target.network {
-                Network::Tcp => Wire::stream(self.0.stream(&to).await?),
-                Network::Udp => Wire::datagrams(self.0.datagrams(&to).await?),
+                Network::Tcp => Wire::stream(self.0.stream(to).await?),
+                Network::Udp => Wire::datagrams(self.0.datagrams(to).await?),
             })
         })
     }
@@ -147,12 +147,7 @@ impl Connect for Through {
         &self,
         target: Target,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + '_>> {
-        Box::pin(async move {
-            Ok(self
-                .0
-                .addresses(&destination_of(&target.destination))
-                .await?)
-        })
+        Box::pin(async move { Ok(self.0.addresses(&target.destination).await?) })
     }
 }
 

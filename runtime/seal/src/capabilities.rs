@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::bytes::{Reader, Writer, check_count, malformed};
-use crate::connect::{ConnectPattern, LIMIT as PATTERN_LIMIT, Network};
 use crate::{NamePattern, Refused};
+use watm_types::{ConnectPattern, MAX_PATTERN_BYTES, Network};
 
 /// Limits on entries: more than any transport needs, and small enough that the longest patterns fit
 /// into a seal.
@@ -150,8 +150,8 @@ impl Capabilities {
         let sockets = reader.list("sockets", MAX_SOCKETS, Socket::read)?;
         // Sorted by their text, as in the set.
         let connect = reader.list("connect", MAX_CONNECT, |reader| {
-            let text = reader.text("connect", PATTERN_LIMIT)?;
-            text.parse::<ConnectPattern>()
+            let text = reader.text("connect", MAX_PATTERN_BYTES)?;
+            Ok(text.parse::<ConnectPattern>()?)
         })?;
         const FIELDS: &str = "host-crypto, bind-transparent, host-keys, capture";
         let powers = reader.u8(FIELDS)?;

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
+use crate::Refused;
 use crate::bytes::malformed;
-use crate::{Refused, hex};
+use watm_types::hex;
 
 /// A SHA-256, shown in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

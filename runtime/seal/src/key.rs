@@ -6,8 +6,9 @@ use std::str::FromStr;
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
 use zeroize::Zeroizing;
 
+use crate::Refused;
 use crate::bytes::{Reader, Writer, malformed};
-use crate::{Refused, hex};
+use watm_types::hex;
 
 /// The most signatures on one record: more people than sign anything together.
 pub(crate) const MAX_SIGNATURES: usize = 16;

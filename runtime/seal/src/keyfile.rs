@@ -6,7 +6,8 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 use zeroize::Zeroizing;
 
-use crate::{PrivateKey, PublicKey, Refused, hex};
+use crate::{PrivateKey, PublicKey, Refused};
+use watm_types::hex;
 
 const ENCRYPTED: &str = "watm private key v1";
 const PLAIN: &str = "watm private key v1, not encrypted";

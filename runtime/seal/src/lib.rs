@@ -229,10 +229,8 @@
 mod bytes;
 mod capabilities;
 mod clock;
-mod connect;
 mod digest;
 mod freshness;
-mod hex;
 mod key;
 mod keyfile;
 mod manifest;
@@ -250,7 +248,6 @@ mod wasm;
 mod world;
 
 pub use capabilities::{Capabilities, Socket};
-pub use connect::{ConnectPattern, Network};
 pub use digest::Digest;
 pub use freshness::{Announcement, Note};
 pub use key::{PrivateKey, PublicKey};
@@ -265,4 +262,5 @@ pub use sealed::{MAX_FILE_BYTES, MAX_SEAL_BYTES, Sealed, add_signature, seal};
 pub use state::State;
 pub use time::{DAY, Moment};
 pub use verify::{Proof, Verified, check_running, verify, verify_set};
+pub use watm_types::{ConnectPattern, Network};
 pub use world::World;

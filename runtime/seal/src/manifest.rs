@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use semver::Version;
+use watm_types::Role;
 
 use crate::bytes::{Reader, Writer, check_count, check_text, malformed};
 use crate::time::Moment;
@@ -276,5 +277,16 @@ impl fmt::Display for ModuleRole {
             ModuleRole::Listener => "listener",
             ModuleRole::Relay => "relay",
         })
+    }
+}
+
+impl From<ModuleRole> for Role {
+    fn from(role: ModuleRole) -> Role {
+        match role {
+            ModuleRole::Dialer => Role::Dialer,
+            ModuleRole::FixedDialer => Role::FixedDialer,
+            ModuleRole::Listener => Role::Listener,
+            ModuleRole::Relay => Role::Relay,
+        }
     }
 }

@@ -1,5 +1,8 @@
 //! Reasons why a file is refused: the error type of this crate.
 
+use watm_types::InvalidPattern;
+
+use crate::bytes::malformed;
 use crate::time::Moment;
 use crate::{Digest, Name, PublicKey, Release};
 
@@ -242,5 +245,11 @@ impl Refused {
             Refused::NeedsApproval { .. } => "needs-approval",
             Refused::StateFull { .. } => "state-full",
         }
+    }
+}
+
+impl From<InvalidPattern> for Refused {
+    fn from(error: InvalidPattern) -> Refused {
+        malformed("connect pattern", error)
     }
 }

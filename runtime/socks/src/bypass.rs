@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use watm_seal::{ConnectPattern, Network};
+use watm_types::{ConnectPattern, Network};
 
 use crate::{Carried, Datagrams, Destination, Dial, Direct, Error, Refusal};
 

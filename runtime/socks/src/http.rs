@@ -110,7 +110,8 @@ fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
         return Err(Error::Unknown);
     }
     if method == "CONNECT" {
-        let to = Destination::parse(target, None).ok_or(Error::Client("CONNECT to nowhere"))?;
+        let to = Destination::parse(target, None);
+        let to = to.map_err(|_| Error::Client("CONNECT to nowhere"))?;
         return Ok(Request {
             to,
             tunnel: true,
@@ -129,7 +130,8 @@ fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
         Some(end) => rest.split_at(end),
         None => (rest, ""),
     };
-    let to = Destination::parse(authority, Some(80)).ok_or(Error::Client("a URL of nowhere"))?;
+    let to = Destination::parse(authority, Some(80));
+    let to = to.map_err(|_| Error::Client("a URL of nowhere"))?;
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut first = format!("{method} {slash}{path} HTTP/1.1\r\n").into_bytes();
     for field in request.headers.iter() {

@@ -38,7 +38,7 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<Destination, Erro
         [0, 0, 0, 1..=255] => {
             let name = head::until_zero(client, LONGEST).await?;
             let name = String::from_utf8(name).ok();
-            name.and_then(|name| Destination::of(&name, port))
+            name.and_then(|name| Destination::of(&name, port).ok())
                 .ok_or(Error::Client("a name that is none"))?
         }
         _ => Destination::Address(SocketAddr::new(address.into(), port)),

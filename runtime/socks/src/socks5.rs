@@ -166,7 +166,7 @@ fn destination(kind: u8, host: &[u8], port: u16) -> Option<Destination> {
     match kind {
         IPV4 => address(Ipv4Addr::from(<[u8; 4]>::try_from(host).ok()?).into()),
         IPV6 => address(Ipv6Addr::from(<[u8; 16]>::try_from(host).ok()?).into()),
-        _ => Destination::of(std::str::from_utf8(host).ok()?, port),
+        _ => Destination::of(std::str::from_utf8(host).ok()?, port).ok(),
     }
 }
 

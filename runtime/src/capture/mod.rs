@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::log::{cut, printable};
 use crate::{Error, private};
 use pcapng::Way;
+use watm_types::{cut, printable};
 
 /// The default limit of a packet file, in bytes: the same as that of a recording.
 const PACKET_BYTES: u64 = 1 << 30;

@@ -7,8 +7,9 @@ use quinn_udp::EcnCodepoint;
 
 use super::bindings::exports::watm::transport::endpoint;
 use super::bindings::watm::transport::{flows, sockets, types};
-use crate::log::{MAX_MESSAGE, cut};
+use crate::log::MAX_MESSAGE;
 use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus};
+use watm_types::cut;
 
 impl From<ErrorCode> for types::ErrorCode {
     fn from(code: ErrorCode) -> types::ErrorCode {

@@ -2,8 +2,9 @@
 
 use super::bindings::watm::transport::log;
 use super::{Failure, State};
-use crate::log::{MAX_TARGET, cut};
+use crate::log::MAX_TARGET;
 use crate::recording::Function;
+use watm_types::cut;
 
 /// The most bytes of a message in a recording. The rate of records is not limited there.
 const MAX_RECORDED: usize = 512;

@@ -19,8 +19,8 @@ use wasmtime::Module;
 use wasmtime::component::Component;
 
 use crate::Error;
-use crate::module::hex;
 use crate::private;
+use watm_types::hex;
 
 const KEY_FILE: &str = "key";
 const KEY_BYTES: usize = 32;
@@ -150,8 +150,8 @@ impl Cache {
         // them.
         self.directory.join(format!(
             "{}-{}.bin",
-            hex(&sha256[..16]),
-            hex(&self.compatibility[..8])
+            hex::encode(&sha256[..16]),
+            hex::encode(&self.compatibility[..8])
         ))
     }
 

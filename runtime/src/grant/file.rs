@@ -8,7 +8,7 @@ use serde_derive::Deserialize;
 use watm_seal::{Capabilities, ConnectPattern, Name, private};
 
 use crate::Error;
-use crate::log::printable;
+use watm_types::printable;
 
 /// The largest file of grants, in bytes.
 const MAX_BYTES: u64 = 1 << 20;

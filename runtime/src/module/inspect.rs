@@ -1,14 +1,13 @@
 //! Inspecting a module: its kind, its imports and its problems, without compiling it. `Module`
 //! calls it before it compiles, and `watm inspect` shows the result.
 
-use std::fmt;
-
 use ring::digest;
 use semver::Version;
+use watm_types::hex;
 
 use super::outline::{Outline, outline};
-use super::{MAX_MODULE_BYTES, hex, water};
-use crate::{Error, Role};
+use super::{MAX_MODULE_BYTES, water};
+use crate::{Error, ModuleKind, Role};
 
 /// The package that this host implements, and its version.
 pub(super) const PACKAGE: &str = "watm:transport";
@@ -45,42 +44,6 @@ pub struct ModuleInfo {
     pub problems: Vec<String>,
 }
 
-/// The kind of a module's file.
-///
-/// Core modules are distinguished by their exports. One with the names of both v0 and v1 counts as
-/// v1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ModuleKind {
-    /// A component, for [`Server`](crate::Server).
-    Component,
-    /// A core module of WATER's first interface (`_water_…`).
-    WaterV0,
-    /// A core module of WATER's second interface (`watm_…_v1`), as in its Go runtime.
-    WaterV1,
-    /// A core module of the draft that was to replace it, under the same names
-    /// (`watm_userpipe_v1`). No runtime supports it, and neither does this one.
-    WaterV1Final,
-    /// A core module of the interface that only its Rust runtime has (`_water_v1`). This host does
-    /// not run it.
-    WaterV1Preview,
-    /// Any other core module.
-    CoreModule,
-}
-
-impl fmt::Display for ModuleKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ModuleKind::Component => "component",
-            ModuleKind::WaterV0 => "WATER v0 module",
-            ModuleKind::WaterV1 => "WATER v1 module",
-            ModuleKind::WaterV1Final => "WATER v1-final module",
-            ModuleKind::WaterV1Preview => "WATER v1_preview module",
-            ModuleKind::CoreModule => "core module",
-        })
-    }
-}
-
 /// Inspects a module without compiling or running it. Fails if the bytes are not WebAssembly.
 pub fn inspect(bytes: &[u8]) -> Result<ModuleInfo, Error> {
     examine(bytes).map_err(|reason| Error::Module {
@@ -109,7 +72,7 @@ pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
         imports: outline.import_names(),
         exports,
         size: bytes.len(),
-        sha256: hex(sha256(bytes).as_ref()),
+        sha256: hex::encode(sha256(bytes).as_ref()),
         roles: Vec::new(),
         alone: outline.alone,
         names_clients: outline.names_clients,
@@ -263,5 +226,5 @@ pub(super) fn one_line(text: &str) -> String {
     /// The most characters: a sentence with a few names in it.
     const LONGEST: usize = 500;
     let words: Vec<&str> = text.split_whitespace().collect();
-    crate::log::printable(&words.join(" "), LONGEST).into_owned()
+    watm_types::printable(&words.join(" "), LONGEST).into_owned()
 }

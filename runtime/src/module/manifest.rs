@@ -2,8 +2,8 @@
 
 use watm_seal::{Manifest, ModuleRole, World};
 
-use super::inspect::{ModuleInfo, ModuleKind, PACKAGE, VERSION};
-use crate::Role;
+use super::inspect::{ModuleInfo, PACKAGE, VERSION};
+use crate::{ModuleKind, Role};
 
 /// Returns the worlds whose modules this host runs.
 pub fn worlds() -> Vec<World> {
@@ -37,16 +37,5 @@ pub(super) fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String
             Role::from(*role)
         )),
         _ => Ok(()),
-    }
-}
-
-impl From<ModuleRole> for Role {
-    fn from(role: ModuleRole) -> Role {
-        match role {
-            ModuleRole::Dialer => Role::Dialer,
-            ModuleRole::FixedDialer => Role::FixedDialer,
-            ModuleRole::Listener => Role::Listener,
-            ModuleRole::Relay => Role::Relay,
-        }
     }
 }

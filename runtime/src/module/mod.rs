@@ -6,13 +6,13 @@ mod manifest;
 mod outline;
 mod water;
 
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
 
 use wasmtime::component::Component;
 use watm_seal::{Digest, Proof, Warning};
 
-pub use inspect::{ModuleInfo, ModuleKind, inspect};
+pub use inspect::{ModuleInfo, inspect};
 pub use manifest::worlds;
 
 use crate::engine::Compiled;
@@ -194,12 +194,4 @@ fn compile<C: Compiled>(engine: &Engine, sha256: &[u8], bytes: &[u8]) -> Result<
         cache.put(sha256, &compiled);
     }
     Ok(compiled)
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut out, byte| {
-        // Writing to a string does not fail.
-        let _ = write!(out, "{byte:02x}");
-        out
-    })
 }

@@ -7,7 +7,8 @@ use wasmparser::{
     TypeRef, ValType,
 };
 
-use super::inspect::{ModuleKind, shown};
+use super::inspect::shown;
+use crate::ModuleKind;
 
 /// The outermost imports and exports of a module. Nested modules are only skimmed.
 #[derive(Default)]

@@ -289,7 +289,7 @@ pub(super) fn frame_head(body: &[u8]) -> [u8; FRAME_HEAD] {
 
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sha256 = crate::module::hex(&self.sha256[..4]);
+        let sha256 = watm_types::hex::encode(&self.sha256[..4]);
         write!(f, "{} bytes (SHA-256 {sha256}…)", self.len)
     }
 }

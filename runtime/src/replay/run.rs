@@ -13,9 +13,9 @@ use crate::cpu_quota::CpuQuota;
 use crate::engine::Ticking;
 use crate::hub::Hub;
 use crate::keys::Keys;
-use crate::log::printable;
 use crate::recording::{Call, End, Function, Header};
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
+use watm_types::printable;
 
 /// The factor on the CPU limit of the recording: another machine may be slower, and the recording
 /// itself stops a call that was stopped then.

@@ -11,12 +11,12 @@ use tokio::time::timeout;
 
 use super::connect::{Connect, Wire};
 use super::reach::{Reach, Verdict};
-use super::target::Target;
+use crate::Target;
 use crate::counters::Counters;
 use crate::grant::Granted;
-use crate::log::printable;
 use crate::net::outgoing;
 use crate::{Destination, Error, Network, log_refusal};
+use watm_types::printable;
 
 /// The most lookups of names at once for a module, even if nobody waits for them any more: each holds
 /// one of the process's threads until the system's resolver answers.

@@ -12,7 +12,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::runner::{Done, Job, Opened, Opening, OuterSocket, Runner, Settings};
-use super::target::Target;
+use crate::Target;
 use crate::component::Addresses;
 use crate::flow::{DatagramFlow, Flow, Held};
 use crate::quota::Permit;

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UdpSocket};
 
-use super::target::Target;
 use crate::DatagramFlow;
+use crate::Target;
 use crate::net::outgoing;
 
 /// Makes the connections that a module asks for, in place of the host's own TCP and UDP.

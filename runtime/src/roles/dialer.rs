@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::builder::RoleBuilder;
 use super::connection::Connection;
-use super::role::Role;
 use super::runner::{Job, Runner};
-use super::target::{Network, Target, parse_destination};
+use crate::Role;
 use crate::{DatagramFlow, Destination, Error, Flow, Module, Status};
+use crate::{Network, Target};
 
 /// Dials through a module, to addresses that the application names. Clones share everything.
 ///
@@ -67,7 +67,7 @@ impl Dialer {
         options: DialOptions,
     ) -> Result<Connection, Error> {
         let job = Job {
-            target: Some(Target::tcp(parse_destination(address)?)),
+            target: Some(Target::tcp(address.parse()?)),
             accepted: None,
             config: options.into_config(),
         };
@@ -81,7 +81,7 @@ impl Dialer {
     pub async fn dial_datagrams(&self, address: &str) -> Result<DatagramFlow, Error> {
         let target = Target {
             network: Network::Udp,
-            ..Target::tcp(parse_destination(address)?)
+            ..Target::tcp(address.parse()?)
         };
         let job = Job {
             target: Some(target),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::builder::RoleBuilder;
 use super::connection::Connection;
 use super::dialer::DialOptions;
-use super::role::Role;
 use super::runner::{Job, Runner};
+use crate::Role;
 use crate::{DatagramFlow, Error, Module, Status};
 
 /// Dials through a module, to an address that the module chooses and that its [`Reach`](crate::Reach)

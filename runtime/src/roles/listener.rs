@@ -13,8 +13,8 @@ use super::builder::RoleBuilder;
 use super::component::ComponentRunner;
 use super::connection::Connection;
 use super::incoming;
-use super::role::Role;
 use super::runner::{Job, Runner};
+use crate::Role;
 use crate::{Error, ErrorCode, Module};
 
 /// Accepts connections through a module.

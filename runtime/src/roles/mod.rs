@@ -18,9 +18,7 @@ mod reach;
 mod relay;
 mod replaceable;
 mod resolve;
-mod role;
 mod runner;
-mod target;
 mod through;
 
 pub(crate) use access::{Access, MAX_LOOKUPS};
@@ -36,6 +34,4 @@ pub use listener::Listener;
 pub use proxies::DialerWithOptions;
 pub use reach::Reach;
 pub use relay::Relay;
-pub use role::Role;
 pub(crate) use runner::{Job, Opened, Settings};
-pub use target::{Family, Network, Target};

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use watm_seal::{ConnectPattern, Network};
 
-use super::target::Target;
+use crate::Target;
 use crate::{Destination, Error};
 
 /// The destinations that a module may reach, beyond the address that the application names. By default
@@ -145,7 +145,6 @@ fn is_for_many(ip: IpAddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::target::parse_destination;
     use super::*;
 
     fn verdict(patterns: &[&str], network: Network, address: &str) -> Verdict {
@@ -154,7 +153,7 @@ mod tests {
         });
         reach.judge(&Target {
             network,
-            ..Target::tcp(parse_destination(address).expect("an address"))
+            ..Target::tcp(address.parse().expect("an address"))
         })
     }
 
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn datagrams_go_where_the_bounds_say_and_without_any_the_patterns() {
-        let found = parse_destination("vpn.example.org:51820").expect("a destination");
+        let found = "vpn.example.org:51820".parse().expect("a destination");
         for (patterns, bounds, to, expected) in [
             // Without a seal, and with nothing allowed.
             (&[][..], &[][..], "192.0.2.1:53", false),
@@ -312,7 +311,7 @@ mod tests {
         ] {
             let reach = Reach::none().allow(pattern).expect("a pattern");
             let reach = reach.within([ceiling.parse().expect("a pattern")]);
-            let target = Target::tcp(parse_destination(address).expect("an address"));
+            let target = Target::tcp(address.parse().expect("an address"));
             assert_eq!(
                 reach.judge(&target),
                 expected,

@@ -17,9 +17,9 @@ use super::builder::RoleBuilder;
 use super::component::{ComponentRunner, Gone};
 use super::connect::{WireKind, datagrams};
 use super::incoming;
-use super::role::Role;
 use super::runner::{Job, Opened, Runner};
-use super::target::{Target, parse_destination};
+use crate::Role;
+use crate::Target;
 use crate::{Error, ErrorCode, Module, StreamFlow};
 
 /// Accepts connections through a module and passes each on, through the same module, to one address.
@@ -99,7 +99,7 @@ impl RoleBuilder<Relay> {
 
     /// Listens as [`bind`](RoleBuilder::bind), on a socket that listens already.
     pub fn listen(self, listener: StdListener, target: &str) -> Result<Relay, Error> {
-        let target = Target::tcp(parse_destination(target)?);
+        let target = Target::tcp(target.parse()?);
         if self.is_component() {
             return self.listen_by_component(listener, target);
         }

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::role::Role;
 use super::runner::{Done, Job, Opened, Opening, Runner, Settings, check_role};
+use crate::Role;
 use crate::flow::DatagramFlow;
 use crate::usage::{Kept, Subject};
 use crate::water::{Slot, WaterRunner};

@@ -5,8 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use super::reach::{Reach, Verdict};
-use super::target::Target;
 use crate::Error;
+use crate::Target;
 use crate::net::outgoing;
 
 impl Reach {

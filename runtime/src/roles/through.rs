@@ -6,8 +6,8 @@ use std::pin::Pin;
 
 use super::connect::{Connect, Wire};
 use super::dialer::Dialer;
-use super::target::{Network, Target};
 use crate::{Error, ErrorCode};
+use crate::{Network, Target};
 
 /// Connects through its module, which looks up names itself.
 impl Connect for Dialer {

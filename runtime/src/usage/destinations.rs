@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::UsedDestination;
+use crate::UsedDestination;
 
 /// The most destinations: more than a person looks at.
 const MOST: usize = 64;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use watm_seal::Name;
 
-use super::{LastUse, Used};
-use crate::Module;
+use super::LastUse;
 use crate::counters::Counters;
 use crate::quota::Quota;
 use crate::trust::now;
+use crate::{Module, Used};
 
 /// The interval between writes. At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_secs(60);

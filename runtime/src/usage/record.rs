@@ -8,7 +8,7 @@ use serde_derive::{Deserialize, Serialize};
 use watm_seal::state::{Files, System, beside, replace};
 use watm_seal::{Name, private};
 
-use super::Used;
+use crate::Used;
 
 /// The most bytes of a file: four times the size with all destinations, each as long as it can be.
 const MAX_BYTES: usize = 256 << 10;

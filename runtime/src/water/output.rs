@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use memchr::memchr;
 
-use crate::log::{Logger, MAX_MESSAGE, printable};
+use crate::log::{Logger, MAX_MESSAGE};
+use watm_types::printable;
 
 /// The output that a guest writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,8 +21,6 @@ use tokio_rustls::client::TlsStream;
 use watm_runtime::{Destination, Error};
 use watm_socks::{Carried, Dial};
 
-use crate::proxies::destination_of;
-
 /// The time limit of a check. Monitors that ask for readiness usually wait no longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -81,7 +79,7 @@ impl Check {
     pub(crate) async fn pass(&self, dialer: &impl Dial) -> Result<(), String> {
         let (Check::Tcp(to) | Check::Http(to, _) | Check::Https(to, ..)) = self;
         let asking = async {
-            let stream = dialer.stream(&destination_of(to)).await;
+            let stream = dialer.stream(to).await;
             let stream = stream.map_err(|refusal| refusal.to_string())?;
             match self {
                 Check::Tcp(_) => answers(stream).await,

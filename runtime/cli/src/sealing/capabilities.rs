@@ -1,7 +1,7 @@
 //! Capabilities in JSON manifests and in output for people.
 
 use serde_derive::{Deserialize, Serialize};
-use watm_seal::{Capabilities, Refused};
+use watm_seal::{Capabilities, ConnectPattern, Refused};
 
 /// Capabilities as a person writes them. Missing fields allow nothing.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ impl CapabilitiesText {
             connect: self
                 .connect
                 .iter()
-                .map(|text| text.parse())
+                .map(|text| Ok::<_, Refused>(text.parse::<ConnectPattern>()?))
                 .collect::<Result<_, _>>()?,
             host_crypto: self.host_crypto,
             bind_transparent: self.bind_transparent,

@@ -18,7 +18,7 @@ use crate::failure::{Failure, Outcome};
 use crate::forward::Forward;
 use crate::inputs::{destination, read};
 use crate::options::{RunningOptions, reach_of};
-use crate::proxies::{DNS_PORT, ProxyOptions, destination_of};
+use crate::proxies::{DNS_PORT, ProxyOptions};
 use crate::reporting::dialer::ReportOptions;
 use crate::stop::{self, Stop};
 use crate::through::{LABEL, ThroughOptions};
@@ -158,8 +158,7 @@ async fn pipe(
     to: &Destination,
     mut stop: Stop,
 ) -> Result<(), Failure> {
-    let to = destination_of(to);
-    match stop.unless(resolving.stream(&to)).await {
+    match stop.unless(resolving.stream(to)).await {
         None => Ok(()),
         Some(Ok(connection)) => stdio::join(connection, &mut stop).await,
         Some(Err(why)) => Err(Failure::failed(format!("{to}: {why}"))),

@@ -1,17 +1,17 @@
-//! The roles of a module, which `module::inspect` finds and `runner` checks.
+//! The roles of a module, which its inspection finds and its runner checks.
 
 use std::fmt;
 
 /// A role of a module for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Dials an address that the application names: [`Dialer`](crate::Dialer).
+    /// Dials an address that the application names: `Dialer`.
     Dialer,
-    /// Dials an address of its own choice: [`FixedDialer`](crate::FixedDialer).
+    /// Dials an address of its own choice: `FixedDialer`.
     FixedDialer,
-    /// Accepts connections for the application: [`Listener`](crate::Listener).
+    /// Accepts connections for the application: `Listener`.
     Listener,
-    /// Accepts connections and passes each on to one address: [`Relay`](crate::Relay).
+    /// Accepts connections and passes each on to one address: `Relay`.
     Relay,
 }
 

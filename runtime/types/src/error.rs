@@ -24,7 +24,7 @@ pub enum Error {
     Untrusted {
         /// The file or the name it was to be loaded under.
         module: String,
-        /// A stable code for programs: [`Refused::code`](watm_seal::Refused::code), or `no-root`.
+        /// A stable code for programs: the code of a refused seal, or `no-root`.
         code: &'static str,
         /// The fault, and the remedy.
         reason: String,
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// The state, which records what is known of modules, cannot be read or written.
     #[error(transparent)]
-    State(Box<watm_seal::state::StateError>),
+    State(Box<dyn std::error::Error + Send + Sync>),
     /// The module refused its configuration.
     #[error("{module}: configuration refused: {reason}")]
     Config {

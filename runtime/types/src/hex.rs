@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// Encodes bytes in lower-case hexadecimal digits.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         // Writing to a string does not fail.
@@ -13,7 +13,7 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Decodes the output of [`encode`]. Returns `None` for any other text.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
         b'a'..=b'f' => Some(byte - b'a' + 10),
@@ -30,6 +30,6 @@ pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Decodes exactly `N` bytes, as [`decode`] does.
-pub(crate) fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
+pub fn decode_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     decode(text)?.try_into().ok()
 }

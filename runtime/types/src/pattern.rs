@@ -7,8 +7,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-use crate::Refused;
-use crate::bytes::malformed;
+use crate::Network;
 
 /// A pattern of destinations that a module may connect to: `tcp://host:ports` or
 /// `udp://host:ports`.
@@ -34,14 +33,10 @@ pub struct ConnectPattern {
     ports: (u16, u16),
 }
 
-/// The network of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Network {
-    /// A stream.
-    Tcp,
-    /// Datagrams, one a read and one a write.
-    Udp,
-}
+/// The reason why a text is no complete pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidPattern(String);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Host {
@@ -53,14 +48,14 @@ enum Host {
 }
 
 /// The longest pattern, in bytes: the longest host name, with the network and two ports.
-pub(crate) const LIMIT: usize = 253 + 20;
+pub const MAX_PATTERN_BYTES: usize = 253 + 20;
 
 impl ConnectPattern {
     /// Parses a pattern that a person wrote. Returns one, or one for TCP and one for UDP if the
     /// text names no network. The error says what would be right.
     pub fn parse(text: &str) -> Result<Vec<ConnectPattern>, String> {
-        if text.len() > LIMIT {
-            return Err(format!("is longer than {LIMIT} bytes"));
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(format!("is longer than {MAX_PATTERN_BYTES} bytes"));
         }
         let (networks, rest): (&[_], _) = match text.split_once("://") {
             None => (&[Network::Tcp, Network::Udp], text),
@@ -160,12 +155,12 @@ impl Host {
 }
 
 impl FromStr for ConnectPattern {
-    type Err = Refused;
+    type Err = InvalidPattern;
 
-    fn from_str(text: &str) -> Result<ConnectPattern, Refused> {
+    fn from_str(text: &str) -> Result<ConnectPattern, InvalidPattern> {
         let wrong = |reason: String| {
-            let text: String = text.chars().take(LIMIT).collect();
-            malformed("connect pattern", format!("{text:?}: {reason}"))
+            let text: String = text.chars().take(MAX_PATTERN_BYTES).collect();
+            InvalidPattern(format!("{text:?}: {reason}"))
         };
         let patterns = ConnectPattern::parse(text).map_err(wrong)?;
         // The complete spelling only.
@@ -270,15 +265,6 @@ impl fmt::Display for Ports {
             (first, last) if first == last => write!(f, "{first}"),
             (first, last) => write!(f, "{first}-{last}"),
         }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Network::Tcp => "tcp",
-            Network::Udp => "udp",
-        })
     }
 }
 
