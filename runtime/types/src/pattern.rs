@@ -463,10 +463,10 @@ mod tests {
             format!("tcp://{name}:10000-65535")
         };
         let longest = with(252);
-        assert_eq!(longest.len(), LIMIT - 2);
+        assert_eq!(longest.len(), MAX_PATTERN_BYTES - 2);
         assert_eq!(pattern(&longest).as_str(), longest);
         assert!(ConnectPattern::parse(&with(254)).is_ok());
         let error = ConnectPattern::parse(&with(255)).expect_err("too long");
-        assert_eq!(error, format!("is longer than {LIMIT} bytes"));
+        assert_eq!(error, format!("is longer than {MAX_PATTERN_BYTES} bytes"));
     }
 }

@@ -67,24 +67,3 @@ pub(crate) mod net {
         unreachable!("no model joins a flow")
     }
 }
-
-// What `types.rs` says of servers.
-
-#[derive(Debug, Clone)]
-pub struct Module;
-
-#[derive(Debug, Clone)]
-pub struct Used;
-
-#[derive(Debug)]
-pub struct Error;
-
-pub(crate) struct Target {
-    pub(crate) destination: crate::types::Destination,
-}
-
-impl Target {
-    pub(crate) fn parse(_scheme: &str, _text: &str) -> Result<Target, Error> {
-        Err(Error)
-    }
-}

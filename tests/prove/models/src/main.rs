@@ -25,17 +25,15 @@ mod quota;
 mod ready;
 #[path = "../../../../host-python/src/signals.rs"]
 mod signals;
-#[path = "../../../../runtime/src/types.rs"]
-mod types;
 
 mod model;
 mod models;
 
 pub use doorbell::Doorbell;
 pub use flow::{DatagramFlow, StreamFlow};
-pub use host::{Error, Limits, Module, Used};
-pub(crate) use host::{Target, counters, net};
-pub use types::{ErrorCode, FlowInfo};
+pub use host::Limits;
+pub(crate) use host::{counters, net};
+pub use watm_types::{ErrorCode, FlowInfo};
 
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();

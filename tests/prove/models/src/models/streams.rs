@@ -27,7 +27,7 @@ pub(super) fn info() -> FlowInfo {
     let address = ([10, 0, 0, 1], 80).into();
     FlowInfo {
         source: address,
-        destination: crate::types::Destination::Address(address),
+        destination: watm_types::Destination::Address(address),
         peer: None,
         underlay: None,
         attributes: Vec::new(),
