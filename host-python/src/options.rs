@@ -35,7 +35,7 @@ impl DialOptions {
             allow: self.allow,
             limits: self
                 .limits
-                .over(watm_runtime::Limits::for_connections_of(module)),
+                .over(watm_runtime::Limits::for_connections_of(module.info().kind)),
             name: self.name,
             udp: address("udp", self.udp.as_deref())?,
             keys: read_keys(&self.keys).map_err(runtime_error)?,

@@ -49,7 +49,9 @@ pub fn relay(
     let options = Options {
         config,
         allow,
-        limits: limits.over(watm_runtime::Limits::for_connections_of(&module.0)),
+        limits: limits.over(watm_runtime::Limits::for_connections_of(
+            module.0.info().kind,
+        )),
         name: name.to_owned(),
         udp: None,
         keys: watm_runtime::Keys::new(),

@@ -145,32 +145,23 @@
 //! No module, configuration or traffic can cause a panic. A panic is a broken invariant of this
 //! crate; it closes the server that it happens in.
 
-mod account;
 mod capture;
 mod component;
-mod counters;
 mod cpu_quota;
 mod driver;
 mod engine;
-mod flow;
 mod grant;
 mod hub;
 mod keys;
 mod limiter;
-mod limits;
 mod log;
 mod mailboxes;
 mod module;
-mod net;
-mod quota;
-mod ready;
 mod recording;
-mod refusals;
 mod replay;
 mod roles;
 mod server;
 mod status;
-mod sync;
 mod trust;
 #[cfg(feature = "update")]
 mod updates;
@@ -179,22 +170,14 @@ mod water;
 
 pub use capture::Capture;
 pub use engine::{CacheDir, Engine, EngineConfig};
-pub use flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use grant::Grants;
 pub use keys::{Keys, Signer};
-pub use limits::Limits;
 pub use module::{Module, ModuleInfo, inspect, worlds};
-pub use net::{
-    Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,
-    connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
-};
-pub use refusals::log_refusal;
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::DialerWithOptions;
 pub use roles::{
-    Connect, Connection, DialOptions, Dialer, FixedDialer, Listener, Reach, Relay, RoleBuilder,
-    Wire,
+    Connection, DialOptions, Dialer, FixedDialer, Listener, Reach, Relay, RoleBuilder,
 };
 pub use server::{Server, ServerBuilder, SwapOptions, swap_all};
 pub use status::Status;
@@ -204,6 +187,12 @@ pub use updates::{
     UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,
 };
 pub use usage::{LastUse, note_usage};
+pub use watm_net::flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
+pub use watm_net::sockets::{
+    Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,
+    connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
+};
+pub use watm_net::{Connect, Limits, Wire, log_refusal};
 #[doc(no_inline)]
 pub use watm_seal as seal;
 pub use watm_seal::private;

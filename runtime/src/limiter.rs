@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
-use crate::counters::Counters;
+use watm_net::counters::Counters;
 
 /// The most entries of all tables; a table entry is a function pointer, and a large module has a
 /// few thousand functions.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::Limits;
-use crate::counters::Counters;
+use watm_net::counters::Counters;
 use watm_types::printable;
 
 /// The longest message, in bytes; the rest is cut off.

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::task::{Context, Waker};
 
-use crate::ready::register;
-use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+use watm_net::ready::register;
+use watm_net::sync::atomic::{AtomicU32, Ordering};
+use watm_net::sync::{Mutex, MutexGuard};
 
 /// The most bytes that wait in one mailbox. A generation passes on what it receives in one call,
 /// some hundred kilobytes, and the recipient is called in turn.
@@ -154,7 +154,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::ready::{ReadyList, Token};
+    use watm_net::ready::{ReadyList, Token};
 
     fn message(content: &[u8]) -> Message {
         Message {

@@ -77,7 +77,8 @@ HOST = {
     "watm-seal": {"watm-types": "always"},
     "watm-update": {"watm-seal": "always"},
     "watm-socks": {"watm-types": "always"},
-    "watm-runtime": {"watm-types": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
+    "watm-net": {"watm-types": "always", "watm-socks": "always"},
+    "watm-runtime": {"watm-types": "always", "watm-net": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm": {"watm-runtime": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-test-support": {"watm-runtime": "always"},
     "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
@@ -95,6 +96,8 @@ FORBIDDEN = {
     "watm-update": {"wasmtime", "watm-runtime"},
     # Who dials is somebody else's business.
     "watm-socks": {"wasmtime", "watm-runtime"},
+    # Bytes move here, whatever module moves them.
+    "watm-net": {"wasmtime", "watm-seal"},
     # Programs that embed the runtime bring their own.
     "watm-runtime": {"boringtun", "smoltcp", "clap", "hyper", "prometheus-client"},
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},

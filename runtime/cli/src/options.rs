@@ -119,7 +119,7 @@ impl Loaded {
     }
 
     fn limits(&self) -> Limits {
-        let limits = Limits::for_connections_of(&self.module);
+        let limits = Limits::for_connections_of(self.module.info().kind);
         match self.timeout {
             Some(timeout) => Limits {
                 handshake_timeout: timeout,

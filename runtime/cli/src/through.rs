@@ -95,7 +95,7 @@ impl ThroughOptions {
             let limits = Limits {
                 datagram_queue: QUEUED,
                 datagram_queue_bytes: QUEUED_BYTES,
-                ..Limits::for_connections_of(&module)
+                ..Limits::for_connections_of(module.info().kind)
             };
             let mut builder = Dialer::builder(&module).reach(reach.clone()).limits(limits);
             if let Some(config) = &hop.config {

@@ -15,7 +15,7 @@ wasmtime::component::bindgen!({
         "watm:transport/sockets.datagram-socket": crate::component::sockets::DatagramSocket,
         "watm:transport/sockets.byte-stream": crate::component::sockets::ByteStream,
         "watm:transport/sockets.listener": crate::component::sockets::Listener,
-        "watm:transport/flows.datagram-flow": crate::flow::GuestDatagrams,
+        "watm:transport/flows.datagram-flow": watm_net::flow::GuestDatagrams,
         "watm:transport/generations.mailbox": crate::component::generations::Mailbox,
         "watm:transport/names.lookup": crate::component::names::Lookup,
         "watm:transport/signing.private-key": crate::component::signing::PrivateKey,

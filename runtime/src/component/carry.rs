@@ -9,8 +9,8 @@ use std::task::Poll;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 
 use crate::ErrorCode;
-use crate::flow::StreamFlow;
-use crate::roles::Stream;
+use watm_net::connect::Stream;
+use watm_net::flow::StreamFlow;
 
 /// The most bytes that are moved at once: a TLS record. An idle stream holds as much.
 const PIECE: usize = 16 << 10;

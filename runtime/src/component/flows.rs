@@ -7,12 +7,12 @@ use super::bindings::watm::transport::{flows, types};
 use super::convert::check_destination;
 use super::sockets::ByteStream;
 use super::{Failure, Kept, State};
-use crate::flow::{
-    Flow, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
-};
-use crate::quota::Permit;
 use crate::recording::{Digest, Function};
 use crate::{ErrorCode, FlowInfo, Network};
+use watm_net::flow::{
+    Flow, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
+};
+use watm_net::quota::Permit;
 
 /// The most bytes of the names that come with a flow (the peer, attributes), all together. They are
 /// kept for as long as the flow; a TLS server name has 255 at most.

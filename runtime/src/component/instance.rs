@@ -23,22 +23,22 @@ use super::log::guest_level;
 use super::sockets::ByteStream;
 use super::tape::Tape;
 use super::{Failure, State};
-use crate::account::{CALL_BYTES, Charge};
 use crate::cpu_quota::CpuQuota;
-use crate::flow::{
-    DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
-};
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::mailboxes::Mailboxes;
-use crate::net::Port;
-use crate::quota::Permit;
-use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::recording::{Call, Event};
 use crate::roles::Access;
 use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
+use watm_net::account::{CALL_BYTES, Charge};
+use watm_net::flow::{
+    DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
+};
+use watm_net::quota::Permit;
+use watm_net::ready::{ReadyList, Token, WakeBatch};
+use watm_net::sockets::Port;
 
 /// The most peers in a status: as many as a configuration of WireGuard may have.
 const MOST_PEERS: usize = 32_768;

@@ -32,21 +32,21 @@ pub(crate) use dialling::{Addresses, Attempts, Begun, Dial};
 pub(crate) use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub(crate) use tape::{Player, Stop, Tape};
 
-use crate::account::Charge;
 use crate::cpu_quota::CpuQuota;
 use crate::hub::Hub;
 use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::mailboxes::Mailboxes;
-use crate::net::{Port, Protocol};
-use crate::quota::Permit;
-use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::roles::Access;
 use crate::{Capture, ErrorCode, ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
 use dialling::{Answer, Dialling};
+use watm_net::account::Charge;
+use watm_net::quota::Permit;
+use watm_net::ready::{ReadyList, Token, WakeBatch};
+use watm_net::sockets::{Port, Protocol};
 
 /// The types of `wit/`.
 pub(crate) mod wit {

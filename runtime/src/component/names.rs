@@ -13,10 +13,10 @@ use super::bindings::watm::transport::{names, types};
 use super::connect::code;
 use super::convert::{address_to_guest, check_destination};
 use super::{Failure, Kept, State};
-use crate::net::Port;
 use crate::recording::Function;
 use crate::roles::Access;
 use crate::{Destination, ErrorCode, Family, Network, Target};
+use watm_net::sockets::Port;
 
 type Found = Result<Vec<SocketAddr>, ErrorCode>;
 

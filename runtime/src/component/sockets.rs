@@ -16,11 +16,11 @@ use super::convert::{
     ip_from_guest, ip_to_guest,
 };
 use super::{Failure, Kept, State};
-use crate::flow::GuestStream;
-use crate::net::{Connection, DatagramPort, Entry, FRESH, Port, Protocol, TcpPort};
 use crate::recording::{Digest, Function};
 use crate::roles::Access;
 use crate::{Destination, ErrorCode, Target, log_refusal};
+use watm_net::flow::GuestStream;
+use watm_net::sockets::{Connection, DatagramPort, Entry, FRESH, Port, Protocol, TcpPort};
 
 /// The longest interval between calls that a module may ask for.
 const LONGEST_COALESCING: Duration = Duration::from_millis(1);

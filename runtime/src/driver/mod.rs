@@ -22,16 +22,19 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::component::{Begun, Dial, Grants, Tape};
 use crate::cpu_quota::CpuQuota;
-use crate::flow::{DatagramFlow, StreamFlow};
 use crate::hub::Hub;
 use crate::keys::Keys;
-use crate::net::{Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort};
 use crate::recording::Recorder;
-use crate::roles::{Access, Connect, MAX_LOOKUPS};
+use crate::roles::{Access, MAX_LOOKUPS};
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;
+use watm_net::connect::Connect;
+use watm_net::flow::{DatagramFlow, StreamFlow};
+use watm_net::sockets::{
+    Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort,
+};
 
 /// The most requests that may wait for a module to return from a call.
 const COMMAND_QUEUE: usize = 64;

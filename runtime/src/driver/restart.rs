@@ -7,8 +7,8 @@ use super::backoff::HEALTHY;
 use super::generation::Generation;
 use super::run::{Driver, StartFailure};
 use crate::component::{Grants, Instance, StartError, Trap};
-use crate::net::Port;
 use crate::{Module, Phase};
+use watm_net::sockets::Port;
 
 /// The interval at which sockets are emptied while there is no instance.
 const DISCARD_INTERVAL: Duration = Duration::from_millis(20);

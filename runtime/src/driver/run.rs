@@ -17,8 +17,8 @@ use super::restart::Rest;
 use super::swap::{Candidate, Predecessor, Probation, Started};
 use super::{Command, Reply};
 use crate::component::{Grants, StartError, Trap};
-use crate::net::{NetworkChanges, Port};
 use crate::{Error, GenerationStatus, Module, Phase, Status};
+use watm_net::sockets::{NetworkChanges, Port};
 
 /// The most calls in a row without a look at the sockets, while the application keeps tokens ready.
 /// A look costs a system call.

@@ -11,12 +11,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Command, Plan, Reply, Swap};
 use crate::component::{Attempts, Begun};
-use crate::flow::{Flow, StreamFlow};
 use crate::hub::Hub;
-use crate::net::{Admission, Admitted, BoundSocket};
-use crate::roles::{Job, Opened, Settings, Wire, WireKind, serve_all};
+use crate::roles::{Job, Opened, Settings, serve_all};
 use crate::water::{Slot, WaterRunner};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
+use watm_net::connect::{Wire, WireKind};
+use watm_net::flow::{Flow, StreamFlow};
+use watm_net::sockets::{Admission, Admitted, BoundSocket};
 
 /// The label of the only socket that such a module can use.
 const LISTEN: &str = "listen";

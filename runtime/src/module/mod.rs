@@ -19,6 +19,7 @@ use crate::engine::Compiled;
 use crate::trust::{Seal, now, watch};
 use crate::water::Abi;
 use crate::{Engine, Error, LoadOptions, Network, Role, Trust, component};
+use watm_net::sockets::{BindTransparent, TransparentOptions};
 
 /// The largest module that is loaded, in bytes. A transport with its ciphers is under 1 MiB;
 /// compiling takes memory in proportion, so a wrong file is refused before that.
@@ -176,6 +177,22 @@ impl Module {
             Prepared::Water(prepared) => Some(prepared),
             Prepared::Component(_) => None,
         }
+    }
+}
+
+impl Module {
+    /// Returns the permission to pass its flows on from their clients' addresses. Fails with
+    /// [`Error::NotGranted`] if its seal or the user's grant has no `bind-transparent`, and with
+    /// [`Error::Options`] on systems other than Linux.
+    ///
+    /// `watm doctor` reports what the process and the machine need for it.
+    pub fn bind_transparent(&self, options: TransparentOptions) -> Result<BindTransparent, Error> {
+        let refuse = |reason| Error::NotGranted {
+            module: self.name().to_owned(),
+            reason,
+        };
+        self.granted().check_bind_transparent().map_err(refuse)?;
+        BindTransparent::of_user(options)
     }
 }
 

@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::connect::{Connect, Wire};
 use super::reach::{Reach, Verdict};
 use crate::Target;
-use crate::counters::Counters;
 use crate::grant::Granted;
-use crate::net::outgoing;
 use crate::{Destination, Error, Network, log_refusal};
+use watm_net::connect::{Connect, Wire};
+use watm_net::counters::Counters;
+use watm_net::sockets::outgoing;
 use watm_types::printable;
 
 /// The most lookups of names at once for a module, even if nobody waits for them any more: each holds

@@ -9,14 +9,14 @@ use tokio::sync::Semaphore;
 
 use super::access::{Access, MAX_LOOKUPS};
 use super::component::ComponentRunner;
-use super::connect::Connect;
 use super::reach::Reach;
 use super::runner::{OuterSocket, Runner, Settings, runner};
 use crate::Role;
 use crate::hub::Accepting;
 use crate::log::subscribed_level;
-use crate::quota::Quota;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind};
+use watm_net::connect::Connect;
+use watm_net::quota::Quota;
 
 /// Options for using a module as a [`Dialer`](crate::Dialer), a [`FixedDialer`](crate::FixedDialer), a
 /// [`Listener`](crate::Listener) or a [`Relay`](crate::Relay). Methods chain by value; each role has a last
@@ -48,7 +48,7 @@ impl<R> RoleBuilder<R> {
             listens: None,
             drain: None,
             reach: Reach::none(),
-            limits: Limits::for_connections_of(module),
+            limits: Limits::for_connections_of(module.info().kind),
             name: None,
             log_level: None,
             connector: None,

@@ -14,11 +14,11 @@ use tokio::time::timeout;
 use super::runner::{Done, Job, Opened, Opening, OuterSocket, Runner, Settings};
 use crate::Target;
 use crate::component::Addresses;
-use crate::flow::{DatagramFlow, Flow, Held};
-use crate::quota::Permit;
 use crate::{
     Destination, Error, ErrorCode, Module, Server, ServerBuilder, Status, StreamFlow, SwapOptions,
 };
+use watm_net::flow::{DatagramFlow, Flow, Held};
+use watm_net::quota::Permit;
 
 /// The label of the listener of a stream transport's component.
 const LISTEN: &str = "listen";

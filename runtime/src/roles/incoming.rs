@@ -14,9 +14,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::connect::Wire;
 use crate::Error;
-use crate::net::{BoundSocket, Grant, Protocol};
+use watm_net::connect::Wire;
+use watm_net::sockets::{BoundSocket, Grant, Protocol};
 
 /// The pause after the system had no descriptor or memory for a connection: long enough for others
 /// to end.

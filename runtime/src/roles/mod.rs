@@ -6,7 +6,6 @@
 mod access;
 mod builder;
 mod component;
-mod connect;
 mod connection;
 mod dialer;
 mod fixed_dialer;
@@ -23,8 +22,6 @@ mod through;
 
 pub(crate) use access::{Access, MAX_LOOKUPS};
 pub use builder::RoleBuilder;
-pub use connect::{Connect, Wire};
-pub(crate) use connect::{Stream, WireKind, datagrams};
 pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;

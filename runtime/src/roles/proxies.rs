@@ -1,14 +1,12 @@
 //! Dialers as backends of the local proxies of `watm-socks`.
 
-use std::io;
 use std::sync::Arc;
 
 use tokio::net::TcpStream;
-use watm_socks::{Carried, Datagrams, Destination, Dial, Error as Broken, Refusal};
+use watm_net::flow::join_failure;
+use watm_socks::{Carried, Destination, Dial, Error as Broken, Refusal};
 
-use crate::{
-    Connection, DatagramFlow, DialOptions, Dialer, Error, ErrorCode, JoinError, StreamFlow,
-};
+use crate::{Connection, DatagramFlow, DialOptions, Dialer, Error, ErrorCode};
 
 impl Dial for Dialer {
     type Stream = Connection;
@@ -65,44 +63,8 @@ impl Carried for Connection {
         let joined = self.join(Box::new(client), Arc::new(())).await;
         joined.map_err(|side| {
             self.abort(ErrorCode::ConnectionReset);
-            broken(side)
+            join_failure(side)
         })
-    }
-}
-
-impl Carried for StreamFlow {
-    fn reset(&mut self) {
-        self.abort(ErrorCode::ConnectionReset);
-    }
-
-    async fn carry(self, client: TcpStream) -> Result<(), Broken> {
-        let joined = self.join(Box::new(client), Arc::new(())).await;
-        joined.map_err(|side| {
-            self.abort(ErrorCode::ConnectionReset);
-            broken(side)
-        })
-    }
-}
-
-fn broken(side: JoinError) -> Broken {
-    let what = match side {
-        JoinError::Flow => "connection",
-        JoinError::Upstream => "client",
-    };
-    Broken::Broken(what, io::ErrorKind::ConnectionReset.into())
-}
-
-impl Datagrams for DatagramFlow {
-    fn send(&self, datagram: &[u8]) -> io::Result<bool> {
-        match DatagramFlow::send(self, datagram) {
-            // No module carries a datagram of this length, so it is dropped.
-            Err(ErrorCode::DatagramTooLarge) => Ok(false),
-            sent => sent.map_err(io::Error::other),
-        }
-    }
-
-    async fn receive(&self) -> io::Result<Option<Vec<u8>>> {
-        DatagramFlow::receive(self).await.map_err(io::Error::other)
     }
 }
 
@@ -131,6 +93,8 @@ fn refusal(error: Error) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]

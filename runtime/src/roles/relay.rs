@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use super::access::Access;
 use super::builder::RoleBuilder;
 use super::component::{ComponentRunner, Gone};
-use super::connect::{WireKind, datagrams};
 use super::incoming;
 use super::runner::{Job, Opened, Runner};
 use crate::Role;
 use crate::Target;
 use crate::{Error, ErrorCode, Module, StreamFlow};
+use watm_net::connect::{WireKind, datagrams};
 
 /// Accepts connections through a module and passes each on, through the same module, to one address.
 ///

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::runner::{Done, Job, Opened, Opening, Runner, Settings, check_role};
 use crate::Role;
-use crate::flow::DatagramFlow;
 use crate::usage::{Kept, Subject};
 use crate::water::{Slot, WaterRunner};
 use crate::{Error, Module, ModuleKind, Network, Phase, Status, SwapOptions};
+use watm_net::flow::DatagramFlow;
 
 /// The label of a module's listening socket.
 const LISTEN: &str = "listen";

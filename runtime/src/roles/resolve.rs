@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use super::reach::{Reach, Verdict};
 use crate::Error;
 use crate::Target;
-use crate::net::outgoing;
+use watm_net::sockets::outgoing;
 
 impl Reach {
     /// Returns the addresses of `target` that this reach admits, in the system's order; never

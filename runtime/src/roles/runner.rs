@@ -10,16 +10,16 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::component::ComponentRunner;
-use super::connect::{Connect, Wire};
 use super::reach::Reach;
 use super::replaceable::Replaceable;
 use crate::Role;
 use crate::Target;
-use crate::counters::Counters;
-use crate::flow::{DatagramFlow, Flow, StreamFlow};
 use crate::hub::Accepting;
-use crate::quota::Quota;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind, Status};
+use watm_net::connect::{Connect, Wire};
+use watm_net::counters::Counters;
+use watm_net::flow::{DatagramFlow, Flow, StreamFlow};
+use watm_net::quota::Quota;
 
 /// A module behind a dialer, a listener or a relay, of whichever kind it is.
 pub(crate) trait Runner: Send + Sync {

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 
-use super::connect::{Connect, Wire};
 use super::dialer::Dialer;
 use crate::{Error, ErrorCode};
 use crate::{Network, Target};
+use watm_net::connect::{Connect, Wire};
 
 /// Connects through its module, which looks up names itself.
 impl Connect for Dialer {

@@ -10,10 +10,10 @@ use crate::driver::{self, Command, Plan};
 use crate::hub::{Accepting, Hub};
 use crate::keys::Keys;
 use crate::log;
-use crate::net::{Admission, BoundSocket, Grant, Protocol};
 use crate::recording::{Header, Recorder, Socket};
-use crate::roles::Connect;
 use crate::{Capture, Destination, Error, Limits, Module, Network, Reach};
+use watm_net::connect::Connect;
+use watm_net::sockets::{Admission, BoundSocket, Grant, Protocol};
 
 /// Options for starting a module. Methods chain by value; [`start`](ServerBuilder::start) ends the
 /// chain.

@@ -17,10 +17,10 @@ pub use swap::{SwapOptions, swap_all};
 
 use crate::component::{Begun, Dial};
 use crate::driver::Command;
-use crate::flow::{DatagramFlow, Flow, StreamFlow};
 use crate::hub::Hub;
-use crate::net::Protocol;
 use crate::{ClientConfig, Destination, Error, ErrorCode, Module, Network, Phase, Status};
+use watm_net::flow::{DatagramFlow, Flow, StreamFlow};
+use watm_net::sockets::Protocol;
 
 /// A running module: its sockets, its instance, its flows. Clones are handles on the same server;
 /// dropping the last one closes it.

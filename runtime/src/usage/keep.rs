@@ -9,10 +9,10 @@ use std::time::Duration;
 use watm_seal::Name;
 
 use super::LastUse;
-use crate::counters::Counters;
-use crate::quota::Quota;
 use crate::trust::now;
 use crate::{Module, Used};
+use watm_net::counters::Counters;
+use watm_net::quota::Quota;
 
 /// The interval between writes. At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_secs(60);

@@ -12,8 +12,8 @@ use cpu_time::ThreadTime;
 use tokio::time::{Sleep, sleep_until};
 use wasmtime::UpdateDeadline;
 
-use crate::counters::Counters;
 use crate::cpu_quota::CpuQuota;
+use watm_net::counters::Counters;
 
 /// Bounds the CPU time that a guest takes between two moments at which it waits or moves
 /// bytes of a connection, and makes it share its thread meanwhile.

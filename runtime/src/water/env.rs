@@ -3,14 +3,15 @@
 
 use wasmtime::{Caller, Linker};
 
+use super::end::end_of;
 use super::errno::Errno;
 use super::fds::{Descriptor, Resource};
 use super::guest::Parts;
 use super::outside::parse_target;
 use super::state::{State, split};
 use crate::Target;
-use crate::quota::Permit;
-use crate::roles::Wire;
+use watm_net::connect::Wire;
+use watm_net::quota::Permit;
 
 /// The longest name of a network or an address that a module may give, in bytes.
 const MAX_ADDRESS: usize = 256;
@@ -157,7 +158,7 @@ fn insert(state: &mut State, wire: Wire, accepted: bool, permit: Permit) -> Resu
         outside: true,
         addresses,
         _permit: Some(permit),
-        ..Descriptor::new(Resource::End(wire.into_end(accepted)))
+        ..Descriptor::new(Resource::End(end_of(wire, accepted)))
     })
 }
 

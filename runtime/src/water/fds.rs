@@ -6,7 +6,7 @@ use std::task::Context;
 
 use super::end::End;
 use super::errno::Errno;
-use crate::quota::Permit;
+use watm_net::quota::Permit;
 
 /// The number of descriptors that one guest may have: three standard streams, a configuration, and
 /// the connections that it makes.

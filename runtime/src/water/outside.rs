@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::quota::{Permit, Quota};
-use crate::roles::{Access, Wire};
+use crate::roles::Access;
 use crate::{Error, ErrorCode, Role, Target};
+use watm_net::connect::Wire;
+use watm_net::quota::{Permit, Quota};
 
 /// The network access of one instance.
 pub(super) struct Outside {

@@ -18,16 +18,16 @@ use super::outside::Outside;
 use super::slot::Unproven;
 use super::state::State;
 use super::worker::{Closing, Worker};
-use crate::counters::Counters;
 use crate::engine::Ticking;
+use watm_net::counters::Counters;
 
 use crate::cpu_quota::CpuQuota;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::quota::Permit;
-use crate::quota::Quota;
 use crate::roles::{Access, Job, Opened, Settings};
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
+use watm_net::quota::Permit;
+use watm_net::quota::Quota;
 
 /// Runs a WATER module, with one instance for each connection.
 pub(crate) struct WaterRunner {
@@ -423,7 +423,7 @@ impl WaterRunner {
 }
 
 /// Returns what is known of a connection before it is made.
-fn flow_info(target: Option<&Target>, accepted: Option<&crate::roles::Wire>) -> FlowInfo {
+fn flow_info(target: Option<&Target>, accepted: Option<&watm_net::Wire>) -> FlowInfo {
     let unknown = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
     let (local, peer) = accepted.map_or((None, None), |wire| (wire.local, wire.peer));
     FlowInfo {

@@ -1,5 +1,5 @@
 //! A guest's end of any stream that offers neither readiness nor peeking, such as TLS.
-//! `end::Wire::into_end` picks it.
+//! `end::end_of` picks it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{End, Readiness};
-use crate::roles::Stream;
+use watm_net::connect::Stream;
 
 /// The most bytes that are read ahead to learn if there is something to read: a TLS record.
 const READ_AHEAD: usize = 16 << 10;

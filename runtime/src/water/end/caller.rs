@@ -9,11 +9,11 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
 use super::{End, Readiness};
-use crate::account::Account;
-use crate::flow::{CloseWatch, GuestStream, StreamFlow, charge_stream_anyway, stream_pair};
-use crate::quota::Permit;
-use crate::ready::WakeSlot;
 use crate::{ErrorCode, FlowInfo, Limits};
+use watm_net::account::Account;
+use watm_net::flow::{CloseWatch, GuestStream, StreamFlow, charge_stream_anyway, stream_pair};
+use watm_net::quota::Permit;
+use watm_net::ready::WakeSlot;
 
 /// The guest's end of the application's stream. Clones are the same end; dropping the last one
 /// closes it.

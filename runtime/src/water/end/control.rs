@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake};
 
 use super::{End, Readiness};
-use crate::ready::WakeSlot;
+use watm_net::ready::WakeSlot;
 
 /// The pipe's one message: end.
 const EXIT: u8 = 0;

@@ -1,11 +1,11 @@
 //! A guest's end of a flow of datagrams, such as one to a destination through an upstream.
-//! `end::Wire::into_end` picks it.
+//! `end::end_of` picks it.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
 use super::{End, Readiness, USUAL_WRITE, datagram};
-use crate::flow::DatagramFlow;
+use watm_net::flow::DatagramFlow;
 
 /// A flow of datagrams: one for each read, one for each write. A datagram longer than the guest's
 /// buffer is truncated.

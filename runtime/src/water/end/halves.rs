@@ -1,4 +1,4 @@
-//! Half-close for every kind of end. `end::Wire::into_end` wraps the ends in it.
+//! Half-close for every kind of end. `end::end_of` wraps the ends in it.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};

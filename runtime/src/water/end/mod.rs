@@ -16,7 +16,7 @@ pub(super) use caller::Caller;
 pub(super) use control::Control;
 use halves::Halves;
 
-use crate::roles::{Wire, WireKind};
+use watm_net::connect::{Wire, WireKind};
 
 /// One end of a stream, or of a flow of datagrams.
 ///
@@ -108,15 +108,13 @@ fn datagram(parts: &[IoSlice<'_>]) -> Vec<u8> {
     whole
 }
 
-impl Wire {
-    /// Returns the guest's end of the connection. `accepted`: the other end has opened it.
-    pub(super) fn into_end(self, accepted: bool) -> Box<dyn End> {
-        match self.kind {
-            WireKind::Tcp(stream) => Box::new(Halves::new(tcp::Tcp::new(stream, accepted))),
-            WireKind::Udp(socket) => Box::new(Halves::new(udp::Udp::new(socket))),
-            WireKind::Datagrams(flow) => Box::new(Halves::new(datagrams::Datagrams::new(flow))),
-            WireKind::Other(stream) => Box::new(Halves::new(buffered::Buffered::new(stream))),
-        }
+/// Returns the guest's end of a connection. `accepted`: the other end has opened it.
+pub(super) fn end_of(wire: Wire, accepted: bool) -> Box<dyn End> {
+    match wire.kind {
+        WireKind::Tcp(stream) => Box::new(Halves::new(tcp::Tcp::new(stream, accepted))),
+        WireKind::Udp(socket) => Box::new(Halves::new(udp::Udp::new(socket))),
+        WireKind::Datagrams(flow) => Box::new(Halves::new(datagrams::Datagrams::new(flow))),
+        WireKind::Other(stream) => Box::new(Halves::new(buffered::Buffered::new(stream))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A guest's end of a TCP connection. `end::Wire::into_end` picks it.
+//! A guest's end of a TCP connection. `end::end_of` picks it.
 
 use std::io::{self, IoSlice};
 use std::pin::{Pin, pin};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::{End, Readiness, USUAL_WRITE};
-use crate::net::{linger, readable_bytes};
+use watm_net::sockets::{linger, readable_bytes};
 
 /// A TCP connection. Bytes go between the kernel and the guest's memory without a copy here.
 pub(super) struct Tcp {

@@ -1,4 +1,4 @@
-//! A guest's end of a connected UDP socket. `end::Wire::into_end` picks it.
+//! A guest's end of a connected UDP socket. `end::end_of` picks it.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};

@@ -32,7 +32,7 @@ pub(crate) mod counters {
 }
 
 /// Sockets, to which no model joins a flow.
-pub(crate) mod net {
+pub(crate) mod sockets {
     use std::io;
     use std::task::{Context, Poll};
 

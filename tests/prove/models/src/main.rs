@@ -7,21 +7,22 @@
 // The files have more than a model uses.
 #![allow(dead_code, unused_imports)]
 
+extern crate self as watm_net;
 extern crate self as watm_runtime;
 
 mod doorbell;
 mod host;
 mod sync;
 
-#[path = "../../../../runtime/src/account.rs"]
+#[path = "../../../../runtime/net/src/account.rs"]
 mod account;
-#[path = "../../../../runtime/src/flow/mod.rs"]
+#[path = "../../../../runtime/net/src/flow/mod.rs"]
 mod flow;
 #[path = "../../../../runtime/src/mailboxes.rs"]
 mod mailboxes;
-#[path = "../../../../runtime/src/quota.rs"]
+#[path = "../../../../runtime/net/src/quota.rs"]
 mod quota;
-#[path = "../../../../runtime/src/ready.rs"]
+#[path = "../../../../runtime/net/src/ready.rs"]
 mod ready;
 #[path = "../../../../host-python/src/signals.rs"]
 mod signals;
@@ -32,7 +33,7 @@ mod models;
 pub use doorbell::Doorbell;
 pub use flow::{DatagramFlow, StreamFlow};
 pub use host::Limits;
-pub(crate) use host::{counters, net};
+pub(crate) use host::{counters, sockets};
 pub use watm_types::{ErrorCode, FlowInfo};
 
 fn main() {

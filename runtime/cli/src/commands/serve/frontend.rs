@@ -459,7 +459,7 @@ fn sockets(
 
 /// Prepares a worker with these sockets.
 fn worker(settings: &Listener, serving: &Serving, sockets: Sockets) -> ServerBuilder {
-    let limits = Limits::for_connections_of(&serving.module);
+    let limits = Limits::for_connections_of(serving.module.info().kind);
     let limits = Limits {
         memory_bytes: settings.memory.unwrap_or(limits.memory_bytes),
         descriptors: settings.descriptors.unwrap_or(limits.descriptors),

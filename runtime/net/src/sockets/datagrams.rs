@@ -1,0 +1,149 @@
+//! A datagram socket of a module, whoever carries its datagrams. The driver keeps it, and
+//! `component::sockets` gives it to the module.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, MutexGuard};
+use std::task::Context;
+use std::time::Instant;
+
+use super::remotes::{Known, Remotes};
+use super::tunneled_port::CarriedPort;
+use super::udp::{Entry, UdpPort};
+use crate::account::Account;
+
+/// The outcome of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// The number of entries that were sent or dropped; the others are the caller's to keep.
+    pub accepted: usize,
+    /// True if some of those were dropped because they are longer than what arrives whole.
+    pub too_long: bool,
+}
+
+/// The outcome for datagrams that leave together.
+pub(super) enum Gone {
+    /// Not sent: there is no room now.
+    Not,
+    /// Sent, as far as the network takes them.
+    Sent,
+    /// Dropped, at least some of them for their length.
+    TooLong,
+}
+
+/// A datagram socket. It outlives the instances of the module that use it.
+pub struct DatagramPort {
+    way: Way,
+    remotes: Remotes,
+}
+
+enum Way {
+    /// A socket of the system.
+    Bound(Box<UdpPort>),
+    /// A socket whose datagrams a connector carries.
+    Carried(CarriedPort),
+}
+
+impl DatagramPort {
+    /// Creates a port of a socket of this machine.
+    pub fn bound(port: UdpPort, account: &Arc<Account>) -> DatagramPort {
+        DatagramPort {
+            way: Way::Bound(Box::new(port)),
+            remotes: Remotes::new(account),
+        }
+    }
+
+    /// Creates a port whose datagrams a connector carries.
+    pub fn carried(port: CarriedPort, account: &Arc<Account>) -> DatagramPort {
+        DatagramPort {
+            way: Way::Carried(port),
+            remotes: Remotes::new(account),
+        }
+    }
+
+    /// Returns the remote addresses that its datagrams may go to whatever the patterns say.
+    pub fn known(&self) -> MutexGuard<'_, Known> {
+        self.remotes.lock()
+    }
+
+    /// Returns the address that the module sees as its own.
+    pub fn local_addr(&self) -> SocketAddr {
+        match &self.way {
+            Way::Bound(port) => port.local_addr(),
+            Way::Carried(port) => port.local_addr(),
+        }
+    }
+
+    /// Receives up to both limits. If that fell short of `max_entries`, `cx` is woken when there is
+    /// more.
+    pub fn receive(
+        &self,
+        max_entries: usize,
+        max_bytes: usize,
+        cx: &mut Context<'_>,
+    ) -> (Vec<u8>, Vec<Entry>) {
+        let (payload, entries) = match &self.way {
+            Way::Bound(port) => port.receive(max_entries, max_bytes, cx),
+            Way::Carried(port) => port.receive(max_entries, max_bytes, cx),
+        };
+        if !entries.is_empty() {
+            let (mut known, now) = (self.known(), Instant::now());
+            entries
+                .iter()
+                .for_each(|entry| known.heard(entry.remote, now));
+        }
+        (payload, entries)
+    }
+
+    /// Sends the entries that are laid end to end in `payload`; their lengths add up to its length.
+    /// If not all are accepted, `cx` is woken when there is room.
+    pub fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
+        match &self.way {
+            Way::Bound(port) => port.send(payload, entries, cx),
+            Way::Carried(port) => port.send(payload, entries, cx),
+        }
+    }
+
+    /// Returns the longest datagram, in bytes, that reaches this address whole, as far as is known.
+    pub fn longest(&self, remote: SocketAddr) -> Option<usize> {
+        match &self.way {
+            Way::Bound(port) => port.longest(remote),
+            Way::Carried(port) => port.longest(remote),
+        }
+    }
+
+    /// Sets whether longer datagrams are dropped, in place of being sent in fragments.
+    pub fn set_dont_fragment(&self, on: bool) {
+        match &self.way {
+            Way::Bound(port) => port.set_dont_fragment(on),
+            Way::Carried(port) => port.set_dont_fragment(on),
+        }
+    }
+
+    /// Returns the hosts that reported a datagram as unreachable (ICMP) since the last call.
+    pub fn refused(&self) -> Vec<IpAddr> {
+        match &self.way {
+            Way::Bound(port) => port.refused(),
+            Way::Carried(_) => Vec::new(),
+        }
+    }
+
+    /// Returns true for a socket of this machine, which changes of the network affect.
+    pub fn is_bound(&self) -> bool {
+        matches!(self.way, Way::Bound(_))
+    }
+
+    /// Notes that the machine's addresses may have changed.
+    pub fn network_changed(&self) {
+        if let Way::Bound(port) = &self.way {
+            port.network_changed();
+        }
+    }
+
+    /// Discards what has arrived, while there is no module to receive it.
+    pub fn discard(&self) {
+        match &self.way {
+            Way::Bound(port) => port.discard(),
+            Way::Carried(port) => port.discard(),
+        }
+    }
+}
