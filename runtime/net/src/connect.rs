@@ -16,28 +16,29 @@ use crate::sockets::outgoing;
 
 /// Makes the connections that a module asks for, in place of the host's own TCP and UDP.
 ///
-/// The caller's address and the [`Reach`](crate::Reach) are checked before. A name is not resolved
+/// The caller's address and the `Reach` are checked before. A name is not resolved
 /// yet, unless only some of its addresses may be reached. Dropping the future abandons the attempt.
 ///
 /// The future runs in the tokio runtime that dials, or that made the listener or relay, and so does
 /// the stream for as long as it lives: it may spawn, sleep and connect there, and ends with that
 /// runtime. For a component it runs in a task of its own there, since the component has another
 /// thread; only a [`Wire::tcp`] moves to that thread. A component does not support [`Wire::udp`],
-/// which is an error. A socket that [`RoleBuilder::datagrams`](crate::RoleBuilder::datagrams) grants
+/// which is an error. A socket that `RoleBuilder::datagrams` grants
 /// needs [`Wire::datagrams`].
 ///
-/// A [`Dialer`](crate::Dialer) is a connector, so that a module can be reached through another, and
+/// A `Dialer` is a connector, so that a module can be reached through another, and
 /// so is a function or closure:
 ///
 /// ```
-/// use watm_runtime::{Target, Wire};
+/// use watm_net::Wire;
+/// use watm_types::Target;
 ///
 /// async fn through_a_pipe(target: Target) -> std::io::Result<Wire> {
 ///     let (near, _far) = tokio::io::duplex(4096);
 ///     println!("{target}");
 ///     Ok(Wire::stream(near))
 /// }
-/// # fn takes(_: impl watm_runtime::Connect) {}
+/// # fn takes(_: impl watm_net::Connect) {}
 /// # takes(through_a_pipe);
 /// ```
 pub trait Connect: Send + Sync + 'static {
@@ -119,7 +120,7 @@ impl Wire {
     }
 
     /// Wraps a flow of datagrams, such as one of
-    /// [`Dialer::dial_datagrams`](crate::Dialer::dial_datagrams).
+    /// `Dialer::dial_datagrams`.
     pub fn datagrams(flow: DatagramFlow) -> Wire {
         Wire {
             kind: WireKind::Datagrams(flow),
@@ -138,7 +139,7 @@ impl Wire {
         }
     }
 
-    /// Sets the addresses that [`Connection`](crate::Connection) reports.
+    /// Sets the addresses that `Connection` reports.
     pub fn with_addresses(mut self, local: SocketAddr, peer: SocketAddr) -> Wire {
         self.local = Some(local);
         self.peer = Some(peer);

@@ -31,7 +31,7 @@ pub struct Limits {
     /// Bytes of a stream flow that wait for the application. Default 256 KiB: 2 ms of 1 Gbit/s.
     pub stream_buffer_bytes: usize,
     /// Bytes written by the application above which
-    /// [`poll_drained`](crate::StreamFlow::poll_drained) waits. Default 64 KiB, as
+    /// [`poll_drained`](crate::flow::StreamFlow::poll_drained) waits. Default 64 KiB, as
     /// in asyncio.
     pub write_high_water: usize,
     /// Bytes at or below which it no longer waits. Default 16 KiB, as in asyncio.

@@ -1,5 +1,5 @@
 //! Limits on connections from the moment of their acceptance, before a module knows of them. An
-//! application passes an [`Admission`] to [`ServerBuilder`](crate::ServerBuilder).
+//! application passes an [`Admission`] to `ServerBuilder`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU8, Ordering};

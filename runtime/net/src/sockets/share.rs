@@ -17,7 +17,7 @@ const MOST: usize = 1024;
 /// the connections. With port 0 the system chooses one port for all. `[::]` takes IPv4 too unless
 /// `ipv6_only` is set. Each listener has a backlog of `backlog` connections, or of what the system
 /// allows (`net.core.somaxconn`). Pass them to
-/// [`ServerBuilder::tcp_listener`](crate::ServerBuilder::tcp_listener).
+/// `ServerBuilder::tcp_listener`.
 ///
 /// On Linux each has a backlog of its own (`SO_REUSEPORT`). Elsewhere they are one socket, and the
 /// first server to accept takes a connection. An address that is already in use is an error on
@@ -34,7 +34,7 @@ pub fn share_address(
 }
 
 /// Binds sockets for datagrams on one address, as [`share_address`] does for listeners. Pass them
-/// to [`ServerBuilder::udp_socket`](crate::ServerBuilder::udp_socket). All datagrams from one
+/// to `ServerBuilder::udp_socket`. All datagrams from one
 /// address and port arrive at the same socket, for as long as all are open. Only Linux supports
 /// more than one socket: the way in which other systems divide the datagrams of one port breaks
 /// sessions.

@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use super::options;
 use crate::Error;
 
-/// A stream to the upstream of a listener, which a flow can be [joined](crate::StreamFlow::join) to.
+/// A stream to the upstream of a listener, which a flow can be [joined](crate::flow::StreamFlow::join) to.
 pub trait UpstreamStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {
     /// Makes the other end see a failure, and no end, when this is dropped.
     fn reset(&self);
