@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Semaphore;
 
-use crate::roles::MAX_LOOKUPS;
 use crate::usage::{Kept, Subject};
 use crate::{Destination, ErrorCode, Limits, Module, Network, Used};
 use watm_net::counters::Counters;
 use watm_net::flow::Flow;
 use watm_net::quota::Quota;
 use watm_net::ready::register;
+use watm_policy::access::MAX_LOOKUPS;
 
 /// Decides which flows an application accepts, by their protocol and destination.
 pub(crate) type Accepting = Arc<dyn Fn(Network, &Destination) -> bool + Send + Sync>;

@@ -145,14 +145,11 @@
 //! No module, configuration or traffic can cause a panic. A panic is a broken invariant of this
 //! crate; it closes the server that it happens in.
 
-mod capture;
 mod component;
 mod cpu_quota;
 mod driver;
 mod engine;
-mod grant;
 mod hub;
-mod keys;
 mod limiter;
 mod log;
 mod mailboxes;
@@ -162,37 +159,32 @@ mod replay;
 mod roles;
 mod server;
 mod status;
-mod trust;
 #[cfg(feature = "update")]
 mod updates;
 mod usage;
 mod water;
 
-pub use capture::Capture;
 pub use engine::{CacheDir, Engine, EngineConfig};
-pub use grant::Grants;
-pub use keys::{Keys, Signer};
-pub use module::{Module, ModuleInfo, inspect, worlds};
+pub use module::Module;
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::DialerWithOptions;
-pub use roles::{
-    Connection, DialOptions, Dialer, FixedDialer, Listener, Reach, Relay, RoleBuilder,
-};
+pub use roles::{Connection, DialOptions, Dialer, FixedDialer, Listener, Relay, RoleBuilder};
 pub use server::{Server, ServerBuilder, SwapOptions, swap_all};
 pub use status::Status;
-pub use trust::{BuiltIn, LoadOptions, Trust};
 #[cfg(feature = "update")]
 pub use updates::{
     UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,
 };
-pub use usage::{LastUse, note_usage};
+pub use usage::note_usage;
 pub use watm_net::flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use watm_net::sockets::{
     Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,
     connect_upstream, connect_upstream_datagrams, share_address, share_datagram_address,
 };
 pub use watm_net::{Connect, Limits, Wire, log_refusal};
+pub use watm_policy::inspection::{ModuleInfo, inspect, worlds};
+pub use watm_policy::{BuiltIn, Capture, Grants, Keys, LastUse, LoadOptions, Reach, Signer, Trust};
 #[doc(no_inline)]
 pub use watm_seal as seal;
 pub use watm_seal::private;

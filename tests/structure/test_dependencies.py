@@ -78,7 +78,8 @@ HOST = {
     "watm-update": {"watm-seal": "always"},
     "watm-socks": {"watm-types": "always"},
     "watm-net": {"watm-types": "always", "watm-socks": "always"},
-    "watm-runtime": {"watm-types": "always", "watm-net": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
+    "watm-policy": {"watm-types": "always", "watm-net": "always", "watm-seal": "always", "watm-update": "always"},
+    "watm-runtime": {"watm-types": "always", "watm-net": "always", "watm-policy": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm": {"watm-runtime": "always", "watm-seal": "always", "watm-socks": "always", "watm-update": "always"},
     "watm-test-support": {"watm-runtime": "always"},
     "watm-python": {"watm-runtime": "always", "watm-socks": "always"},
@@ -96,6 +97,8 @@ FORBIDDEN = {
     "watm-update": {"wasmtime", "watm-runtime"},
     # Who dials is somebody else's business.
     "watm-socks": {"wasmtime", "watm-runtime"},
+    # Decides before anything is compiled.
+    "watm-policy": {"wasmtime"},
     # Bytes move here, whatever module moves them.
     "watm-net": {"wasmtime", "watm-seal"},
     # Programs that embed the runtime bring their own.

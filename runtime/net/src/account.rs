@@ -2,7 +2,7 @@
 //! `net` and `component` charge it.
 //!
 //! Memory that the host keeps between two calls is charged here, together with the linear memory
-//! ([`Limiter`](crate::limiter)), up to the module's limit `M` + [`ALLOWANCE`] for each live
+//! (`Limiter`), up to the module's limit `M` + [`ALLOWANCE`] for each live
 //! instance. A charge is returned when the last part of the process drops the object, which may be
 //! long after the instance: a flow is the application's too. The memory of one call has its own
 //! bound ([`CALL_BYTES`], twice, for it is converted), and so have the rows of the table that are
@@ -37,7 +37,7 @@
 //! Flows with queued data share the room for queues: with `n` such flows, no queue is longer than
 //! the `2n`th part, with one queue each way. The queues of 32 flows therefore reach the default
 //! limits however small `M` is, and idle flows do not count. Full queues keep their contents when
-//! others come, so the last quarter of the room is for queues of [`FLOOR`] at most: 1024 of them.
+//! others come, so the last quarter of the room is for queues of 4096 bytes at most: 1024 of them.
 //! An empty stream takes [`LEAST`] even if nothing is left, so that none stops for ever.
 
 use std::sync::Arc;
@@ -58,7 +58,7 @@ const FLOOR: usize = 4096;
 /// The bytes that an empty stream takes though nothing is left.
 pub const LEAST: usize = 256;
 
-/// The divisor for the part of the room that is for queues of [`FLOOR`] at most.
+/// The divisor for the part of the room that is for queues of 4096 bytes at most.
 const FLOOR_PART: usize = 4;
 
 /// The divisor for the instances' unused memory: queues leave three quarters of it to them.

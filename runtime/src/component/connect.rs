@@ -13,13 +13,13 @@ use tokio::task::JoinHandle;
 
 use super::carry::{CARRY_BYTES, carry};
 use super::dialling::{Addresses, News};
-use crate::roles::Access;
 use crate::{Destination, Error, ErrorCode, FlowInfo, Limits, Target};
 use watm_net::connect::{Wire, WireKind, datagrams};
 use watm_net::flow::{GuestStream, charge_stream_anyway, stream_pair};
 use watm_net::quota::Permit;
 use watm_net::ready::{Token, WakeBatch};
 use watm_net::sockets::Connection;
+use watm_policy::access::Access;
 
 /// A request of a module for a connection.
 pub(super) struct Request {

@@ -25,12 +25,10 @@ use super::tape::Tape;
 use super::{Failure, State};
 use crate::cpu_quota::CpuQuota;
 use crate::hub::Hub;
-use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::mailboxes::Mailboxes;
 use crate::recording::{Call, Event};
-use crate::roles::Access;
 use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
 use watm_net::account::{CALL_BYTES, Charge};
 use watm_net::flow::{
@@ -39,6 +37,8 @@ use watm_net::flow::{
 use watm_net::quota::Permit;
 use watm_net::ready::{ReadyList, Token, WakeBatch};
 use watm_net::sockets::Port;
+use watm_policy::access::Access;
+use watm_policy::keys::Keys;
 
 /// The most peers in a status: as many as a configuration of WireGuard may have.
 const MOST_PEERS: usize = 32_768;

@@ -34,11 +34,9 @@ pub(crate) use tape::{Player, Stop, Tape};
 
 use crate::cpu_quota::CpuQuota;
 use crate::hub::Hub;
-use crate::keys::Keys;
 use crate::limiter::Limiter;
 use crate::log::Logger;
 use crate::mailboxes::Mailboxes;
-use crate::roles::Access;
 use crate::{Capture, ErrorCode, ModuleInfo, Network};
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
@@ -47,6 +45,8 @@ use watm_net::account::Charge;
 use watm_net::quota::Permit;
 use watm_net::ready::{ReadyList, Token, WakeBatch};
 use watm_net::sockets::{Port, Protocol};
+use watm_policy::access::Access;
+use watm_policy::keys::Keys;
 
 /// The types of `wit/`.
 pub(crate) mod wit {

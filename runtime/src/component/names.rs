@@ -14,9 +14,9 @@ use super::connect::code;
 use super::convert::{address_to_guest, check_destination};
 use super::{Failure, Kept, State};
 use crate::recording::Function;
-use crate::roles::Access;
 use crate::{Destination, ErrorCode, Family, Network, Target};
 use watm_net::sockets::Port;
+use watm_policy::access::Access;
 
 type Found = Result<Vec<SocketAddr>, ErrorCode>;
 

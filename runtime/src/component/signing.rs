@@ -7,8 +7,8 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::signing;
 use super::{Failure, Kept, State};
 use crate::ErrorCode;
-use crate::keys::{Signer, is_of_handshake};
 use crate::recording::{Digest, Function};
+use watm_policy::keys::{Signer, is_of_handshake};
 
 /// A key that a module may sign with.
 pub struct PrivateKey(Arc<dyn Signer>);

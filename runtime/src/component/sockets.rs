@@ -17,10 +17,10 @@ use super::convert::{
 };
 use super::{Failure, Kept, State};
 use crate::recording::{Digest, Function};
-use crate::roles::Access;
 use crate::{Destination, ErrorCode, Target, log_refusal};
 use watm_net::flow::GuestStream;
 use watm_net::sockets::{Connection, DatagramPort, Entry, FRESH, Port, Protocol, TcpPort};
+use watm_policy::access::Access;
 
 /// The longest interval between calls that a module may ask for.
 const LONGEST_COALESCING: Duration = Duration::from_millis(1);

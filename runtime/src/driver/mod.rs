@@ -23,9 +23,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::component::{Begun, Dial, Grants, Tape};
 use crate::cpu_quota::CpuQuota;
 use crate::hub::Hub;
-use crate::keys::Keys;
 use crate::recording::Recorder;
-use crate::roles::{Access, MAX_LOOKUPS};
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 pub(crate) use swap::Swap;
@@ -35,6 +33,8 @@ use watm_net::flow::{DatagramFlow, StreamFlow};
 use watm_net::sockets::{
     Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort,
 };
+use watm_policy::access::{Access, MAX_LOOKUPS};
+use watm_policy::keys::Keys;
 
 /// The most requests that may wait for a module to return from a call.
 const COMMAND_QUEUE: usize = 64;

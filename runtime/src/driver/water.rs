@@ -308,7 +308,9 @@ fn make_runner(
     log_level: tracing::Level,
 ) -> Result<Arc<WaterRunner>, Error> {
     module.check_granted(&hub.name, [])?;
-    let limits = module.granted().limits(module, hub.limits.clone());
+    let limits = module
+        .granted()
+        .limits(module.info().kind, hub.limits.clone());
     let settings = Settings {
         name: hub.name.clone(),
         // A server always has a configuration, which is empty by default.

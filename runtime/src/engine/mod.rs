@@ -11,10 +11,11 @@ use std::sync::Arc;
 pub(crate) use cache::Compiled;
 pub(crate) use ticker::Ticking;
 
-use crate::module::{MAX_MODULE_BYTES, Module};
+use crate::module::Module;
 use crate::{Error, LoadOptions, Trust};
 use cache::Cache;
 use ticker::Ticker;
+use watm_policy::inspection::MAX_MODULE_BYTES;
 
 /// Compiles modules. One engine for each process is enough; clones share everything.
 #[derive(Clone)]

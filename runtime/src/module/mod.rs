@@ -1,10 +1,6 @@
 //! Modules: loading, which inspects, verifies and compiles them. `Engine` loads them.
 
-mod budget;
-mod inspect;
-mod manifest;
-mod outline;
-mod water;
+mod granted;
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +8,12 @@ use std::sync::Arc;
 use wasmtime::component::Component;
 use watm_seal::{Digest, Proof, Warning};
 
-pub use inspect::{ModuleInfo, inspect};
-pub use manifest::worlds;
-
 use crate::engine::Compiled;
-use crate::trust::{Seal, now, watch};
-use crate::water::Abi;
 use crate::{Engine, Error, LoadOptions, Network, Role, Trust, component};
 use watm_net::sockets::{BindTransparent, TransparentOptions};
-
-/// The largest module that is loaded, in bytes. A transport with its ciphers is under 1 MiB;
-/// compiling takes memory in proportion, so a wrong file is refused before that.
-pub(crate) const MAX_MODULE_BYTES: usize = 64 << 20;
+use watm_policy::inspection::{ModuleInfo, budget, inspect, manifest};
+use watm_policy::trust::{Seal, now, watch};
+use watm_policy::water_abi::Abi;
 
 /// A compiled module. Clones share the code; any number of servers can run it.
 #[derive(Clone)]

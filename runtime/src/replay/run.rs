@@ -12,9 +12,9 @@ use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
 use crate::cpu_quota::CpuQuota;
 use crate::engine::Ticking;
 use crate::hub::Hub;
-use crate::keys::Keys;
 use crate::recording::{Call, End, Function, Header};
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
+use watm_policy::keys::Keys;
 use watm_types::printable;
 
 /// The factor on the CPU limit of the recording: another machine may be slower, and the recording

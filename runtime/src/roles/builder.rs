@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::access::{Access, MAX_LOOKUPS};
 use super::component::ComponentRunner;
-use super::reach::Reach;
 use super::runner::{OuterSocket, Runner, Settings, runner};
 use crate::Role;
 use crate::hub::Accepting;
@@ -17,6 +15,8 @@ use crate::log::subscribed_level;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind};
 use watm_net::connect::Connect;
 use watm_net::quota::Quota;
+use watm_policy::access::{Access, MAX_LOOKUPS};
+use watm_policy::reach::Reach;
 
 /// Options for using a module as a [`Dialer`](crate::Dialer), a [`FixedDialer`](crate::FixedDialer), a
 /// [`Listener`](crate::Listener) or a [`Relay`](crate::Relay). Methods chain by value; each role has a last
@@ -182,7 +182,7 @@ impl<R> RoleBuilder<R> {
         let limits = self
             .module
             .granted()
-            .limits(&self.module, self.limits.clone());
+            .limits(self.module.info().kind, self.limits.clone());
         // A component's places are for instances with a configuration of their own; one more instance has
         // the configuration of all others.
         let places = match self.is_component() {

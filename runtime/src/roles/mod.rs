@@ -3,7 +3,6 @@
 //!
 //! They use one trait, [`runner::Runner`], which hides the kind of module.
 
-mod access;
 mod builder;
 mod component;
 mod connection;
@@ -13,14 +12,11 @@ mod incoming;
 mod listener;
 #[cfg(feature = "socks")]
 mod proxies;
-mod reach;
 mod relay;
 mod replaceable;
-mod resolve;
 mod runner;
 mod through;
 
-pub(crate) use access::{Access, MAX_LOOKUPS};
 pub use builder::RoleBuilder;
 pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
@@ -29,6 +25,5 @@ pub(crate) use incoming::serve_all;
 pub use listener::Listener;
 #[cfg(feature = "socks")]
 pub use proxies::DialerWithOptions;
-pub use reach::Reach;
 pub use relay::Relay;
 pub(crate) use runner::{Job, Opened, Settings};

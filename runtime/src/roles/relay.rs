@@ -12,7 +12,6 @@ use tokio::io::copy_bidirectional;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::access::Access;
 use super::builder::RoleBuilder;
 use super::component::{ComponentRunner, Gone};
 use super::incoming;
@@ -21,6 +20,7 @@ use crate::Role;
 use crate::Target;
 use crate::{Error, ErrorCode, Module, StreamFlow};
 use watm_net::connect::{WireKind, datagrams};
+use watm_policy::access::Access;
 
 /// Accepts connections through a module and passes each on, through the same module, to one address.
 ///

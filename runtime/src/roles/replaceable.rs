@@ -112,7 +112,9 @@ impl Replaceable {
 /// Makes a runner, with the settings limited by the module's grant.
 fn make(module: &Module, role: Role, settings: &Settings) -> Result<WaterRunner, Error> {
     check_role(module, role)?;
-    let limits = module.granted().limits(module, settings.limits.clone());
+    let limits = module
+        .granted()
+        .limits(module.info().kind, settings.limits.clone());
     let settings = Settings {
         flows: settings.flows.limited(limits.flows),
         limits,

@@ -10,7 +10,6 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::component::ComponentRunner;
-use super::reach::Reach;
 use super::replaceable::Replaceable;
 use crate::Role;
 use crate::Target;
@@ -20,6 +19,7 @@ use watm_net::connect::{Connect, Wire};
 use watm_net::counters::Counters;
 use watm_net::flow::{DatagramFlow, Flow, StreamFlow};
 use watm_net::quota::Quota;
+use watm_policy::reach::Reach;
 
 /// A module behind a dialer, a listener or a relay, of whichever kind it is.
 pub(crate) trait Runner: Send + Sync {

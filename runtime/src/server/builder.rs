@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use super::{Handle, Server};
 use crate::driver::{self, Command, Plan};
 use crate::hub::{Accepting, Hub};
-use crate::keys::Keys;
 use crate::log;
 use crate::recording::{Header, Recorder, Socket};
 use crate::{Capture, Destination, Error, Limits, Module, Network, Reach};
 use watm_net::connect::Connect;
 use watm_net::sockets::{Admission, BoundSocket, Grant, Protocol};
+use watm_policy::keys::Keys;
 
 /// Options for starting a module. Methods chain by value; [`start`](ServerBuilder::start) ends the
 /// chain.
@@ -206,7 +206,8 @@ impl ServerBuilder {
     /// refuses the configuration (in its words), or if it traps.
     pub fn start(self) -> Result<Server, Error> {
         self.limits.check()?;
-        let limits = self.module.granted().limits(&self.module, self.limits);
+        let kind = self.module.info().kind;
+        let limits = self.module.granted().limits(kind, self.limits);
         let labels = self
             .grants
             .iter()

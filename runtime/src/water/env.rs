@@ -3,6 +3,8 @@
 
 use wasmtime::{Caller, Linker};
 
+use watm_policy::water_abi::{ENV, Version};
+
 use super::end::end_of;
 use super::errno::Errno;
 use super::fds::{Descriptor, Resource};
@@ -16,37 +18,15 @@ use watm_net::quota::Permit;
 /// The longest name of a network or an address that a module may give, in bytes.
 const MAX_ADDRESS: usize = 256;
 
-pub(crate) const MODULE: &str = "env";
-
-/// The functions of `env` in a version, each with its name and its type.
-pub(super) fn functions(version: super::Version) -> &'static [(&'static str, &'static str)] {
-    match version {
-        super::Version::V0 => &[
-            ("host_dial", "()->i32"),
-            ("host_accept", "()->i32"),
-            ("host_defer", "()->()"),
-            ("pull_config", "()->i32"),
-        ],
-        super::Version::V1 => &[
-            ("water_dial_fixed", "()->i32"),
-            ("water_dial", "(i32,i32,i32,i32)->i32"),
-            ("water_accept", "()->i32"),
-        ],
-    }
-}
-
-pub(super) fn add_to_linker(
-    linker: &mut Linker<State>,
-    version: super::Version,
-) -> wasmtime::Result<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<State>, version: Version) -> wasmtime::Result<()> {
     let [dial, accept] = match version {
-        super::Version::V0 => ["host_dial", "host_accept"],
-        super::Version::V1 => ["water_dial_fixed", "water_accept"],
+        Version::V0 => ["host_dial", "host_accept"],
+        Version::V1 => ["water_dial_fixed", "water_accept"],
     };
-    linker.func_wrap_async(MODULE, dial, |caller: Caller<'_, State>, (): ()| {
+    linker.func_wrap_async(ENV, dial, |caller: Caller<'_, State>, (): ()| {
         Box::new(dial_own(caller))
     })?;
-    linker.func_wrap(MODULE, accept, |mut caller: Caller<'_, State>| {
+    linker.func_wrap(ENV, accept, |mut caller: Caller<'_, State>| {
         let state = caller.data_mut();
         if state.outside.ends_check() {
             return Err(wasmtime::Error::msg("the check is over"));
@@ -54,16 +34,16 @@ pub(super) fn add_to_linker(
         Ok(answer(accept_own(state)))
     })?;
     match version {
-        super::Version::V0 => {
+        Version::V0 => {
             // The function once closed the sockets; now they go with the instance.
-            linker.func_wrap(MODULE, "host_defer", || {})?;
-            linker.func_wrap(MODULE, "pull_config", |mut caller: Caller<'_, State>| {
+            linker.func_wrap(ENV, "host_defer", || {})?;
+            linker.func_wrap(ENV, "pull_config", |mut caller: Caller<'_, State>| {
                 answer(pull_config(caller.data_mut()))
             })?;
         }
-        super::Version::V1 => {
+        Version::V1 => {
             linker.func_wrap_async(
-                MODULE,
+                ENV,
                 "water_dial",
                 |caller: Caller<'_, State>, lists: (u32, u32, u32, u32)| {
                     Box::new(dial_named(caller, lists))

@@ -5,11 +5,11 @@ use wasmtime::{
 };
 
 use super::Prepared;
-use super::abi::Abi;
 use super::errno::Errno;
 use super::preview1::Exit;
 use super::state::State;
 use crate::Error;
+use watm_policy::water_abi::Abi;
 
 /// A guest, which serves one connection.
 pub(super) struct Instance {

@@ -32,7 +32,6 @@
 //! connections again. A listener or a relay that refuses input from a client does not count as
 //! failed: otherwise strangers would decide which module runs.
 
-mod abi;
 mod cpu;
 mod end;
 mod env;
@@ -49,10 +48,8 @@ mod state;
 mod worker;
 
 use wasmtime::{InstancePre, Linker};
+use watm_policy::water_abi::Abi;
 
-pub(crate) use abi::{Abi, Version};
-pub(crate) use env::MODULE as ENV;
-pub(crate) use preview1::{FUNCTIONS as PREVIEW1_FUNCTIONS, MODULE as PREVIEW1};
 pub(crate) use runner::WaterRunner;
 pub(crate) use slot::Slot;
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::roles::Access;
 use crate::{Error, ErrorCode, Role, Target};
 use watm_net::connect::Wire;
 use watm_net::quota::{Permit, Quota};
+use watm_policy::access::Access;
 
 /// The network access of one instance.
 pub(super) struct Outside {

@@ -24,10 +24,11 @@ use watm_net::counters::Counters;
 use crate::cpu_quota::CpuQuota;
 use crate::limiter::Limiter;
 use crate::log::Logger;
-use crate::roles::{Access, Job, Opened, Settings};
+use crate::roles::{Job, Opened, Settings};
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
 use watm_net::quota::Permit;
 use watm_net::quota::Quota;
+use watm_policy::access::Access;
 
 /// Runs a WATER module, with one instance for each connection.
 pub(crate) struct WaterRunner {

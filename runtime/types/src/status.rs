@@ -36,7 +36,7 @@ pub struct GenerationStatus {
 /// A remote party that the transport knows by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// The name that [`FlowInfo::peer`] carries.
+    /// The name that [`FlowInfo::peer`](crate::FlowInfo::peer) carries.
     pub name: String,
     /// The address where the peer was last heard, as `address:port`.
     pub endpoint: Option<String>,

@@ -1,6 +1,6 @@
 //! Real sockets, which are bound for a module before it runs and kept across its restarts, and
 //! everything else that differs between operating systems. Only this folder and
-//! [`private`](crate::private) know which system it is (`tests/structure` checks that).
+//! `private` of the seals know which system it is (`tests/structure` checks that).
 
 mod admission;
 mod bind;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use wasmtime::{Caller, Linker};
 
-use super::MODULE;
 use crate::water::errno::Errno;
 use crate::water::fds::{Descriptor, Resource};
 use crate::water::guest::{bytes, bytes_mut, write_u32, write_u64};
 use crate::water::state::{State, answer, split};
+use watm_policy::water_abi::PREVIEW1;
 
 /// The directory and the name of a module's configuration.
 const DIRECTORY: &str = "/conf";
@@ -44,25 +44,27 @@ const OPEN_DIRECTORY: u32 = 2;
 type Call<'a> = (&'a mut [u8], &'a mut State);
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    linker.func_wrap(MODULE, "fd_close", |caller: Caller<'_, State>, fd: i32| {
-        with(caller, |(_, state)| state.fds.close(fd))
-    })?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
+        "fd_close",
+        |caller: Caller<'_, State>, fd: i32| with(caller, |(_, state)| state.fds.close(fd)),
+    )?;
+    linker.func_wrap(
+        PREVIEW1,
         "fd_renumber",
         |caller: Caller<'_, State>, from: i32, to: i32| {
             with(caller, |(_, state)| state.fds.renumber(from, to))
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_fdstat_get",
         |caller: Caller<'_, State>, fd: i32, out: u32| {
             with(caller, |call| fd_fdstat_get(call, fd, out))
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_fdstat_set_flags",
         |caller: Caller<'_, State>, fd: i32, flags: u32| {
             with(caller, |call| fd_fdstat_set_flags(call, fd, flags))
@@ -70,22 +72,22 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     )?;
     // Giving up rights changes nothing: the host does not look at them.
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_fdstat_set_rights",
         |caller: Caller<'_, State>, fd: i32, _: u64, _: u64| open(caller, fd),
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_advise",
         |caller: Caller<'_, State>, fd: i32, _: u64, _: u64, _: u32| open(caller, fd),
     )?;
     for name in ["fd_sync", "fd_datasync"] {
-        linker.func_wrap(MODULE, name, |caller: Caller<'_, State>, fd: i32| {
+        linker.func_wrap(PREVIEW1, name, |caller: Caller<'_, State>, fd: i32| {
             open(caller, fd)
         })?;
     }
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_filestat_get",
         |caller: Caller<'_, State>, fd: i32, out: u32| {
             with(caller, |(memory, state)| {
@@ -95,21 +97,21 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_seek",
         |caller: Caller<'_, State>, fd: i32, offset: i64, whence: u32, out: u32| {
             with(caller, |call| fd_seek(call, fd, offset, whence, out))
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_tell",
         |caller: Caller<'_, State>, fd: i32, out: u32| {
             with(caller, |call| fd_seek(call, fd, 0, 1, out))
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_prestat_get",
         |caller: Caller<'_, State>, fd: i32, out: u32| {
             with(caller, |(memory, state)| {
@@ -121,7 +123,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "fd_prestat_dir_name",
         |caller: Caller<'_, State>, fd: i32, out: u32, len: u32| {
             with(caller, |(memory, state)| {
@@ -136,7 +138,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "path_open",
         |caller: Caller<'_, State>,
          directory: i32,
@@ -159,7 +161,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         },
     )?;
     linker.func_wrap(
-        MODULE,
+        PREVIEW1,
         "path_filestat_get",
         |caller: Caller<'_, State>, directory: i32, _: u32, path: u32, len: u32, out: u32| {
             with(caller, |(memory, state)| {

@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use wasmtime::{Caller, Linker};
 
-use super::MODULE;
 use crate::water::errno::Errno;
 use crate::water::fds::Resource;
 use crate::water::guest::{Parts, bytes, bytes_mut, write_u32};
 use crate::water::output::Stream;
 use crate::water::state::{Idle, State, answer, split};
+use watm_policy::water_abi::PREVIEW1;
 
 /// The most parts of one write to the system; the rest is left to the guest's next call.
 const WRITE_PARTS: usize = 16;
@@ -21,20 +21,20 @@ const MAX_PRINT: usize = 64 << 10;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "fd_read",
         |caller: Caller<'_, State>, (fd, parts, count, out): (i32, u32, u32, u32)| {
             Box::new(transfer(caller, fd, parts, count, out, poll_read))
         },
     )?;
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "fd_write",
         |caller: Caller<'_, State>, (fd, parts, count, out): (i32, u32, u32, u32)| {
             Box::new(transfer(caller, fd, parts, count, out, poll_write))
         },
     )?;
-    linker.func_wrap(MODULE, "fd_pread", fd_pread)?;
+    linker.func_wrap(PREVIEW1, "fd_pread", fd_pread)?;
     Ok(())
 }
 

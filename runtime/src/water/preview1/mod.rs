@@ -12,66 +12,12 @@ mod sockets;
 mod system;
 
 use wasmtime::{FuncType, Linker, Val, ValType};
+use watm_policy::water_abi::{PREVIEW1, PREVIEW1_FUNCTIONS};
 
 use super::errno::Errno;
 use super::state::State;
 
 pub(super) use system::Exit;
-
-pub(crate) const MODULE: &str = "wasi_snapshot_preview1";
-
-/// Every function, with its type.
-pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
-    ("args_get", "(i32,i32)->i32"),
-    ("args_sizes_get", "(i32,i32)->i32"),
-    ("clock_res_get", "(i32,i32)->i32"),
-    ("clock_time_get", "(i32,i64,i32)->i32"),
-    ("environ_get", "(i32,i32)->i32"),
-    ("environ_sizes_get", "(i32,i32)->i32"),
-    ("fd_advise", "(i32,i64,i64,i32)->i32"),
-    ("fd_allocate", "(i32,i64,i64)->i32"),
-    ("fd_close", "(i32)->i32"),
-    ("fd_datasync", "(i32)->i32"),
-    ("fd_fdstat_get", "(i32,i32)->i32"),
-    ("fd_fdstat_set_flags", "(i32,i32)->i32"),
-    ("fd_fdstat_set_rights", "(i32,i64,i64)->i32"),
-    ("fd_filestat_get", "(i32,i32)->i32"),
-    ("fd_filestat_set_size", "(i32,i64)->i32"),
-    ("fd_filestat_set_times", "(i32,i64,i64,i32)->i32"),
-    ("fd_pread", "(i32,i32,i32,i64,i32)->i32"),
-    ("fd_prestat_dir_name", "(i32,i32,i32)->i32"),
-    ("fd_prestat_get", "(i32,i32)->i32"),
-    ("fd_pwrite", "(i32,i32,i32,i64,i32)->i32"),
-    ("fd_read", "(i32,i32,i32,i32)->i32"),
-    ("fd_readdir", "(i32,i32,i32,i64,i32)->i32"),
-    ("fd_renumber", "(i32,i32)->i32"),
-    ("fd_seek", "(i32,i64,i32,i32)->i32"),
-    ("fd_sync", "(i32)->i32"),
-    ("fd_tell", "(i32,i32)->i32"),
-    ("fd_write", "(i32,i32,i32,i32)->i32"),
-    ("path_create_directory", "(i32,i32,i32)->i32"),
-    ("path_filestat_get", "(i32,i32,i32,i32,i32)->i32"),
-    (
-        "path_filestat_set_times",
-        "(i32,i32,i32,i32,i64,i64,i32)->i32",
-    ),
-    ("path_link", "(i32,i32,i32,i32,i32,i32,i32)->i32"),
-    ("path_open", "(i32,i32,i32,i32,i32,i64,i64,i32,i32)->i32"),
-    ("path_readlink", "(i32,i32,i32,i32,i32,i32)->i32"),
-    ("path_remove_directory", "(i32,i32,i32)->i32"),
-    ("path_rename", "(i32,i32,i32,i32,i32,i32)->i32"),
-    ("path_symlink", "(i32,i32,i32,i32,i32)->i32"),
-    ("path_unlink_file", "(i32,i32,i32)->i32"),
-    ("poll_oneoff", "(i32,i32,i32,i32)->i32"),
-    ("proc_exit", "(i32)->()"),
-    ("proc_raise", "(i32)->i32"),
-    ("random_get", "(i32,i32)->i32"),
-    ("sched_yield", "()->i32"),
-    ("sock_accept", "(i32,i32,i32)->i32"),
-    ("sock_recv", "(i32,i32,i32,i32,i32,i32)->i32"),
-    ("sock_send", "(i32,i32,i32,i32,i32)->i32"),
-    ("sock_shutdown", "(i32,i32)->i32"),
-];
 
 /// Functions that always fail, with their error.
 const REFUSED: &[(&str, Errno)] = &[
@@ -101,13 +47,13 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     poll::add_to_linker(linker)?;
     sockets::add_to_linker(linker)?;
     for (name, errno) in REFUSED {
-        let kind = FUNCTIONS
+        let kind = PREVIEW1_FUNCTIONS
             .iter()
             .find(|(known, _)| known == name)
             .map_or("", |(_, kind)| *kind);
         let result = Val::I32(i32::from(errno.0));
         let kind = FuncType::new(linker.engine(), parameters(kind), [ValType::I32]);
-        linker.func_new(MODULE, name, kind, move |_, _, results| {
+        linker.func_new(PREVIEW1, name, kind, move |_, _, results| {
             results[0] = result;
             Ok(())
         })?;
@@ -115,7 +61,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-/// Parses the parameters of a type written as in [`FUNCTIONS`].
+/// Parses the parameters of a type written as in [`PREVIEW1_FUNCTIONS`].
 fn parameters(kind: &str) -> Vec<ValType> {
     let list = kind
         .strip_prefix('(')
@@ -140,7 +86,7 @@ mod tests {
         let mut linker = Linker::new(&engine);
         add_to_linker(&mut linker).expect("no name is taken twice");
         let mut text = String::from("(module (memory (export \"memory\") 1)\n");
-        for (name, kind) in FUNCTIONS {
+        for (name, kind) in PREVIEW1_FUNCTIONS {
             let params: Vec<String> = parameters(kind).iter().map(ToString::to_string).collect();
             let result = if kind.ends_with("i32") {
                 "(result i32)"
@@ -148,7 +94,7 @@ mod tests {
                 ""
             };
             text += &format!(
-                "(import \"{MODULE}\" \"{name}\" (func (param {}) {result}))\n",
+                "(import \"{PREVIEW1}\" \"{name}\" (func (param {}) {result}))\n",
                 params.join(" ")
             );
         }
@@ -161,6 +107,6 @@ mod tests {
         let module =
             wasmtime::Module::new(&engine, wat::parse_str(text).expect("text")).expect("a module");
         linker.instantiate_pre(&module).expect("links");
-        assert_eq!(FUNCTIONS.len(), 46);
+        assert_eq!(PREVIEW1_FUNCTIONS.len(), 46);
     }
 }

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use wasmtime::{Caller, Linker};
 
-use super::MODULE;
 use super::system::Clock;
 use crate::water::end::Readiness;
 use crate::water::errno::Errno;
 use crate::water::fds::Resource;
 use crate::water::guest::{bytes, bytes_mut, write_u32};
 use crate::water::state::{Idle, State, answer, split};
+use watm_policy::water_abi::PREVIEW1;
 
 /// The most events that one call waits for: two directions of every descriptor, and clocks.
 const MAX_SUBSCRIPTIONS: u32 = 1024;
@@ -54,7 +54,7 @@ struct Event {
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "poll_oneoff",
         |caller: Caller<'_, State>, (subscriptions, events, count, out): (u32, u32, u32, u32)| {
             Box::new(poll_oneoff(caller, subscriptions, events, count, out))

@@ -2,11 +2,11 @@
 
 use wasmtime::{Caller, Linker};
 
-use super::MODULE;
 use super::io::{poll_read, poll_write, transfer};
 use crate::water::errno::Errno;
 use crate::water::guest::bytes_mut;
 use crate::water::state::{State, answer, split};
+use watm_policy::water_abi::PREVIEW1;
 
 /// Flags of `sock_shutdown`.
 const SHUT_READ: u32 = 1;
@@ -14,7 +14,7 @@ const SHUT_WRITE: u32 = 2;
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "sock_recv",
         |caller: Caller<'_, State>,
          (fd, parts, count, flags, out, out_flags): (i32, u32, u32, u32, u32, u32)| {
@@ -28,13 +28,13 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         },
     )?;
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "sock_send",
         |caller: Caller<'_, State>, (fd, parts, count, flags, out): (i32, u32, u32, u32, u32)| {
             Box::new(sock_send(caller, fd, [parts, count], flags, out))
         },
     )?;
-    linker.func_wrap(MODULE, "sock_shutdown", sock_shutdown)?;
+    linker.func_wrap(PREVIEW1, "sock_shutdown", sock_shutdown)?;
     Ok(())
 }
 

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ring::rand::{SecureRandom, SystemRandom};
 use wasmtime::{Caller, Linker};
 
-use super::MODULE;
 use crate::water::errno::Errno;
 use crate::water::guest::{bytes_mut, write_u32, write_u64};
 use crate::water::state::{Idle, State, answer, split};
+use watm_policy::water_abi::PREVIEW1;
 
 /// The most random bytes that are made before other tasks get the thread: under a millisecond.
 const RANDOM_PIECE: usize = 256 << 10;
@@ -30,24 +30,24 @@ impl std::error::Error for Exit {}
 
 pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
     for name in ["args_sizes_get", "environ_sizes_get"] {
-        linker.func_wrap(MODULE, name, none_of_them)?;
+        linker.func_wrap(PREVIEW1, name, none_of_them)?;
     }
     for name in ["args_get", "environ_get"] {
         // Both lists are empty, so that nothing is written.
-        linker.func_wrap(MODULE, name, |_: Caller<'_, State>, _: u32, _: u32| 0_i32)?;
+        linker.func_wrap(PREVIEW1, name, |_: Caller<'_, State>, _: u32, _: u32| 0_i32)?;
     }
-    linker.func_wrap(MODULE, "clock_res_get", clock_res_get)?;
-    linker.func_wrap(MODULE, "clock_time_get", clock_time_get)?;
-    linker.func_wrap(MODULE, "proc_exit", |code: i32| -> wasmtime::Result<()> {
+    linker.func_wrap(PREVIEW1, "clock_res_get", clock_res_get)?;
+    linker.func_wrap(PREVIEW1, "clock_time_get", clock_time_get)?;
+    linker.func_wrap(PREVIEW1, "proc_exit", |code: i32| -> wasmtime::Result<()> {
         Err(wasmtime::Error::new(Exit(code)))
     })?;
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "sched_yield",
         |caller: Caller<'_, State>, (): ()| Box::new(sched_yield(caller)),
     )?;
     linker.func_wrap_async(
-        MODULE,
+        PREVIEW1,
         "random_get",
         |caller: Caller<'_, State>, (pointer, len): (u32, u32)| {
             Box::new(random_get(caller, pointer, len))

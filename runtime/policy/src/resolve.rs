@@ -4,9 +4,9 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 
-use super::reach::{Reach, Verdict};
 use crate::Error;
 use crate::Target;
+use crate::reach::{Reach, Verdict};
 use watm_net::sockets::outgoing;
 
 impl Reach {
@@ -21,7 +21,7 @@ impl Reach {
     }
 
     /// Returns the addresses, as [`resolve`](Reach::resolve), out of those that `finding` finds.
-    pub(super) async fn choose(
+    pub async fn choose(
         &self,
         target: &Target,
         finding: impl Future<Output = io::Result<Vec<SocketAddr>>>,

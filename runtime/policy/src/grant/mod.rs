@@ -6,7 +6,7 @@ mod file;
 use watm_seal::{Capabilities, ConnectPattern, Network, Socket};
 
 use crate::keys::Keys;
-use crate::{Capture, Error, Limits, Module, ModuleKind, Reach};
+use crate::{Capture, Limits, ModuleKind, Reach};
 
 pub use file::Grants;
 
@@ -15,7 +15,7 @@ pub use file::Grants;
 /// The application has further limits: it grants sockets one by one, a [`Reach`] names
 /// destinations, and [`Limits`] bound the resources. These limits are applied to each of those.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Granted {
+pub struct Granted {
     bounds: Vec<Bound>,
 }
 
@@ -28,7 +28,7 @@ struct Bound {
 
 impl Granted {
     /// Makes the limits of the seal, and of the user's grant to this name.
-    pub(crate) fn new(ceiling: Option<&Capabilities>, granted: Option<&Capabilities>) -> Granted {
+    pub fn new(ceiling: Option<&Capabilities>, granted: Option<&Capabilities>) -> Granted {
         let bound = |whose| {
             move |most: &Capabilities| Bound {
                 whose,
@@ -45,7 +45,7 @@ impl Granted {
     }
 
     /// Checks that it may have a socket of this protocol under this label.
-    pub(crate) fn check_socket(&self, network: Network, label: &str) -> Result<(), String> {
+    pub fn check_socket(&self, network: Network, label: &str) -> Result<(), String> {
         let Some(bound) = self
             .bounds
             .iter()
@@ -69,7 +69,7 @@ impl Granted {
     }
 
     /// Returns the limits combined to one; `None` if there are none.
-    pub(crate) fn together(&self) -> Option<Capabilities> {
+    pub fn together(&self) -> Option<Capabilities> {
         let bounds = self.bounds.iter().map(|bound| bound.most.clone());
         bounds.reduce(|one, other| {
             let covered = |pattern: &&ConnectPattern, by: &Capabilities| {
@@ -104,7 +104,7 @@ impl Granted {
     }
 
     /// Checks that a module can run at all within its limits, and names the field that prevents it.
-    pub(crate) fn check_usable(&self) -> Result<(), String> {
+    pub fn check_usable(&self) -> Result<(), String> {
         for Bound { whose, most } in &self.bounds {
             for (field, value) in [
                 ("memory-bytes", most.memory_bytes),
@@ -121,18 +121,19 @@ impl Granted {
     }
 
     /// Restricts a reach to the destinations that all limits allow.
-    pub(crate) fn reach(&self, reach: Reach) -> Reach {
+    pub fn reach(&self, reach: Reach) -> Reach {
         self.bounds.iter().fold(reach, |reach, bound| {
             reach.within(bound.most.connect.iter().cloned())
         })
     }
 
-    pub(crate) fn host_crypto(&self, asked: bool) -> bool {
+    /// Returns true if it may use the ciphers of the host and asked for them.
+    pub fn host_crypto(&self, asked: bool) -> bool {
         asked && self.bounds.iter().all(|bound| bound.most.host_crypto)
     }
 
     /// Checks that it may sign with keys of the host.
-    pub(crate) fn check_host_keys(&self) -> Result<(), String> {
+    pub fn check_host_keys(&self) -> Result<(), String> {
         match self.bounds.iter().find(|bound| !bound.most.host_keys) {
             None => Ok(()),
             Some(bound) => Err(format!(
@@ -143,7 +144,7 @@ impl Granted {
     }
 
     /// Returns the keys that it may sign with.
-    pub(crate) fn keys(&self, given: &Keys) -> Keys {
+    pub fn keys(&self, given: &Keys) -> Keys {
         match self.check_host_keys() {
             Ok(()) => given.clone(),
             Err(_) => Keys::new(),
@@ -151,7 +152,7 @@ impl Granted {
     }
 
     /// Checks that it may copy its traffic to the user.
-    pub(crate) fn check_capture(&self) -> Result<(), String> {
+    pub fn check_capture(&self) -> Result<(), String> {
         match self.bounds.iter().find(|bound| !bound.most.capture) {
             None => Ok(()),
             Some(bound) => Err(format!(
@@ -162,12 +163,12 @@ impl Granted {
     }
 
     /// Returns the capture, if it may copy its traffic.
-    pub(crate) fn capture(&self, wanted: Option<&Capture>) -> Option<Capture> {
+    pub fn capture(&self, wanted: Option<&Capture>) -> Option<Capture> {
         wanted.filter(|_| self.check_capture().is_ok()).cloned()
     }
 
     /// Checks that its flows may be passed on from their clients' addresses.
-    pub(crate) fn check_bind_transparent(&self) -> Result<(), String> {
+    pub fn check_bind_transparent(&self) -> Result<(), String> {
         match self
             .bounds
             .iter()
@@ -182,18 +183,20 @@ impl Granted {
         }
     }
 
-    pub(crate) fn memory_bytes(&self, asked: usize) -> usize {
+    /// Returns the memory limit: the smaller one of `asked` and of what it may have, in bytes.
+    pub fn memory_bytes(&self, asked: usize) -> usize {
         self.least(asked, |most| {
             usize::try_from(most.memory_bytes).unwrap_or(usize::MAX)
         })
     }
 
-    pub(crate) fn flows(&self, asked: usize) -> usize {
+    /// Returns the limit of open flows: the smaller one of `asked` and of what it may have.
+    pub fn flows(&self, asked: usize) -> usize {
         self.least(asked, |most| most.flows as usize)
     }
 
     /// Returns the share of one core, in thousandths; `None` for no limit.
-    pub(crate) fn cpu_permille(&self) -> Option<u32> {
+    pub fn cpu_permille(&self) -> Option<u32> {
         self.bounds
             .iter()
             .map(|bound| bound.most.cpu_permille)
@@ -201,16 +204,16 @@ impl Granted {
     }
 
     /// Returns the number of instances at once.
-    pub(crate) fn instances(&self) -> usize {
+    pub fn instances(&self) -> usize {
         self.least(usize::MAX, |most| most.instances as usize)
     }
 
     /// Applies the limits to those of the application. A WATER module has an instance for each
     /// connection, so it has no more connections than instances.
-    pub(crate) fn limits(&self, module: &Module, mut limits: Limits) -> Limits {
+    pub fn limits(&self, kind: ModuleKind, mut limits: Limits) -> Limits {
         limits.memory_bytes = self.memory_bytes(limits.memory_bytes);
         limits.flows = self.flows(limits.flows);
-        if module.info().kind != ModuleKind::Component {
+        if kind != ModuleKind::Component {
             limits.flows = limits.flows.min(self.instances());
         }
         limits
@@ -232,84 +235,6 @@ impl Bound {
         };
         let mut sockets = self.most.sockets.iter();
         sockets.any(|socket| socket.network == network && socket.label.has(&label))
-    }
-}
-
-impl Module {
-    /// Returns the most that it may have: what its seal asks for, limited to what the user granted
-    /// to its name. The host gives it no more than that. `None` if it has no seal, and no such
-    /// limit.
-    pub fn may_have(&self) -> Option<Capabilities> {
-        self.granted().together()
-    }
-
-    /// Returns its limits.
-    pub(crate) fn granted(&self) -> &Granted {
-        &self.seal_details().granted
-    }
-
-    /// Checks that it has a use for these keys of the host, and may sign with them.
-    pub(crate) fn check_keys(&self, name: &str, keys: &Keys) -> Result<(), Error> {
-        const SIGNING: &str = "watm:transport/signing@";
-        if keys.is_empty() {
-            return Ok(());
-        }
-        let info = self.info();
-        if !info
-            .imports
-            .iter()
-            .any(|import| import.starts_with(SIGNING))
-        {
-            let what = match info.kind {
-                ModuleKind::Component => "this component",
-                _ => "a WATER module",
-            };
-            return Err(Error::Options(format!(
-                "{name}: {what} asks for no key of the host; {} must be left out",
-                keys.names()
-            )));
-        }
-        let refuse = |reason| Error::NotGranted {
-            module: name.to_owned(),
-            reason,
-        };
-        self.granted().check_host_keys().map_err(refuse)
-    }
-
-    /// Checks that it can copy its traffic, and may.
-    pub(crate) fn check_capture(&self, name: &str) -> Result<(), Error> {
-        const CAPTURE: &str = "watm:transport/capture@";
-        let mut imports = self.info().imports.iter();
-        if !imports.any(|import| import.starts_with(CAPTURE)) {
-            return Err(Error::Options(format!(
-                "{name}: this module gives no copies of packets or keys; the capture must be left \
-                 out"
-            )));
-        }
-        let refuse = |reason| Error::NotGranted {
-            module: name.to_owned(),
-            reason,
-        };
-        self.granted().check_capture().map_err(refuse)
-    }
-
-    /// Checks that it may be given these sockets, and can run within its limits.
-    pub(crate) fn check_granted(
-        &self,
-        name: &str,
-        sockets: impl IntoIterator<Item = (Network, String)>,
-    ) -> Result<(), Error> {
-        let refuse = |reason: String| Error::NotGranted {
-            module: name.to_owned(),
-            reason,
-        };
-        self.granted().check_usable().map_err(refuse)?;
-        for (network, label) in sockets {
-            self.granted()
-                .check_socket(network, &label)
-                .map_err(refuse)?;
-        }
-        Ok(())
     }
 }
 

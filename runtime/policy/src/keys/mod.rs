@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use handshake::is_of_handshake;
+pub use handshake::is_of_handshake;
 use loaded::LoadedKey;
 
 use crate::Error;
@@ -102,12 +102,14 @@ impl Keys {
         Ok(self)
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<dyn Signer>> {
+    #[doc(hidden)]
+    pub fn get(&self, name: &str) -> Option<Arc<dyn Signer>> {
         self.by_name.get(name).cloned()
     }
 
     /// Returns the names, for people.
-    pub(crate) fn names(&self) -> String {
+    #[doc(hidden)]
+    pub fn names(&self) -> String {
         let names: Vec<String> = self
             .by_name
             .keys()

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::reach::{Reach, Verdict};
 use crate::Target;
 use crate::grant::Granted;
+use crate::reach::{Reach, Verdict};
 use crate::{Destination, Error, Network, log_refusal};
 use watm_net::connect::{Connect, Wire};
 use watm_net::counters::Counters;
@@ -20,25 +20,27 @@ use watm_types::printable;
 
 /// The most lookups of names at once for a module, even if nobody waits for them any more: each holds
 /// one of the process's threads until the system's resolver answers.
-pub(crate) const MAX_LOOKUPS: usize = 8;
+pub const MAX_LOOKUPS: usize = 8;
 
 /// The policy of a module's connections, and the way they are made.
-pub(crate) struct Access {
+pub struct Access {
     /// The module's name, for errors.
-    pub(crate) name: String,
-    pub(crate) reach: Reach,
-    pub(crate) connector: Option<Arc<dyn Connect>>,
+    pub name: String,
+    /// The destinations that it may reach.
+    pub reach: Reach,
+    /// The application's own way to connect; `None` for the sockets of this machine.
+    pub connector: Option<Arc<dyn Connect>>,
     /// The time limit of an attempt.
-    pub(crate) connect_timeout: Duration,
+    pub connect_timeout: Duration,
     /// The counters that note the destinations.
-    pub(crate) counters: Arc<Counters>,
+    pub counters: Arc<Counters>,
     /// The permits of lookups: [`MAX_LOOKUPS`] of them; others wait.
-    pub(crate) lookups: Arc<Semaphore>,
+    pub lookups: Arc<Semaphore>,
 }
 
 impl Access {
     /// Returns the same access, with a reach within the module's seal and grant.
-    pub(crate) fn cut(&self, granted: &Granted) -> Arc<Access> {
+    pub fn cut(&self, granted: &Granted) -> Arc<Access> {
         Arc::new(Access {
             name: self.name.clone(),
             reach: granted.reach(self.reach.clone()),
@@ -51,7 +53,7 @@ impl Access {
 
     /// Checks if the module may connect to the target, as far as that is known before a name is
     /// resolved. `own` is true for the application's destination, which is always allowed.
-    pub(crate) fn check(&self, target: &Target, own: bool) -> Result<(), Error> {
+    pub fn check(&self, target: &Target, own: bool) -> Result<(), Error> {
         match self.verdict(target, own) {
             Verdict::Denied => {
                 self.note(target, false);
@@ -63,12 +65,12 @@ impl Access {
 
     /// Checks the same for datagrams to an address. `name` is the name that it was looked up by, if
     /// any.
-    pub(crate) fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
+    pub fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
         self.reach.admits_datagrams(remote, name)
     }
 
     /// Notes and logs that datagrams to this address are dropped.
-    pub(crate) fn refuse_datagrams(&self, remote: SocketAddr) {
+    pub fn refuse_datagrams(&self, remote: SocketAddr) {
         let target = Target {
             network: Network::Udp,
             ..Target::tcp(Destination::Address(remote))
@@ -83,7 +85,7 @@ impl Access {
     }
 
     /// Connects, if the module may. `own` as in [`check`](Access::check).
-    pub(crate) async fn connect(&self, target: &Target, own: bool) -> Result<Wire, Error> {
+    pub async fn connect(&self, target: &Target, own: bool) -> Result<Wire, Error> {
         let failed = |source| self.failed(target, source);
         let connecting = async {
             match self.verdict(target, own) {
@@ -117,7 +119,7 @@ impl Access {
     }
 
     /// Returns the addresses of a target, as [`Reach::resolve`] does.
-    pub(crate) async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
+    pub async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, Error> {
         let found = self.reach.choose(target, self.addresses(target)).await;
         found.map_err(|error| match error {
             Error::Denied { .. } => self.refused(target, self.denied(target)),
@@ -156,7 +158,7 @@ impl Access {
     }
 
     /// Returns the error of a connection that failed.
-    pub(crate) fn failed(&self, target: &Target, source: io::Error) -> Error {
+    pub fn failed(&self, target: &Target, source: io::Error) -> Error {
         Error::Connect {
             module: self.name.clone(),
             target: shown(target),

@@ -20,10 +20,10 @@ use watm_seal::{
 
 pub use built_in::BuiltIn;
 pub use load::LoadOptions;
-pub(crate) use watch::watch;
+pub use watch::watch;
 
 use crate::grant::Granted;
-use crate::module::worlds;
+use crate::inspection::worlds;
 use crate::{Error, Grants, LastUse};
 use store::Store;
 
@@ -130,12 +130,8 @@ impl Trust {
     }
 
     /// Verifies these bytes, and returns the proof if they may be loaded.
-    pub(crate) fn verify(
-        &self,
-        module: &str,
-        bytes: &[u8],
-        options: &LoadOptions,
-    ) -> Result<Seal, Error> {
+    #[doc(hidden)]
+    pub fn verify(&self, module: &str, bytes: &[u8], options: &LoadOptions) -> Result<Seal, Error> {
         let untrusted = |refused: Refused| Error::Untrusted {
             module: module.to_owned(),
             code: refused.code(),
@@ -218,7 +214,8 @@ impl Trust {
     }
 
     /// Returns true if unsealed modules are allowed.
-    pub(crate) fn allows_unsealed(&self, options: &LoadOptions) -> bool {
+    #[doc(hidden)]
+    pub fn allows_unsealed(&self, options: &LoadOptions) -> bool {
         self.unsealed || options.unsealed
     }
 
@@ -257,19 +254,21 @@ impl Default for Trust {
 
 /// The result of verifying a module when it was loaded.
 #[derive(Debug)]
-pub(crate) struct Seal {
+pub struct Seal {
     /// The proof; `None` for an unsealed module that was allowed.
-    pub(crate) proof: Option<Proof>,
+    pub proof: Option<Proof>,
     warnings: Vec<Warning>,
     time: u64,
     trust: Trust,
-    pub(crate) granted: Granted,
+    /// The limits of its seal and of its grant.
+    pub granted: Granted,
     accepted: AtomicBool,
 }
 
 impl Seal {
     /// Returns the warnings at this time.
-    pub(crate) fn warnings(&self, now: u64) -> Vec<Warning> {
+    #[doc(hidden)]
+    pub fn warnings(&self, now: u64) -> Vec<Warning> {
         let Some(proof) = &self.proof else {
             return self.warnings.clone();
         };
@@ -287,7 +286,8 @@ impl Seal {
     }
 
     /// Returns the floor that has been raised above this module since it was loaded, if any.
-    pub(crate) fn floor_above(&self) -> Option<Release> {
+    #[doc(hidden)]
+    pub fn floor_above(&self) -> Option<Release> {
         let manifest = &self.proof.as_ref()?.manifest;
         // A state that cannot be read now was readable when the module was loaded.
         let state = self.trust.store.load().unwrap_or_default();
@@ -298,17 +298,20 @@ impl Seal {
 
     /// Returns the path of the state, beside which usage is recorded; `None` if the user has no
     /// folder for states.
-    pub(crate) fn state_path(&self) -> Option<PathBuf> {
+    #[doc(hidden)]
+    pub fn state_path(&self) -> Option<PathBuf> {
         self.trust.store.path()
     }
 
     /// Returns true if the acceptance is written, or need not be.
-    pub(crate) fn is_remembered(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_remembered(&self) -> bool {
         self.proof.is_none() || self.accepted.load(Ordering::Relaxed)
     }
 
     /// Checks that the module's acceptance could be written now.
-    pub(crate) fn check_memory(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn check_memory(&self) -> Result<(), Error> {
         match &self.proof {
             Some(proof) if !self.is_remembered() => self.trust.store.check_room(proof),
             _ => Ok(()),
@@ -316,7 +319,8 @@ impl Seal {
     }
 
     /// Writes the module's acceptance to the state, once: it has started.
-    pub(crate) fn accept(&self) -> Result<(), Error> {
+    #[doc(hidden)]
+    pub fn accept(&self) -> Result<(), Error> {
         if let Some(proof) = &self.proof
             && !self.accepted.load(Ordering::Relaxed)
         {
@@ -328,7 +332,7 @@ impl Seal {
 }
 
 /// Returns the time, in seconds since 1970.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()

@@ -39,10 +39,12 @@ struct Patterns(Vec<ConnectPattern>);
 
 /// The decision of a [`Reach`] about a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verdict {
+pub enum Verdict {
+    /// The target may not be reached.
     Denied,
     /// Depends on the addresses: those that the reach admits are allowed.
     Resolved,
+    /// The target may be reached.
     Allowed,
 }
 
@@ -67,18 +69,21 @@ impl Reach {
     }
 
     /// Restricts the reach to the destinations that one of these patterns admits too.
-    pub(crate) fn within(mut self, ceiling: impl IntoIterator<Item = ConnectPattern>) -> Reach {
+    #[doc(hidden)]
+    pub fn within(mut self, ceiling: impl IntoIterator<Item = ConnectPattern>) -> Reach {
         self.within.push(Patterns(ceiling.into_iter().collect()));
         self
     }
 
-    pub(crate) fn judge(&self, target: &Target) -> Verdict {
+    #[doc(hidden)]
+    pub fn judge(&self, target: &Target) -> Verdict {
         let verdicts = self.lists().map(|patterns| patterns.judge(target));
         verdicts.min().unwrap_or(Verdict::Denied)
     }
 
     /// Returns true if a target that is [`Verdict::Resolved`] may have this address.
-    pub(crate) fn admits(&self, target: &Target, address: &SocketAddr) -> bool {
+    #[doc(hidden)]
+    pub fn admits(&self, target: &Target, address: &SocketAddr) -> bool {
         self.lists().all(|patterns| {
             patterns.judge(target) == Verdict::Allowed || patterns.admits(target.network, address)
         })
@@ -86,7 +91,8 @@ impl Reach {
 
     /// Returns true if datagrams of a granted socket may go to this address, which the module has not
     /// heard from. `name` is the name that it was looked up by.
-    pub(crate) fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
+    #[doc(hidden)]
+    pub fn admits_datagrams(&self, remote: SocketAddr, name: Option<&Destination>) -> bool {
         let named = self.within.is_empty() || self.with_datagrams;
         let mut lists = self.within.iter().chain(named.then_some(&self.allowed));
         lists.all(|patterns| patterns.admit_datagrams(remote, name))

@@ -12,31 +12,31 @@ use crate::ModuleKind;
 
 /// The outermost imports and exports of a module. Nested modules are only skimmed.
 #[derive(Default)]
-pub(super) struct Outline {
+pub struct Outline {
     component: bool,
     /// True if it has a section `watm.alone`, nested or not.
-    pub(super) alone: bool,
+    pub alone: bool,
     /// True if it has a section `watm.names-clients`.
-    pub(super) names_clients: bool,
+    pub names_clients: bool,
     /// The imports. Those of a core module name a module, those of a component do not.
-    pub(super) imports: Vec<Import>,
-    pub(super) exports: Vec<Export>,
+    pub imports: Vec<Import>,
+    pub exports: Vec<Export>,
 }
 
-pub(super) struct Import {
-    pub(super) module: Option<String>,
-    pub(super) name: String,
-    pub(super) kind: Item,
+pub struct Import {
+    pub module: Option<String>,
+    pub name: String,
+    pub kind: Item,
 }
 
-pub(super) struct Export {
-    pub(super) name: String,
-    pub(super) kind: Item,
+pub struct Export {
+    pub name: String,
+    pub kind: Item,
 }
 
 /// An imported or exported item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Item {
+pub enum Item {
     /// A function, with its type in words, such as `(i32,i64)->i32`.
     Function(String),
     Memory,
@@ -56,7 +56,7 @@ const MAX_SHOWN_VALUES: usize = 10;
 
 impl Outline {
     /// Returns the kind of the file: see [`ModuleKind`].
-    pub(super) fn kind(&self) -> ModuleKind {
+    pub fn kind(&self) -> ModuleKind {
         let has = |name: &str| self.export(name).is_some();
         let names = || self.exports.iter().map(|export| export.name.as_str());
         if self.component {
@@ -74,7 +74,7 @@ impl Outline {
         }
     }
 
-    pub(super) fn export(&self, name: &str) -> Option<&Item> {
+    pub fn export(&self, name: &str) -> Option<&Item> {
         let mut exports = self.exports.iter();
         exports
             .find(|export| export.name == name)
@@ -82,14 +82,14 @@ impl Outline {
     }
 
     /// Returns the names of the imports, sorted.
-    pub(super) fn import_names(&self) -> Vec<String> {
+    pub fn import_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.imports.iter().map(Import::full_name).collect();
         names.sort();
         names
     }
 
     /// Returns the names of the exports, sorted.
-    pub(super) fn export_names(&self) -> Vec<String> {
+    pub fn export_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.exports.iter().map(|e| e.name.clone()).collect();
         names.sort();
         names
@@ -97,7 +97,7 @@ impl Outline {
 }
 
 impl Import {
-    pub(super) fn full_name(&self) -> String {
+    pub fn full_name(&self) -> String {
         match &self.module {
             Some(module) => format!("{module}.{}", self.name),
             None => self.name.clone(),
@@ -106,7 +106,7 @@ impl Import {
 }
 
 /// Reads a module. The error says where it is damaged.
-pub(super) fn outline(bytes: &[u8]) -> Result<Outline, String> {
+pub fn outline(bytes: &[u8]) -> Result<Outline, String> {
     let damaged = |error: BinaryReaderError| {
         format!(
             "cut short or damaged at byte {}: {}",

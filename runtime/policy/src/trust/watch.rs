@@ -28,7 +28,7 @@ static UNSEALED: Mutex<BTreeSet<(String, Digest)>> = Mutex::new(BTreeSet::new())
 
 /// Logs the present warnings, and each that comes up while the module is loaded. An unsealed module
 /// is logged once in the life of the process, however often it is loaded.
-pub(crate) fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
+pub fn watch(module: &str, sha256: Digest, seal: &Arc<Seal>) {
     let mut watched = Watched {
         module: module.to_owned(),
         seal: Arc::downgrade(seal),

@@ -1,4 +1,4 @@
-//! The file with the usage of a module's last run. `keep` writes it, and `Trust::last_use` reads
+//! The file with the usage of a module's last run. `usage` of the runtime writes it, and `Trust::last_use` reads
 //! it.
 
 use std::io;
@@ -30,7 +30,8 @@ pub struct LastUse {
 impl LastUse {
     /// Reads the usage of modules of this name, in a folder beside the state; `None` if none has
     /// run.
-    pub(crate) fn read(state: &Path, name: &Name) -> io::Result<Option<LastUse>> {
+    #[doc(hidden)]
+    pub fn read(state: &Path, name: &Name) -> io::Result<Option<LastUse>> {
         let Some(bytes) = System.read(&path(state, name), MAX_BYTES)? else {
             return Ok(None);
         };
@@ -39,7 +40,8 @@ impl LastUse {
     }
 
     /// Writes the file, whole or not at all.
-    pub(super) fn write(&self, state: &Path, name: &Name) -> io::Result<()> {
+    #[doc(hidden)]
+    pub fn write(&self, state: &Path, name: &Name) -> io::Result<()> {
         let path = path(state, name);
         if let Some(folder) = path.parent() {
             private::create_directory(folder)?;

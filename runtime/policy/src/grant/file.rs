@@ -41,12 +41,12 @@ pub struct Grants {
 
 /// The user's grant to one module.
 #[derive(Debug, Clone)]
-pub(crate) struct Grant {
+pub struct Grant {
     /// The upper limits; fields that are left out are not limited.
-    pub(crate) most: Capabilities,
+    pub most: Capabilities,
     /// The capabilities that need no other approval: those that the grant names, since they are
     /// limited to its values.
-    pub(crate) approved: Capabilities,
+    pub approved: Capabilities,
 }
 
 #[derive(Deserialize)]
@@ -104,7 +104,8 @@ impl Grants {
         Some(folders.config_dir().join("watm").join("grants.toml"))
     }
 
-    pub(crate) fn of(&self, name: &Name) -> Option<&Grant> {
+    #[doc(hidden)]
+    pub fn of(&self, name: &Name) -> Option<&Grant> {
         self.by_name.get(name)
     }
 

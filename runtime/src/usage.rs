@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use watm_seal::Name;
 
-use super::LastUse;
-use crate::trust::now;
-use crate::{Module, Used};
+use crate::{LastUse, Module, Used};
 use watm_net::counters::Counters;
 use watm_net::quota::Quota;
+use watm_policy::trust::now;
 
 /// The interval between writes. At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_secs(60);

@@ -94,7 +94,7 @@ fn at_most(what: &str, found: u64, most: u64) -> Result<(), String> {
 
 /// Checks that a file can be compiled within bounds. Reads the whole file once. The error names
 /// what exceeds its bound. A damaged file is left for the compiler to refuse.
-pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
+pub fn check(bytes: &[u8]) -> Result<(), String> {
     let mut work = Work::default();
     let mut component = Component::default();
     // The open modules and components, the innermost last. `None`: a component.

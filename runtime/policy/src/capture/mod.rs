@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{Error, private};
+use watm_seal::private;
+
+use crate::Error;
 use pcapng::Way;
 use watm_types::{cut, printable};
 
@@ -37,7 +39,7 @@ const LONGEST_NAME: usize = 64;
 /// in a key log. Clones are the same capture.
 ///
 /// Only their owner can read both files, which reveal everything that the tunnel hides. While they
-/// are written, a WARN record at the start and [`Status::captures`](crate::Status::captures) say so.
+/// are written, a WARN record at the start and `Status::captures` say so.
 /// A module needs the capability `capture`, in its seal and its grant.
 #[derive(Clone, Debug)]
 pub struct Capture(Arc<Files>);
@@ -106,7 +108,8 @@ impl Capture {
     }
 
     /// Opens the files, once, for the server of this name. `None` if they are already open.
-    pub(crate) fn begin(&self, server: &str) -> Result<Option<Begun>, Error> {
+    #[doc(hidden)]
+    pub fn begin(&self, server: &str) -> Result<Option<Begun>, Error> {
         let mut open = self.0.lock();
         if open.begun {
             return Ok(None);
@@ -123,12 +126,14 @@ impl Capture {
     }
 
     /// Returns true for packets if they are captured, and true for keys.
-    pub(crate) fn wishes(&self) -> (bool, bool) {
+    #[doc(hidden)]
+    pub fn wishes(&self) -> (bool, bool) {
         (self.0.packets.is_some(), self.0.secrets.is_some())
     }
 
     /// Writes a packet from a peer, or to it.
-    pub(crate) fn packet(&self, peer: &str, from_peer: bool, packet: &[u8]) {
+    #[doc(hidden)]
+    pub fn packet(&self, peer: &str, from_peer: bool, packet: &[u8]) {
         let files = &*self.0;
         let mut open = files.lock();
         if open.packets.as_ref().is_none_or(|it| it.ended.is_some()) {
@@ -149,7 +154,8 @@ impl Capture {
     }
 
     /// Writes lines to the key log. Drops text that is not made of such lines.
-    pub(crate) fn secret(&self, lines: &str) {
+    #[doc(hidden)]
+    pub fn secret(&self, lines: &str) {
         let text = |byte: u8| byte == b'\n' || (b' '..=b'~').contains(&byte);
         if lines.len() > LONGEST_SECRET || !lines.bytes().all(text) || !lines.ends_with('\n') {
             return;
@@ -160,7 +166,8 @@ impl Capture {
     }
 
     /// Describes what is being written, in a sentence for each file.
-    pub(crate) fn describe(&self) -> Vec<String> {
+    #[doc(hidden)]
+    pub fn describe(&self) -> Vec<String> {
         let open = self.0.lock();
         let one = |what: &str, writing: &Option<Writing>| {
             let writing = writing.as_ref()?;
@@ -183,11 +190,12 @@ impl Capture {
 }
 
 /// Open files for a server that may not start, in which case they are closed again.
-pub(crate) struct Begun(Option<Capture>);
+pub struct Begun(Option<Capture>);
 
 impl Begun {
     /// Keeps the files open, and logs them: the server runs.
-    pub(crate) fn keep(mut self) {
+    #[doc(hidden)]
+    pub fn keep(mut self) {
         let Some(capture) = self.0.take() else {
             return;
         };

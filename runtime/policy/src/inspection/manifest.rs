@@ -17,7 +17,7 @@ pub fn worlds() -> Vec<World> {
 
 /// Checks that the world and the roles of the manifest are those of the module. Its use of sockets
 /// is checked against the manifest when it asks for them.
-pub(super) fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String> {
+pub fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String> {
     let world = match (info.kind, &info.world) {
         (ModuleKind::WaterV0, _) => World::WaterV0.to_string(),
         (ModuleKind::WaterV1, _) => World::WaterV1.to_string(),

@@ -9,7 +9,8 @@ use crate::Error;
 
 impl Trust {
     /// Returns the terms as of now. Creates the folder of the state if it is missing.
-    pub(crate) fn terms(&self, options: &LoadOptions) -> Result<Terms, Error> {
+    #[doc(hidden)]
+    pub fn terms(&self, options: &LoadOptions) -> Result<Terms, Error> {
         let file = self.store.file()?.ok_or_else(|| {
             Error::Options(
                 "modules that come with a program are updated with it; must be trusted by a root of \
@@ -45,7 +46,8 @@ impl Trust {
     }
 
     /// Returns true if this release has run, and no newer one has.
-    pub(crate) fn has_accepted(&self, manifest: &Manifest) -> bool {
+    #[doc(hidden)]
+    pub fn has_accepted(&self, manifest: &Manifest) -> bool {
         let state = self.store.load().unwrap_or_default();
         let accepted = state.known(&manifest.name).and_then(|known| known.accepted);
         accepted == Some((manifest.release, manifest.body_sha256))

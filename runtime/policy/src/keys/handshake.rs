@@ -11,7 +11,7 @@ const LONGEST: usize = 128 << 10;
 /// - in TLS 1.2, for a server, 64 random bytes and a public key of the curves P-256, P-384 or X25519
 ///   (RFC 8422, section 5.4), whole and of the length that the curve has;
 /// - in TLS 1.2, for a client, all messages so far (RFC 5246, section 7.4.8).
-pub(crate) fn is_of_handshake(message: &[u8]) -> bool {
+pub fn is_of_handshake(message: &[u8]) -> bool {
     message.len() <= LONGEST
         && (is_verify_13(message) || is_key_exchange_12(message) || is_transcript_12(message))
 }

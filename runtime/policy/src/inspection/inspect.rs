@@ -10,8 +10,9 @@ use super::{MAX_MODULE_BYTES, water};
 use crate::{Error, ModuleKind, Role};
 
 /// The package that this host implements, and its version.
-pub(super) const PACKAGE: &str = "watm:transport";
-pub(super) const VERSION: &str = "0.1.0";
+pub const PACKAGE: &str = "watm:transport";
+/// The version of the package that this host implements.
+pub const VERSION: &str = "0.1.0";
 
 /// The interfaces that a module may import beside that package: those that a language's standard
 /// library needs for randomness and the time of day.
@@ -52,12 +53,13 @@ pub fn inspect(bytes: &[u8]) -> Result<ModuleInfo, Error> {
     })
 }
 
-pub(super) fn sha256(bytes: &[u8]) -> digest::Digest {
+/// Returns the SHA-256 of a file.
+pub fn sha256(bytes: &[u8]) -> digest::Digest {
     digest::digest(&digest::SHA256, bytes)
 }
 
 /// Inspects a module as [`inspect`], and fails with the reason in words.
-pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
+pub fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
     check_header(bytes)?;
     let outline = outline(bytes)?;
     let kind = outline.kind();
@@ -83,7 +85,7 @@ pub(super) fn examine(bytes: &[u8]) -> Result<ModuleInfo, String> {
 }
 
 /// Fails with the reasons if this host does not run such a module.
-pub(super) fn check_runnable(info: &ModuleInfo) -> Result<(), String> {
+pub fn check_runnable(info: &ModuleInfo) -> Result<(), String> {
     /// The most problems that are shown: the rest is not worth reading before these are fixed.
     const SHOWN: usize = 3;
     if info.problems.is_empty() {
@@ -187,7 +189,7 @@ fn other_version(version: &str) -> String {
 
 /// Returns a name from a file, or its reader's message about it, for an error: on one line, and cut
 /// to the length of a name.
-pub(super) fn shown(name: &str) -> String {
+pub fn shown(name: &str) -> String {
     const LONGEST: usize = 100;
     name.chars()
         .take(LONGEST)
@@ -198,7 +200,8 @@ pub(super) fn shown(name: &str) -> String {
         .collect()
 }
 
-pub(super) fn check_header(bytes: &[u8]) -> Result<(), String> {
+/// Checks that a file begins as WebAssembly does, and names what it is instead.
+pub fn check_header(bytes: &[u8]) -> Result<(), String> {
     if bytes.is_empty() {
         return Err("the file is empty; a .wasm file is expected".to_owned());
     }
@@ -222,7 +225,7 @@ pub(super) fn check_header(bytes: &[u8]) -> Result<(), String> {
 }
 
 /// Returns a library's message about a module, for an error.
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     /// The most characters: a sentence with a few names in it.
     const LONGEST: usize = 500;
     let words: Vec<&str> = text.split_whitespace().collect();

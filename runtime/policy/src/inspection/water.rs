@@ -3,12 +3,12 @@
 use super::inspect::{ModuleInfo, shown};
 use super::outline::{Import, Item, Outline};
 use crate::Role;
-use crate::water::{Abi, ENV, PREVIEW1, PREVIEW1_FUNCTIONS};
+use crate::water_abi::{Abi, ENV, PREVIEW1, PREVIEW1_FUNCTIONS};
 
 /// Fills in the roles of a module, and the reasons why it cannot run.
 ///
 /// No import is required: a module may do everything by WASI.
-pub(super) fn check(outline: &Outline, info: &mut ModuleInfo) {
+pub fn check(outline: &Outline, info: &mut ModuleInfo) {
     let Some(abi) = Abi::of(info.kind) else {
         return;
     };

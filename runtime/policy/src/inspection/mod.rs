@@ -1,0 +1,14 @@
+//! Inspection of module files: everything that is known of one before it is compiled.
+
+pub mod budget;
+pub mod inspect;
+pub mod manifest;
+mod outline;
+mod water;
+
+pub use inspect::{ModuleInfo, inspect};
+pub use manifest::worlds;
+
+/// The largest module that is loaded, in bytes. A transport with its ciphers is under 1 MiB;
+/// compiling takes memory in proportion, so a wrong file is refused before that.
+pub const MAX_MODULE_BYTES: usize = 64 << 20;
