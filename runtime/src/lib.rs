@@ -145,27 +145,16 @@
 //! No module, configuration or traffic can cause a panic. A panic is a broken invariant of this
 //! crate; it closes the server that it happens in.
 
-mod component;
-mod cpu_quota;
 mod driver;
 mod engine;
-mod hub;
-mod limiter;
-mod log;
-mod mailboxes;
-mod module;
-mod recording;
 mod replay;
 mod roles;
 mod server;
 mod status;
 #[cfg(feature = "update")]
 mod updates;
-mod usage;
-mod water;
 
-pub use engine::{CacheDir, Engine, EngineConfig};
-pub use module::Module;
+pub use engine::{Engine, EngineConfig};
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::DialerWithOptions;
@@ -176,7 +165,7 @@ pub use status::Status;
 pub use updates::{
     UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,
 };
-pub use usage::note_usage;
+pub use watm_engine::{CacheDir, Module, note_usage};
 pub use watm_net::flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use watm_net::sockets::{
     Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,

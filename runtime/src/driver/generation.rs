@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tokio::time::{Sleep, sleep};
 
 use crate::Module;
-use crate::component::{Instance, Trap, Wakeup};
-use crate::engine::Ticking;
+use watm_component::{Instance, Trap, Wakeup};
+use watm_engine::Ticking;
 
 /// The number of `again` answers in a row, with no token ready and nothing read or written, after
 /// which the module is made to wait: it says that it has work but moves nothing.

@@ -20,14 +20,14 @@ use std::thread;
 use tokio::runtime::{self, Handle};
 use tokio::sync::{Semaphore, mpsc};
 
-use crate::component::{Begun, Dial, Grants, Tape};
-use crate::cpu_quota::CpuQuota;
-use crate::hub::Hub;
-use crate::recording::Recorder;
 use crate::{Capture, ClientConfig, Destination, Error, Module, Reach, Status};
 use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;
+use watm_component::recording::Recorder;
+use watm_component::{Begun, Dial, Grants, Tape};
+use watm_engine::cpu_quota::CpuQuota;
+use watm_engine::hub::Hub;
 use watm_net::connect::Connect;
 use watm_net::flow::{DatagramFlow, StreamFlow};
 use watm_net::sockets::{
@@ -118,7 +118,7 @@ fn serve(
         // The builder waits for this, too.
         let _ = started.send(result.map(|()| executor.clone()));
     };
-    if plan.module.water().is_some() {
+    if !plan.module.is_component() {
         runtime.block_on(async {
             match WaterServer::new(plan).await {
                 Ok(server) => {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::backoff::HEALTHY;
 use super::generation::Generation;
 use super::run::{Driver, StartFailure};
-use crate::component::{Grants, Instance, StartError, Trap};
 use crate::{Module, Phase};
+use watm_component::{Grants, Instance, StartError, Trap};
 use watm_net::sockets::Port;
 
 /// The interval at which sockets are emptied while there is no instance.

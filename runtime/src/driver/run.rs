@@ -16,8 +16,8 @@ use super::pace::Pace;
 use super::restart::Rest;
 use super::swap::{Candidate, Predecessor, Probation, Started};
 use super::{Command, Reply};
-use crate::component::{Grants, StartError, Trap};
 use crate::{Error, GenerationStatus, Module, Phase, Status};
+use watm_component::{Grants, StartError, Trap};
 use watm_net::sockets::{NetworkChanges, Port};
 
 /// The most calls in a row without a look at the sockets, while the application keeps tokens ready.

@@ -21,10 +21,10 @@ use super::Reply;
 use super::generation::{Generation, Retired};
 use super::restart::start;
 use super::run::{Driver, StartFailure};
-use crate::component::{Grants, Tape};
-use crate::cpu_quota::CpuQuota;
 use crate::server::check_use;
 use crate::{Error, Keys, Module, Phase, SwapOptions};
+use watm_component::{Grants, Tape};
+use watm_engine::cpu_quota::CpuQuota;
 
 /// The interval between checks if a state has been written, which takes some milliseconds.
 const REMEMBERING: Duration = Duration::from_millis(5);
@@ -169,7 +169,7 @@ impl Driver {
         if self.probation.is_some() || self.candidate.is_some() {
             return Err(Error::Busy { module: name });
         }
-        if module.component().is_none() {
+        if !module.is_component() {
             return Err(refuse(format!(
                 "a {}, which cannot take the place of a component; start another server",
                 module.info().kind

@@ -10,14 +10,15 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Command, Plan, Reply, Swap};
-use crate::component::{Attempts, Begun};
-use crate::hub::Hub;
-use crate::roles::{Job, Opened, Settings, serve_all};
-use crate::water::{Slot, WaterRunner};
+use crate::roles::serve_all;
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
+use watm_component::{Attempts, Begun};
+use watm_engine::hub::Hub;
+use watm_engine::job::{Job, Opened, Settings};
 use watm_net::connect::{Wire, WireKind};
 use watm_net::flow::{Flow, StreamFlow};
 use watm_net::sockets::{Admission, Admitted, BoundSocket};
+use watm_water::{Slot, WaterRunner};
 
 /// The label of the only socket that such a module can use.
 const LISTEN: &str = "listen";
@@ -264,7 +265,7 @@ impl WaterServer {
     }
 
     fn check_swap(&self, module: &Module) -> Result<(), String> {
-        if module.water().is_none() {
+        if module.is_component() {
             return Err(format!(
                 "a {}, which cannot take the place of a WATER module; start another server",
                 module.info().kind

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::run::{MAX_TRAPS, Stage, keep_log};
-use crate::component::{Player, Stop, Trap};
-use crate::recording::{Call, End, Event, Frame, Function, Header, Reader};
 use crate::{Difference, Error, LogRecord, Module, Report};
+use watm_component::recording::{Call, End, Event, Frame, Function, Header, Reader};
+use watm_component::{Player, Stop, Trap};
 
 /// Calls the module as recorded, until there is a difference.
 pub(super) fn replay(reader: Reader, header: &Header, module: &Module) -> Result<Report, Error> {
@@ -88,7 +88,7 @@ impl Follower {
     }
 
     fn advance(&mut self) {
-        match self.reader.next() {
+        match self.reader.next_frame() {
             Ok(Ok(frame)) => self.next = Some(frame),
             Ok(Err(end)) => self.end = Some(end),
             Err(error) => self.error = Some(error),

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::run::{MAX_TRAPS, Stage, keep_log};
 use super::world::World;
-use crate::component::wit::types::ErrorCode;
-use crate::component::{Player, Stop, Trap};
-use crate::recording::{Call, End, Event, Frame, Function, Header, Reader};
 use crate::{Difference, Error, LogRecord, Module, Report};
+use watm_component::recording::{Call, End, Event, Frame, Function, Header, Reader};
+use watm_component::wit::types::ErrorCode;
+use watm_component::{Player, Stop, Trap};
 
 /// The most calls of `process` in a row for data that a module has not taken yet.
 const MAX_REPEATS: usize = 64;
@@ -146,7 +146,7 @@ impl Host {
         if self.end.is_some() {
             return Ok(None);
         }
-        match self.reader.next()? {
+        match self.reader.next_frame()? {
             Ok(frame) => {
                 self.events = frame.number;
                 Ok(Some(frame))

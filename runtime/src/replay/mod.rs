@@ -25,8 +25,8 @@ use std::path::Path;
 
 pub use report::{Difference, LogRecord, RecordingEnd, Report};
 
-use crate::recording::{Header, Reader};
 use crate::{Error, Module};
+use watm_component::recording::{Header, Reader};
 
 /// A file that [`ServerBuilder::record`](crate::ServerBuilder::record) has written.
 pub struct Recording {
@@ -88,7 +88,7 @@ impl Recording {
     ///
     /// Fails if the file is damaged; a truncated one ends at that point.
     pub fn replay(self, module: &Module, mode: Mode) -> Result<Report, Error> {
-        if module.component().is_none() {
+        if !module.is_component() {
             return Err(Error::Module {
                 module: module.name().to_owned(),
                 reason: format!("a {}; recordings are of components", module.info().kind),

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 
-use crate::component::log::tracing_level;
-use crate::component::wit::log::Level;
-use crate::component::{Grants, Instance, Player, StartError, Tape, Trap};
-use crate::cpu_quota::CpuQuota;
-use crate::engine::Ticking;
-use crate::hub::Hub;
-use crate::recording::{Call, End, Function, Header};
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
+use watm_component::log::tracing_level;
+use watm_component::recording::{Call, End, Function, Header};
+use watm_component::wit::log::Level;
+use watm_component::{Grants, Instance, Player, StartError, Tape, Trap};
+use watm_engine::Ticking;
+use watm_engine::cpu_quota::CpuQuota;
+use watm_engine::hub::Hub;
 use watm_policy::keys::Keys;
 use watm_types::printable;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::world::{done, encoded, read, refused, split};
-use crate::component::wit::types::ErrorCode;
-use crate::recording::{Digest, Function, Outcome};
+use watm_component::recording::{Digest, Function, Outcome};
+use watm_component::wit::types::ErrorCode;
 
 /// The keys of one instance, in the recording and in this run.
 #[derive(Default)]

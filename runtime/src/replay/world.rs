@@ -9,11 +9,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::signing::Signing;
-use crate::component::wit::flows::{Datagrams, FlowInfo, Kind};
-use crate::component::wit::generations::{Mail, MessageInfo, Messages};
-use crate::component::wit::sockets::{DatagramBatch, DatagramInfo};
-use crate::component::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
-use crate::recording::{Digest, Function, Outcome, encode};
+use watm_component::recording::{Digest, Function, Outcome, encode};
+use watm_component::wit::flows::{Datagrams, FlowInfo, Kind};
+use watm_component::wit::generations::{Mail, MessageInfo, Messages};
+use watm_component::wit::sockets::{DatagramBatch, DatagramInfo};
+use watm_component::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
 
 /// The first handle of resources that the recording does not have, above any handle of a host.
 const OWN_HANDLES: u32 = 1 << 30;
@@ -761,8 +761,8 @@ pub(super) fn refused(code: ErrorCode) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::component::wit::sockets::Ecn;
-    use crate::component::wit::types::{Destination, IpAddress};
+    use watm_component::wit::sockets::Ecn;
+    use watm_component::wit::types::{Destination, IpAddress};
 
     fn address(port: u16) -> IpSocketAddress {
         IpSocketAddress {

@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::component::ComponentRunner;
-use super::runner::{OuterSocket, Runner, Settings, runner};
+use super::runner::{Runner, runner};
 use crate::Role;
-use crate::hub::Accepting;
-use crate::log::subscribed_level;
 use crate::{Capture, Error, Keys, Limits, Module, ModuleKind};
+use watm_engine::hub::Accepting;
+use watm_engine::job::{OuterSocket, Settings};
+use watm_engine::log::subscribed_level;
 use watm_net::connect::Connect;
 use watm_net::quota::Quota;
 use watm_policy::access::{Access, MAX_LOOKUPS};

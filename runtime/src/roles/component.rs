@@ -11,12 +11,13 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::runner::{Done, Job, Opened, Opening, OuterSocket, Runner, Settings};
+use super::runner::{Done, Opening, Runner};
 use crate::Target;
-use crate::component::Addresses;
 use crate::{
     Destination, Error, ErrorCode, Module, Server, ServerBuilder, Status, StreamFlow, SwapOptions,
 };
+use watm_component::Addresses;
+use watm_engine::job::{Job, Opened, OuterSocket, Settings};
 use watm_net::flow::{DatagramFlow, Flow, Held};
 use watm_net::quota::Permit;
 

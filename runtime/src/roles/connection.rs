@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Sleep, timeout};
 
-use super::runner::Opened;
 use crate::{Error, ErrorCode, FlowInfo, JoinError, Meter, StreamFlow, UpstreamStream};
+use watm_engine::job::Opened;
 
 /// A stream through a module.
 ///

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use super::builder::RoleBuilder;
 use super::connection::Connection;
-use super::runner::{Job, Runner};
+use super::runner::Runner;
 use crate::Role;
 use crate::{DatagramFlow, Destination, Error, Flow, Module, Status};
 use crate::{Network, Target};
+use watm_engine::job::Job;
 
 /// Dials through a module, to addresses that the application names. Clones share everything.
 ///

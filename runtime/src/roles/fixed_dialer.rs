@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::builder::RoleBuilder;
 use super::connection::Connection;
 use super::dialer::DialOptions;
-use super::runner::{Job, Runner};
+use super::runner::Runner;
 use crate::Role;
 use crate::{DatagramFlow, Error, Module, Status};
+use watm_engine::job::Job;
 
 /// Dials through a module, to an address that the module chooses and that its [`Reach`](crate::Reach)
 /// must admit. Clones share everything.

@@ -13,9 +13,10 @@ use super::builder::RoleBuilder;
 use super::component::ComponentRunner;
 use super::connection::Connection;
 use super::incoming;
-use super::runner::{Job, Runner};
+use super::runner::Runner;
 use crate::Role;
 use crate::{Error, ErrorCode, Module};
+use watm_engine::job::Job;
 
 /// Accepts connections through a module.
 ///

@@ -26,4 +26,3 @@ pub use listener::Listener;
 #[cfg(feature = "socks")]
 pub use proxies::DialerWithOptions;
 pub use relay::Relay;
-pub(crate) use runner::{Job, Opened, Settings};

@@ -15,10 +15,11 @@ use tokio::time::timeout;
 use super::builder::RoleBuilder;
 use super::component::{ComponentRunner, Gone};
 use super::incoming;
-use super::runner::{Job, Opened, Runner};
+use super::runner::Runner;
 use crate::Role;
 use crate::Target;
 use crate::{Error, ErrorCode, Module, StreamFlow};
+use watm_engine::job::{Job, Opened};
 use watm_net::connect::{WireKind, datagrams};
 use watm_policy::access::Access;
 

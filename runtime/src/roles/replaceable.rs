@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::runner::{Done, Job, Opened, Opening, Runner, Settings, check_role};
+use super::runner::{Done, Opening, Runner, check_role};
 use crate::Role;
-use crate::usage::{Kept, Subject};
-use crate::water::{Slot, WaterRunner};
 use crate::{Error, Module, ModuleKind, Network, Phase, Status, SwapOptions};
+use watm_engine::job::{Job, Opened, Settings};
+use watm_engine::{Kept, Subject};
 use watm_net::flow::DatagramFlow;
+use watm_water::{Slot, WaterRunner};
 
 /// The label of a module's listening socket.
 const LISTEN: &str = "listen";

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 
 use super::{Handle, Server};
 use crate::driver::{self, Command, Plan};
-use crate::hub::{Accepting, Hub};
-use crate::log;
-use crate::recording::{Header, Recorder, Socket};
 use crate::{Capture, Destination, Error, Limits, Module, Network, Reach};
+use watm_component::recording::{Header, Recorder, Socket};
+use watm_engine::hub::{Accepting, Hub};
+use watm_engine::log;
 use watm_net::connect::Connect;
 use watm_net::sockets::{Admission, BoundSocket, Grant, Protocol};
 use watm_policy::keys::Keys;
@@ -297,7 +297,7 @@ impl ServerBuilder {
             format!("{network} {label} {address}")
         });
         let used = used.collect();
-        let beside = self.beside.filter(|_| self.module.component().is_some());
+        let beside = self.beside.filter(|_| self.module.is_component());
         let beside = beside
             .map(|other| other.handle.ask(Command::Snapshot))
             .transpose()?;
@@ -359,7 +359,7 @@ pub(crate) fn check_use(
     };
     module.check_granted(name, [(granted, label.to_owned())])?;
     let opens = module.listens_on();
-    if module.component().is_none() || opens.contains(&granted) {
+    if !module.is_component() || opens.contains(&granted) {
         return Ok(());
     }
     let instead = match opens.contains(&other) {

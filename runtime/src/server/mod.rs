@@ -15,10 +15,10 @@ pub use builder::ServerBuilder;
 pub(crate) use builder::check_use;
 pub use swap::{SwapOptions, swap_all};
 
-use crate::component::{Begun, Dial};
 use crate::driver::Command;
-use crate::hub::Hub;
 use crate::{ClientConfig, Destination, Error, ErrorCode, Module, Network, Phase, Status};
+use watm_component::{Begun, Dial};
+use watm_engine::hub::Hub;
 use watm_net::flow::{DatagramFlow, Flow, StreamFlow};
 use watm_net::sockets::Protocol;
 

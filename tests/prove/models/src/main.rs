@@ -18,7 +18,7 @@ mod sync;
 mod account;
 #[path = "../../../../runtime/net/src/flow/mod.rs"]
 mod flow;
-#[path = "../../../../runtime/src/mailboxes.rs"]
+#[path = "../../../../runtime/component/src/mailboxes.rs"]
 mod mailboxes;
 #[path = "../../../../runtime/net/src/quota.rs"]
 mod quota;

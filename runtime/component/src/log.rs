@@ -1,0 +1,50 @@
+//! The import `log`: passes a module's records on to `log::Logger`.
+
+use super::bindings::watm::transport::log;
+use super::{Failure, State};
+use crate::recording::Function;
+use watm_engine::log::MAX_TARGET;
+use watm_types::cut;
+
+/// The most bytes of a message in a recording. The rate of records is not limited there.
+const MAX_RECORDED: usize = 512;
+
+impl log::Host for State {
+    fn log(&mut self, level: log::Level, target: String, message: String) -> wasmtime::Result<()> {
+        self.turn(Function::Log, || {
+            (
+                level,
+                cut(&target, MAX_TARGET),
+                cut(&message, MAX_RECORDED),
+                message.len() as u64,
+            )
+        })
+        .take(self, |state| {
+            state.logger.record(tracing_level(level), &target, &message);
+            Ok(())
+        })
+        .map_err(Failure::into_trap)
+    }
+}
+
+/// Returns the level of `wit/` for one of this process.
+pub fn guest_level(level: tracing::Level) -> log::Level {
+    match level {
+        tracing::Level::ERROR => log::Level::Error,
+        tracing::Level::WARN => log::Level::Warn,
+        tracing::Level::INFO => log::Level::Info,
+        tracing::Level::DEBUG => log::Level::Debug,
+        tracing::Level::TRACE => log::Level::Trace,
+    }
+}
+
+/// Returns the level of this process for one of `wit/`.
+pub fn tracing_level(level: log::Level) -> tracing::Level {
+    match level {
+        log::Level::Error => tracing::Level::ERROR,
+        log::Level::Warn => tracing::Level::WARN,
+        log::Level::Info => tracing::Level::INFO,
+        log::Level::Debug => tracing::Level::DEBUG,
+        log::Level::Trace => tracing::Level::TRACE,
+    }
+}

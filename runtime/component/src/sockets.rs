@@ -1,0 +1,660 @@
+//! The import `sockets`: granted sockets of `net`, connections of `connect`, and the module's ends
+//! of stream flows.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Handle;
+use wasmtime::component::Resource;
+
+use super::bindings::watm::transport::{sockets, types};
+use super::connect::{Dialled, Request};
+use super::convert::{
+    address_from_guest, address_to_guest, check_destination, ecn_from_guest, ecn_to_guest,
+    ip_from_guest, ip_to_guest,
+};
+use super::{Failure, Kept, State};
+use crate::recording::{Digest, Function};
+use crate::{Destination, ErrorCode, Target};
+use watm_net::flow::GuestStream;
+use watm_net::log_refusal;
+use watm_net::sockets::{Connection, DatagramPort, Entry, FRESH, Port, Protocol, TcpPort};
+use watm_policy::access::Access;
+
+/// The longest interval between calls that a module may ask for.
+const LONGEST_COALESCING: Duration = Duration::from_millis(1);
+
+/// A granted datagram socket, taken by an instance.
+pub struct DatagramSocket {
+    label: String,
+    port: Arc<DatagramPort>,
+    waker: Waker,
+    /// The loss that the next whole `send` reports to the module.
+    lost: Lost,
+    /// The address of the latest datagrams that were admitted, and when that was checked.
+    admitted: Option<(SocketAddr, Instant)>,
+}
+
+/// The reasons for which datagrams were dropped that the host had accepted.
+#[derive(Default)]
+struct Lost {
+    too_long: bool,
+    denied: bool,
+}
+
+/// A granted listener, taken by an instance.
+pub struct Listener {
+    label: String,
+    port: Arc<TcpPort>,
+    waker: Waker,
+}
+
+/// A byte stream: a flow to the application, an accepted connection, or a dialled one.
+pub enum ByteStream {
+    /// A flow to the application.
+    Flow(GuestStream),
+    /// A connection that was accepted.
+    Connection(Connection, Waker),
+    /// A connection that the module makes.
+    Dialled(Dialled, Waker),
+}
+
+impl Kept for DatagramSocket {
+    fn bytes(&self) -> usize {
+        self.label.len()
+    }
+}
+
+impl Kept for Listener {
+    fn bytes(&self) -> usize {
+        self.label.len()
+    }
+}
+
+impl Kept for ByteStream {
+    fn bytes(&self) -> usize {
+        /// The memory of a socket in the executor, in bytes.
+        const CONNECTION: usize = 1024;
+        /// The memory of the attempt to make one, in bytes: a future, and the names of the
+        /// destination.
+        const DIALLED: usize = 4096;
+        match self {
+            // A flow is charged separately.
+            ByteStream::Flow(_) => 0,
+            ByteStream::Connection(..) => CONNECTION,
+            ByteStream::Dialled(..) => DIALLED,
+        }
+    }
+}
+
+impl State {
+    /// Returns true if what arrives on the sockets is for this generation.
+    fn serves(&self) -> bool {
+        self.mailboxes.serving() == self.generation
+    }
+
+    /// Notes that the instance has taken the socket, which it may do once. Returns a waker that is
+    /// armed for reading: data that has already arrived is announced.
+    fn take(&mut self, protocol: Protocol, label: &str, token: u64) -> Result<Waker, Failure> {
+        let key = (protocol, label.to_owned());
+        if self.taken.contains_key(&key) {
+            return Err(ErrorCode::InvalidState.into());
+        }
+        let token = self.token(token)?;
+        token.notify();
+        self.taken.insert(key, token.clone());
+        Ok(token.into())
+    }
+
+    fn port(&self, protocol: Protocol, label: &str) -> Option<&Port> {
+        self.ports
+            .iter()
+            .find(|(known, port)| known == label && port.protocol() == protocol)
+            .map(|(_, port)| port)
+    }
+}
+
+impl sockets::Host for State {
+    fn connect(
+        &mut self,
+        destination: types::Destination,
+        token: u64,
+    ) -> Result<Resource<ByteStream>, Failure> {
+        self.turn(Function::Connect, || (&destination, token))
+            .take(self, |state| {
+                state.open_connection(&destination.into(), token)
+            })
+            .map(Resource::new_own)
+    }
+
+    fn coalesce(&mut self, microseconds: u32) -> wasmtime::Result<()> {
+        self.turn(Function::Coalesce, || (microseconds,))
+            .take(self, |state| {
+                let interval = Duration::from_micros(microseconds.into());
+                state.coalescing = interval.min(LONGEST_COALESCING);
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl sockets::HostDatagramSocket for State {
+    fn open(&mut self, label: String, token: u64) -> Result<Resource<DatagramSocket>, Failure> {
+        self.turn(Function::DatagramSocketOpen, || (&label, token))
+            .take(self, |state| state.open_datagram_socket(&label, token))
+            .map(Resource::new_own)
+    }
+
+    fn receive(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        max_datagrams: u32,
+        max_bytes: u32,
+    ) -> Result<sockets::DatagramBatch, Failure> {
+        self.turn(Function::DatagramSocketReceive, || {
+            (socket.rep(), max_datagrams, max_bytes)
+        })
+        .take(self, |state| {
+            let socket = state.table.get(&socket)?;
+            if !state.serves() {
+                return Ok(sockets::DatagramBatch {
+                    payload: Vec::new(),
+                    datagrams: Vec::new(),
+                });
+            }
+            let (payload, entries) = socket.port.receive(
+                max_datagrams as usize,
+                max_bytes as usize,
+                &mut Context::from_waker(&socket.waker),
+            );
+            state.moved |= !entries.is_empty();
+            Ok(sockets::DatagramBatch {
+                datagrams: entries.into_iter().map(info_of).collect(),
+                payload,
+            })
+        })
+    }
+
+    fn send(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        batch: sockets::DatagramBatch,
+    ) -> Result<u32, Failure> {
+        self.turn(Function::DatagramSocketSend, || {
+            (socket.rep(), Digest::of(&batch.payload), &batch.datagrams)
+        })
+        .take(self, |state| state.send_batch(&socket, batch))
+    }
+
+    fn longest(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        remote: types::IpSocketAddress,
+    ) -> wasmtime::Result<Option<u32>> {
+        self.turn(Function::DatagramSocketLongest, || (socket.rep(), remote))
+            .take(self, |state| {
+                let longest = state
+                    .table
+                    .get(&socket)?
+                    .port
+                    .longest(address_from_guest(remote));
+                Ok(longest.and_then(|bytes| u32::try_from(bytes).ok()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn set_dont_fragment(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+        on: bool,
+    ) -> wasmtime::Result<()> {
+        self.turn(Function::DatagramSocketSetDontFragment, || {
+            (socket.rep(), on)
+        })
+        .take(self, |state| {
+            state.table.get(&socket)?.port.set_dont_fragment(on);
+            Ok(())
+        })
+        .map_err(Failure::into_trap)
+    }
+
+    fn refused(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+    ) -> wasmtime::Result<Vec<types::IpAddress>> {
+        self.turn(Function::DatagramSocketRefused, || (socket.rep(),))
+            .take(self, |state| {
+                let refused = state.table.get(&socket)?.port.refused();
+                Ok(refused.into_iter().map(ip_to_guest).collect())
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn local_address(
+        &mut self,
+        socket: Resource<DatagramSocket>,
+    ) -> wasmtime::Result<types::IpSocketAddress> {
+        self.turn(Function::DatagramSocketLocalAddress, || (socket.rep(),))
+            .take(self, |state| {
+                let socket = state.table.get(&socket)?;
+                Ok(address_to_guest(socket.port.local_addr()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
+        self.turn(Function::DatagramSocketDrop, || (socket.rep(),))
+            .take(self, |state| {
+                let socket = state.let_go(socket)?;
+                state.taken.remove(&(Protocol::Udp, socket.label));
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl State {
+    fn open_datagram_socket(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
+        let Some(Port::Udp(port)) = self.port(Protocol::Udp, label) else {
+            return Err(ErrorCode::AccessDenied.into());
+        };
+        let port = port.clone();
+        let waker = self.take(Protocol::Udp, label, token)?;
+        let label = label.to_owned();
+        // The socket may have the setting of another instance.
+        port.set_dont_fragment(false);
+        let socket = DatagramSocket {
+            label,
+            port,
+            waker,
+            lost: Lost::default(),
+            admitted: None,
+        };
+        Ok(self.keep(socket)?.rep())
+    }
+
+    fn send_batch(
+        &mut self,
+        socket: &Resource<DatagramSocket>,
+        batch: sockets::DatagramBatch,
+    ) -> Result<u32, Failure> {
+        let socket = self.table.get_mut(socket)?;
+        let total: u64 = batch.datagrams.iter().map(|info| u64::from(info.len)).sum();
+        let sane = |info: &sockets::DatagramInfo| info.segment_size != Some(0);
+        if total != batch.payload.len() as u64 || !batch.datagrams.iter().all(sane) {
+            return Err(ErrorCode::InvalidArgument.into());
+        }
+        let entries: Vec<Entry> = batch
+            .datagrams
+            .into_iter()
+            .map(|info| Entry {
+                len: info.len as usize,
+                segment_size: info.segment_size,
+                remote: canonical(address_from_guest(info.remote_address)),
+                local: info.local_address.map(ip_from_guest),
+                ecn: ecn_from_guest(info.ecn),
+            })
+            .collect();
+        let accepted = socket.send(&batch.payload, &entries, self.access.as_deref());
+        self.hub.counters.dropped_send_denied.add(accepted.denied);
+        self.moved |= accepted.entries > 0;
+        if accepted.entries == entries.len() {
+            // One call reports one reason.
+            if std::mem::take(&mut socket.lost.too_long) {
+                return Err(ErrorCode::DatagramTooLarge.into());
+            }
+            if std::mem::take(&mut socket.lost.denied) {
+                return Err(ErrorCode::AccessDenied.into());
+            }
+        }
+        Ok(u32::try_from(accepted.entries).unwrap_or(u32::MAX))
+    }
+}
+
+/// The outcome of a batch.
+struct Accepted {
+    entries: usize,
+    /// Datagrams among them that may not go where they were to go.
+    denied: u64,
+}
+
+impl DatagramSocket {
+    /// Sends the datagrams that are admitted, until there is no room. Drops those that are not.
+    fn send(&mut self, payload: &[u8], entries: &[Entry], access: Option<&Access>) -> Accepted {
+        let now = Instant::now();
+        let mut accepted = Accepted {
+            entries: 0,
+            denied: 0,
+        };
+        let mut rest = payload;
+        while let [first, ..] = &entries[accepted.entries..] {
+            let admitted = self.admits(first.remote, now, access);
+            let begun = &entries[accepted.entries..];
+            let run = begun
+                .iter()
+                .take_while(|entry| self.admits(entry.remote, now, access) == admitted)
+                .count();
+            let bytes = begun[..run].iter().map(|entry| entry.len).sum();
+            let (contents, tail) = rest.split_at(bytes);
+            if admitted {
+                let mut cx = Context::from_waker(&self.waker);
+                let sent = self.port.send(contents, &begun[..run], &mut cx);
+                self.lost.too_long |= sent.too_long;
+                accepted.entries += sent.accepted;
+                if sent.accepted < run {
+                    break;
+                }
+            } else {
+                if let Some(access) = access
+                    && !self.lost.denied
+                {
+                    access.refuse_datagrams(first.remote);
+                }
+                self.lost.denied = true;
+                accepted.denied += begun[..run].iter().map(Entry::datagrams).sum::<usize>() as u64;
+                accepted.entries += run;
+            }
+            rest = tail;
+        }
+        accepted
+    }
+
+    /// Returns true if datagrams may go there.
+    fn admits(&mut self, remote: SocketAddr, now: Instant, access: Option<&Access>) -> bool {
+        if let Some((admitted, since)) = self.admitted
+            && admitted == remote
+            && now.duration_since(since) < FRESH
+        {
+            return true;
+        }
+        let mut known = self.port.known();
+        let admits = known.answers(remote, now)
+            || access.is_some_and(|access| access.admits_datagrams(remote, known.name(remote)));
+        if admits {
+            self.admitted = Some((remote, now));
+        }
+        admits
+    }
+}
+
+/// Returns the address with an IPv4-mapped one as IPv4.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+fn info_of(entry: Entry) -> sockets::DatagramInfo {
+    sockets::DatagramInfo {
+        // A buffer of the kernel has at most 64 KiB.
+        len: entry.len as u32,
+        segment_size: entry.segment_size,
+        remote_address: address_to_guest(entry.remote),
+        local_address: entry.local.map(ip_to_guest),
+        ecn: ecn_to_guest(entry.ecn),
+    }
+}
+
+impl sockets::HostByteStream for State {
+    fn read(
+        &mut self,
+        stream: Resource<ByteStream>,
+        max_bytes: u32,
+    ) -> Result<Option<Vec<u8>>, Failure> {
+        let max = max_bytes as usize;
+        self.turn(Function::ByteStreamRead, || (stream.rep(), max_bytes))
+            .take(self, |state| {
+                let read = match state.table.get_mut(&stream)? {
+                    ByteStream::Flow(flow) => flow.read(max, &mut state.wakers)?,
+                    ByteStream::Connection(connection, waker) => {
+                        connection.read(max, &mut Context::from_waker(waker))?
+                    }
+                    ByteStream::Dialled(dialled, waker) => {
+                        dialled.read(max, &mut Context::from_waker(waker), &mut state.wakers)?
+                    }
+                };
+                state.moved |= read.as_ref().is_some_and(|data| !data.is_empty());
+                Ok(read)
+            })
+    }
+
+    fn write(&mut self, stream: Resource<ByteStream>, data: Vec<u8>) -> Result<u32, Failure> {
+        self.turn(Function::ByteStreamWrite, || {
+            (stream.rep(), Digest::of(&data))
+        })
+        .take(self, |state| {
+            let written = match state.table.get_mut(&stream)? {
+                ByteStream::Flow(flow) => flow.write(data, &mut state.wakers)?,
+                ByteStream::Connection(connection, waker) => {
+                    connection.write(&data, &mut Context::from_waker(waker))?
+                }
+                ByteStream::Dialled(dialled, waker) => {
+                    dialled.write(data, &mut Context::from_waker(waker), &mut state.wakers)?
+                }
+            };
+            state.moved |= written > 0;
+            // A list in a 32-bit memory is shorter than 4 GiB.
+            Ok(written as u32)
+        })
+    }
+
+    fn shutdown(
+        &mut self,
+        stream: Resource<ByteStream>,
+        direction: sockets::Direction,
+    ) -> Result<(), Failure> {
+        let read = direction != sockets::Direction::Write;
+        let write = direction != sockets::Direction::Read;
+        self.turn(Function::ByteStreamShutdown, || (stream.rep(), direction))
+            .take(self, |state| {
+                match state.table.get_mut(&stream)? {
+                    ByteStream::Flow(flow) => flow.shutdown(read, write, &mut state.wakers),
+                    ByteStream::Connection(connection, _) => connection.shutdown(read, write)?,
+                    ByteStream::Dialled(dialled, _) => {
+                        dialled.shutdown(read, write, &mut state.wakers)?;
+                    }
+                }
+                Ok(())
+            })
+    }
+
+    fn reset(
+        &mut self,
+        stream: Resource<ByteStream>,
+        reason: types::ErrorCode,
+    ) -> wasmtime::Result<()> {
+        self.turn(Function::ByteStreamReset, || (stream.rep(), &reason))
+            .take(self, |state| {
+                if let Some(answer) = state.awaited.remove(&stream.rep()) {
+                    answer.tell(Err(reason.clone().into()));
+                }
+                match state.table.get_mut(&stream)? {
+                    ByteStream::Flow(flow) => flow.reset(&reason.into(), &mut state.wakers),
+                    ByteStream::Connection(connection, _) => connection.reset(),
+                    ByteStream::Dialled(dialled, _) => {
+                        dialled.reset(reason.into(), &mut state.wakers);
+                    }
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn remote_address(
+        &mut self,
+        stream: Resource<ByteStream>,
+    ) -> wasmtime::Result<Option<types::IpSocketAddress>> {
+        self.turn(Function::ByteStreamRemoteAddress, || (stream.rep(),))
+            .take(self, |state| {
+                let address = match state.table.get(&stream)? {
+                    ByteStream::Flow(flow) => Some(flow.source()),
+                    ByteStream::Connection(connection, _) => Some(connection.remote_addr()),
+                    ByteStream::Dialled(dialled, _) => dialled.remote_addr(),
+                };
+                Ok(address.map(address_to_guest))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn connecting(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
+        self.turn(Function::ByteStreamConnecting, || (stream.rep(),))
+            .take(self, |state| {
+                // The call has no effect on streams other than the one that is dialled.
+                state.table.get(&stream)?;
+                if let Some(dialling) = &mut state.dialling
+                    && dialling.stream == Some(stream.rep())
+                {
+                    let answer = dialling.await_answer(&state.hub.name);
+                    state.awaited.insert(stream.rep(), answer);
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn connected(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
+        self.turn(Function::ByteStreamConnected, || (stream.rep(),))
+            .take(self, |state| {
+                state.table.get(&stream)?;
+                if let Some(answer) = state.awaited.remove(&stream.rep()) {
+                    answer.tell(Ok(()));
+                }
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn drop(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
+        self.turn(Function::ByteStreamDrop, || (stream.rep(),))
+            .take(self, |state| {
+                state.awaited.remove(&stream.rep());
+                state.let_go(stream)?;
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl sockets::HostListener for State {
+    fn open(&mut self, label: String, token: u64) -> Result<Resource<Listener>, Failure> {
+        self.turn(Function::ListenerOpen, || (&label, token))
+            .take(self, |state| state.open_listener(&label, token))
+            .map(Resource::new_own)
+    }
+
+    fn accept(
+        &mut self,
+        listener: Resource<Listener>,
+        token: u64,
+    ) -> Result<Option<Resource<ByteStream>>, Failure> {
+        let stream = self
+            .turn(Function::ListenerAccept, || (listener.rep(), token))
+            .take(self, |state| state.accept_connection(&listener, token))?;
+        Ok(stream.map(Resource::new_own))
+    }
+
+    fn local_address(
+        &mut self,
+        listener: Resource<Listener>,
+    ) -> wasmtime::Result<types::IpSocketAddress> {
+        self.turn(Function::ListenerLocalAddress, || (listener.rep(),))
+            .take(self, |state| {
+                let listener = state.table.get(&listener)?;
+                Ok(address_to_guest(listener.port.local_addr()))
+            })
+            .map_err(Failure::into_trap)
+    }
+
+    fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
+        self.turn(Function::ListenerDrop, || (listener.rep(),))
+            .take(self, |state| {
+                let listener = state.let_go(listener)?;
+                state.taken.remove(&(Protocol::Tcp, listener.label));
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
+    }
+}
+
+impl State {
+    fn open_connection(&mut self, destination: &Destination, token: u64) -> Result<u32, Failure> {
+        check_destination(destination)?;
+        let access = self.access.clone().ok_or(ErrorCode::AccessDenied)?;
+        let target = Target::tcp(destination.clone());
+        let asked = self.dialling.as_ref().map(|dialling| &dialling.dial);
+        let own = asked.is_some_and(|dial| dial.is_to(&target));
+        let runtime = asked.and_then(|dial| dial.runtime.clone());
+        if let Err(refusal) = access.check(&target, own) {
+            if let Some(dialling) = &mut self.dialling {
+                dialling.refuse(refusal);
+            }
+            return Err(ErrorCode::AccessDenied.into());
+        }
+        let Some(permit) = self.hub.descriptors.permit() else {
+            log_refusal(
+                &access.name,
+                &target.to_string(),
+                &format!(
+                    "{} connections are open, as many as limits.descriptors lets the module have",
+                    self.hub.limits.descriptors
+                ),
+            );
+            return Err(ErrorCode::LimitReached.into());
+        };
+        let news = self
+            .dialling
+            .as_mut()
+            .map(|dialling| dialling.admit(&access.name));
+        let token = self.token(token)?;
+        // The first operation begins to connect.
+        token.notify();
+        let request = Request {
+            access,
+            target,
+            own,
+            runtime: runtime
+                .or_else(|| self.home.clone())
+                .unwrap_or_else(Handle::current),
+            token: token.clone(),
+            limits: self.hub.limits.clone(),
+        };
+        let dialled = Dialled::new(request, news.unwrap_or_default(), permit);
+        let stream = ByteStream::Dialled(dialled, token.into());
+        Ok(self.keep(stream)?.rep())
+    }
+
+    fn open_listener(&mut self, label: &str, token: u64) -> Result<u32, Failure> {
+        let Some(Port::Tcp(port)) = self.port(Protocol::Tcp, label) else {
+            return Err(ErrorCode::AccessDenied.into());
+        };
+        let port = port.clone();
+        let waker = self.take(Protocol::Tcp, label, token)?;
+        let label = label.to_owned();
+        let listener = Listener { label, port, waker };
+        Ok(self.keep(listener)?.rep())
+    }
+
+    fn accept_connection(
+        &mut self,
+        listener: &Resource<Listener>,
+        token: u64,
+    ) -> Result<Option<u32>, Failure> {
+        let listener = self.table.get(listener)?;
+        if !self.serves() {
+            return Ok(None);
+        }
+        let mut cx = Context::from_waker(&listener.waker);
+        let Some(permit) = self.hub.descriptors.permit() else {
+            listener.port.pause(&mut cx);
+            return Ok(None);
+        };
+        let Some(connection) = listener.port.accept(&mut cx)? else {
+            return Ok(None);
+        };
+        let connection = connection.holding(permit);
+        let token = self.token(token)?;
+        token.notify();
+        let stream = ByteStream::Connection(connection, token.into());
+        Ok(Some(self.keep(stream)?.rep()))
+    }
+}

@@ -1,0 +1,90 @@
+//! Checks of a module against its seal and grant, before a server or a dialer gives it anything.
+
+use watm_policy::grant::Granted;
+use watm_seal::Capabilities;
+
+use watm_policy::keys::Keys;
+
+use crate::{Error, Module, ModuleKind, Network};
+
+impl Module {
+    /// Returns the most that it may have: what its seal asks for, limited to what the user granted
+    /// to its name. The host gives it no more than that. `None` if it has no seal, and no such
+    /// limit.
+    pub fn may_have(&self) -> Option<Capabilities> {
+        self.granted().together()
+    }
+
+    /// Returns its limits.
+    #[doc(hidden)]
+    pub fn granted(&self) -> &Granted {
+        &self.seal_details().granted
+    }
+
+    /// Checks that it has a use for these keys of the host, and may sign with them.
+    #[doc(hidden)]
+    pub fn check_keys(&self, name: &str, keys: &Keys) -> Result<(), Error> {
+        const SIGNING: &str = "watm:transport/signing@";
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let info = self.info();
+        if !info
+            .imports
+            .iter()
+            .any(|import| import.starts_with(SIGNING))
+        {
+            let what = match info.kind {
+                ModuleKind::Component => "this component",
+                _ => "a WATER module",
+            };
+            return Err(Error::Options(format!(
+                "{name}: {what} asks for no key of the host; {} must be left out",
+                keys.names()
+            )));
+        }
+        let refuse = |reason| Error::NotGranted {
+            module: name.to_owned(),
+            reason,
+        };
+        self.granted().check_host_keys().map_err(refuse)
+    }
+
+    /// Checks that it can copy its traffic, and may.
+    #[doc(hidden)]
+    pub fn check_capture(&self, name: &str) -> Result<(), Error> {
+        const CAPTURE: &str = "watm:transport/capture@";
+        let mut imports = self.info().imports.iter();
+        if !imports.any(|import| import.starts_with(CAPTURE)) {
+            return Err(Error::Options(format!(
+                "{name}: this module gives no copies of packets or keys; the capture must be left \
+                 out"
+            )));
+        }
+        let refuse = |reason| Error::NotGranted {
+            module: name.to_owned(),
+            reason,
+        };
+        self.granted().check_capture().map_err(refuse)
+    }
+
+    /// Checks that it may be given these sockets, and can run within its limits.
+    #[doc(hidden)]
+    pub fn check_granted(
+        &self,
+        name: &str,
+        sockets: impl IntoIterator<Item = (Network, String)>,
+    ) -> Result<(), Error> {
+        let refuse = |reason: String| Error::NotGranted {
+            module: name.to_owned(),
+            reason,
+        };
+        self.granted().check_usable().map_err(refuse)?;
+        for (network, label) in sockets {
+            self.granted()
+                .check_socket(network, &label)
+                .map_err(refuse)?;
+        }
+        Ok(())
+    }
+}

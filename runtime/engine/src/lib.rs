@@ -1,0 +1,24 @@
+//! Everything that both kinds of module hosts stand on: the compiler and its cache, modules, the
+//! limits of their execution, and what a server shares with its instances.
+//!
+//! Programs use the types for applications through `watm-runtime`.
+
+mod cache;
+pub mod cpu_quota;
+mod engine;
+mod granted;
+pub mod hub;
+pub mod job;
+pub mod limiter;
+pub mod log;
+mod module;
+mod ticker;
+mod usage;
+
+pub use engine::{CacheDir, Engine};
+pub use module::{Code, Module};
+pub use ticker::Ticking;
+pub use usage::{Kept, Subject, note_usage};
+use watm_net::Limits;
+use watm_policy::LastUse;
+use watm_types::{Destination, Error, ErrorCode, ModuleKind, Network, Role, Target, Used};

@@ -1,0 +1,180 @@
+//! The CPU meter of a guest: the overrun limit and the module's share of a core. `instance` ticks
+//! it, and the guest's calls reset it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use cpu_time::ThreadTime;
+use tokio::time::{Sleep, sleep_until};
+use wasmtime::UpdateDeadline;
+
+use watm_engine::cpu_quota::CpuQuota;
+use watm_net::counters::Counters;
+
+/// Bounds the CPU time that a guest takes between two moments at which it waits or moves
+/// bytes of a connection, and makes it share its thread meanwhile.
+///
+/// The two rules are separate:
+///
+/// - **Yielding.** A tick (10 ms) that finds the guest at work is remembered. The guest yields at
+///   every tick after that, until it waits. Moving bytes does not change this.
+/// - **Overrun.** From that tick on, the guest's time is counted. It starts again from zero when
+///   the guest waits or moves bytes. Past the limit, the guest is interrupted.
+///
+/// Work of less than two ticks therefore costs nothing, and an idle guest does not yield when it
+/// wakes.
+///
+/// All of the guest's time is charged to the module's share of a core. While the share is used up,
+/// the guest is not resumed. A turn is two ticks at most, so a share can be in arrears by that much
+/// for each thread that guests of the module run on: 20 s of rest at a thousandth of a core.
+///
+/// Clones are the same meter, because the guest's task is out of reach of the ticks.
+#[derive(Clone)]
+pub(super) struct CpuMeter {
+    limit: Duration,
+    cpu_quota: CpuQuota,
+    counters: Arc<Counters>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// True if a tick found the guest at work since it last waited.
+    busy: AtomicBool,
+    /// True if a tick found the guest at work since it last waited or moved bytes.
+    counting: AtomicBool,
+    count: Mutex<Count>,
+}
+
+#[derive(Default)]
+struct Count {
+    /// The thread's clock up to which `used` is counted, while the guest runs.
+    since: Option<Duration>,
+    used: Duration,
+    overrun: bool,
+}
+
+impl Count {
+    /// Adds the time up to `now`, on this thread's clock.
+    fn add(&mut self, now: Duration) {
+        if let Some(since) = self.since.take() {
+            self.used += now.saturating_sub(since);
+        }
+    }
+}
+
+impl CpuMeter {
+    /// Makes a meter that charges guests' time to `cpu_quota` and adds it to `counters`.
+    pub(super) fn new(limit: Duration, cpu_quota: CpuQuota, counters: Arc<Counters>) -> CpuMeter {
+        CpuMeter {
+            limit,
+            cpu_quota,
+            counters,
+            shared: Arc::default(),
+        }
+    }
+
+    /// Notes that the guest waits.
+    pub(super) fn waits(&self) {
+        self.shared.busy.store(false, Ordering::Relaxed);
+        self.moves();
+    }
+
+    /// Notes that the guest moves bytes of a connection.
+    pub(super) fn moves(&self) {
+        if self.shared.counting.swap(false, Ordering::Relaxed) {
+            let mut count = self.count();
+            count.since = None;
+            count.used = Duration::ZERO;
+        }
+    }
+
+    /// Handles a tick while the guest is at work: interrupts the guest past the limit, or makes it
+    /// yield.
+    pub(super) fn tick(&self) -> UpdateDeadline {
+        let now = thread_time();
+        let mut count = self.count();
+        if self.shared.counting.swap(true, Ordering::Relaxed) {
+            count.add(now);
+        }
+        count.since = Some(now);
+        if count.used >= self.limit {
+            count.overrun = true;
+            return UpdateDeadline::Interrupt;
+        }
+        if !self.shared.busy.swap(true, Ordering::Relaxed) {
+            return UpdateDeadline::Continue(1);
+        }
+        // A mere wake-up would not do: this way the runtime looks at its sockets and timers first.
+        UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now()))
+    }
+
+    /// Returns the limit, if the guest was stopped at it.
+    pub(super) fn overrun(&self) -> Option<Duration> {
+        self.count().overrun.then_some(self.limit)
+    }
+
+    /// Wraps a call of the guest: counts its time and charges it to the share.
+    pub(super) fn metered<F: Future>(&self, call: F) -> Metered<F> {
+        Metered {
+            meter: self.clone(),
+            call: Box::pin(call),
+            rest: None,
+        }
+    }
+
+    fn is_counting(&self) -> bool {
+        self.shared.counting.load(Ordering::Relaxed)
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.shared.count.lock().expect("no panic under this lock")
+    }
+}
+
+pub(super) struct Metered<F> {
+    meter: CpuMeter,
+    call: Pin<Box<F>>,
+    /// The wait until the share has time again.
+    rest: Option<Pin<Box<Sleep>>>,
+}
+
+impl<F: Future> Future for Metered<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let this = &mut *self;
+        let mut now = Instant::now();
+        while let Some(until) = this.meter.cpu_quota.rests_until(now) {
+            let rest = this
+                .rest
+                .get_or_insert_with(|| Box::pin(sleep_until(until.into())));
+            rest.as_mut().reset(until.into());
+            ready!(rest.as_mut().poll(cx));
+            now = Instant::now();
+        }
+        // The guest may have moved to another thread, which has its own clock.
+        if this.meter.is_counting() {
+            this.meter.count().since = Some(thread_time());
+        }
+        let polled = this.call.as_mut().poll(cx);
+        // The guest may also yield inside a function of the host, between two ticks.
+        if this.meter.is_counting() {
+            this.meter.count().add(thread_time());
+        }
+        // The cast overflows after 584 years.
+        let spent = now.elapsed().as_nanos() as u64;
+        this.meter.counters.guest_time_ns.add(spent);
+        this.meter.cpu_quota.spend(spent);
+        polled
+    }
+}
+
+/// Returns the CPU time of this thread as a number that other threads may hold.
+fn thread_time() -> Duration {
+    ThreadTime::now().as_duration()
+}

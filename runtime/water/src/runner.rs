@@ -1,0 +1,438 @@
+//! Opens and checks the connections of one WATER module. `roles` and `driver::water` call it.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
+
+use super::Prepared;
+use super::cpu::CpuMeter;
+use super::end::{Caller, Control};
+use super::fds::{Descriptor, Resource};
+use super::instance::{Instance, Stop};
+use super::output::{Output, Stream};
+use super::outside::Outside;
+use super::slot::Unproven;
+use super::state::State;
+use super::worker::{Closing, Worker};
+use watm_engine::Ticking;
+use watm_net::counters::Counters;
+
+use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
+use watm_engine::cpu_quota::CpuQuota;
+use watm_engine::job::{Job, Opened, Settings};
+use watm_engine::limiter::Limiter;
+use watm_engine::log::Logger;
+use watm_net::quota::Permit;
+use watm_net::quota::Quota;
+use watm_policy::access::Access;
+
+/// Runs a WATER module, with one instance for each connection.
+pub struct WaterRunner {
+    module: Module,
+    name: Arc<str>,
+    limits: Limits,
+    config: Option<Arc<[u8]>>,
+    access: Arc<Access>,
+    logger: Arc<Mutex<Logger>>,
+    counters: Arc<Counters>,
+    flows: Quota,
+    /// The count of connections that its instances have made or accepted.
+    descriptors: Quota,
+    /// The share of a core that all its instances have together.
+    cpu_quota: CpuQuota,
+    /// The first failure of an instance that its connections do not explain.
+    fault: watch::Sender<Option<String>>,
+    /// True once its connections must end.
+    over: watch::Sender<bool>,
+    _ticking: Ticking,
+}
+
+impl WaterRunner {
+    /// Links the module, and prepares it for these settings.
+    pub fn new(module: &Module, settings: Settings) -> Result<WaterRunner, Error> {
+        let logger = Logger::new(
+            &settings.name,
+            &settings.limits,
+            settings.counters.clone(),
+            settings.log_level,
+        );
+        Ok(WaterRunner {
+            _ticking: module.engine().tick()?,
+            module: module.clone(),
+            access: Arc::new(Access {
+                name: settings.name.clone(),
+                reach: module.granted().reach(settings.reach),
+                connector: settings.connector,
+                connect_timeout: settings.limits.connect_timeout,
+                counters: settings.counters.clone(),
+                lookups: settings.lookups,
+            }),
+            name: settings.name.into(),
+            config: settings.config.map(Into::into),
+            logger: Arc::new(Mutex::new(logger)),
+            counters: settings.counters,
+            flows: settings.flows,
+            descriptors: settings.descriptors,
+            cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
+            fault: watch::Sender::new(None),
+            over: watch::Sender::new(false),
+            limits: settings.limits,
+        })
+    }
+
+    /// Opens one connection. Dropping the future abandons the attempt; after that the connection
+    /// lives in a task of its own, in the runtime that this was called in.
+    pub fn open(
+        self: Arc<Self>,
+        job: Job,
+    ) -> Pin<Box<dyn Future<Output = Result<Opened, Error>> + Send>> {
+        Box::pin(self.open_in_time(job))
+    }
+
+    async fn open_in_time(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+        let after = self.limits.handshake_timeout;
+        let name = self.name.clone();
+        match timeout(after, self.open_connection(job)).await {
+            Ok(result) => result,
+            Err(_) => Err(Error::Timeout {
+                module: name.to_string(),
+                after,
+            }),
+        }
+    }
+
+    /// Returns the first failure of an instance that its connections do not explain, if there is
+    /// one by now or within `time`.
+    pub async fn fault_within(&self, time: Duration) -> Option<String> {
+        let mut fault = self.fault.subscribe();
+        let found = timeout(time, fault.wait_for(Option::is_some)).await;
+        found.ok()?.ok()?.clone()
+    }
+
+    /// Resets the open connections.
+    pub fn end_connections(&self) {
+        self.over.send_replace(true);
+    }
+
+    /// Resets the connections that are still open after `time`. Does nothing if none are left then.
+    pub fn end_connections_after(self: &Arc<Self>, time: Duration) {
+        // The connections hold the runner, and nobody else does for long.
+        let runner = Arc::downgrade(self);
+        tokio::spawn(async move {
+            sleep(time).await;
+            if let Some(runner) = runner.upgrade() {
+                runner.end_connections();
+            }
+        });
+    }
+
+    /// Returns when its connections are to be reset.
+    pub(super) async fn connections_end(&self) {
+        let mut over = self.over.subscribe();
+        // An error would mean that no sender is left, and `self` holds one.
+        let _ = over.wait_for(|over| *over).await;
+    }
+
+    /// Logs that `failed` was rolled back and this module serves again, and returns the error for
+    /// the caller of the swap.
+    pub fn serves_again(&self, failed: &Module, why: Unproven) -> Error {
+        let failed = failed.name();
+        let (said, error) = match why {
+            Unproven::Failed(reason) => (
+                "failed at once",
+                Error::Swap {
+                    module: failed.to_owned(),
+                    reason: format!("failed at once, and was taken back: {reason}"),
+                },
+            ),
+            Unproven::Forgotten(error) => ("cannot be remembered", error),
+        };
+        tracing::error!(
+            target: "watm::server",
+            server = &*self.name,
+            "the module {failed} {said}; {} serves again",
+            self.module.name()
+        );
+        error
+    }
+
+    /// Notes a failure of an instance that its connections do not explain.
+    pub(super) fn is_at_fault(&self, reason: &str) {
+        self.fault.send_if_modified(|known| {
+            let first = known.is_none();
+            known.get_or_insert_with(|| reason.to_owned());
+            first
+        });
+    }
+
+    /// Returns the error for a call of the handshake that did not return.
+    fn stopped(&self, stop: Stop) -> Error {
+        self.is_at_fault(&stop.reason());
+        stop.into_error(&self.name)
+    }
+
+    /// Runs steps 1 and 2 of [`super`], to learn the module's opinion of its configuration. With
+    /// `listens`, it also runs step 3 up to the request for a client's connection: some modules
+    /// check there what a listener needs.
+    pub async fn check_config(&self, listens: bool) -> Result<(), Error> {
+        let after = self.limits.handshake_timeout;
+        let prepared = self.prepared()?;
+        let role = if listens {
+            Role::Listener
+        } else {
+            Role::Dialer
+        };
+        let outside = Outside::for_check(role, self.access.clone(), self.descriptors.clone());
+        let state = self.state(outside, self.config.clone(), &prepared);
+        let checked = timeout(after, async {
+            let mut instance = Instance::new(&prepared, state)
+                .await
+                .map_err(|stop| stop.into_error(&self.name))?;
+            self.check_call(&mut instance, prepared.abi.init, ())
+                .await?;
+            match prepared.abi.function(role) {
+                Some(function) if listens => self.check_listening(&mut instance, function).await,
+                _ => Ok(()),
+            }
+        });
+        checked.await.unwrap_or_else(|_| {
+            Err(Error::Timeout {
+                module: self.name.to_string(),
+                after,
+            })
+        })
+    }
+
+    async fn check_listening(&self, instance: &mut Instance, function: &str) -> Result<(), Error> {
+        let nobody = flow_info(None, None);
+        let account = &self.counters.account;
+        let (caller, _flow, _) = Caller::new(nobody, &self.limits, self.permit()?, account);
+        let fd = self.insert(instance, Resource::End(Box::new(caller)))?;
+        let called = self.check_call(instance, function, fd).await;
+        match instance.state().outside.has_asked() {
+            true => Ok(()),
+            false => called,
+        }
+    }
+
+    async fn check_call<Params>(
+        &self,
+        instance: &mut Instance,
+        name: &str,
+        params: Params,
+    ) -> Result<(), Error>
+    where
+        Params: wasmtime::WasmParams + Sync,
+    {
+        let called = instance.call(name, params).await;
+        let result = called.map_err(|stop| stop.into_error(&self.name))?;
+        match instance.failure(name, result) {
+            None => Ok(()),
+            Some(reason) => Err(Error::Config {
+                module: self.name.to_string(),
+                reason,
+            }),
+        }
+    }
+
+    /// Runs steps 1 to 5 of [`super`].
+    async fn open_connection(self: Arc<Self>, job: Job) -> Result<Opened, Error> {
+        let prepared = self.prepared()?;
+        let role = job.role();
+        let function = prepared.abi.function(role).ok_or_else(|| Error::Module {
+            module: self.name.to_string(),
+            reason: format!("has not the role of a {role}"),
+        })?;
+        let config = job.config.or_else(|| self.config.clone());
+        let info = flow_info(job.target.as_ref(), job.accepted.as_ref());
+        let outside = Outside::new(
+            role,
+            job.target,
+            job.accepted,
+            self.access.clone(),
+            self.descriptors.clone(),
+        );
+        let state = self.state(outside, config, &prepared);
+        let mut instance = Instance::new(&prepared, state)
+            .await
+            .map_err(|stop| self.stopped(stop))?;
+        self.call(&mut instance, prepared.abi.init, ()).await?;
+
+        let (caller, flow, used) = match role {
+            Role::Relay => (None, None, None),
+            _ => {
+                let account = &self.counters.account;
+                let (caller, flow, used) = Caller::new(info, &self.limits, self.permit()?, account);
+                (Some(caller), Some(flow), Some(used))
+            }
+        };
+        let (local, peer) = match &caller {
+            Some(caller) => {
+                let fd = self.insert(&mut instance, Resource::End(Box::new(caller.clone())))?;
+                let net = self.call(&mut instance, function, fd).await?;
+                let refuse = |what: &str| Error::Handshake {
+                    module: self.name.to_string(),
+                    reason: format!("{function} answered {net}, which is {what}"),
+                };
+                match instance.state().fds.get(net) {
+                    Ok(descriptor) if descriptor.outside => descriptor.addresses,
+                    // The application's stream is the only one yet: the control pipe does not
+                    // exist.
+                    Ok(Descriptor {
+                        resource: Resource::End(_),
+                        ..
+                    }) => {
+                        return Err(refuse(
+                            "the application's own stream; it has to be a connection from env",
+                        ));
+                    }
+                    _ => return Err(refuse("none of its connections")),
+                }
+            }
+            None => {
+                self.call(&mut instance, function, ()).await?;
+                (None, None)
+            }
+        };
+        let control = Control::default();
+        let fd = self.insert(&mut instance, Resource::End(Box::new(control.guest_end())))?;
+        self.call(&mut instance, prepared.abi.control, fd).await?;
+
+        let (stop, stopped) = oneshot::channel::<()>();
+        let (done, finished) = oneshot::channel();
+        let closing: Closing = match &caller {
+            Some(caller) => {
+                let watch = caller.watch();
+                Box::pin(async move { poll_fn(|cx| watch.poll_closed(cx)).await })
+            }
+            // Returns when the stop is sent, or when nobody is left to send it.
+            None => Box::pin(async move {
+                let _ = stopped.await;
+            }),
+        };
+        let worker = Worker {
+            instance,
+            caller,
+            control,
+            closing,
+            reset: false,
+            grace: self.limits.close_grace,
+            name: self.name.clone(),
+            runner: self.clone(),
+        };
+        tokio::spawn(async move {
+            worker.run().await;
+            drop(done);
+        });
+        Ok(Opened {
+            flow,
+            local,
+            peer,
+            used: used.filter(|_| role == Role::Listener),
+            stop,
+            finished,
+        })
+    }
+
+    /// Reserves a place for one more connection of an application.
+    fn permit(&self) -> Result<Permit, Error> {
+        self.flows.permit().ok_or_else(|| Error::Refused {
+            module: self.name.to_string(),
+            code: crate::ErrorCode::LimitReached,
+        })
+    }
+
+    fn prepared(&self) -> Result<Arc<Prepared>, Error> {
+        self.module.linked(Prepared::new)
+    }
+
+    fn state(&self, outside: Outside, config: Option<Arc<[u8]>>, prepared: &Prepared) -> State {
+        let mounted = config.is_some() && prepared.abi.has_directory();
+        let mut state = State::new(
+            Output::new(self.logger.clone()),
+            outside,
+            config,
+            CpuMeter::new(
+                self.limits.cpu_per_call,
+                self.cpu_quota.clone(),
+                self.counters.clone(),
+            ),
+            Limiter::new(self.limits.memory_bytes, self.counters.clone()),
+        );
+        let standard = [
+            Some(Resource::Input),
+            Some(Resource::Output(Stream::Out)),
+            Some(Resource::Output(Stream::Error)),
+            mounted.then_some(Resource::Directory),
+        ];
+        for resource in standard.into_iter().flatten() {
+            // The table is empty, so there is room.
+            let _ = state.fds.insert(Descriptor::new(resource));
+        }
+        state
+    }
+
+    fn insert(&self, instance: &mut Instance, resource: Resource) -> Result<i32, Error> {
+        let inserted = instance.state().fds.insert(Descriptor::new(resource));
+        inserted.map_err(|_| Error::Handshake {
+            module: self.name.to_string(),
+            reason: "has used up its descriptors".to_owned(),
+        })
+    }
+
+    /// Calls a function of the handshake. If it fails because a connection failed, the connection's
+    /// error is returned.
+    async fn call<Params>(
+        &self,
+        instance: &mut Instance,
+        name: &str,
+        params: Params,
+    ) -> Result<i32, Error>
+    where
+        Params: wasmtime::WasmParams + Sync,
+    {
+        let result = instance.call(name, params).await;
+        let reason = match result {
+            Ok(result) => match instance.failure(name, result) {
+                None => return Ok(result),
+                Some(reason) => reason,
+            },
+            Err(stop) => match instance.state().outside.take_failure() {
+                Some(error) => return Err(error),
+                None => return Err(self.stopped(stop)),
+            },
+        };
+        let state = instance.state();
+        if let Some(error) = state.outside.take_failure() {
+            return Err(error);
+        }
+        // A module may refuse what a client sends.
+        if !state.outside.accepts() && !state.has_lost() {
+            self.is_at_fault(&reason);
+        }
+        Err(Error::Handshake {
+            module: self.name.to_string(),
+            reason,
+        })
+    }
+}
+
+/// Returns what is known of a connection before it is made.
+fn flow_info(target: Option<&Target>, accepted: Option<&watm_net::Wire>) -> FlowInfo {
+    let unknown = std::net::SocketAddr::from(([0, 0, 0, 0], 0));
+    let (local, peer) = accepted.map_or((None, None), |wire| (wire.local, wire.peer));
+    FlowInfo {
+        source: peer.unwrap_or(unknown),
+        destination: match target {
+            Some(target) => target.destination.clone(),
+            None => Destination::Address(local.unwrap_or(unknown)),
+        },
+        peer: None,
+        underlay: peer.zip(local),
+        attributes: Vec::new(),
+    }
+}
