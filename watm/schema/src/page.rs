@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::{Absent, Described};
+use crate::{Absent, Described, Kind};
 
 /// The variable of the environment with which tests write pages instead of comparing them.
 const WRITE: &str = "WATM_WRITE_REFERENCE";
@@ -58,8 +58,12 @@ fn table(fields: &[Described]) -> String {
     let mut table = "| field | value | default | meaning |\n|---|---|---|---|\n".to_owned();
     for (field, meaning) in fields {
         let mut kind = String::new();
-        let written = field.kind.phrase(&mut kind, "`");
-        written.expect("a string takes any text");
+        if let Kind::Table(name) = field.kind {
+            kind = format!("the fields of [`{name}`](#{name})");
+        } else {
+            let written = field.kind.phrase(&mut kind, "`");
+            written.expect("a string takes any text");
+        }
         let default = match field.absent {
             Absent::Refused => "required".to_owned(),
             Absent::Number(number) => number.to_string(),

@@ -1,25 +1,7 @@
 //! The configuration of a server or a client.
 //!
 //! The configuration is JSON with the field names of other implementations, so that their
-//! `config.json` is valid too:
-//!
-//! - `method`: such as `2022-blake3-aes-128-gcm` or `chacha20-ietf-poly1305`.
-//! - `password`: a password, or the key in base64 for the methods that begin with `2022-`. A client
-//!   that is one of several users has the server's key and its own, with a `:` between them.
-//! - `users`: for a server with `2022-…-gcm`, a list of `{"name": …, "password": …}`, each with its
-//!   own key. The name becomes the peer of the user's flows.
-//! - `server` and `server_port`: the address of the server, for a client. Of a list, the first is
-//!   used. A server listens on the address that its host chooses.
-//! - `target`: `host:port`, the destination of a connection that is dialled without one.
-//! - `mode`: `tcp_and_udp` (the default), `tcp_only` or `udp_only`.
-//! - `udp_idle_timeout`, or `udp_timeout`: the idle time in seconds after which a datagram flow
-//!   ends, 300 by default, at least 60.
-//! - `prefix`: the beginning of the salts of a client's streams, at most 8 characters from U+0000
-//!   to U+00FF.
-//! - `segmented_header`: `true` if the beginning of a SIP022 request may arrive in pieces, as it
-//!   does in another transport's stream. A stranger can then find out its length.
-//! - `gfw_report_compat`: `insecure` for the wire format of gfw-report's patch, which defeats the
-//!   purpose of the cipher; for methods of SIP004, streams only.
+//! `config.json` is valid too. [`FIELDS`] describes the fields of a server, [`USER`] those of a user.
 //!
 //! The other fields of shadowsocks-libev and shadowsocks-rust are of two kinds. Fields that tune a
 //! program, such as `timeout`, `fast_open` or `locals`, have no effect, and a warning names them.
@@ -31,6 +13,7 @@
 //! a document of SIP008. The first server that is not `disabled` is used. In a document of SIP008
 //! unknown fields have no effect, and a warning names them.
 
+mod fields;
 mod json;
 mod unique;
 mod url;
@@ -46,8 +29,7 @@ use watm_core::{ClientConfig, ConfigError, Destination};
 use crate::cipher::{BlockCipher, Key};
 use crate::method::Method;
 
-/// The default idle time after which a datagram flow ends, as in other implementations.
-pub(crate) const DEFAULT_UDP_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+pub use fields::{FIELDS, USER};
 
 /// A parsed configuration.
 pub(crate) struct Config {

@@ -212,7 +212,11 @@ fn the_fields_of_other_implementations_are_honoured_or_warned_of_or_refused() {
         ("udp_mtu", "1400", Warned),
         ("udp_timeout", "300", Taken),
         ("udp_timeout", "30", Warned),
-        ("udp_timeout", r#""x""#, Refused("expected seconds")),
+        (
+            "udp_timeout",
+            r#""x""#,
+            Refused("expected a number of seconds from 60 to 86400"),
+        ),
         ("udp_weight", "1.0", Warned),
         ("use_syslog", "true", Warned),
         ("user", r#""nobody""#, Warned),
@@ -378,7 +382,7 @@ fn what_is_wrong_is_named() {
         (
             r#"{"method": "aes-256-gcm", "password": 5}"#.to_owned(),
             "password",
-            "not a string",
+            "expected a string",
         ),
         (
             r#"{"method": "rc4-md5", "password": "x"}"#.to_owned(),
@@ -501,11 +505,11 @@ fn what_is_wrong_is_named() {
         (
             new(r#", "segmented_header": 1"#),
             "segmented_header",
-            "true nor false",
+            "expected true or false",
         ),
         (r#"{"servers": []}"#.to_owned(), "servers", "object"),
         (
-            r#"{"servers": [{"method": "x"}]}"#.to_owned(),
+            r#"{"servers": [{"method": "x", "password": "y"}]}"#.to_owned(),
             "servers[0].method",
             "unknown",
         ),
@@ -543,11 +547,11 @@ fn what_is_wrong_is_named() {
             "uot",
             "no such parameter",
         ),
-        (with(r#", "server": []"#), "server", "list of strings"),
+        (with(r#", "server": []"#), "server", "a list of them"),
         (
             with(r#", "server": [5], "server_port": 5"#),
             "server",
-            "list of strings",
+            "a list of them",
         ),
         (
             with(r#", "server": "a", "address": "b", "port": 5"#),

@@ -5,30 +5,17 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 use watm_core::{ConfigError, Destination};
+use watm_schema::{Absent, Field, Kind, names};
 
+use super::fields::{OF_SERVER, OF_USER};
 use super::unique::Unique;
 use super::value::{self, field, quote};
-use super::{Config, DEFAULT_UDP_IDLE_TIMEOUT, Mode, User};
+use super::{Config, Mode, User};
 use crate::method::Method;
 
 /// The error for a configuration with a plugin.
 pub const NO_PLUGINS: &str =
     "plugins are not started by a module; put one before the server's port and leave this out";
-
-/// The fields of one server.
-const OF_SERVER: &[&str] = &[
-    "method",
-    "password",
-    "users",
-    "server",
-    "server_port",
-    "target",
-    "mode",
-    "udp_idle_timeout",
-    "prefix",
-    "segmented_header",
-    "gfw_report_compat",
-];
 
 /// Other implementations' names of the same fields.
 const ALIASES: &[(&str, &str)] = &[
@@ -130,8 +117,13 @@ const VERSION: u64 = 1;
 /// The most users of a server.
 const MOST_USERS: usize = 65_536;
 
-/// The range of the idle timeout in seconds: from the least in SIP022 to a day.
-const IDLE: std::ops::RangeInclusive<u64> = 60..=86_400;
+const SERVER: Field = watm_schema::field(&OF_SERVER, "server");
+const PORT: Field = watm_schema::field(&OF_SERVER, "server_port");
+const TARGET: Field = watm_schema::field(&OF_SERVER, "target");
+const IDLE: Field = watm_schema::field(&OF_SERVER, "udp_idle_timeout");
+
+/// The default idle time after which a datagram flow ends, as in other implementations.
+pub(crate) const DEFAULT_UDP_IDLE_TIMEOUT: Duration = Duration::from_secs(IDLE.default_number());
 
 /// Parses a configuration in JSON.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -244,11 +236,11 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
     let aliases = ALIASES.iter().map(|(alias, _)| *alias);
     let known: Vec<&str> = OF_SERVER
         .iter()
-        .copied()
+        .map(|field| field.name)
         .chain(aliases)
         .chain(["disabled", "version"])
         .collect();
-    let unknown = format!("unknown; there are {}", OF_SERVER.join(", "));
+    let unknown = format!("unknown; there are {}", names(&OF_SERVER));
     for (name, value) in object {
         warnings.extend(without_effect(name, value, path, &known, custom, &unknown)?);
     }
@@ -264,93 +256,82 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
             .or_else(|| object.get(alias?.0))
             .filter(|value| !value.is_null())
     };
-    let text = |name: &str| match get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(at(name, "not a string".to_owned())),
+    let written = |name: &'static str| {
+        let alias = ALIASES.iter().find(|(alias, known)| {
+            *known == name && object.get(*alias).is_some_and(|value| !value.is_null())
+        });
+        alias.map_or(name, |(alias, _)| *alias)
     };
-    let required = |name: &str| text(name)?.ok_or_else(|| at(name, "missing".to_owned()));
+    for field in &OF_SERVER {
+        let checked = match get(field.name) {
+            // Other implementations admit any time.
+            Some(value) if written(field.name) == "udp_timeout" && number(value).is_some() => {
+                Ok(())
+            }
+            Some(value) => check(field, value),
+            None if field.absent == Absent::Refused => Err("missing".to_owned()),
+            None => Ok(()),
+        };
+        checked.map_err(|why| at(written(field.name), why))?;
+    }
+    let text = |name: &str| get(name).and_then(Value::as_str);
 
-    let method = value::method(required("method")?).map_err(|why| at("method", why))?;
-    let users = match get("users") {
+    let method =
+        value::method(text("method").unwrap_or_default()).map_err(|why| at("method", why))?;
+    let users = match get("users").and_then(Value::as_array) {
         None => Vec::new(),
-        Some(Value::Array(users)) if users.len() <= MOST_USERS => users
+        Some(users) if users.len() <= MOST_USERS => users
             .iter()
             .enumerate()
             .map(|(index, user)| self::user(method, user, &format!("{path}users[{index}]")))
             .collect::<Result<_, _>>()?,
-        Some(Value::Array(_)) => return Err(at("users", format!("more than {MOST_USERS}"))),
-        Some(_) => return Err(at("users", "not a list".to_owned())),
+        Some(_) => return Err(at("users", format!("more than {MOST_USERS}"))),
     };
-    let mut config =
-        assemble(method, required("password")?, users).map_err(|error| match error {
-            ConfigError::Field(name, why) => at(&name, why),
-            other => other,
-        })?;
+    let password = text("password").unwrap_or_default();
+    let mut config = assemble(method, password, users).map_err(|error| match error {
+        ConfigError::Field(name, why) => at(&name, why),
+        other => other,
+    })?;
     config.server = match (get("server"), get("server_port")) {
         (None, None) => None,
         (None, Some(_)) => return Err(at("server", "missing; server_port needs one".to_owned())),
         (Some(servers), port) => Some(address(servers, port, path, &mut warnings)?),
     };
-    if let Some(target) = text("target")? {
-        config.target = Some(target.parse::<Destination>().map_err(|_| {
-            at(
-                "target",
-                "expected a host and a port, such as example.com:443".to_owned(),
-            )
-        })?);
+    if let Some(target) = text("target") {
+        let parsed = target.parse::<Destination>();
+        config.target = Some(parsed.map_err(|_| at("target", TARGET.expected()))?);
     }
-    config.mode = match text("mode")? {
+    config.mode = match text("mode") {
         None | Some("tcp_and_udp") => Mode::Both,
         Some("tcp_only") => Mode::Streams,
-        Some("udp_only") => Mode::Datagrams,
-        Some(_) => {
-            return Err(at(
-                "mode",
-                "expected tcp_and_udp, tcp_only or udp_only".to_owned(),
-            ));
-        }
+        Some(_) => Mode::Datagrams,
     };
-    if let Some(seconds) = get("udp_idle_timeout") {
-        let ours = object.contains_key("udp_idle_timeout");
-        let name = if ours {
-            "udp_idle_timeout"
-        } else {
-            "udp_timeout"
-        };
-        let wanted = number(seconds).ok_or_else(|| {
-            let why = format!("expected seconds from {} to {}", IDLE.start(), IDLE.end());
-            at(name, why)
-        })?;
-        let kept = wanted.clamp(*IDLE.start(), *IDLE.end());
-        if wanted != kept && ours {
-            let why = format!("expected seconds from {} to {}", IDLE.start(), IDLE.end());
-            return Err(at(name, why));
-        }
-        if wanted != kept {
+    if let Some(seconds) = get("udp_idle_timeout").and_then(number) {
+        let kept = seconds.clamp(*IDLE.range().start(), *IDLE.range().end());
+        if seconds != kept {
+            let name = written("udp_idle_timeout");
             warnings.push(format!(
-                "{path}{name}: {wanted} s is out of range, and {kept} s is used"
+                "{path}{name}: {seconds} s is out of range, and {kept} s is used"
             ));
         }
         config.udp_idle_timeout = Duration::from_secs(kept);
     }
-    if let Some(prefix) = text("prefix")? {
+    if let Some(prefix) = text("prefix") {
         config.prefix = value::prefix(prefix).map_err(|why| at("prefix", why))?;
     }
     config.segmented_header = match get("segmented_header") {
         None => false,
-        Some(Value::Bool(_)) if !method.is_2022() => {
+        Some(_) if !method.is_2022() => {
             return Err(at(
                 "segmented_header",
                 format!("{method} has no such header"),
             ));
         }
-        Some(Value::Bool(may)) => *may,
-        Some(_) => return Err(at("segmented_header", "neither true nor false".to_owned())),
+        Some(may) => *may == Value::Bool(true),
     };
-    config.insecure = match text("gfw_report_compat")? {
+    config.insecure = match text("gfw_report_compat") {
         None => false,
-        Some("insecure") if !method.is_2022() => {
+        Some(_) if !method.is_2022() => {
             warnings.push(
                 "gfw_report_compat: connections can be read in part and forged by who sees them"
                     .to_owned(),
@@ -364,21 +345,27 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
             };
             true
         }
-        Some("insecure") => {
-            return Err(at(
-                "gfw_report_compat",
-                format!("there is no such thing for {method}"),
-            ));
-        }
         Some(_) => {
-            return Err(at(
-                "gfw_report_compat",
-                "expected insecure, which is what it is; better use prefix".to_owned(),
-            ));
+            let why = format!("there is no such thing for {method}");
+            return Err(at("gfw_report_compat", why));
         }
     };
     config.warnings = warnings;
     Ok(config)
+}
+
+/// Returns an error if the value is not of the field's kind.
+fn check(field: &Field, value: &Value) -> Result<(), String> {
+    let right = match field.kind {
+        Kind::Switch => value.is_boolean(),
+        Kind::Number { .. } => number(value).is_some_and(|number| field.range().contains(&number)),
+        Kind::Choice(words) => value.as_str().is_some_and(|text| words.contains(&text)),
+        Kind::Text(_) => value.is_string(),
+        Kind::List(_) => value.is_array(),
+        Kind::Table(_) => value.is_object(),
+        Kind::Any(_) => true,
+    };
+    if right { Ok(()) } else { Err(field.expected()) }
 }
 
 /// Parses the address of a client's server. Of several, the first is used, as in shadowsocks-libev,
@@ -404,7 +391,7 @@ fn address(
         one => Some(one),
     };
     let Some(Value::String(host)) = first else {
-        return Err(at("server", "not a string, or a list of strings"));
+        return Err(at("server", &SERVER.expected()));
     };
     if servers.is_array()
         && host.parse::<IpAddr>().is_err()
@@ -413,10 +400,10 @@ fn address(
         return Ok(destination);
     }
     let port = port.ok_or_else(|| at("server_port", "missing; server needs one"))?;
-    let port = number(port)
-        .and_then(|port| u16::try_from(port).ok())
-        .filter(|&port| port != 0)
-        .ok_or_else(|| at("server_port", "not a number from 1 to 65535"))?;
+    let port = PORT
+        .admit(number(port))
+        .map_err(|why| at("server_port", &why))?;
+    let port = u16::try_from(port).unwrap_or_default();
     value::destination(host, port).ok_or_else(|| at("server", "not a host name or an address"))
 }
 
@@ -476,10 +463,12 @@ fn user(method: Method, value: &Value, path: &str) -> Result<User, ConfigError> 
     let Value::Object(user) = value else {
         return Err(field(path, "not an object with name and password"));
     };
-    if let Some(unknown) = user.keys().find(|&key| key != "name" && key != "password") {
+    let known = |key: &str| OF_USER.iter().any(|field| field.name == key);
+    if let Some(unknown) = user.keys().find(|key| !known(key)) {
+        let unknown = format!("{path}.{}", quote(unknown));
         return Err(field(
-            &format!("{path}.{}", quote(unknown)),
-            "unknown; there are name, password",
+            &unknown,
+            format!("unknown; there are {}", names(&OF_USER)),
         ));
     }
     let text = |name: &str| {
