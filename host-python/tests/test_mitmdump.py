@@ -269,7 +269,7 @@ async def test_a_port_in_use_ends_the_start(arguments, tmp_path):
         ("watm:{tmp}/text.wasm@0", "text.wasm"),
         (f"watm:{MODULE}@0", "for development, --set watm_unsealed=true runs it as it is"),
         ("watm:wireguard?mtu=17@0", "mtu"),
-        ("watm:wireguard?mtu=@0", "mtu: empty; must be a number from 1280 to 65475"),
+        ("watm:wireguard?mtu=@0", "mtu: empty; must be a number of bytes from 1280 to 65475"),
         ("watm:wireguard?mut=1280@0", "mut"),
         ("watm:wireguard?config={tmp}/wg0.conf@0", "Colour"),
         ("watm:nonsense", "nonsense"),

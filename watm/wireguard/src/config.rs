@@ -2,6 +2,7 @@
 //! `wireguard.conf`.
 
 mod check;
+pub mod fields;
 mod json;
 mod value;
 mod wg;
@@ -12,6 +13,9 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::{ConfigError, Destination};
+use watm_schema::field;
+
+use fields::OF_WATM;
 
 /// A checked configuration.
 #[derive(Clone)]
@@ -111,18 +115,19 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
-            udp_idle_timeout: Duration::from_secs(60),
-            max_flows: 16384,
-            handshakes_per_second: 100,
+            udp_idle_timeout: const {
+                Duration::from_secs(field(&OF_WATM, "UdpIdleTimeout").default_number())
+            },
+            max_flows: const { field(&OF_WATM, "MaxFlows").default_number() as u32 },
+            handshakes_per_second: const {
+                field(&OF_WATM, "HandshakesPerSecond").default_number() as u32
+            },
         }
     }
 }
 
 /// The MTU that leaves room for IPv6, UDP and WireGuard in 1500 bytes of Ethernet.
 pub const DEFAULT_MTU: u16 = 1420;
-
-/// The address of the resolver in mitmproxy's own mode, as its clients are told.
-pub const DEFAULT_DNS: &str = "10.0.0.53";
 
 /// Reads a configuration. JSON is detected by its first character.
 pub fn parse(bytes: &[u8]) -> Result<Config, ConfigError> {

@@ -75,6 +75,7 @@ mod peers;
 mod routes;
 mod transport;
 
+pub use config::fields;
 pub use transport::WireGuard;
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]

@@ -45,7 +45,7 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
     let key = server_key();
     let peer = public_text(1);
     let number = |field: &str, range: &str, value: &str| {
-        format!("{field}: '{value}' is not a number from {range}")
+        format!("{field}: '{value}' is not a number {range}")
     };
     let not_base64 = "not base64; a key is 44 characters of base64, ending in '='";
     let no_endpoint = |value: &str| {
@@ -78,15 +78,19 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
         ),
         (
             interface("ListenPort = 65536"),
-            number("line 3: [Interface] ListenPort", "0 to 65535", "65536"),
+            number("line 3: [Interface] ListenPort", "from 0 to 65535", "65536"),
         ),
         (
             interface("ListenPort = +1"),
-            number("line 3: [Interface] ListenPort", "0 to 65535", "+1"),
+            number("line 3: [Interface] ListenPort", "from 0 to 65535", "+1"),
         ),
         (
             interface("MTU = 1279"),
-            number("line 3: [Interface] MTU", "1280 to 65475", "1279"),
+            number(
+                "line 3: [Interface] MTU",
+                "of bytes from 1280 to 65475",
+                "1279",
+            ),
         ),
         (
             interface("Address = here"),
@@ -176,15 +180,23 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
         ),
         (
             watm("UdpIdleTimeout = 0"),
-            number("line 4: [Watm] UdpIdleTimeout", "1 to 86400", "0"),
+            number(
+                "line 4: [Watm] UdpIdleTimeout",
+                "of seconds from 1 to 86400",
+                "0",
+            ),
         ),
         (
             watm("MaxFlows = many"),
-            number("line 4: [Watm] MaxFlows", "1 to 65535", "many"),
+            number("line 4: [Watm] MaxFlows", "from 1 to 65535", "many"),
         ),
         (
             watm("HandshakesPerSecond = 0"),
-            number("line 4: [Watm] HandshakesPerSecond", "1 to 1000000", "0"),
+            number(
+                "line 4: [Watm] HandshakesPerSecond",
+                "from 1 to 1000000",
+                "0",
+            ),
         ),
     ];
     for (config, expected) in cases {
@@ -405,7 +417,7 @@ fn an_error_is_one_line_however_long_the_file_is() {
         (
             server_config(&format!("MTU = {long}")),
             format!(
-                "line 3: [Interface] MTU: '{}…' is not a number from 1280 to 65475",
+                "line 3: [Interface] MTU: '{}…' is not a number of bytes from 1280 to 65475",
                 &long[..60]
             ),
         ),
@@ -515,15 +527,15 @@ fn each_wrong_field_of_the_json_is_refused() {
         ),
         (
             with("\"mtu\": \"\""),
-            "mtu: empty; must be a number from 1280 to 65475",
+            "mtu: empty; must be a number of bytes from 1280 to 65475",
         ),
         (
             with("\"mtu\": \"large\""),
-            "mtu: 'large' is not a number from 1280 to 65475",
+            "mtu: 'large' is not a number of bytes from 1280 to 65475",
         ),
         (
             with("\"udp_idle_timeout\": -1"),
-            "udp_idle_timeout: '-1' is not a number from 1 to 86400",
+            "udp_idle_timeout: '-1' is not a number of seconds from 1 to 86400",
         ),
         (
             with("\"max_flows\": 1.5"),

@@ -5,24 +5,10 @@ use std::time::Duration;
 use boringtun::x25519::{PublicKey, StaticSecret};
 use serde_json::{Map, Value};
 use watm_core::ConfigError;
+use watm_schema::names;
 
-use super::{AllowedIps, ClientSettings, Config, DEFAULT_DNS, Limits, PeerConfig, check, value};
-
-/// The default addresses of a client: 10.0.0.1, as in mitmproxy's own configuration, and an address
-/// of the private IPv6 range (RFC 4193).
-const CLIENT_ADDRESS: &str = "10.0.0.1/32, fd77:6174:6d::1/128";
-
-const FIELDS: &[&str] = &[
-    "server_key",
-    "client_key",
-    "peer_public_keys",
-    "mtu",
-    "udp_idle_timeout",
-    "max_flows",
-    "handshakes_per_second",
-    "client_address",
-    "dns",
-];
+use super::fields::{CLIENT_ADDRESS, DEFAULT_DNS, OF_MITMPROXY};
+use super::{AllowedIps, ClientSettings, Config, Limits, PeerConfig, check, value};
 
 /// Reads a configuration in this format.
 pub fn parse(text: &str) -> Result<Config, ConfigError> {
@@ -37,10 +23,11 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
             "not a configuration: a field without a name".to_owned(),
         ));
     }
-    if let Some(unknown) = object.keys().find(|key| !FIELDS.contains(&key.as_str())) {
+    let known = |key: &str| OF_MITMPROXY.iter().any(|field| field.name == key);
+    if let Some(unknown) = object.keys().find(|key| !known(key)) {
         return Err(field(
             &value::quote(unknown),
-            format!("unknown; there are {}", FIELDS.join(", ")),
+            format!("unknown; there are {}", names(&OF_MITMPROXY)),
         ));
     }
 
@@ -62,7 +49,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         private_key,
         public_key,
         listen_port: None,
-        mtu: number(&object, "mtu", value::MTU)?.and_then(|mtu| u16::try_from(mtu).ok()),
+        mtu: number(&object, "mtu")?.and_then(|mtu| u16::try_from(mtu).ok()),
         // All peers are clients.
         addresses: Vec::new(),
         target: None,
@@ -81,18 +68,13 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         without_effect: None,
         peers,
         limits: Limits {
-            udp_idle_timeout: number(&object, "udp_idle_timeout", value::UDP_IDLE_TIMEOUT)?
+            udp_idle_timeout: number(&object, "udp_idle_timeout")?
                 .map_or(defaults.udp_idle_timeout, |seconds| {
                     Duration::from_secs(seconds.into())
                 }),
-            max_flows: number(&object, "max_flows", value::MAX_FLOWS)?
-                .unwrap_or(defaults.max_flows),
-            handshakes_per_second: number(
-                &object,
-                "handshakes_per_second",
-                value::HANDSHAKES_PER_SECOND,
-            )?
-            .unwrap_or(defaults.handshakes_per_second),
+            max_flows: number(&object, "max_flows")?.unwrap_or(defaults.max_flows),
+            handshakes_per_second: number(&object, "handshakes_per_second")?
+                .unwrap_or(defaults.handshakes_per_second),
         },
     })
 }
@@ -164,14 +146,11 @@ fn key_value(name: &str, value: &Value) -> Result<[u8; 32], ConfigError> {
     value::key(text).map_err(|why| field(name, why))
 }
 
-fn number(
-    object: &Map<String, Value>,
-    name: &str,
-    range: std::ops::RangeInclusive<u32>,
-) -> Result<Option<u32>, ConfigError> {
+fn number(object: &Map<String, Value>, name: &str) -> Result<Option<u32>, ConfigError> {
+    let known = watm_schema::field(&OF_MITMPROXY, name);
     let parse = |value: &Value| match value {
-        Value::String(text) => value::number(text, range.clone()),
-        value => value::number(&value.to_string(), range.clone()),
+        Value::String(text) => value::number(text, &known),
+        value => value::number(&value.to_string(), &known),
     };
     object
         .get(name)

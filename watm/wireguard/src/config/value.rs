@@ -2,9 +2,9 @@
 //! key, since a secret may be in the wrong field.
 
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 
 use watm_core::Destination;
+use watm_schema::Field;
 
 use super::Network;
 use crate::key;
@@ -48,26 +48,23 @@ pub fn key(text: &str) -> Result<[u8; 32], String> {
     }
 }
 
-/// Parses a decimal number.
-pub fn number(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
-    if text.is_empty() {
-        return Err(format!(
-            "empty; must be a number from {} to {}",
-            range.start(),
-            range.end()
-        ));
-    }
-    text.parse()
-        .ok()
-        .filter(|number| range.contains(number) && text.bytes().all(|byte| byte.is_ascii_digit()))
-        .ok_or_else(|| {
-            format!(
-                "'{}' is not a number from {} to {}",
-                quote(text),
-                range.start(),
-                range.end()
-            )
+/// Parses a decimal number that the field admits.
+pub fn number(text: &str, field: &Field) -> Result<u32, String> {
+    let number = digits(text).and_then(|number| field.admit(Some(number)).ok());
+    number
+        .and_then(|number| u32::try_from(number).ok())
+        .ok_or_else(|| match text.is_empty() {
+            true => format!("empty; must be {}", field.kind),
+            false => format!("'{}' is not {}", quote(text), field.kind),
         })
+}
+
+/// The number that these digits write.
+fn digits(text: &str) -> Option<u64> {
+    let number = text.parse().ok()?;
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then_some(number)
 }
 
 /// Parses the seconds between keepalives, or `off`.
@@ -75,10 +72,9 @@ pub fn keepalive(text: &str) -> Result<Option<u16>, String> {
     if text.eq_ignore_ascii_case("off") {
         return Ok(None);
     }
-    match number(text, 0..=65535) {
-        // The range is that of the type, so that the conversion succeeds.
-        Ok(seconds) => Ok(u16::try_from(seconds).ok().filter(|&seconds| seconds > 0)),
-        Err(_) => Err(format!(
+    match digits(text).and_then(|seconds| u16::try_from(seconds).ok()) {
+        Some(seconds) => Ok(Some(seconds).filter(|&seconds| seconds > 0)),
+        None => Err(format!(
             "'{}' is neither 'off' nor a number of seconds from 0 to 65535",
             quote(text)
         )),
@@ -100,18 +96,17 @@ pub fn network(text: &str) -> Result<Network, String> {
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let prefix = match prefix {
         None => longest,
-        Some(prefix) => number(prefix, 0..=longest).map_err(|_| {
-            format!(
-                "'{}' has no prefix length from 0 to {longest} after the '/'",
-                quote(text)
-            )
-        })?,
+        Some(prefix) => digits(prefix)
+            .and_then(|prefix| u8::try_from(prefix).ok())
+            .filter(|prefix| *prefix <= longest)
+            .ok_or_else(|| {
+                format!(
+                    "'{}' has no prefix length from 0 to {longest} after the '/'",
+                    quote(text)
+                )
+            })?,
     };
-    Ok(Network {
-        address,
-        // The prefix is at most 128.
-        prefix: prefix as u8,
-    })
+    Ok(Network { address, prefix })
 }
 
 /// Parses an address and a port.
@@ -218,16 +213,3 @@ pub fn dns(text: &str) -> Result<String, String> {
         ))
     }
 }
-
-/// The range of an MTU: from the least that IPv6 asks of a link (RFC 8200, section 5) to the most
-/// that fits into a UDP datagram with the 32 bytes that WireGuard adds.
-pub const MTU: RangeInclusive<u32> = 1280..=65475;
-
-/// The range of `UdpIdleTimeout`, in seconds: up to a day.
-pub const UDP_IDLE_TIMEOUT: RangeInclusive<u32> = 1..=86400;
-
-/// The range of `MaxFlows`, up to the number of ports.
-pub const MAX_FLOWS: RangeInclusive<u32> = 1..=65535;
-
-/// The range of `HandshakesPerSecond`.
-pub const HANDSHAKES_PER_SECOND: RangeInclusive<u32> = 1..=1_000_000;

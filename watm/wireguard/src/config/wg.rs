@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use boringtun::x25519::{PublicKey, StaticSecret};
 use watm_core::ConfigError;
+use watm_schema::{Field, names};
 
-use super::{AllowedIps, ClientSettings, Config, DEFAULT_DNS, Limits, PeerConfig, check, value};
+use super::fields::{DEFAULT_DNS, OF_INTERFACE, OF_PEER, OF_WATM};
+use super::{AllowedIps, ClientSettings, Config, Limits, PeerConfig, check, value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
@@ -25,23 +27,11 @@ impl Section {
         }
     }
 
-    fn fields(self) -> &'static [&'static str] {
+    fn fields(self) -> &'static [Field] {
         match self {
-            Section::Interface => &["PrivateKey", "ListenPort", "Address", "DNS", "MTU"],
-            Section::Peer => &[
-                "PublicKey",
-                "PresharedKey",
-                "AllowedIPs",
-                "DisallowedIPs",
-                "Endpoint",
-                "PersistentKeepalive",
-            ],
-            Section::Watm => &[
-                "Target",
-                "UdpIdleTimeout",
-                "MaxFlows",
-                "HandshakesPerSecond",
-            ],
+            Section::Interface => &OF_INTERFACE,
+            Section::Peer => &OF_PEER,
+            Section::Watm => &OF_WATM,
         }
     }
 }
@@ -133,12 +123,12 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         private_key,
         public_key,
         listen_port: interface
-            .one("ListenPort", |text| value::number(text, 0..=65535))?
+            .number("ListenPort")?
             // The range is that of the type. 0 is wg's notation for any port.
             .and_then(|port| u16::try_from(port).ok())
             .filter(|&port| port != 0),
         mtu: interface
-            .one("MTU", |text| value::number(text, value::MTU))?
+            .number("MTU")?
             .and_then(|mtu| u16::try_from(mtu).ok()),
         addresses: interface.words("Address", value::network)?,
         target: match &watm {
@@ -183,17 +173,13 @@ fn limits(block: Option<&Block<'_>>) -> Result<Limits, ConfigError> {
     let Some(block) = block else {
         return Ok(limits);
     };
-    if let Some(seconds) = block.one("UdpIdleTimeout", |text| {
-        value::number(text, value::UDP_IDLE_TIMEOUT)
-    })? {
+    if let Some(seconds) = block.number("UdpIdleTimeout")? {
         limits.udp_idle_timeout = Duration::from_secs(seconds.into());
     }
-    if let Some(flows) = block.one("MaxFlows", |text| value::number(text, value::MAX_FLOWS))? {
+    if let Some(flows) = block.number("MaxFlows")? {
         limits.max_flows = flows;
     }
-    if let Some(handshakes) = block.one("HandshakesPerSecond", |text| {
-        value::number(text, value::HANDSHAKES_PER_SECOND)
-    })? {
+    if let Some(handshakes) = block.number("HandshakesPerSecond")? {
         limits.handshakes_per_second = handshakes;
     }
     Ok(limits)
@@ -220,6 +206,12 @@ impl Block<'_> {
             return Err(entry.error("has no value; add one or remove the line".to_owned()));
         }
         parse(entry.value).map(Some).map_err(|why| entry.error(why))
+    }
+
+    /// The number in a field that appears at most once.
+    fn number(&self, field: &'static str) -> Result<Option<u32>, ConfigError> {
+        let known = watm_schema::field(self.section.fields(), field);
+        self.one(field, |text| value::number(text, &known))
     }
 
     /// The values of a list field, which may appear several times.
@@ -330,15 +322,15 @@ fn blocks(text: &str) -> Result<(Vec<Block<'_>>, Option<String>), ConfigError> {
             )));
         }
         match field(number, block.section, name.trim())? {
-            Field::Known(field) => block.entries.push(Entry {
+            Meaning::Known(field) => block.entries.push(Entry {
                 line: number,
                 section: block.section,
                 field,
                 value: value.trim(),
             }),
             // Each field is listed once, however often it appears.
-            Field::WithoutEffect(field) if ignored.iter().any(|(known, _)| *known == field) => {}
-            Field::WithoutEffect(field) => ignored.push((field, number)),
+            Meaning::WithoutEffect(field) if ignored.iter().any(|(known, _)| *known == field) => {}
+            Meaning::WithoutEffect(field) => ignored.push((field, number)),
         }
     }
     Ok((blocks, no_effect(&ignored)))
@@ -395,36 +387,43 @@ fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
 }
 
 /// The meaning of a field's name.
-enum Field {
+enum Meaning {
     /// A field of the section, as [`Section::fields`] spells it.
     Known(&'static str),
     /// A field without effect, as [`WITHOUT_EFFECT`] spells it.
     WithoutEffect(&'static str),
 }
 
-fn field(line: usize, section: Section, name: &str) -> Result<Field, ConfigError> {
+fn field(line: usize, section: Section, name: &str) -> Result<Meaning, ConfigError> {
     let matches = |known: &&'static str| known.eq_ignore_ascii_case(name);
-    if let Some(field) = section.fields().iter().copied().find(&matches) {
-        return Ok(Field::Known(field));
+    let of = |section: Section| {
+        section
+            .fields()
+            .iter()
+            .map(|field| field.name)
+            .find(&matches)
+    };
+    if let Some(field) = of(section) {
+        return Ok(Meaning::Known(field));
     }
     if let Some((field, why)) = REFUSED.iter().find(|(known, _)| matches(known)) {
         return Err(field_error(line, section, field, (*why).to_owned()));
     }
     let ignored = WITHOUT_EFFECT.iter().copied().find(&matches);
     if let (Some(field), Section::Interface) = (ignored, section) {
-        return Ok(Field::WithoutEffect(field));
+        return Ok(Meaning::WithoutEffect(field));
     }
     let of_interface = ignored.map(|_| Section::Interface);
     let elsewhere = of_interface.or_else(|| {
         let mut sections = Section::ALL.into_iter();
-        sections.find(|section| section.fields().iter().any(&matches))
+        sections.find(|section| of(*section).is_some())
     });
     let why = match elsewhere {
         Some(other) => format!("belongs into [{}]", other.name()),
         None => format!(
             "unknown; [{}] has {}",
             section.name(),
-            section.fields().join(", ")
+            names(section.fields())
         ),
     };
     Err(field_error(line, section, &value::quote(name), why))
