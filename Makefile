@@ -579,7 +579,7 @@ $(BUILD)/tools/bin/registry:
 # The documents.
 
 # The crates of transports whose configuration a page describes.
-REFERENCES := plain proxy-protocol reverse
+REFERENCES := plain proxy-protocol reverse shadowsocks wireguard
 
 # The book, in build/docs, and in a browser that follows changes.
 MDBOOK := $(BUILD)/tools/bin/mdbook
@@ -595,8 +595,9 @@ $(MDBOOK):
 
 # The tables of fields on the pages, from those that the parsers check by. Tests compare both.
 docs-reference: export WATM_WRITE_REFERENCE := 1
-docs-reference:
+docs-reference: tls-programs
 	cd watm && cargo test --locked -q $(REFERENCES:%=-p watm-%) --test reference
+	$(TLS_CARGO) test --locked -q --test reference
 
 # The pictures of the pages: from docs/figures, and of mitmweb in a real browser.
 plots:

@@ -276,12 +276,19 @@ UNKNOWN = {
     ("wireguard.md", "`[Watm]`"): ("wireguard", "[Watm]\nUnknown = 1\n"),
     ("wireguard.md", "mitmproxy's `wireguard.conf`"): ("wireguard", '{"unknown": 1}'),
     ("shadowsocks.md", "Configuration"): ("shadowsocks", '{"unknown": 1}'),
+    ("shadowsocks.md", "`users`"): (
+        "shadowsocks",
+        '{"method": "2022-blake3-aes-128-gcm", "password": "x", "users": [{"unknown": 1}]}',
+    ),
     ("proxy-protocol.md", "Configuration"): ("proxy-protocol", "unknown = 1\n"),
     ("plain.md", "Configuration"): ("plain", "unknown = 1\n"),
     ("reverse.md", "Configuration"): ("reverse", "unknown = 1\n"),
     ("tls.md", "Configuration"): ("tls", '{"unknown": 1}'),
     ("tls.md", "`certificates`"): ("tls", '{"certificates": [{"unknown": 1}]}'),
     ("tls.md", "`clients`"): ("tls", '{"clients": {"unknown": 1}}'),
+    ("tls.md", "`tickets`"): ("tls", '{"tickets": {"unknown": 1}}'),
+    ("tls.md", "`limits`"): ("tls", '{"limits": {"unknown": 1}}'),
+    ("tls.md", "`proxy-out`"): ("tls", '{"proxy-out": {"unknown": 1}}'),
     ("tls.md", "`server`"): ("tls", '{"server": {"unknown": 1}}'),
 }
 """A section with a table of fields, and a configuration whose error lists them."""

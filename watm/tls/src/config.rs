@@ -1,5 +1,6 @@
 //! The checked configuration.
 
+pub mod fields;
 mod json;
 mod pem;
 
@@ -14,6 +15,7 @@ use watm_core::{ConfigError, Destination};
 use watm_proxy_protocol::ProxyProtocol;
 use watm_stream::{Limits, StreamTransport};
 
+use self::fields::{OF_LIMITS, OF_TICKETS};
 use crate::clients::{Allow, Clients, Wanted};
 use crate::facts;
 use crate::groups::X25519MLKEM768;
@@ -21,9 +23,6 @@ use crate::keys::Key;
 use crate::names;
 use crate::records;
 use crate::staple::Staple;
-
-/// The largest limit in seconds: ten years.
-const LONGEST: u64 = 10 * 365 * 86400;
 
 /// The least length of a secret for tickets, in bytes.
 const SECRET: usize = 32;
@@ -350,13 +349,12 @@ fn versions(
 
 fn limits(json: json::Limits) -> Result<Limits, ConfigError> {
     let default = Limits::default();
-    let seconds = |name: &str, seconds: Option<u64>| match seconds {
-        None => Ok(None),
-        Some(seconds) if (1..=LONGEST).contains(&seconds) => Ok(Some(Duration::from_secs(seconds))),
-        Some(_) => Err(field(
-            &format!("limits.{name}"),
-            format!("expected a number of seconds from 1 to {LONGEST}"),
-        )),
+    let seconds = |name: &str, seconds: Option<u64>| {
+        let known = watm_schema::field(&OF_LIMITS, name);
+        let checked = seconds.map(|seconds| known.admit(Some(seconds)).map(Duration::from_secs));
+        checked
+            .transpose()
+            .map_err(|why| field(&format!("limits.{name}"), why))
     };
     Ok(Limits {
         handshake: seconds("handshake", json.handshake)?.unwrap_or(default.handshake),
@@ -441,10 +439,10 @@ fn check_tickets(json: json::Tickets) -> Result<Option<TicketOptions>, ConfigErr
         let expected = format!("expected at least {SECRET} bytes in base64");
         bytes.ok_or_else(|| field("tickets.secret", expected))
     });
-    if !(1..=84).contains(&options.hours) {
-        // A ticket is valid for two periods, and RFC 8446 allows seven days.
-        return Err(field("tickets.hours", "expected a number from 1 to 84"));
-    }
+    let hours = watm_schema::field(&OF_TICKETS, "hours");
+    hours
+        .admit(Some(options.hours.into()))
+        .map_err(|why| field("tickets.hours", why))?;
     Ok(Some(TicketOptions {
         secret: secret.transpose()?,
         hours: options.hours,

@@ -171,6 +171,7 @@ mod tickets;
 mod transport;
 
 pub use codec::TlsCodec;
+pub use config::fields;
 pub use transport::Tls;
 
 #[cfg(all(target_family = "wasm", not(feature = "water-v1")))]

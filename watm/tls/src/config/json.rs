@@ -1,9 +1,11 @@
-//! The JSON structure of the file.
+//! The JSON structure of the file. `fields` describes its fields.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use watm_core::ConfigError;
+
+use super::fields::OF_TICKETS;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -115,7 +117,7 @@ impl Default for TicketOptions {
     fn default() -> TicketOptions {
         TicketOptions {
             secret: None,
-            hours: 12,
+            hours: const { watm_schema::field(&OF_TICKETS, "hours").default_number() as u32 },
         }
     }
 }
@@ -198,4 +200,105 @@ pub fn of_pem(text: &str) -> Root {
         root.server.roots = Some(text.to_owned());
     }
     root
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::DeserializeOwned;
+    use serde_json::{Map, Value, json};
+    use watm_schema::{Absent, Described, Kind};
+
+    use super::super::fields;
+    use super::*;
+
+    fn refused<T: DeserializeOwned>(object: Map<String, Value>) -> String {
+        match serde_json::from_value::<T>(object.into()) {
+            Ok(_) => panic!("accepted"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The names that serde would have expected.
+    fn expected(error: &str) -> Vec<&str> {
+        let (_, list) = error.split_once(", expected ").expect(error);
+        list.split('`').skip(1).step_by(2).collect()
+    }
+
+    /// Compares a type with its table: the names, the required fields and the choices.
+    fn compare<T: DeserializeOwned>(table: &[Described]) {
+        let object = |required: &str| -> Map<String, Value> {
+            let others = table.iter().map(|(field, _)| field);
+            let others =
+                others.filter(|field| field.absent == Absent::Refused && field.name != required);
+            let value = |kind: Kind| match kind {
+                Kind::Choice(words) => json!(words[0]),
+                _ => json!("text"),
+            };
+            others
+                .map(|field| (field.name.to_owned(), value(field.kind)))
+                .collect()
+        };
+        let mut unknown = object("");
+        unknown.insert("odd".to_owned(), json!(1));
+        let names: Vec<_> = table.iter().map(|(field, _)| field.name).collect();
+        assert_eq!(expected(&refused::<T>(unknown)), names);
+        assert!(serde_json::from_value::<T>(object("").into()).is_ok());
+        for (field, _) in table {
+            if field.absent == Absent::Refused {
+                let error = refused::<T>(object(field.name));
+                assert_eq!(error, format!("missing field `{}`", field.name));
+            }
+            let mut wrong = object("");
+            let (value, right) = match field.kind {
+                Kind::Choice(words) => {
+                    wrong.insert(field.name.to_owned(), json!("odd"));
+                    assert_eq!(expected(&refused::<T>(wrong.clone())), words);
+                    continue;
+                }
+                Kind::Any(_) => continue,
+                Kind::Switch => (json!("x"), "a boolean"),
+                Kind::Number { .. } => (json!("x"), "u"),
+                Kind::Text(_) => (json!(1), "a string"),
+                Kind::List(_) => (json!("x"), "a sequence"),
+                Kind::Table(_) => (json!("x"), "struct"),
+            };
+            wrong.insert(field.name.to_owned(), value);
+            let error = refused::<T>(wrong);
+            let (_, wanted) = error.split_once(", expected ").expect(&error);
+            assert!(wanted.starts_with(right), "{}: {error}", field.name);
+        }
+    }
+
+    #[test]
+    fn the_types_have_the_fields_of_the_tables() {
+        compare::<Root>(&fields::ROOT);
+        compare::<Certificate>(&fields::CERTIFICATE);
+        compare::<Clients>(&fields::CLIENTS);
+        compare::<TicketOptions>(&fields::TICKETS);
+        compare::<Limits>(&fields::LIMITS);
+        compare::<ProxyOut>(&fields::PROXY_OUT);
+        compare::<Server>(&fields::SERVER);
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_tables() {
+        let absent = |table: &[Described], name: &str| {
+            let found = table.iter().find(|(field, _)| field.name == name);
+            found.expect("a field").0.absent
+        };
+        let root = Root::default();
+        assert!(root.no_match == NoMatch::Default && !root.decoy);
+        assert_eq!(absent(&fields::ROOT, "no-match"), Absent::Value("default"));
+        assert_eq!(absent(&fields::ROOT, "decoy"), Absent::Value("false"));
+        assert!(StaleCrls::default() == StaleCrls::Refuse);
+        assert_eq!(
+            absent(&fields::CLIENTS, "stale-crls"),
+            Absent::Value("refuse")
+        );
+        let handshake = watm_stream::Limits::default().handshake.as_secs();
+        assert_eq!(
+            absent(&fields::LIMITS, "handshake"),
+            Absent::Number(handshake)
+        );
+    }
 }
