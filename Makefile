@@ -598,6 +598,7 @@ docs-reference: export WATM_WRITE_REFERENCE := 1
 docs-reference: tls-programs
 	cd watm && cargo test --locked -q $(REFERENCES:%=-p watm-%) --test reference
 	$(TLS_CARGO) test --locked -q --test reference
+	cargo test --release --locked -q --workspace --lib --bins fields
 
 # The pictures of the pages: from docs/figures, and of mitmweb in a real browser.
 plots:

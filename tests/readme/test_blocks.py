@@ -301,21 +301,20 @@ def test_a_table_has_the_fields_that_the_module_has(place):
     assert fields_of_page(*place) == fields_of_error(error), error
 
 
-TABLES_OF_SERVE = {"`[[listener]]`": "[[listener]]", "`[limits]`": "[limits]"}
+TABLES_OF_SERVE = {
+    "`[[listener]]`": "[[listener]]",
+    "`transparent`": "[[listener]]\n[listener.transparent]",
+    "`[limits]`": "[limits]",
+    "`[metrics]`": "[metrics]",
+    "`[logs]`": "[logs]",
+    "`[drain]`": "[drain]",
+}
 
 
 @pytest.mark.parametrize("heading", TABLES_OF_SERVE)
 def test_a_table_has_the_fields_that_serve_has(heading, tmp_path):
     done = check(tmp_path, f"{TABLES_OF_SERVE[heading]}\nunknown = 1\n")
     assert fields_of_page("serve.md", heading) == fields_of_error(done.stderr), done.stderr
-
-
-@pytest.mark.parametrize("name", ["metrics", "logs", "drain"])
-def test_the_table_of_the_other_sections_has_their_fields(name, tmp_path):
-    done = check(tmp_path, f"[{name}]\nunknown = 1\n")
-    listed = fields_of_page("serve.md", "`[metrics]`, `[logs]`, `[drain]`")
-    expected = set(re.findall(r"`([\w-]+)`", done.stderr)[1:])
-    assert {field.partition(".")[2] for field in listed if field.startswith(f"{name}.")} == expected, done.stderr
 
 
 def test_the_table_of_grants_has_their_fields(tmp_path):

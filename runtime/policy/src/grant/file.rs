@@ -195,6 +195,9 @@ fn located(text: &str, span: Option<std::ops::Range<usize>>, reason: &str) -> St
 
 #[cfg(test)]
 mod tests {
+    use watm_schema::Kind;
+
+    use super::super::fields::GRANT;
     use super::*;
 
     #[test]
@@ -252,5 +255,30 @@ mod tests {
             assert!(!error.contains(char::is_control), "{text:?}: {error:?}");
             assert!(error.len() < 600, "{} bytes: {error}", error.len());
         }
+    }
+
+    #[test]
+    fn the_fields_are_those_of_the_table_and_of_the_page() {
+        let names: Vec<_> = GRANT.iter().map(|(field, _)| field.name).collect();
+        let error = Grants::parse("[a]\nodd = 1\n").expect_err("an unknown field");
+        let (_, list) = error.split_once(", expected ").expect(&error);
+        let expected: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+        assert_eq!(expected, names);
+        for (field, _) in GRANT {
+            let parse = |value: &str| Grants::parse(&format!("[a]\n{} = {value}\n", field.name));
+            let (right, wrong) = match field.kind {
+                Kind::Switch => (["true", "false"], ["1", "\"x\""]),
+                Kind::List(_) => (["[]", "[ ]"], ["true", "\"x\""]),
+                _ => (["0", "4294967295"], ["-1", "4294967296"]),
+            };
+            for value in right {
+                assert!(parse(value).is_ok(), "{} = {value}", field.name);
+            }
+            for value in wrong {
+                assert!(parse(value).is_err(), "{} = {value}", field.name);
+            }
+        }
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/grants.md");
+        watm_schema::page::check(page, &[("grants", &GRANT)]);
     }
 }

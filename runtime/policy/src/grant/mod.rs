@@ -1,6 +1,8 @@
 //! The capabilities of a module: those of its seal, limited to the user's grant. The host asks
 //! before it gives a module anything.
 
+#[cfg(test)]
+mod fields;
 mod file;
 
 use watm_seal::{Capabilities, ConnectPattern, Network, Socket};

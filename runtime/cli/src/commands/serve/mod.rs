@@ -11,6 +11,7 @@
 mod carry;
 mod clients;
 mod extended_or_port;
+mod fields;
 mod file;
 mod flow_sockets;
 mod frontend;

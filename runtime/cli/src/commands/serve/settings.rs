@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use watm_runtime::{Reach, TransparentOptions};
+use watm_schema::Field;
 
 use super::extended_or_port::ExtendedOrPort;
+use super::fields;
 use super::file::{self, File, key_in, located};
 use super::values::{Place, ProxyHeader, Upstream, Workers};
 use crate::durations::Seconds;
@@ -18,31 +20,34 @@ use crate::logging;
 use crate::reporting::web::Host;
 
 /// The default backlog: connections that the kernel completes before they are accepted.
-const BACKLOG: u32 = 1024;
+const BACKLOG: u32 = fields::default_of(&fields::LISTENER, "backlog") as u32;
 
 /// The default limit on connections of one listener: as many as a process's descriptors allow on
 /// most systems, with two for each.
-const CONNECTIONS: usize = 16_384;
+const CONNECTIONS: usize = fields::default_of(&fields::LIMITS, "connections") as usize;
 
 /// The default time limit for an upstream to accept.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration =
+    Duration::from_secs(fields::default_of(&fields::LIMITS, "connect-timeout"));
 
 /// The default time after which a silent connection ends. Most firewalls on the way forget it
 /// earlier.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+const IDLE_TIMEOUT: Duration =
+    Duration::from_secs(fields::default_of(&fields::LIMITS, "idle-timeout"));
 
 /// The default time after which a silent datagram flow ends. RFC 4787 requires at least two
 /// minutes, and most systems use less.
-const DATAGRAM_IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+const DATAGRAM_IDLE_TIMEOUT: Duration =
+    Duration::from_secs(fields::default_of(&fields::LIMITS, "datagram-idle-timeout"));
 
 /// The default time for connections to end when the program ends.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(fields::default_of(&fields::DRAIN, "timeout"));
 
 /// The default number of clients with byte counters of their own.
-const CLIENTS: usize = 1000;
+const CLIENTS: usize = fields::default_of(&fields::METRICS, "clients") as usize;
 
-/// The largest such number. More clients would make a page of metrics too large for collectors.
-const MOST_CLIENTS: usize = 10_000;
+/// The field for that number.
+const CLIENTS_FIELD: Field = watm_schema::field(&watm_schema::fields(&fields::METRICS), "clients");
 
 /// The settings of the program.
 pub(super) struct Settings {
@@ -272,9 +277,11 @@ fn complete(
     let clients = metrics
         .and_then(|metrics| metrics.clients)
         .unwrap_or(CLIENTS);
-    if !(1..=MOST_CLIENTS).contains(&clients) {
-        let reason = format!("clients: must be from 1 to {MOST_CLIENTS}");
-        return Err(refuse(span, reason));
+    if CLIENTS_FIELD.admit(clients.try_into().ok()).is_err() {
+        return Err(refuse(
+            span,
+            format!("clients: must be {}", CLIENTS_FIELD.kind),
+        ));
     }
     let logs = file.logs;
     let drain = overrides.drain.or(file.drain.timeout);
@@ -435,7 +442,7 @@ mod tests {
     const METRICS: Keys = &[
         ("listen", "\"here\"", "invalid socket address"),
         ("hosts", "[\"a:1\"]", "must be a host's name without a port"),
-        ("clients", "0", "must be from 1 to 10000"),
+        ("clients", "0", "must be a number from 1 to 10000"),
     ];
 
     const TRANSPARENT: Keys = &[
