@@ -286,7 +286,6 @@ UNKNOWN = {
     ("tls.md", "Configuration"): ("tls", '{"unknown": 1}'),
     ("tls.md", "`certificates`"): ("tls", '{"certificates": [{"unknown": 1}]}'),
     ("tls.md", "`clients`"): ("tls", '{"clients": {"unknown": 1}}'),
-    ("tls.md", "`tickets`"): ("tls", '{"tickets": {"unknown": 1}}'),
     ("tls.md", "`limits`"): ("tls", '{"limits": {"unknown": 1}}'),
     ("tls.md", "`proxy-out`"): ("tls", '{"proxy-out": {"unknown": 1}}'),
     ("tls.md", "`server`"): ("tls", '{"server": {"unknown": 1}}'),
