@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use support::v2;
 use watm_core::{Destination, ErrorCode, FlowInfo};
-use watm_proxy_protocol::{Header, Parsed, ProxyCodec, ProxyProtocol, Rules, parse};
+use watm_proxy_protocol::{FIELDS, Header, Parsed, ProxyCodec, ProxyProtocol, Rules, parse};
 use watm_stream::{Buffer, Codec, StreamTransport};
 
 const V4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb];
@@ -172,7 +172,7 @@ fn a_dialled_connection_begins_with_a_header() {
 
 #[test]
 fn a_wrong_configuration_names_its_field() {
-    for (config, field) in [
+    let cases = [
         ("from = \"10.0.0.0/33\"", "from"),
         ("from = \"somebody\"", "from"),
         ("from = \"\"", "from"),
@@ -197,7 +197,12 @@ fn a_wrong_configuration_names_its_field() {
         ),
         ("remote = \"nowhere\"", "remote"),
         ("form = \"any\"", "form"),
-    ] {
+    ];
+    for (field, _) in FIELDS {
+        let has_case = cases.iter().any(|(_, name)| *name == field.name);
+        assert!(has_case, "nothing is wrong for {}", field.name);
+    }
+    for (config, field) in cases {
         let error = ProxyProtocol::configure(config.as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with(field), "{config}: {error}");
     }

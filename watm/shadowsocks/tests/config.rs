@@ -4,6 +4,7 @@ mod support;
 
 use support::{config, configured, password};
 use watm_core::{ConfigError, Destination};
+use watm_shadowsocks::config::FIELDS;
 use watm_shadowsocks::{Method, ShadowsocksStreams};
 use watm_stream::{Codec, StreamTransport};
 
@@ -367,7 +368,7 @@ fn what_is_wrong_is_named() {
     let with = |more: &str| config(Method::Aes256Gcm, more);
     let new = |more: &str| config(Method::Blake3Aes128Gcm, more);
     let url = |rest: &str| format!("ss://{rest}");
-    for (config, field, right) in [
+    let cases = [
         (r#"{"password": "x"}"#.to_owned(), "method", "missing"),
         (
             r#"{"method": "aes-256-gcm"}"#.to_owned(),
@@ -568,7 +569,12 @@ fn what_is_wrong_is_named() {
             "servers",
             "not disabled",
         ),
-    ] {
+    ];
+    for (field, _) in FIELDS {
+        let has_case = cases.iter().any(|(_, name, _)| *name == field.name);
+        assert!(has_case, "nothing is wrong for {}", field.name);
+    }
+    for (config, field, right) in cases {
         let error = refused(&config).to_string();
         assert!(
             error.starts_with(&format!("{field}: ")),

@@ -4,6 +4,7 @@ mod support;
 
 use support::{Sim, base64, peer_config, private_key, public_text, refusal, server_config};
 use watm_core::{Destination, Level, Transport};
+use watm_wireguard::fields::{INTERFACE, MITMPROXY, PEER, WATM};
 
 fn server_key() -> String {
     base64(private_key(support::SERVER_KEY).as_bytes())
@@ -199,6 +200,14 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
             ),
         ),
     ];
+    let tables: [(&str, &[_]); 3] = [("Interface", &INTERFACE), ("Peer", &PEER), ("Watm", &WATM)];
+    for (section, table) in tables {
+        for (field, _) in table {
+            let name = format!("[{section}] {}: ", field.name);
+            let has_case = cases.iter().any(|(_, error)| error.contains(&name));
+            assert!(has_case, "nothing is wrong for {name}");
+        }
+    }
     for (config, expected) in cases {
         assert_eq!(refusal(&config), expected);
     }
@@ -477,7 +486,7 @@ fn each_wrong_field_of_the_json_is_refused() {
     };
     let keys =
         |keys: &str| format!("{{\"server_key\": \"{key}\", \"peer_public_keys\": [{keys}]}}");
-    for (config, expected) in [
+    let cases = [
         (
             "{\"server_key\": 1,\n}".to_owned(),
             "not JSON: trailing comma at line 2 column 1",
@@ -558,7 +567,12 @@ fn each_wrong_field_of_the_json_is_refused() {
             "Mtu: unknown; there are server_key, client_key, peer_public_keys, mtu, \
              udp_idle_timeout, max_flows, handshakes_per_second, client_address, dns",
         ),
-    ] {
+    ];
+    for (field, _) in MITMPROXY {
+        let has_case = cases.iter().any(|(_, error)| error.starts_with(field.name));
+        assert!(has_case, "nothing is wrong for {}", field.name);
+    }
+    for (config, expected) in cases {
         assert_eq!(refusal(&config), expected);
     }
 }
