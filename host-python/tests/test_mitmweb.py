@@ -25,7 +25,7 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
         for part in (
             mode,
             "running",
-            f"Writes all packets, in the clear, to {packets}: ",
+            f"Writes all packets, unencrypted, to {packets}: ",
             f"PrivateKey = {keys.client}",
             f"Endpoint = 127.0.0.1:{port}",
             pubkey(keys.client),

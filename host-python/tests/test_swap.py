@@ -68,7 +68,7 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
             # A command fails with the reason, and the module in service continues.
             assert "does not run" in await program.ask(command="watm.swap wireguard@9 wireguard")
             for module, why in (
-                ("plain", "cannot take the place"),
+                ("plain", "cannot replace"),
                 ("/nonexistent.wasm", "CommandError: /nonexistent.wasm: No such file or directory"),
                 (tmp_path / "text.wasm", "text.wasm: "),
             ):

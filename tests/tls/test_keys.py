@@ -87,9 +87,9 @@ async def test_what_is_not_there_is_named(authority: Authority, localhost: Leaf,
     said = await fails(WATER, *place)
     assert "certificates[0].host-key: the host keeps no keys" in said
     said = await fails(WATER, *place, *option)
-    assert 'a WATER module asks for no key of the host; "web" must be left out' in said
+    assert 'a WATER module does not use keys of the host; remove "web"' in said
     said = await fails(COMPONENT.with_name("plain.wasm"), f"{HOST}:0", *option)
-    assert 'this component asks for no key of the host; "web" must be left out' in said
+    assert 'this component does not use keys of the host; remove "web"' in said
     said = await fails(COMPONENT, *place, "--key", f"web={tmp_path / 'none'}")
     assert "none: No such file" in said
     said = await fails(COMPONENT, *place, "--key", f"web={config}")

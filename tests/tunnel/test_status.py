@@ -216,11 +216,11 @@ async def test_packets_and_keys_are_what_wireshark_reads(tmp_path) -> None:
     ):
         # Loud.
         said = "".join(near.said)
-        assert "all packets in the clear" in said
-        assert "has our private key" in said
+        assert "all packets unencrypted" in said
+        assert "has the local private key" in said
         await near.fetch()
         table = await near.show()
-        assert f"WRITES all packets, in the clear, to {packets}" in table
+        assert f"WRITES all packets, unencrypted, to {packets}" in table
         assert f"WRITES keys of all tunnels to {keys}" in table
     for path in (packets, keys):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600

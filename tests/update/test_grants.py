@@ -291,7 +291,7 @@ def test_an_accepted_release_runs_although_the_state_cannot_be_written(
             said.append(process.communicate(timeout=LIMIT)[1])
     assert process.returncode == 0
     unwritable = f"{state}/trust: the state cannot be written: "
-    assert unwritable in "".join(said) and "wireguard 1.2 was accepted before and runs" in "".join(said)
+    assert unwritable in "".join(said) and "running wireguard 1.2, which was accepted before" in "".join(said)
     # What is not known yet has to be remembered, and what is older is known to be.
     for file, expected in ((newer, unwritable), (older, "must be at least 1.2")):
         process = listen(file, 9)

@@ -26,7 +26,7 @@ def files(folder: Path, name: str) -> dict[str, Path]:
 
 def told(wanted: dict[str, Path]) -> list[str]:
     """How a status begins to tell of it."""
-    return [f"all packets, in the clear, to {wanted['pcap']}", f"keys of all tunnels to {wanted['key_log']}"]
+    return [f"all packets, unencrypted, to {wanted['pcap']}", f"keys of all tunnels to {wanted['key_log']}"]
 
 
 def check_told(captures: list[str], wanted: dict[str, Path]) -> None:
@@ -50,14 +50,14 @@ async def test_a_server_of_pythons(tmp_path, caplog) -> None:
             assert (await client.do("http", url=f"http://{INSIDE}/"))["status"] == 200
         check_told(server.status().captures, wanted)
     loud = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert any("all packets in the clear" in message for message in loud), loud
-    assert any("has our private key" in message for message in loud), loud
+    assert any("all packets unencrypted" in message for message in loud), loud
+    assert any("has the local private key" in message for message in loud), loud
     check_private(wanted)
     assert await pages(wanted["pcap"]) == CONVERSATION
     assert await between.pages(tmp_path / "outer.pcap", wanted["key_log"]) == ([], CONVERSATION)
 
     known = {path: path.read_bytes() for path in wanted.values()}
-    with pytest.raises(ValueError, match="a capture replaces no file"):
+    with pytest.raises(ValueError, match="already exists and is not overwritten"):
         await mitmproxy_watm.start_server("wireguard", "127.0.0.1", 0, **options)
     assert {path: path.read_bytes() for path in wanted.values()} == known
 
@@ -90,7 +90,7 @@ async def test_a_dialer_of_pythons(tmp_path) -> None:
 
 async def test_what_has_no_tunnels_or_failed_to_start_leaves_no_file(tmp_path) -> None:
     wanted = files(tmp_path, "none")
-    for module, complaint in (("plain", "no copies of packets or keys"), ("wireguard", "configuration refused")):
+    for module, complaint in (("plain", "cannot copy packets or keys"), ("wireguard", "configuration refused")):
         with pytest.raises(ValueError, match=complaint):
             await mitmproxy_watm.start_dialer(module, config="?", **wanted)
         with pytest.raises(ValueError, match=complaint):

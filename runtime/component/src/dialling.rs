@@ -186,6 +186,6 @@ impl Drop for Answer {
 fn given_up(module: String) -> Error {
     Error::Handshake {
         module,
-        reason: "gave up the connection before it was made".to_owned(),
+        reason: "closed the connection before it was established".to_owned(),
     }
 }

@@ -64,11 +64,11 @@ impl signing::HostPrivateKey for State {
             }
             state.hub.counters.usage.signs();
             signer.sign(scheme, &message).map_err(|reason| {
-                let reason = format!("the host's key cannot sign: {reason}");
+                let reason = format!("the host's key failed to sign: {reason}");
                 state
                     .logger
                     .record(tracing::Level::WARN, "signing", &reason);
-                ErrorCode::Other("the host's key cannot sign now".into()).into()
+                ErrorCode::Other("the host's key failed to sign".into()).into()
             })
         })
     }

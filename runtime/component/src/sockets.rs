@@ -595,7 +595,7 @@ impl State {
                 &access.name,
                 &target.to_string(),
                 &format!(
-                    "{} connections are open, as many as limits.descriptors lets the module have",
+                    "{} connections are open, the module's limit (limits.descriptors)",
                     self.hub.limits.descriptors
                 ),
             );

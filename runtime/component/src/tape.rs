@@ -112,7 +112,7 @@ fn replayed<T: DeserializeOwned>(outcome: Result<Vec<u8>, Stop>) -> Result<T, Fa
         Ok(Outcome::Done(value)) => Ok(value),
         Ok(Outcome::Refused(code)) => Err(Failure::Code(code)),
         Ok(Outcome::Trapped(reason)) => Err(stop(&reason)),
-        Err(_) => Err(stop("the recording has no such answer")),
+        Err(_) => Err(stop("the recording does not contain such an answer")),
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 fn random_bytes(len: u64) -> Result<Vec<u8>, Failure> {
     if len > MAX_RANDOM_BYTES {
         return Err(trap(format!(
-            "asked for {len} random bytes at once; {MAX_RANDOM_BYTES} at most"
+            "requested {len} random bytes in one call; must be at most {MAX_RANDOM_BYTES}"
         )));
     }
     // The length is at most the limit.
@@ -89,7 +89,7 @@ fn random_bytes(len: u64) -> Result<Vec<u8>, Failure> {
 fn fill(bytes: &mut [u8]) -> Result<(), Failure> {
     SystemRandom::new()
         .fill(bytes)
-        .map_err(|_| trap("the system gives no random numbers".to_owned()))
+        .map_err(|_| trap("the system's random number generator failed".to_owned()))
 }
 
 fn trap(reason: String) -> Failure {

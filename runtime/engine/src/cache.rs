@@ -194,7 +194,7 @@ fn load_or_make_key(directory: &Path) -> io::Result<hmac::Key> {
     }
     let random = rand::SystemRandom::new();
     let bytes: [u8; KEY_BYTES] = rand::generate(&random)
-        .map_err(|_| io::Error::other("the system gives no random numbers"))?
+        .map_err(|_| io::Error::other("the system's random number generator failed"))?
         .expose();
     write_atomically(&path, &bytes)?;
     // Another process may have won a race; both use its file.

@@ -69,7 +69,7 @@ impl Logger {
             self.emit(
                 gravest.max(tracing::Level::WARN),
                 "log",
-                &format!("{count} records left out; the module logs too fast"),
+                &format!("dropped {count} log records; the module logs too fast"),
             );
         }
         self.emit(

@@ -102,7 +102,7 @@ impl Record {
         match record.write(&of.state, &of.name) {
             Ok(()) => of.written = Some(used),
             Err(error) => {
-                tracing::debug!(target: "watm::trust", "what {} uses is not noted: {error}", of.name);
+                tracing::debug!(target: "watm::trust", "cannot save the usage of {}: {error}", of.name);
             }
         }
     }

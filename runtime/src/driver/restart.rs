@@ -127,7 +127,7 @@ impl Driver {
                 }
                 self.backoff.started(Instant::now());
                 self.grants.hub.counters.restarts.add(1);
-                tracing::info!(target: "watm::server", server = name, "the module runs again");
+                tracing::info!(target: "watm::server", server = name, "the module restarted");
             }
             Err(failure) => {
                 let reason = match failure {
@@ -138,7 +138,7 @@ impl Driver {
                 tracing::error!(
                     target: "watm::server",
                     server = name,
-                    "the module does not start again: {reason}"
+                    "cannot restart the module: {reason}"
                 );
                 self.failures += 1;
                 self.fall_back();
@@ -159,8 +159,8 @@ impl Driver {
             tracing::error!(
                 target: "watm::server",
                 server = self.name(),
-                "the module {} failed {} times; {}, which served before, is below the floor {floor}, \
-                 and does not",
+                "the module {} failed {} times; cannot roll back to {}: its release is below the \
+                 floor {floor}",
                 self.module.name(),
                 self.failures,
                 before.module.name(),
@@ -170,7 +170,7 @@ impl Driver {
         tracing::error!(
             target: "watm::server",
             server = self.name(),
-            "the module {} failed {} times; {}, which served before, does again",
+            "the module {} failed {} times; rolled back to {}",
             self.module.name(),
             self.failures,
             before.module.name(),
@@ -203,8 +203,8 @@ pub(super) fn start(
 
 fn report(server: &str, trap: &Trap, draining: bool) {
     let then = match draining {
-        true => "it had been replaced; its flows are reset",
-        false => "its flows are reset and it is started again",
+        true => "it was already replaced; its flows are reset",
+        false => "its flows are reset, and it restarts",
     };
     tracing::error!(target: "watm::server", server, "the module failed: {}; {then}", trap.reason);
     if let Some(backtrace) = &trap.backtrace {

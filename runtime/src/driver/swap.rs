@@ -140,7 +140,7 @@ impl Candidate {
         let started = Pin::new(&mut self.starting.started).poll(cx);
         started.map(|started| {
             started.unwrap_or_else(|_| {
-                let reason = "the thread on which the module started ended".to_owned();
+                let reason = "the thread that started the module ended".to_owned();
                 Err(StartFailure::Host(Error::System(reason)))
             })
         })
@@ -171,7 +171,7 @@ impl Driver {
         }
         if !module.is_component() {
             return Err(refuse(format!(
-                "a {}, which cannot take the place of a component; start another server",
+                "is a {} and cannot replace a component; start another server",
                 module.info().kind
             )));
         }
@@ -181,8 +181,8 @@ impl Driver {
         let most = self.grants.hub.limits.generations;
         if !self.make_room(most) {
             return Err(refuse(format!(
-                "{most} generations of the module have open flows; wait, or give them a drain \
-                 deadline (limits.generations)"
+                "{most} generations of the module, the limit (limits.generations), still have \
+                 open flows; wait until they finish, or set a drain deadline"
             )));
         }
         module.check_keys(&name, options.keys.as_ref().unwrap_or(&self.grants.keys))?;
@@ -285,7 +285,7 @@ impl Driver {
 
     fn replace(&mut self, candidate: Candidate, new: Generation) {
         if let Some(Tape::Record(recorder)) = self.grants.tape.take() {
-            recorder.end("another module serves");
+            recorder.end("the module was replaced");
         }
         let now = Instant::now();
         let options = candidate.options;
@@ -359,9 +359,9 @@ impl Driver {
 
     /// Rolls back a module that failed during its probation.
     pub(super) fn roll_back(&mut self, reason: &str) {
-        self.take_back("failed at once", |failed| Error::Swap {
+        self.take_back("failed during probation", |failed| Error::Swap {
             module: failed.name().to_owned(),
-            reason: format!("failed at once, and was taken back: {reason}"),
+            reason: format!("failed during probation and was rolled back: {reason}"),
         });
     }
 
@@ -373,7 +373,7 @@ impl Driver {
             let generation = self.generations.remove(index);
             self.end(generation);
         }
-        self.take_back("cannot be remembered", |_| error);
+        self.take_back("cannot be saved as accepted", |_| error);
     }
 
     /// Returns the result of writing the module's acceptance; `None` while it is still being written.
@@ -405,7 +405,7 @@ impl Driver {
                 None
             }
             Err(blocking::TryRecvError::Disconnected) => {
-                failed("a thread that writes the state ended".to_owned())
+                failed("the thread that writes the state ended".to_owned())
             }
         }
     }
@@ -427,7 +427,7 @@ impl Driver {
                 tracing::error!(
                     target: "watm::server",
                     server = self.name(),
-                    "the module {} {said}; {} serves again",
+                    "the module {} {said}; rolled back to {}",
                     failed.name(),
                     self.module.name()
                 );
@@ -452,7 +452,7 @@ impl Driver {
             tracing::info!(
                 target: "watm::server",
                 server = self.name(),
-                "the module {} serves in the place of {}, as generation {number}",
+                "swapped in the module {}, replacing {}, as generation {number}",
                 self.module.name(),
                 probation.before.module.name()
             );
@@ -476,7 +476,7 @@ impl Driver {
             tracing::warn!(
                 target: "watm::server",
                 server = self.name(),
-                "generation {} did not finish in the time it was given; its flows are reset",
+                "generation {} did not drain before its deadline; its flows are reset",
                 generation.number
             );
             self.end(generation);

@@ -58,7 +58,7 @@ impl WaterServer {
         let refuse =
             |reason: String| Err(Error::Options(format!("{}: {reason}", plan.module.name())));
         if plan.recorder.is_some() {
-            return refuse("recordings are of components; this is a WATER module".to_owned());
+            return refuse("only components can be recorded; this is a WATER module".to_owned());
         }
         let mut listener = None;
         for (label, socket) in plan.sockets {
@@ -70,14 +70,14 @@ impl WaterServer {
                 }
                 _ => {
                     return refuse(format!(
-                        "a WATER module gets one socket, a TCP listener labelled \"{LISTEN}\"; \
-                         \"{label}\" is another"
+                        "a WATER module takes one socket, a TCP listener with the label \
+                         \"{LISTEN}\"; remove \"{label}\""
                     ));
                 }
             }
         }
         if listener.is_some() && !plan.module.info().roles.contains(&Role::Listener) {
-            return refuse(format!("has not the role of a {}", Role::Listener));
+            return refuse(format!("does not have the role {}", Role::Listener));
         }
         let dialling = Arc::new(Semaphore::new(plan.hub.limits.handshakes));
         let runner = make_runner(
@@ -267,7 +267,7 @@ impl WaterServer {
     fn check_swap(&self, module: &Module) -> Result<(), String> {
         if module.is_component() {
             return Err(format!(
-                "a {}, which cannot take the place of a WATER module; start another server",
+                "is a {} and cannot replace a WATER module; start another server",
                 module.info().kind
             ));
         }
@@ -279,7 +279,7 @@ impl WaterServer {
             .find(|role| !module.info().roles.contains(role));
         match lost {
             Some(role) => Err(format!(
-                "has not the role of a {role}, which {} has",
+                "does not have the role {role}, which {} has",
                 before.name()
             )),
             None => Ok(()),
@@ -393,7 +393,7 @@ async fn offer_when_ready(
             {
                 let closed = || Error::Handshake {
                     module: hub.name.clone(),
-                    reason: "the host has closed the connection".to_owned(),
+                    reason: "the host closed the connection".to_owned(),
                 };
                 return admitted.poll_closing(cx).map(|()| Err(closed()));
             }

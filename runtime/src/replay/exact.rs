@@ -113,7 +113,7 @@ impl Follower {
 
     /// Notes that the last event is one that no host writes in that place.
     fn misplaced(&mut self) {
-        let error = self.reader.damaged("an event that belongs elsewhere");
+        let error = self.reader.damaged("an event out of place");
         self.error.get_or_insert(error);
         self.next = None;
     }

@@ -165,7 +165,7 @@ impl Host {
         let call = match frame.event {
             Event::Instance => None,
             Event::Call(call) => Some(Arc::new(call)),
-            _ => return Err(self.reader.damaged("an event that belongs elsewhere")),
+            _ => return Err(self.reader.damaged("an event out of place")),
         };
         let mut part = Part {
             call,

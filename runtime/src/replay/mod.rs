@@ -91,7 +91,10 @@ impl Recording {
         if !module.is_component() {
             return Err(Error::Module {
                 module: module.name().to_owned(),
-                reason: format!("a {}; recordings are of components", module.info().kind),
+                reason: format!(
+                    "is a {}; only components can be recorded and replayed",
+                    module.info().kind
+                ),
             });
         }
         match mode {

@@ -84,7 +84,7 @@ impl Signing {
             return Some(match key.signatures.get(&encoded(&(scheme, message))) {
                 Some(signature) => done(signature),
                 None => refused(ErrorCode::Other(Some(
-                    "the recording has no such signature".to_owned(),
+                    "the recording does not contain such a signature".to_owned(),
                 ))),
             });
         }

@@ -133,7 +133,7 @@ fn poll_deadline(deadline: &mut Option<Pin<Box<Sleep>>>, cx: &mut Context<'_>) -
 fn no_address() -> io::Error {
     io::Error::new(
         io::ErrorKind::AddrNotAvailable,
-        "the stream was made without addresses; `Wire::with_addresses` gives them",
+        "the stream has no addresses; set them with `Wire::with_addresses`",
     )
 }
 

@@ -58,7 +58,7 @@ pub(super) fn check_runtime() -> Result<(), Error> {
     match Handle::try_current() {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::Options(
-            "connections are accepted within a tokio runtime; call this in one".to_owned(),
+            "connections must be accepted within a tokio runtime; call this from one".to_owned(),
         )),
     }
 }

@@ -57,7 +57,7 @@ impl Replaceable {
         if module.info().kind == ModuleKind::Component {
             return Err(Error::Swap {
                 module: module.name().to_owned(),
-                reason: "a component, which cannot take the place of a WATER module".to_owned(),
+                reason: "is a component and cannot replace a WATER module".to_owned(),
             });
         }
         module.check_granted(&self.settings.name, [])?;

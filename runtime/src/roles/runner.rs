@@ -66,7 +66,7 @@ pub(crate) fn runner(
     }
     if let Some((label, _)) = settings.sockets.first() {
         return Err(Error::Options(format!(
-            "{}: a WATER module has no use for a socket of datagrams (label \"{label}\")",
+            "{}: a WATER module cannot use a datagram socket (label \"{label}\")",
             settings.name
         )));
     }
@@ -85,6 +85,9 @@ pub(super) fn check_role(module: &Module, role: Role) -> Result<(), Error> {
     let roles: Vec<String> = info.roles.iter().map(Role::to_string).collect();
     Err(Error::Module {
         module: module.name().to_owned(),
-        reason: format!("has not the role of a {role}; it has: {}", roles.join(", ")),
+        reason: format!(
+            "does not have the role {role}; it has: {}",
+            roles.join(", ")
+        ),
     })
 }

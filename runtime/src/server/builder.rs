@@ -228,7 +228,7 @@ impl ServerBuilder {
         labels.sort();
         if let Some([(label, _), _]) = labels.array_windows().find(|[one, next]| one == next) {
             return Err(Error::Options(format!(
-                "label \"{label}\" is granted twice"
+                "duplicate label \"{label}\"; each socket must have its own"
             )));
         }
         let name = self.name.unwrap_or_else(|| self.module.name().to_owned());
@@ -255,8 +255,8 @@ impl ServerBuilder {
             check_use(&self.module, &name, &label, Protocol::Udp)?;
             if self.connector.is_none() {
                 return Err(Error::Options(format!(
-                    "{name}: no connector carries the datagrams of socket \"{label}\"; \
-                     it must have one, or be bound to an address"
+                    "{name}: the datagram socket \"{label}\" has neither a connector nor an \
+                     address; set one of them"
                 )));
             }
             sockets.push((label, BoundSocket::Carried));
@@ -364,9 +364,9 @@ pub(crate) fn check_use(
     }
     let instead = match opens.contains(&other) {
         true => format!("must be {other}"),
-        false => "must be left out: it listens on nothing".to_owned(),
+        false => "must be removed: the module does not listen".to_owned(),
     };
     Err(Error::Options(format!(
-        "{name}: opens no {granted} socket; the one granted as \"{label}\" {instead}"
+        "{name}: does not open a {granted} socket; the one granted as \"{label}\" {instead}"
     )))
 }

@@ -128,7 +128,7 @@ pub async fn swap_all(
             tracing::error!(
                 target: "watm::server",
                 server = server.handle.hub.name.as_str(),
-                "the module {} does not serve again: {error}",
+                "cannot roll back to the module {}: {error}",
                 module.name()
             );
         }

@@ -129,7 +129,7 @@ impl Updates {
             Err(error) => {
                 tracing::warn!(
                     target: "watm::update",
-                    "{}: what came before: {error}",
+                    "{}: cannot load the previous update: {error}",
                     self.updater.source()
                 );
                 None
@@ -197,7 +197,7 @@ impl Updates {
                     self.status.send_modify(|status| status.serves(manifest));
                     tracing::info!(
                         target: "watm::update",
-                        "{source}: {} {} serves",
+                        "{source}: now running {} {}",
                         manifest.name,
                         manifest.release
                     );
@@ -222,7 +222,7 @@ impl UpdatesHandle {
     }
 
     /// Waits until [`status`](UpdatesHandle::status) has changed since the last call. Returns false
-    /// if it never will, since nobody follows the source any more.
+    /// if it never will, since the source is no longer followed.
     pub async fn changed(&mut self) -> bool {
         self.status.changed().await.is_ok()
     }
@@ -242,7 +242,7 @@ impl UpdatesHandle {
             code: "needs-approval",
             reason,
         };
-        let ended = || refuse("nobody follows the source any more".to_owned());
+        let ended = || refuse("the source is no longer followed".to_owned());
         let (sender, answer) = oneshot::channel();
         let ask = Ask::Approve(release, sender);
         self.asks.send(ask).await.map_err(|_| ended())?;

@@ -123,8 +123,8 @@ impl UpdateStatus {
         if self.waiting.as_ref() != Some(&waiting) {
             tracing::warn!(
                 target: "watm::update",
-                "{}: {} {} asks for more than is approved, and waits: {}; `watm trust --approve {}` \
-                 approves it",
+                "{}: {} {} asks for more than is approved and waits for approval: {}; approve it \
+                 with `watm trust --approve {}`",
                 self.source,
                 waiting.name,
                 waiting.release,

@@ -106,14 +106,14 @@ fn what_a_water_module_lacks_is_named() {
         "does not export its memory",
         "exports watm_init_v1 as (i64)->i32; must be ()->i32",
         "does not export watm_ctrlpipe_v1, of type (i32)->i32",
-        "exports watm_start_v1, which is no function",
+        "exports watm_start_v1, which is not a function",
         "has no role: it exports none of watm_dial_v1, watm_dial_fixed_v1, watm_accept_v1, watm_associate_v1",
         "imports env.water_dial as (i32)->(); must be (i32,i32,i32,i32)->i32",
         "imports env.host_dial, which the host of a WATER v1 module does not have; it has water_dial_fixed, water_dial, water_accept",
         "imports env.memory, which",
         "imports wasi_snapshot_preview1.fd_read as ()->(); must be (i32,i32,i32,i32)->i32",
         "imports wasi_snapshot_preview1.fd_open, which WASI preview 1",
-        "imports wasi_unstable.fd_read, which is not given to modules",
+        "imports wasi_unstable.fd_read, which this host does not provide",
     ] {
         assert!(problems.contains(expected), "{expected}\n\n{problems}");
     }

@@ -87,7 +87,7 @@ fn a_label_granted_twice_and_limits_of_zero_are_refused() {
         error
             .expect("refused")
             .to_string()
-            .contains("granted twice")
+            .contains("duplicate label")
     );
     let limits = Limits {
         flows: 0,

@@ -177,7 +177,7 @@ fn a_module_says_what_it_listens_on_and_is_given_nothing_else() {
     assert_eq!(module("plain.watm1").listens_on(), [Network::Tcp]);
     let error = builder("plain").udp("listen", LOCALHOST).start();
     let error = error.err().expect("refused").to_string();
-    let expected = "plain: opens no udp socket; the one granted as \"listen\" must be tcp";
+    let expected = "plain: does not open a udp socket; the one granted as \"listen\" must be tcp";
     assert_eq!(error, expected);
 }
 

@@ -177,7 +177,7 @@ fn a_module_that_fails_at_once_is_taken_back() {
         .swap(&guest(), with_config("trap when serving"))
         .expect_err("failed");
     assert!(matches!(error, Error::Swap { .. }), "{error:?}");
-    assert!(error.to_string().contains("was taken back: "), "{error}");
+    assert!(error.to_string().contains("was rolled back: "), "{error}");
     assert_eq!(client.ask("!who"), "0 after None");
     assert_open(&flow, &client);
     // The same with a module that fails by a peer's datagram.
@@ -206,7 +206,7 @@ fn a_module_that_fails_at_once_is_taken_back() {
     let told = records("taken back");
     assert!(
         told.iter()
-            .any(|record| record.text.contains("serves again")),
+            .any(|record| record.text.contains("rolled back to")),
         "{told:?}"
     );
 }

@@ -191,7 +191,7 @@ fn split(pattern: &str) -> Result<(&str, Option<&str>), String> {
     }
     match pattern.split_once(':') {
         Some((_, rest)) if rest.contains(':') => {
-            Err("an IPv6 address belongs in brackets".to_owned())
+            Err("an IPv6 address must be in brackets".to_owned())
         }
         Some((host, ports)) => Ok((host, Some(ports))),
         None => Ok((pattern, None)),

@@ -69,7 +69,7 @@ impl Instance {
     /// line that the module printed on its standard error: it has no other way to explain itself.
     pub(super) fn failure(&mut self, name: &str, result: i32) -> Option<String> {
         let errno = Errno::of_result(result)?.name();
-        let reason = format!("{name} answered {result} ({errno})");
+        let reason = format!("{name} returned {result} ({errno})");
         Some(with_last_words(self.state(), reason))
     }
 
@@ -163,7 +163,7 @@ fn stop(store: &mut Store<State>, error: &wasmtime::Error) -> Stop {
 /// Appends the last line that the module printed on its standard error to `reason`.
 pub(super) fn with_last_words(state: &mut State, reason: String) -> String {
     match state.output.last_error() {
-        Some(said) => format!("{reason}; the module last said: {said}"),
+        Some(said) => format!("{reason}; the module's last output: {said}"),
         None => reason,
     }
 }

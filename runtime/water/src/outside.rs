@@ -99,7 +99,7 @@ impl Outside {
             module: self.access.name.clone(),
             code: ErrorCode::Other(
                 format!(
-                    "{} connections are open, as many as limits.descriptors lets the module have",
+                    "{} connections are open, the module's limit (limits.descriptors)",
                     self.descriptors.limit()
                 )
                 .into(),

@@ -91,7 +91,7 @@ async fn remembered(module: Option<&Module>) -> Result<(), Error> {
     let module = module.clone();
     spawn_blocking(move || module.accept())
         .await
-        .unwrap_or_else(|error| Err(Error::System(format!("the state was not written: {error}"))))
+        .unwrap_or_else(|error| Err(Error::System(format!("cannot write the state: {error}"))))
 }
 
 impl<T> Drop for Change<T> {

@@ -38,7 +38,7 @@ impl Worker {
     pub(super) async fn run(mut self) {
         let Some(ended) = self.serve_in_time().await else {
             if let Some(caller) = &self.caller {
-                let reason = "the module was replaced, and the time to drain is over";
+                let reason = "the module was replaced, and its drain deadline passed";
                 caller.finish(Some(ErrorCode::Other(reason.into())));
             }
             return;
@@ -49,7 +49,7 @@ impl Worker {
                 tracing::debug!(
                     target: "watm::server",
                     server = &*self.name,
-                    "the module did not end within {:?} of being told to; it is stopped",
+                    "the module did not exit within {:?} of being told to; stopping it",
                     self.grace
                 );
                 None
@@ -160,7 +160,7 @@ impl Worker {
         if let Some(error) = state.broken.take() {
             return Some(format!("{} ({})", ErrorCode::from(&error), errno.name()));
         }
-        let reason = format!("the module gave up with {result} ({})", errno.name());
+        let reason = format!("the module failed with {result} ({})", errno.name());
         let reason = with_last_words(state, reason);
         if !told && !state.saw_end && !state.outside.accepts() {
             self.runner.is_at_fault(&reason);

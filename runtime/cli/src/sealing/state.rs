@@ -33,8 +33,8 @@ impl StateOptions {
         let store = self.open()?;
         if let Some(open) = private::writable_by_everybody(store.path()) {
             logging::warn(&format!(
-                "every user may write {0}, and so decide who is trusted and which \
-                 releases are run; `chmod o-w {0}` prevents it",
+                "{0} is world-writable: any user could choose which roots are trusted and which \
+                 releases run; run `chmod o-w {0}`",
                 open.display()
             ));
         }

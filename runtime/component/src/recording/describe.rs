@@ -74,7 +74,7 @@ impl Function {
     /// payload and no key.
     pub fn describe_call(self, bytes: &[u8]) -> String {
         let arguments = self.arguments(bytes);
-        let arguments = arguments.as_deref().unwrap_or("what cannot be read");
+        let arguments = arguments.as_deref().unwrap_or("unreadable data");
         format!("{} {arguments}", self.name())
     }
 
@@ -156,7 +156,7 @@ impl Call<'_> {
                     })
             }
         };
-        shown.unwrap_or_else(|| "what cannot be read".to_owned())
+        shown.unwrap_or_else(|| "unreadable data".to_owned())
     }
 }
 

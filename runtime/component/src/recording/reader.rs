@@ -79,7 +79,7 @@ impl Reader {
                     return Err(reader.damaged("a header that is too long"));
                 }
                 if SystemTime::UNIX_EPOCH.checked_add(header.began).is_none() {
-                    return Err(reader.damaged("a beginning at no time"));
+                    return Err(reader.damaged("an invalid start time"));
                 }
                 Ok((reader, header))
             }

@@ -66,7 +66,7 @@ impl Recorder {
     pub fn create(path: &Path, header: &Header, limit: u64) -> Result<Recorder, Error> {
         let file = private::create_file(path).map_err(|source| match source.kind() {
             io::ErrorKind::AlreadyExists => Error::Options(format!(
-                "record: {} exists, and a recording replaces no file; name another one",
+                "record: {} already exists and is not overwritten; choose another file",
                 path.display()
             )),
             _ => Error::File {
@@ -91,7 +91,7 @@ impl Recorder {
         tracing::warn!(
             target: "watm::server",
             server = shared.server,
-            "recording to {}; the file holds all payload, the configuration and its keys",
+            "recording to {}; the file contains all payload, the configuration and its keys",
             path.display()
         );
         Ok(Recorder {
@@ -223,7 +223,7 @@ impl Shared {
         tracing::warn!(
             target: "watm::server",
             server = self.server,
-            "the recording {} ends here: {reason}; the server goes on",
+            "stopped recording to {}: {reason}; the server keeps running",
             self.path.display()
         );
     }

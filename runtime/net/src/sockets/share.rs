@@ -46,8 +46,8 @@ pub fn share_datagram_address(
     check(count, "sockets for datagrams")?;
     if count > 1 && !options::CAN_SHARE_PORTS {
         return Err(Error::Options(format!(
-            "{count} sockets for datagrams on {address}; must be 1: this system does not divide \
-             them by who sends"
+            "{count} sockets for datagrams on {address}; must be 1: this system does not \
+             distribute datagrams by sender"
         )));
     }
     datagram_sockets(address, ipv6_only, count).map_err(|error| failed("udp", address, error))

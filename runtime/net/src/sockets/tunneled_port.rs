@@ -334,8 +334,8 @@ impl CarriedPort {
                 })) => attempt.made = Some(flow),
                 Ok(Ok(_)) => tracing::debug!(
                     target: "watm::server",
-                    "datagrams to {remote}: the connector made something else; \
-                     it has to be `Wire::datagrams`"
+                    "datagrams to {remote}: the connector returned a stream; must be \
+                     `Wire::datagrams`"
                 ),
                 Ok(Err(error)) => tracing::debug!(target: "watm::server", "datagrams to {remote}: {error}"),
                 Err(_) => tracing::debug!(target: "watm::server", "datagrams to {remote}: no flow within {limit:?}"),

@@ -52,7 +52,7 @@ impl BindTransparent {
         match options::CAN_BIND_TRANSPARENT {
             true => Ok(BindTransparent(options)),
             false => Err(Error::Options(
-                "clients' addresses can be the source of connections on Linux alone".to_owned(),
+                "connecting from clients' addresses is supported on Linux only".to_owned(),
             )),
         }
     }
@@ -129,7 +129,10 @@ fn suitable(
         let family = if client.is_ipv4() { "IPv4" } else { "IPv6" };
         return Err(io::Error::new(
             io::ErrorKind::AddrNotAvailable,
-            format!("the client's address is of {family}, and the upstream has none of it"),
+            format!(
+                "the client's address is of {family}, but the upstream has no address of that \
+                 family"
+            ),
         ));
     }
     Ok(found)
@@ -142,7 +145,8 @@ fn bound(kind: Type, how: &BindTransparent, client: SocketAddr) -> io::Result<So
         return Err(io::Error::new(
             io::ErrorKind::AddrNotAvailable,
             format!(
-                "{ip} cannot be the source of a connection: it is no address of another machine's"
+                "{ip} cannot be the source of a connection: it is not the address of another \
+                 machine"
             ),
         ));
     }

@@ -175,12 +175,12 @@ impl Capture {
             Some(match &writing.ended {
                 None => format!("{what} {path}: {written} bytes so far"),
                 Some(reason) => {
-                    format!("{what} {path}: {written} bytes, and no more, because {reason}")
+                    format!("{what} {path}: stopped after {written} bytes: {reason}")
                 }
             })
         };
         [
-            one("all packets, in the clear, to", &open.packets),
+            one("all packets, unencrypted, to", &open.packets),
             one("keys of all tunnels to", &open.secrets),
         ]
         .into_iter()
@@ -204,7 +204,7 @@ impl Begun {
             tracing::warn!(
                 target: "watm::server",
                 server = writing.server,
-                "capturing to {}; the file holds all packets in the clear",
+                "capturing to {}; the file contains all packets unencrypted",
                 writing.path.display()
             );
         }
@@ -212,8 +212,8 @@ impl Begun {
             tracing::warn!(
                 target: "watm::server",
                 server = writing.server,
-                "writing keys to {}; who has that file can read all of the tunnels' traffic, and \
-                 has our private key",
+                "writing keys to {}; anyone with that file can decrypt the traffic of all \
+                 tunnels, and has the local private key",
                 writing.path.display()
             );
         }
@@ -306,7 +306,10 @@ impl Writing {
                 .file
                 .write_all(bytes)
                 .map_err(|error| error.to_string()),
-            false => Err(format!("it is at its limit of {} bytes", self.limit)),
+            false => Err(format!(
+                "the file reached its limit of {} bytes",
+                self.limit
+            )),
         };
         match written {
             Ok(()) => self.written += bytes.len() as u64,
@@ -314,7 +317,7 @@ impl Writing {
                 tracing::warn!(
                     target: "watm::server",
                     server = self.server,
-                    "{} is written no more, because {reason}; the server goes on",
+                    "stopped writing {}: {reason}; the server keeps running",
                     self.path.display()
                 );
                 self.ended = Some(reason);
@@ -335,7 +338,7 @@ impl Writing {
 fn new_file(path: &Path) -> Result<File, Error> {
     private::create_file(path).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::Options(format!(
-            "capture: {} exists, and a capture replaces no file; name another one",
+            "capture: {} already exists and is not overwritten; choose another file",
             path.display()
         )),
         _ => file_error(path, source),
@@ -355,7 +358,7 @@ fn key_log(path: &Path) -> Result<(File, bool), Error> {
     let checked = open().and_then(|opened| Ok((opened, private::is_open_to_others(path)?)));
     match checked.map_err(|source| file_error(path, source))? {
         (_, true) => Err(Error::Options(format!(
-            "key log: others may read {}, or write to it; must be for its owner alone (chmod 600)",
+            "key log: {} is accessible to other users; restrict it to its owner (chmod 600)",
             path.display()
         ))),
         (opened, false) => Ok(opened),

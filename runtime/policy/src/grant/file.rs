@@ -72,14 +72,14 @@ impl Grants {
             source,
         };
         if std::fs::metadata(path).map_err(file)?.len() > MAX_BYTES {
-            let reason = format!("is over {MAX_BYTES} bytes; must be a list of grants");
+            let reason = format!("is larger than {MAX_BYTES} bytes; must be a list of grants");
             return Err(Error::Options(format!("{}: {reason}", path.display())));
         }
         if let Some(open) = private::writable_by_everybody(path) {
             tracing::warn!(
                 target: "watm::trust",
-                "every user may write {0}, and so grant modules what they ask for; `chmod o-w {0}` \
-                 prevents it",
+                "{0} is world-writable: any user could grant modules what they request; run \
+                 `chmod o-w {0}`",
                 open.display()
             );
         }

@@ -104,8 +104,8 @@ fn check(outline: &Outline, info: &mut ModuleInfo) {
         ModuleKind::Component => info.problems.extend(check_component(info).err()),
         ModuleKind::WaterV0 | ModuleKind::WaterV1 => water::check(outline, info),
         ModuleKind::WaterV1Final => info.problems.push(
-            "a WATER module of the v1-final draft (it exports watm_userpipe_v1), which no \
-             runtime has; build it against v1 as released (watm_init_v1)"
+            "a WATER module of the v1-final draft (it exports watm_userpipe_v1), which no runtime \
+             supports; build it against v1 as released (watm_init_v1)"
                 .to_owned(),
         ),
         ModuleKind::WaterV1Preview => info.problems.push(
@@ -133,8 +133,8 @@ fn check_component(info: &ModuleInfo) -> Result<(), String> {
         Some(version) if compatible(version) => Ok(()),
         Some(version) => Err(other_version(version)),
         None => Err(format!(
-            "does not export {PACKAGE}/endpoint@{VERSION}, so it is no transport \
-             (or the file was cut short)"
+            "does not export {PACKAGE}/endpoint@{VERSION}, so it is not a transport (or the file \
+             is truncated)"
         )),
     }
 }
@@ -158,7 +158,8 @@ fn check_import(import: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "imports {}, which is not given to modules; they get {PACKAGE}@{VERSION}, {} and {} 0.2",
+        "imports {}, which this host does not provide; modules can import {PACKAGE}@{VERSION}, {} \
+         and {} 0.2",
         shown(import),
         WASI[0],
         WASI[1]
@@ -207,7 +208,7 @@ pub fn check_header(bytes: &[u8]) -> Result<(), String> {
     }
     if bytes.len() > MAX_MODULE_BYTES {
         return Err(format!(
-            "larger than {} MiB, which no transport is; is this the right file?",
+            "larger than {} MiB, the limit for modules; is this the right file?",
             MAX_MODULE_BYTES >> 20
         ));
     }

@@ -25,7 +25,7 @@ pub fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String> {
     };
     if manifest.world.to_string() != world {
         return Err(format!(
-            "is built for {world}, and sealed as one for {}",
+            "is built for {world}, but its seal declares {}",
             manifest.world
         ));
     }
@@ -33,7 +33,7 @@ pub fn check(manifest: &Manifest, info: &ModuleInfo) -> Result<(), String> {
     let lacks = |role: &&ModuleRole| !info.roles.contains(&Role::from(**role));
     match manifest.roles.iter().find(lacks) {
         Some(role) if info.kind != ModuleKind::Component => Err(format!(
-            "has not the role of a {}, which its seal says",
+            "does not have the role {}, which its seal declares",
             Role::from(*role)
         )),
         _ => Ok(()),

@@ -15,7 +15,7 @@ pub fn check(outline: &Outline, info: &mut ModuleInfo) {
     let problems = &mut info.problems;
     match outline.export("memory") {
         Some(Item::Memory) => {}
-        Some(_) => problems.push("exports memory, which is none".to_owned()),
+        Some(_) => problems.push("exports \"memory\", which is not a memory".to_owned()),
         None => problems.push("does not export its memory as memory".to_owned()),
     }
     for (name, kind) in abi.required() {
@@ -52,8 +52,8 @@ fn check_import(import: &Import, version: &str, abi: &Abi) -> Option<String> {
         Some(PREVIEW1) => (PREVIEW1_FUNCTIONS, "WASI preview 1 of a"),
         _ => {
             return Some(format!(
-                "imports {full_name}, which is not given to modules; a {version} gets {ENV} \
-                 and {PREVIEW1}"
+                "imports {full_name}, which this host does not provide; a {version} can import \
+                 {ENV} and {PREVIEW1}"
             ));
         }
     };
@@ -77,7 +77,7 @@ fn wrong_type(verb: &str, name: &str, item: &Item, expected: &str) -> Option<Str
         Item::Function(kind) if kind == expected => None,
         Item::Function(kind) => Some(format!("{verb} {name} as {kind}; must be {expected}")),
         Item::Memory | Item::Other => Some(format!(
-            "{verb} {name}, which is no function; must be one of type {expected}"
+            "{verb} {name}, which is not a function; must be a function of type {expected}"
         )),
     }
 }

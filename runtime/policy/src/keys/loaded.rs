@@ -40,7 +40,7 @@ impl LoadedKey {
             error => format!("not PEM: {error}"),
         })?;
         let expected =
-            "must be a private key of P-256, P-384, Ed25519 or RSA of 2048 bits and more";
+            "must be a private key of P-256, P-384 or Ed25519, or an RSA key of at least 2048 bits";
         let key = any_supported_type(&der).map_err(|_| expected.to_owned())?;
         let public_key = key.public_key().ok_or(expected)?.as_ref().to_vec();
         Ok(LoadedKey { key, public_key })
@@ -63,7 +63,7 @@ impl Signer for LoadedKey {
 
     fn sign(&self, scheme: u16, message: &[u8]) -> Result<Vec<u8>, String> {
         let signer = self.key.choose_scheme(&[SignatureScheme::from(scheme)]);
-        let signer = signer.ok_or("the key has not this scheme")?;
+        let signer = signer.ok_or("the key does not support this signature scheme")?;
         signer.sign(message).map_err(|error| error.to_string())
     }
 }

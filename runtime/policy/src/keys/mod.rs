@@ -68,7 +68,7 @@ impl Keys {
             source,
         };
         if std::fs::metadata(path).map_err(file)?.len() > MAX_BYTES {
-            let reason = format!("is over {MAX_BYTES} bytes; must be a private key in PEM");
+            let reason = format!("is larger than {MAX_BYTES} bytes; must be a private key in PEM");
             return Err(Error::Options(format!("{}: {reason}", path.display())));
         }
         let text = std::fs::read(path).map_err(file)?;
@@ -89,14 +89,14 @@ impl Keys {
     pub fn add(mut self, name: &str, signer: impl Signer + 'static) -> Result<Keys, Error> {
         let refuse = |reason: &str| Err(Error::Options(format!("key \"{name}\": {reason}")));
         if name.is_empty() || name.len() > LONGEST_NAME || name.chars().any(char::is_control) {
-            return refuse("must have a name of 1 to 64 bytes");
+            return refuse("the name must have 1 to 64 bytes and no control characters");
         }
         let by_name = Arc::make_mut(&mut self.by_name);
         if by_name.len() >= MOST {
-            return refuse("is one too many; must be at most 1024");
+            return refuse("too many keys; must be at most 1024");
         }
         if by_name.contains_key(name) {
-            return refuse("is there twice; must have a name of its own");
+            return refuse("duplicate name; each key must have its own");
         }
         by_name.insert(name.to_owned(), Arc::new(signer));
         Ok(self)
@@ -176,16 +176,16 @@ mod tests {
     #[test]
     fn names_are_checked() {
         let add = |keys: Keys, name: &str| keys.add(name, Fake(1)).map_err(|e| e.to_string());
-        let refused = "must have a name of 1 to 64 bytes";
+        let refused = "the name must have 1 to 64 bytes and no control characters";
         for name in ["", "a\n", &"x".repeat(65)] {
             assert!(add(Keys::new(), name).is_err_and(|error| error.contains(refused)));
         }
         let twice = add(add(Keys::new(), "a").expect("a key"), "a");
-        assert!(twice.is_err_and(|error| error.starts_with("key \"a\": is there twice")));
+        assert!(twice.is_err_and(|error| error.starts_with("key \"a\": duplicate name")));
         let mut all = Keys::new();
         for name in 0..MOST {
             all = add(all, &name.to_string()).expect("a key");
         }
-        assert!(add(all, "one").is_err_and(|error| error.contains("one too many")));
+        assert!(add(all, "one").is_err_and(|error| error.contains("too many keys")));
     }
 }

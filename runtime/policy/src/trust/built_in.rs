@@ -30,7 +30,11 @@ impl BuiltIn {
             ROOT,
             option_env!("WATM_BUILT_IN_FLOORS").unwrap_or_default(),
         )
-        .map_err(|reason| Error::System(format!("this program was built wrongly: {reason}")))
+        .map_err(|reason| {
+            Error::System(format!(
+                "this program was built with an invalid root: {reason}"
+            ))
+        })
     }
 
     fn parse(root: &[u8], floors: &str) -> Result<BuiltIn, String> {

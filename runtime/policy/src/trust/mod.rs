@@ -137,7 +137,7 @@ impl Trust {
             code: refused.code(),
             reason: match refused {
                 Refused::NeedsApproval { .. } => {
-                    format!("{refused}; `watm trust --approve FILE` approves it")
+                    format!("{refused}; approve it with `watm trust --approve FILE`")
                 }
                 other => other.to_string(),
             },
@@ -145,8 +145,8 @@ impl Trust {
         if let Some(open) = self.store.writable_by_everybody() {
             tracing::warn!(
                 target: "watm::trust",
-                "every user may write {0}, and so decide who is trusted and which releases are run; \
-                 `chmod o-w {0}` prevents it",
+                "{0} is world-writable: any user could choose which roots are trusted and which \
+                 releases run; run `chmod o-w {0}`",
                 open.display()
             );
         }
@@ -186,8 +186,9 @@ impl Trust {
                 Ok(_) => Err(Error::Untrusted {
                     module: module.to_owned(),
                     code: "no-root",
-                    reason: "is sealed, and no root is trusted yet; `watm trust ROOT` trusts one"
-                        .to_owned(),
+                    reason:
+                        "is sealed, but no root is trusted yet; trust one with `watm trust ROOT`"
+                            .to_owned(),
                 }),
             };
         };

@@ -64,7 +64,7 @@ impl Store {
         let manifest = &proof.manifest;
         tracing::warn!(
             target: "watm::trust",
-            "{error}; {} {} was accepted before and runs",
+            "{error}; running {} {}, which was accepted before",
             manifest.name,
             manifest.release
         );
@@ -106,8 +106,7 @@ impl Store {
             Store::File(path) => Ok(Some(StateFile::new(path))),
             Store::User => user_path().map(StateFile::new).map(Some).ok_or_else(|| {
                 Error::System(
-                    "the user has no folder in which to remember what modules are trusted"
-                        .to_owned(),
+                    "the user has no home folder for the state of trusted modules".to_owned(),
                 )
             }),
             Store::Memory(_) => Ok(None),

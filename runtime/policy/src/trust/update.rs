@@ -13,8 +13,8 @@ impl Trust {
     pub fn terms(&self, options: &LoadOptions) -> Result<Terms, Error> {
         let file = self.store.file()?.ok_or_else(|| {
             Error::Options(
-                "modules that come with a program are updated with it; must be trusted by a root of \
-                 the user's"
+                "modules shipped with a program are updated with that program; only modules under \
+                 a root that the user trusts can be updated"
                     .to_owned(),
             )
         })?;
@@ -28,7 +28,7 @@ impl Trust {
         let root = self.root(&state).ok_or_else(|| Error::Untrusted {
             module: "updates".to_owned(),
             code: "no-root",
-            reason: "no root is trusted yet; `watm trust ROOT` trusts one".to_owned(),
+            reason: "no root is trusted yet; trust one with `watm trust ROOT`".to_owned(),
         })?;
         let accepted = state
             .names()

@@ -115,7 +115,7 @@ fn a_module_that_lets_go_of_its_connection_makes_the_dial_fail() {
             let error = dialer.dial("127.0.0.1:9").await.expect_err("given up");
             assert_eq!(
                 error.to_string(),
-                "guest: gave up the connection before it was made"
+                "guest: closed the connection before it was established"
             );
         }
     });

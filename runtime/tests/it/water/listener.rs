@@ -355,7 +355,7 @@ fn a_module_that_would_take_nobody_says_so_before() {
     };
     let refused = refuses("(if (i32.const 1) (then (return (i32.const -28))))");
     let error = refused.expect_err("nobody is taken").to_string();
-    assert!(error.contains("watm_accept_v1 answered -28"), "{error}");
+    assert!(error.contains("watm_accept_v1 returned -28"), "{error}");
     // A check has no clients to accept, which the module does not know.
     refuses("").expect("no client was refused");
 }

@@ -25,8 +25,8 @@ fn assert_taken_back(swapped: Result<(), Error>, failed: &Module) {
     match swapped {
         Err(Error::Swap { module, reason }) => {
             assert_eq!(module, failed.name());
-            assert!(reason.contains("taken back: "), "{reason}");
-            let expected = ["unreachable", "proc_exit(2)", "gave up with", "answered"];
+            assert!(reason.contains("rolled back: "), "{reason}");
+            let expected = ["unreachable", "proc_exit(2)", "failed with", "returned"];
             assert!(expected.iter().any(|e| reason.contains(e)), "{reason}");
         }
         other => panic!("{other:?}"),

@@ -117,10 +117,10 @@ fn names_of_networks_and_addresses_are_bounded() {
         // 256 bytes are within the limit, so the reach decides.
         for (target, expected) in [
             (long(256), None),
-            (long(257), Some("watm_dial_fixed_v1 answered -28 (EINVAL)")),
+            (long(257), Some("watm_dial_fixed_v1 returned -28 (EINVAL)")),
             (
                 format!("{} a:80", "t".repeat(257)),
-                Some("watm_dial_fixed_v1 answered -28 (EINVAL)"),
+                Some("watm_dial_fixed_v1 returned -28 (EINVAL)"),
             ),
         ] {
             let error = choose(&target, None).await.expect_err("not allowed");
@@ -165,7 +165,7 @@ fn what_is_no_network_or_no_address_is_invalid() {
             let error = choose(target, Some("*")).await.expect_err("no address");
             assert_eq!(
                 without_name(&error),
-                "watm_dial_fixed_v1 answered -28 (EINVAL)",
+                "watm_dial_fixed_v1 returned -28 (EINVAL)",
                 "{target}"
             );
         }
@@ -244,7 +244,7 @@ fn functions_of_another_role_answer_enodev() {
         assert_eq!(accepts.dial().await.told().await, [-43]);
         let fixed = Guest::v1().fixed_dialer().dial().await;
         let reason = without_name(&fixed.expect_err("no target"));
-        assert_eq!(reason, "watm_dial_fixed_v1 answered -43 (ENODEV)");
+        assert_eq!(reason, "watm_dial_fixed_v1 returned -43 (ENODEV)");
 
         let code = "(call $tell (call $dial_own)) (call $tell (call $accept))";
         let listener = Listener::builder(&Guest::v1().work(code).module());
@@ -340,7 +340,7 @@ fn what_fails_in_a_listener_or_a_relay_is_logged_with_its_number() {
         let records = records("fails");
         records.iter().any(|record| {
             record.level == tracing::Level::DEBUG
-                && record.text.contains("watm_init_v1 answered -2 (EACCES)")
+                && record.text.contains("watm_init_v1 returned -2 (EACCES)")
         })
     });
 }

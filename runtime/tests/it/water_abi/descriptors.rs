@@ -233,6 +233,6 @@ fn a_module_that_uses_up_its_numbers_in_its_handshake_is_refused_with_the_reason
         let code = "(loop $again (br_if $again (i32.ge_s (call $dial_own) (i32.const 0))))
             (i32.const 4)";
         let refusal = Guest::v1().connect(code).refusal().await;
-        assert_eq!(refusal, "has used up its descriptors");
+        assert_eq!(refusal, "has no free descriptors left");
     });
 }

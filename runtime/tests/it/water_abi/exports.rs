@@ -124,7 +124,7 @@ fn a_role_without_its_function_is_refused_when_it_is_asked_for() {
                 Role::Relay => Relay::builder(&module).bind(LOCALHOST, "127.0.0.1:9").err(),
             };
             let reason = without_name(&error.expect("refused"));
-            let expected = format!("has not the role of a {role}; it has: ");
+            let expected = format!("does not have the role {role}; it has: ");
             assert!(reason.starts_with(&expected), "{reason}");
         }
     });
@@ -139,7 +139,7 @@ fn a_module_that_imports_nothing_of_water_loads_and_has_no_connection() {
         let reason = guest.refusal().await;
         assert_eq!(
             reason,
-            "watm_dial_v1 answered 0, which is none of its connections"
+            "watm_dial_v1 returned 0, which is not one of its connections"
         );
     });
 }
@@ -336,7 +336,7 @@ fn a_negative_answer_is_an_error_with_the_name_of_its_number() {
                 let error = dialer.dial_with(&address, options).await;
                 let error = error.expect_err("refused");
                 assert!(matches!(error, Error::Handshake { .. }), "{error:?}");
-                let expected = format!("{function} answered -{number} ({name})");
+                let expected = format!("{function} returned -{number} ({name})");
                 assert_eq!(without_name(&error), expected);
             }
         }
@@ -349,14 +349,14 @@ fn what_a_module_last_said_on_its_standard_error_is_part_of_its_refusal() {
     let say = "(drop (call $write (i32.const 2) (i32.const 1024) (i32.const 22)))";
     run(async {
         for (answer, reason) in [
-            ("(i32.const -28)", "watm_init_v1 answered -28 (EINVAL)"),
+            ("(i32.const -28)", "watm_init_v1 returned -28 (EINVAL)"),
             (
                 "(unreachable)",
                 "wasm trap: wasm `unreachable` instruction executed",
             ),
         ] {
             let guest = Guest::v1().with(WORDS).init(&format!("{say} {answer}"));
-            let expected = format!("{reason}; the module last said: no key\u{fffd} in line 3");
+            let expected = format!("{reason}; the module's last output: no key\u{fffd} in line 3");
             assert_eq!(guest.refusal().await, expected);
         }
     });
@@ -369,7 +369,7 @@ fn a_fixed_dialers_negative_answer_has_the_name_of_its_number_too() {
         let error = dialer.dial().await.expect_err("refused");
         assert_eq!(
             without_name(&error),
-            "watm_dial_fixed_v1 answered -63 (EPERM)"
+            "watm_dial_fixed_v1 returned -63 (EPERM)"
         );
     });
 }
@@ -381,7 +381,7 @@ fn an_answer_that_is_no_connection_of_the_module_is_refused() {
             let code = format!("(drop (call $dial_own)) (i32.const {number})");
             let reason = Guest::v1().connect(&code).refusal().await;
             let expected =
-                format!("watm_dial_v1 answered {number}, which is none of its connections");
+                format!("watm_dial_v1 returned {number}, which is not one of its connections");
             assert_eq!(reason, expected);
         }
     });
@@ -389,7 +389,7 @@ fn an_answer_that_is_no_connection_of_the_module_is_refused() {
 
 #[test]
 fn the_applications_stream_is_no_answer_in_any_role() {
-    const OWN: &str = "the application's own stream; it has to be a connection from env";
+    const OWN: &str = "the application's own stream; must be a connection from env";
     run(async {
         let own = "(drop (call $dial_own)) (global.get $caller)";
         // Under the number that a connection had before.
@@ -397,9 +397,9 @@ fn the_applications_stream_is_no_answer_in_any_role() {
             (drop (call $fd_renumber (global.get $caller) (global.get $net)))
             (global.get $net)";
         for (guest, code, answer) in [
-            (Guest::v1(), own, "watm_dial_v1 answered 3"),
-            (Guest::v1(), renumbered, "watm_dial_v1 answered 4"),
-            (Guest::v0(), own, "_water_dial answered 3"),
+            (Guest::v1(), own, "watm_dial_v1 returned 3"),
+            (Guest::v1(), renumbered, "watm_dial_v1 returned 4"),
+            (Guest::v0(), own, "_water_dial returned 3"),
         ] {
             let reason = guest.connect(code).refusal().await;
             assert_eq!(reason, format!("{answer}, which is {OWN}"));
@@ -407,7 +407,7 @@ fn the_applications_stream_is_no_answer_in_any_role() {
         let fixed = Guest::v1().connect("(global.get $caller)").fixed_dialer();
         assert_eq!(
             without_name(&fixed.dial().await.expect_err("refused")),
-            format!("watm_dial_fixed_v1 answered 3, which is {OWN}")
+            format!("watm_dial_fixed_v1 returned 3, which is {OWN}")
         );
 
         let text = Guest::v1().text();
@@ -423,7 +423,7 @@ fn the_applications_stream_is_no_answer_in_any_role() {
         let _ = client.read(&mut [0; 1]).await;
     });
     wait_until("a record", || {
-        let expected = format!("watm_accept_v1 answered 3, which is {OWN}");
+        let expected = format!("watm_accept_v1 returned 3, which is {OWN}");
         let records = records("accepts-itself");
         records.iter().any(|record| record.text.contains(&expected))
     });
@@ -458,16 +458,16 @@ fn whatever_the_worker_answers_both_ends_get_the_end_and_the_application_the_cau
             ("(call $proc_exit (i32.const 0)) (i32.const -29)", None),
             (
                 "(i32.const -11)",
-                Some("the module gave up with -11 (ECANCELED)"),
+                Some("the module failed with -11 (ECANCELED)"),
             ),
             (
                 "(i32.const -64)",
-                Some("the module gave up with -64 (EPIPE)"),
+                Some("the module failed with -64 (EPIPE)"),
             ),
-            ("(i32.const -29)", Some("the module gave up with -29 (EIO)")),
+            ("(i32.const -29)", Some("the module failed with -29 (EIO)")),
             (
                 "(i32.const -999)",
-                Some("the module gave up with -999 (an unknown error)"),
+                Some("the module failed with -999 (an unknown error)"),
             ),
             (
                 "(call $proc_exit (i32.const 3)) (i32.const 0)",

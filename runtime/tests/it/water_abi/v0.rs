@@ -73,7 +73,7 @@ fn it_is_no_fixed_dialer() {
     let error = FixedDialer::builder(&Guest::v0().module()).build();
     assert_eq!(
         without_name(&error.expect_err("refused")),
-        "has not the role of a fixed dialer; it has: dialer, listener, relay"
+        "does not have the role fixed dialer; it has: dialer, listener, relay"
     );
 }
 
@@ -201,19 +201,19 @@ fn what_fails_is_named_by_its_functions() {
         for (guest, expected) in [
             (
                 Guest::v0().init("(i32.const -2)"),
-                "_water_init answered -2 (EACCES)",
+                "_water_init returned -2 (EACCES)",
             ),
             (
                 Guest::v0().connect("(i32.const -14)"),
-                "_water_dial answered -14 (ECONNREFUSED)",
+                "_water_dial returned -14 (ECONNREFUSED)",
             ),
             (
                 Guest::v0().connect("(i32.const 9)"),
-                "_water_dial answered 9, which is none of its connections",
+                "_water_dial returned 9, which is not one of its connections",
             ),
             (
                 Guest::v0().control("(i32.const -8)"),
-                "_water_cancel_with answered -8 (EBADF)",
+                "_water_cancel_with returned -8 (EBADF)",
             ),
         ] {
             assert_eq!(guest.refusal().await, expected);

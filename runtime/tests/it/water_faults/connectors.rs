@@ -169,7 +169,7 @@ fn a_connector_that_makes_no_stream_for_a_component_is_an_error() {
         for (connect, expected) in [
             (
                 Connecting::Datagrams,
-                "plain: the connector carries datagrams there; it has to be a stream \
+                "plain: the connector returned datagrams; must be a stream \
                  (example.com:443)",
             ),
             (

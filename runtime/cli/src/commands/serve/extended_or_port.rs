@@ -91,7 +91,7 @@ async fn authenticate(
     }
     let mut nonce = [0; NONCE];
     let random = SystemRandom::new().fill(&mut nonce);
-    random.map_err(|_| refused("the system has no random numbers"))?;
+    random.map_err(|_| refused("the system's random number generator failed"))?;
     tor.write_all(&[SAFE_COOKIE]).await?;
     tor.write_all(&nonce).await?;
     let (mut hash, mut servers) = ([0; HASH], [0; NONCE]);

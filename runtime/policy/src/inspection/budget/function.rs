@@ -13,7 +13,7 @@ const MAX_NESTING: u64 = 1000;
 const MAX_LIVE: u64 = 1_000_000;
 /// The most branches times the values that their targets merge.
 const MAX_MERGED: u64 = 150_000;
-/// The most values that loops merge; in nested loops the cost grows with their square.
+/// The most values merged by loops; in nested loops the cost grows with their square.
 const MAX_LOOPED: u64 = 6000;
 /// The most branches back to the begin of one loop.
 const MAX_BACK: u64 = 1500;
@@ -79,11 +79,11 @@ pub(super) fn work(index: u32, body: &FunctionBody<'_>, types: &Types) -> Result
     let _ = count.add_all(body, types);
     let used = count.used.iter().filter(|used| **used).count() as u64;
     let live = count.points.saturating_mul(used + count.variables);
-    check("blocks within each other", count.nesting, MAX_NESTING)?;
-    check("blocks times values that live through them", live, MAX_LIVE)?;
-    check("values that branches merge", count.merged, MAX_MERGED)?;
-    check("values that loops merge", count.looped, MAX_LOOPED)?;
-    check("branches to one loop", count.back, MAX_BACK)?;
+    check("nested blocks", count.nesting, MAX_NESTING)?;
+    check("blocks times values live across them", live, MAX_LIVE)?;
+    check("values merged by branches", count.merged, MAX_MERGED)?;
+    check("values merged by loops", count.looped, MAX_LOOPED)?;
+    check("branches back to one loop", count.back, MAX_BACK)?;
     check("arguments of calls", count.arguments, MAX_ARGUMENTS)?;
     check("uses of elements of tables", count.indirect, MAX_INDIRECT)?;
     Ok(FUNCTION

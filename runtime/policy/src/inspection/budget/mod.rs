@@ -10,7 +10,7 @@
 //! The unit of [`MAX_WORK`] is about a microsecond of one core, by measurements of Cranelift on
 //! files that are costly in only one way, each from small to large. A weight is above the highest
 //! cost that was seen; ordinary code takes about half of the counted time. If the cost of a
-//! function is more than linear (values that loops merge, arguments of calls, indirect calls), it
+//! function is more than linear (values merged by loops, arguments of calls, indirect calls), it
 //! has a bound of its own, below which it is nearly linear. The counts are:
 //!
 //! - of a [function](function): its instructions, its blocks times the values that live through
@@ -67,8 +67,7 @@ impl Work {
                 }
             };
             return Err(format!(
-                "takes the compiler more than {MAX_WORK} steps{costliest}; this host compiles no \
-                 more"
+                "takes the compiler more than {MAX_WORK} steps{costliest}, the limit of this host"
             ));
         }
         Ok(())
@@ -87,9 +86,7 @@ fn at_most(what: &str, found: u64, most: u64) -> Result<(), String> {
     if found <= most {
         return Ok(());
     }
-    Err(format!(
-        "{what}: {found}; no transport has more than {most}, and this host compiles no more"
-    ))
+    Err(format!("{what}: {found}; the limit of this host is {most}"))
 }
 
 /// Checks that a file can be compiled within bounds. Reads the whole file once. The error names

@@ -37,21 +37,22 @@ pub const SHAPES: &[Shape] = &[
         "empty-loops",
         empty_loops,
         [8000, 8000],
-        "function 2: blocks times values that live through them: 64000000; no transport has more than 1000000",
+        "function 2: blocks times values live across them: 64000000; the limit of this host is \
+         1000000",
         [999, 1000],
     ),
     shape(
         "nested-loops",
         nested_loops,
         [900, 500],
-        "function 2: values that loops merge",
+        "function 2: values merged by loops",
         [59, 100],
     ),
     shape(
         "branches-back",
         branches_back,
         [10_000, 100],
-        "function 2: values that branches merge",
+        "function 2: values merged by branches",
         [1480, 100],
     ),
     shape(
@@ -65,7 +66,7 @@ pub const SHAPES: &[Shape] = &[
         "blocks-of-many-values",
         blocks_of_values,
         [1000, 100],
-        "function 2: blocks times values that live through them",
+        "function 2: blocks times values live across them",
         [100, 40],
     ),
     shape(
@@ -93,7 +94,7 @@ pub const SHAPES: &[Shape] = &[
         "divisions",
         divisions,
         [12_000, 1000],
-        "function 2: blocks times values that live through them",
+        "function 2: blocks times values live across them",
         [9000, 100],
     ),
     shape(
