@@ -78,7 +78,7 @@ def test_a_watched_module_gives_way_under_traffic(module, tmp_path):
             assert stays.recv(5) == b"after"
             # What is no module changes nothing.
             place(b"\0asm\1\0\0\0\xff", file)
-            running.wait_for("(?s)(; the module before goes on.*){2}")
+            running.wait_for("(?s)(; keeping the previous module.*){2}")
             stays.sendall(b"still")
             assert stays.recv(5) == b"still"
         with running.reach(back) as new:
@@ -113,10 +113,10 @@ def test_a_broken_configuration_changes_nothing_and_a_good_one_what_it_says(tmp_
             (good(two).replace("workers = 1", "workers = 2"), "listener front: workers: cannot change"),
             (good(two).replace(fixed, f"tcp://{HOST}:1"), "listener front: addresses: cannot change"),
             (good(two).replace("proxy-protocol.wasm", "missing.wasm"), r"listener front: .*missing\.wasm"),
-            ("", "listener: there is none"),
+            ("", "listener: missing"),
         ]:
             file.write_text(text)
-            running.reload(rf"^watm: .*{reason}.*; all goes on as before$")
+            running.reload(rf"^watm: .*{reason}.*; keeping the previous configuration$")
         works(stays, b"still")
         status = running.status()["listeners"]
         assert [each["upstreams"][0]["address"] for each in status] == [f"{HOST}:{one}"]

@@ -177,9 +177,9 @@ def test_of_workers_for_both_the_first_has_the_datagrams(tmp_path):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (config(HOST, f"{HOST}:1", 'proxy-header = "v1"'), "proxy-header: must be v2 where datagrams"),
-        (config(HOST, "unix:/nowhere"), "upstream: must not be a path where datagrams"),
-        (config(HOST, f"{HOST}:1", 'decoy = "unix:/nowhere"'), "decoy: must not be a path where datagrams"),
+        (config(HOST, f"{HOST}:1", 'proxy-header = "v1"'), "proxy-header: must be v2 for datagrams"),
+        (config(HOST, "unix:/nowhere"), "upstream: must be host:port for datagrams"),
+        (config(HOST, f"{HOST}:1", 'decoy = "unix:/nowhere"'), "decoy: must be host:port for datagrams"),
     ],
 )
 def test_what_datagrams_do_not_have_is_refused(text, reason, tmp_path):
@@ -226,7 +226,7 @@ def test_flows_leave_descriptors_for_all_else_and_the_idlest_make_room(tmp_path)
             upstream.sendto(b"answer", far)
             assert near.recv(100) == b"answer"
             assert running.metric('watm_connections_closed_total.*"evicted"') == len(clients) - 128
-            reached = [line for line in running.log().splitlines() if "datagram flows reached their bound" in line]
+            reached = [line for line in running.log().splitlines() if "datagram flows reached their limit" in line]
             assert len(reached) == 1 and "LimitNOFILE" in reached[0]
 
 

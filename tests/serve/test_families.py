@@ -135,7 +135,7 @@ def test_what_a_water_module_cannot_tell_is_refused_at_the_start(option, upstrea
         command = [WATM, "serve", "--unsealed", *check, file]
         done = subprocess.run(command, capture_output=True, text=True, env={"HOME": HOME.name}, timeout=60)
         assert done.returncode == 2
-        assert re.search(rf"listener 1: {re.escape(option)}: \S+/proxy-protocol\.watm1\.wasm cannot honour it", done.stderr)
+        assert re.search(rf"listener 1: {re.escape(option)}: not supported by \S+/proxy-protocol\.watm1\.wasm: ", done.stderr)
         assert "use the component (proxy-protocol.wasm)" in done.stderr
 
 
@@ -146,4 +146,4 @@ def test_watm_listen_refuses_what_a_water_module_cannot_tell(option):
     done = subprocess.run(command, capture_output=True, text=True, env={"HOME": HOME.name}, timeout=60)
     assert done.returncode == 2
     name = option.partition("=")[0]
-    assert re.search(rf"{name}: \S+/proxy-protocol\.watm1\.wasm cannot honour it: .*use the component", done.stderr)
+    assert re.search(rf"{name}: not supported by \S+/proxy-protocol\.watm1\.wasm: .*use the component", done.stderr)

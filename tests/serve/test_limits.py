@@ -65,7 +65,7 @@ def test_a_module_that_is_to_be_alone_has_one_worker_or_it_is_said(more, workers
     with serving(tmp_path, text) as running:
         [listener] = running.status()["listeners"]
         assert listener["worker_count"] == workers
-        assert ("is to serve alone, and 2 workers run" in running.log()) == (workers == 2)
+        assert ("must run as one instance, but 2 workers run" in running.log()) == (workers == 2)
 
 
 @MODULE

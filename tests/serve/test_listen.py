@@ -106,11 +106,11 @@ def refuses(port: int) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([f"udp://{HOST}:0"], "without --forward there must be one address, for connections"),
+        ([f"udp://{HOST}:0"], "pass --forward; without it, only one TCP address is supported"),
         ([f"sctp://{HOST}:0"], '"sctp" must be tcp or udp'),
         (
             [f"udp://{HOST}:0", "--forward", f"{HOST}:1", "--update", "elsewhere.wasm"],
-            "--update: is for one address for connections",
+            "--update: supported for one TCP address only",
         ),
     ],
 )

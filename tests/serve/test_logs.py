@@ -91,7 +91,7 @@ def test_every_line_of_a_command_is_json(command, level, module, tmp_path):
                 assert client.recv(5) == b"hello"
                 if follow:
                     module.write_bytes(b"no module")
-                    running.wait_for("the module before goes on", "ERROR")
+                    running.wait_for("keeping the previous module", "ERROR")
                     shutil.copy(MODULES / "plain.wasm", module)
                     assert running.wait_for("swapped in ")["module"] == str(module)
                 running.end()
@@ -108,7 +108,7 @@ def test_every_line_of_a_tunnel_is_json(tmp_path):
     with logging(tmp_path, "tunnel", "--unsealed", "--log-format", "json", config, *listeners) as running:
         assert running.wait_for("listening on ")["what"]
         assert running.wait_for("status on ")["address"]
-        running.wait_for("everybody who reaches it can use it", "WARN")
+        running.wait_for("anyone who can reach this port can use it", "WARN")
         running.end()
 
 
@@ -126,12 +126,12 @@ def test_every_line_of_serve_is_json(module, tmp_path):
             assert running.wait_for("metrics on ")["address"]
             config.write_text("nonsense")
             running.process.send_signal(signal.SIGHUP)
-            running.wait_for("all goes on as before", "ERROR")
+            running.wait_for("keeping the previous configuration", "ERROR")
             config.write_text(good)
             running.process.send_signal(signal.SIGHUP)
             assert running.wait_for("reloaded ")["file"] == str(config)
             module.write_bytes(b"no module")
-            running.wait_for("the module before goes on", "ERROR")
+            running.wait_for("keeping the previous module", "ERROR")
             with connect(int(address.rpartition(":")[2])) as client:
                 client.sendall(b"hello")
                 assert client.recv(5) == b"hello"

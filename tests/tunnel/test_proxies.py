@@ -95,8 +95,8 @@ async def test_datagrams_are_associated(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--socks5", "0.0.0.0:1080"), "--user must say who may"),
-        (("--http", "[::]:8080"), "--user must say who may"),
+        (("--socks5", "0.0.0.0:1080"), "require a login with --user"),
+        (("--http", "[::]:8080"), "require a login with --user"),
         (("--socks5", LOCAL, "--user", "ann"), "NAME:FILE"),
         (("--socks5", LOCAL, "--bypass", "a b"), "no such file"),
         (("--socks5", LOCAL, "--dns", "somewhere"), "address of a server"),

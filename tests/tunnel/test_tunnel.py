@@ -153,9 +153,9 @@ async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> 
 @pytest.mark.parametrize(
     ("line", "options", "status", "said"),
     [
-        ("", (), 2, "--socks5, --http, --forward, --reverse and --stdio"),
+        ("", (), 2, "--socks5, --http, --forward, --reverse or --stdio"),
         ("", ("--reverse", "tcp:10.7.0.9:80=a:1"), 2, f"must be an Address of the file: {OURS}"),
-        ("", ("--socks5", "0.0.0.0:1080"), 2, "--user must say who may"),
+        ("", ("--socks5", "0.0.0.0:1080"), 2, "require a login with --user"),
         ("", ("--module", "nowhere.wasm", "--socks5", LOCAL), 2, "nowhere.wasm: "),
         ("MTU = 12", ("--socks5", LOCAL), 1, "wg0.conf: configuration refused: line 4: [Interface] MTU: '12'"),
         ("Mtv = 1400", ("--socks5", LOCAL), 1, "line 4: [Interface] Mtv: unknown"),
@@ -187,8 +187,8 @@ async def test_a_tunnel_without_an_endpoint_is_refused_or_waits_at_its_port(tmp_
         head, _, section = other.config.partition("[Peer]")
         nowhere = head + "[Peer]" + section.partition("Endpoint")[0]
         for config, said in (
-            (head, "wg0.conf: has no [Peer] section, so there is nobody to connect to; must have one with"),
-            (nowhere, "wg0.conf: no [Peer] has an Endpoint, so there is nowhere to connect to; must have Endpoint ="),
+            (head, "wg0.conf: has no [Peer] section, so there is no server to connect to; add one with"),
+            (nowhere, "wg0.conf: no [Peer] has an Endpoint, so there is no server to connect to; add Endpoint ="),
         ):
             process = await tunnel(tmp_path, config, "--socks5", LOCAL)
             async with asyncio.timeout(LIMIT):

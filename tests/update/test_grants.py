@@ -163,7 +163,7 @@ def test_a_root_on_the_command_line_is_the_one_that_holds(authority: Authority, 
     assert refused.returncode == 2
     own = json.loads(done("root", "show", authority.root, "--json"))["id"]
     assert f"{authority.root}: --root: is the root {own}" in refused.stderr
-    assert f"trusts is {known}; must be that one, or --state must name another file" in refused.stderr
+    assert f"trusts {known}; pass that root, or another file with --state" in refused.stderr
     # With a state of its own it holds.
     state = home / "own-state"
     refused = watm("listen", module, "127.0.0.1:0", "--root", authority.root, "--state", state)

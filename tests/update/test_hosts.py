@@ -304,9 +304,9 @@ def test_a_file_is_followed_for_the_module_that_it_had(program: str, tmp_path: p
     try:
         said("listening")
         put("other", "1.9")
-        assert "other: its name is other; must be wireguard" in said("goes on", "swapped in")
+        assert "other: its name is other; must be wireguard" in said("keeping the previous", "swapped in")
         put("wireguard", "1.2")
-        assert "swapped in" in said("goes on", "swapped in")
+        assert "swapped in" in said("keeping the previous", "swapped in")
     finally:
         process.terminate()
         process.communicate(timeout=LIMIT)

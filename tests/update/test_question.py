@@ -15,7 +15,7 @@ import pytest
 from authority import EXPIRES, ROOT, WATM, Authority, done, watm
 
 PLAIN = ROOT / "watm/target/modules/plain.watm1.wasm"
-QUESTION = "May it have that, now and later? [y/N] "
+QUESTION = "Approve this, now and for later releases? [y/N] "
 # Seconds.
 LIMIT = 30
 

@@ -20,7 +20,7 @@ pub(crate) fn ask(path: &Path) -> Result<Digest, Failure> {
     for line in CapabilitiesText::from(&manifest.capabilities).words() {
         question.push_str(&format!("  {line}\n"));
     }
-    question.push_str("May it have that, now and later? [y/N] ");
+    question.push_str("Approve this, now and for later releases? [y/N] ");
     logging::ask(&question).map_err(Failure::failed)?;
     let mut answer = String::new();
     io::stdin()

@@ -132,8 +132,8 @@ impl LoadingOptions {
             Some(known) if known != root.id() => Err(invalid(
                 path,
                 format!(
-                    "--root: is the root {}, and the one that {} trusts is {known}; must be that \
-                     one, or --state must name another file",
+                    "--root: is the root {}, but {} trusts {known}; pass that root, or another \
+                     file with --state",
                     root.id(),
                     store.path().display()
                 ),

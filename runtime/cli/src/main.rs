@@ -60,11 +60,11 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Exit status of every command.
 const EXIT_STATUS: &str = "\
 Exit status:
-  0  all went well, also when SIGINT or SIGTERM ended it
+  0  success, also if ended by SIGINT or SIGTERM
   1  a connection failed or was not allowed, an address is in use, the module
      refused its configuration or trapped, a replay differs, `inspect` saw
      WebAssembly that does not run here, `verify` refused a file, or `update`
-     found none that may be put in place
+     found none that it may install
   2  the arguments, a file or the module cannot be used";
 
 /// Sandboxed transport modules: components of watm:transport, and modules of WATER v0 and v1.
@@ -116,7 +116,7 @@ enum Command {
     /// Make a private key that signs roots or modules.
     #[command(after_help = EXIT_STATUS)]
     Keygen(keygen::Arguments),
-    /// Make, sign and show roots, which say who may sign what.
+    /// Make, sign and show roots, the lists of keys and of the names that each may sign.
     #[command(after_help = EXIT_STATUS)]
     Root(root::Arguments),
     /// Seal a module, so that any channel may deliver it, or add a signature to one.

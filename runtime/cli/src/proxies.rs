@@ -85,8 +85,8 @@ impl ProxyOptions {
         {
             if users.is_everybody() && !address.ip().is_loopback() {
                 return Err(Failure::unusable(format!(
-                    "{option} {address}: everybody who reaches it could use it; \
-                     must be an address such as 127.0.0.1, or --user must say who may"
+                    "{option} {address}: an open proxy on a non-loopback address; use an address \
+                     such as 127.0.0.1, or require a login with --user"
                 )));
             }
         }
@@ -94,7 +94,7 @@ impl ProxyOptions {
             if !forward.from.ip().is_loopback() {
                 tracing::warn!(
                     target: PROGRAM,
-                    "--forward {forward}: everybody who reaches it can use it"
+                    "--forward {forward}: anyone who can reach this port can use it"
                 );
             }
         }
@@ -259,7 +259,7 @@ fn bypass(given: &[String]) -> Result<Bypass, Failure> {
         let path = PathBuf::from(text);
         if path.is_file() {
             let lines = String::from_utf8(read(&path)?)
-                .map_err(|_| invalid(&path, "must be UTF-8, a pattern a line"))?;
+                .map_err(|_| invalid(&path, "must be UTF-8, with one pattern per line"))?;
             bypass
                 .add_lines(&lines)
                 .map_err(|why| invalid(&path, &why))?;
@@ -286,7 +286,7 @@ fn asked(given: &[String]) -> Result<Option<Resolver>, Failure> {
         let server = address.or_else(|| Some(SocketAddr::new(ip()?, DNS_PORT)));
         server.ok_or_else(|| {
             Failure::unusable(format!(
-                "--dns {text}: must be the address of a server, or alone and `host`"
+                "--dns {text}: must be the address of a server, or `host` without any other --dns"
             ))
         })
     });

@@ -24,13 +24,16 @@ pub(crate) fn check(module: &Module, option: &str, needs: Needs) -> Result<(), F
         _ if info.kind == ModuleKind::Component => return Ok(()),
         Needs::Client if !info.names_clients => return Ok(()),
         Needs::Client => {
-            "its connections name their clients, which a WATER module cannot tell the host"
+            "its connections carry the clients' addresses, which a WATER module cannot pass to \
+             the host"
         }
-        Needs::Facts => "a WATER module tells the host nothing of a flow but who connected",
+        Needs::Facts => {
+            "a WATER module passes nothing about a flow to the host but the peer's address"
+        }
     };
     let name = module.name();
     Err(Failure::unusable(format!(
-        "{option}: {name} cannot honour it: {why}; leave it out, or use the component{}",
+        "{option}: not supported by {name}: {why}; remove the option, or use the component{}",
         component(name)
     )))
 }

@@ -102,7 +102,7 @@ where
             Ok(requested) => Some(requested),
             Err(error) => {
                 // A signal ends the program immediately in this case.
-                tracing::warn!(target: "watm", "no signal can be caught: {error}");
+                tracing::warn!(target: "watm", "cannot catch signals: {error}");
                 None
             }
         };

@@ -45,7 +45,7 @@ mod unix {
         pub(crate) fn new() -> Result<Signals, Failure> {
             let caught = |kind| {
                 signal(kind)
-                    .map_err(|error| Failure::failed(format!("no signal can be caught: {error}")))
+                    .map_err(|error| Failure::failed(format!("cannot catch signals: {error}")))
             };
             Ok(Signals([
                 (caught(SignalKind::interrupt())?, Signal::End),
@@ -195,7 +195,7 @@ mod elsewhere {
         pub(crate) async fn connect(_: &Path) -> io::Result<LocalStream> {
             Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "sockets with paths are not supported on this system",
+                "Unix sockets are not supported on this system",
             ))
         }
     }

@@ -63,8 +63,8 @@ impl WatchOptions {
         match &self.update {
             None => Ok(self.watch),
             Some(_) => Err(Failure::unusable(
-                "--update: is for one address for connections; must be left out here, where --watch \
-                 takes what `watm update --every` puts into the file",
+                "--update: supported for one TCP address only; here, use --watch with a file that \
+                 `watm update --every` updates",
             )),
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn tell_swapped(module: &impl Display) {
 
 /// Logs that another module could not be put in place.
 pub(crate) fn tell_refused(failure: &Failure) {
-    tracing::error!(target: PROGRAM, "{failure}; the module before goes on");
+    tracing::error!(target: PROGRAM, "{failure}; keeping the previous module");
 }
 
 async fn follow_file<Swapping>(

@@ -114,8 +114,8 @@ impl Outer {
         match udp {
             Some(address) if through.is_some() && address != through::ANYWHERE => {
                 Err(Failure::unusable(format!(
-                    "--udp={address}: with --through no socket of this machine is used; \
-                     must be --udp alone"
+                    "--udp={address}: with --through, the module before opens the socket; pass \
+                     --udp without an address"
                 )))
             }
             udp => Ok(Outer { udp, through }),

@@ -116,7 +116,7 @@ fn print_plain(shown: &Shown<'_>) {
         println!("roles     {}", shown.roles.join(", "));
     }
     if shown.alone {
-        println!("alone     one instance serves, for what it remembers counts for all");
+        println!("alone     must run as one instance: instances do not share its state");
     }
     for request in &shown.requests {
         println!("asks      {}", request.words());

@@ -84,7 +84,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         (_, Some(forward)) => return forward_all(&arguments, forward.clone()),
         _ => {
             return Err(Failure::unusable(
-                "without --forward there must be one address, for connections",
+                "pass --forward; without it, only one TCP address is supported",
             ));
         }
     };

@@ -22,9 +22,9 @@ The description:
     ],
     \"revoked\": []
   }
-Keys are as `watm keygen` prints them. The purpose is \"modules\" unless it is said to be \"freshness\": only
-such a delegation signs the notes of `watm note`. A delegation may have a \"ceiling\": the most that its
-modules may ask for.";
+Keys are as `watm keygen` prints them. The purpose is \"modules\" by default. Only a delegation with the
+purpose \"freshness\" signs the notes of `watm note`. A delegation may have a \"ceiling\": the most that
+its modules may ask for.";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -190,7 +190,7 @@ impl Complete {
             Complete::Yes => None,
             Complete::No(reason) => Some(reason.to_string()),
             Complete::Unknown(before) => Some(format!(
-                "keys of version {before} have to sign it too; --after names that version"
+                "keys of version {before} must sign it too; pass that version with --after"
             )),
         }
     }

@@ -69,14 +69,14 @@ async fn ask(address: SocketAddr) -> Result<Value, String> {
         let response = sender.send_request(request).await.map_err(words)?;
         if !response.status().is_success() {
             return Err(format!(
-                "answered {}; is it a program of watm?",
+                "unexpected answer {}; is this the status page of watm?",
                 response.status()
             ));
         }
         let body = Limited::new(response.into_body(), LARGEST).collect().await;
         let body = body.map_err(|error| error.to_string())?.to_bytes();
         serde_json::from_slice(&body)
-            .map_err(|_| "answered what is no status; is it a program of watm?".to_owned())
+            .map_err(|_| "the answer is not a status; is this the status page of watm?".to_owned())
     };
     tokio::select! {
         said = asking => said,

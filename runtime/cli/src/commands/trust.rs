@@ -164,14 +164,14 @@ fn check_newer(known: &Root, signed: &SignedRoot) -> Result<(), String> {
     let (trusted, found) = (known.record().version, signed.record().version);
     if found < trusted {
         return Err(format!(
-            "is version {found} of the root, and version {trusted} is trusted already; a root does \
-             not go back"
+            "is version {found} of the root, but version {trusted} is already trusted; a root \
+             cannot be rolled back"
         ));
     }
     match found == trusted && signed.record() != known.record() {
         true => Err(format!(
-            "is another version {found} of the root than the one that is trusted, which stays; the \
-             next one is version {}",
+            "differs from the trusted version {found} of the root, which is kept; the next \
+             version must be {}",
             trusted.saturating_add(1)
         )),
         false => Ok(()),
@@ -185,7 +185,7 @@ fn check_news(note: &Announcement, state: &State) -> Result<(), String> {
     let newest = known.and_then(|(_, known)| known.announced);
     match newest.filter(|newest| *newest > (note.release, note.time)) {
         Some((release, time)) => Err(format!(
-            "says that {} {} was the newest at {}; a note of {} said that {release} was, and stays",
+            "says that {} {} was the newest at {}; a note of {} named {release}, which is kept",
             note.name,
             note.release,
             Moment(note.time),

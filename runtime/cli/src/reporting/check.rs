@@ -52,8 +52,9 @@ impl FromStr for Check {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Check, String> {
-        let wrong =
-            || "must be http://HOST[:PORT]/PATH, https:// and that, or tcp:HOST:PORT".to_owned();
+        let wrong = || {
+            "must be http://HOST[:PORT]/PATH, https://HOST[:PORT]/PATH or tcp:HOST:PORT".to_owned()
+        };
         let destination = |text: &str| text.parse().map_err(|error: Error| error.to_string());
         if let Some(place) = text.strip_prefix("tcp:") {
             return Ok(Check::Tcp(destination(place)?));
@@ -97,7 +98,7 @@ impl Tls {
     /// Creates the settings with this machine's roots, or those that `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR` name.
     fn new(host: &str) -> Result<Tls, String> {
-        let refused = |error: rustls::Error| format!("no certificate can be checked: {error}");
+        let refused = |error: rustls::Error| format!("cannot check certificates: {error}");
         let bare = host.trim_matches(['[', ']']).to_owned();
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()

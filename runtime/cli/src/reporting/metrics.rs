@@ -120,17 +120,17 @@ pub(crate) fn encode(
     let gauges: [(&str, &str, Gauge); 3] = [
         (
             "peer_last_handshake_timestamp_seconds",
-            "When the last handshake with a peer was completed, in seconds since 1970",
+            "Time of the last completed handshake with a peer, in seconds since 1970",
             handshake_time,
         ),
         (
             "peer_round_trip_seconds",
-            "How long the way to a peer and back takes, as estimated lately",
+            "Estimated round-trip time to a peer",
             |peer| peer.round_trip.map(|time| time.as_secs_f64()),
         ),
         (
             "peer_loss_ratio",
-            "The share of a peer's packets that were lost lately",
+            "Recent share of lost packets of a peer",
             |peer| peer.loss_permille.map(|loss| f64::from(loss) / 1000.0),
         ),
     ];
@@ -248,10 +248,7 @@ fn counters(groups: &[Group], encoder: &mut DescriptorEncoder<'_>) -> Result<(),
         } else {
             MetricType::Counter
         };
-        let help = format!(
-            "What a module, or the host of it, counts as {}",
-            names.join(", ")
-        );
+        let help = format!("Counter {} of a module or its host", names.join(", "));
         let mut family = encoder.encode_descriptor(&counted.metric, &help, None, kind)?;
         for (number, value) in values {
             let labels = [(groups[*number].kind, &*groups[*number].name)];
@@ -271,7 +268,7 @@ fn counters(groups: &[Group], encoder: &mut DescriptorEncoder<'_>) -> Result<(),
 fn bytes(groups: &[Group], encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
     let mut family = encoder.encode_descriptor(
         "peer_bytes",
-        "Inner bytes from a peer (in) and to it (out); those of peers beyond the bound are other",
+        "Inner bytes from a peer (in) and to it (out); peers beyond the limit are counted as other",
         None,
         MetricType::Counter,
     )?;
@@ -383,7 +380,7 @@ mod tests {
         };
         let page = page(vec![group("one"), group("two")]).unwrap();
         for expected in [
-            "# HELP watm_module_a_b_total What a module, or the host of it, counts as a-b, a.b\n",
+            "# HELP watm_module_a_b_total Counter a-b, a.b of a module or its host\n",
             "# TYPE watm_module_a_b_total counter\n",
             "watm_module_a_b_total{listener=\"one\"} 3\n",
             "watm_module_a_b_total{listener=\"two\"} 3\n",

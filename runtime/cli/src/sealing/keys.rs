@@ -26,7 +26,7 @@ pub(crate) struct KeyOptions {
 pub(crate) struct DelegatedKeyOptions {
     #[command(flatten)]
     keys: KeyOptions,
-    /// Sign although the root does not let these keys sign this. Hosts accept the signature once a
+    /// Sign even if the root does not let these keys sign this. Hosts accept the signature once a
     /// later version of the root does.
     #[arg(long)]
     undelegated: bool,
@@ -48,7 +48,7 @@ impl DelegatedKeyOptions {
                     .check_signer(purpose, name, &key.public())
                     .map_err(|error| format!("{}: {error}", path.display())),
                 None => Err(format!(
-                    "{name}: who may sign it is not known; --root names the root"
+                    "{name}: cannot check the signer without a root; pass it with --root"
                 )),
             };
             match checked {
@@ -56,7 +56,7 @@ impl DelegatedKeyOptions {
                 Err(reason) if self.undelegated => logging::warn(&reason),
                 Err(reason) => {
                     return Err(Failure::unusable(format!(
-                        "{reason}; --undelegated signs all the same"
+                        "{reason}; sign anyway with --undelegated"
                     )));
                 }
             }
@@ -78,7 +78,7 @@ impl KeyOptions {
 }
 
 fn open(path: &Path, given: Option<&str>) -> Result<PrivateKey, Failure> {
-    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is no key file"))?;
+    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is not a key file"))?;
     let file = KeyFile::parse(&text).map_err(|error| invalid(path, error))?;
     let opened = match given {
         None if file.is_encrypted() => {
@@ -104,15 +104,14 @@ pub(crate) fn new_passphrase(given: Option<&Path>) -> Result<String, Failure> {
 
 /// Reads the first line of a file.
 fn read_passphrase(path: &Path) -> Result<String, Failure> {
-    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is no text"))?;
+    let text = String::from_utf8(read(path)?).map_err(|_| invalid(path, "is not UTF-8 text"))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 fn ask(what: &str) -> Result<String, Failure> {
     rpassword::prompt_password(what).map_err(|error| {
         Failure::unusable(format!(
-            "no passphrase, since there is no terminal to ask on ({error}); \
-             --passphrase-file names one"
+            "cannot ask for the passphrase: no terminal ({error}); pass it with --passphrase-file"
         ))
     })
 }

@@ -23,7 +23,7 @@ impl StateOptions {
     pub(crate) fn open(&self) -> Result<StateFile, Failure> {
         let path = self.state.clone().or_else(Trust::user_state);
         path.map(StateFile::new).ok_or_else(|| {
-            Failure::unusable("the user has no home folder; --state names a file for the state")
+            Failure::unusable("the user has no home folder; pass a file for the state with --state")
         })
     }
 
@@ -68,7 +68,7 @@ pub(crate) fn root(given: Option<&PathBuf>, state: &State) -> Result<Root, Failu
         (None, Some(root)) => Ok(root.clone()),
         (None, None) => BuiltIn::of_release()?.root.ok_or_else(|| {
             Failure::unusable(
-                "no root is trusted yet; `watm trust ROOT` is for that, or --root names one",
+                "no root is trusted yet; trust one with `watm trust ROOT`, or pass one with --root",
             )
         }),
     }

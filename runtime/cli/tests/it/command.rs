@@ -456,7 +456,7 @@ fn a_module_follows_its_file_where_that_is_asked_for() {
         old.write_all(b"abc").expect("written");
         for (content, expected) in [
             (second.as_slice(), "swapped in "),
-            (b"nonsense", "the module before goes on"),
+            (b"nonsense", "keeping the previous module"),
             (&first, "swapped in "),
         ] {
             put(content);

@@ -300,14 +300,17 @@ fn a_fault_of_the_configuration_is_named_and_nothing_starts() {
             "upstream = \"127.0.0.1:1\"\nworkers = 0",
             "line 8: workers: must be \"auto\"",
         ),
-        ("upstream = \"dynamic\"", "line 3: allow: must say where"),
+        (
+            "upstream = \"dynamic\"",
+            "line 3: allow: required for a dynamic",
+        ),
         (
             "upstream = \"127.0.0.1:1\"\nconfig = \"\"\nconfig-file = \"x\"",
             "line 3: config and",
         ),
         (
             "upstream = \"127.0.0.1:1\"\nconfig = \"watm.toml\"",
-            "line 8: config: \"watm.toml\" is a file, and this is the configuration itself; must be config-file",
+            "line 8: config: \"watm.toml\" is a file, but config is the configuration itself; use config-file",
         ),
         (
             "upstream = \"127.0.0.1:1\"\nconfig-file = \"missing\"",
@@ -422,7 +425,7 @@ fn a_reload_takes_another_module_everywhere_and_a_broken_one_nowhere() {
         let damaged = b"\0asm\x01\0\0\0\xff".to_vec();
         std::fs::write(&file, &damaged).expect("written");
         program.signal("HUP");
-        let refused = program.await_line("as before");
+        let refused = program.await_line("keeping the previous configuration");
         assert!(refused.contains("listener it: "), "{refused}");
         assert_eq!(sha(&program), before);
         // With an empty section it is another module.

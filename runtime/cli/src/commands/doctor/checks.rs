@@ -38,7 +38,7 @@ pub(super) fn capabilities(mark: Option<u32>) -> Check {
     let ok = has & enough != 0;
     let run = [
         "setcap cap_net_admin+ep \"$(command -v watm)\"".to_owned(),
-        "# or, in the unit of systemd: AmbientCapabilities=CAP_NET_ADMIN".to_owned(),
+        "# or, in the systemd unit: AmbientCapabilities=CAP_NET_ADMIN".to_owned(),
     ];
     Check {
         name: "capabilities",
@@ -57,7 +57,7 @@ pub(super) fn descriptors() -> Check {
     let ok = most.is_none_or(|most| most >= DESCRIPTORS);
     let run = [
         format!("ulimit -n {DESCRIPTORS}"),
-        format!("# or, in the unit of systemd: LimitNOFILE={DESCRIPTORS}"),
+        format!("# or, in the systemd unit: LimitNOFILE={DESCRIPTORS}"),
     ];
     Check {
         name: "descriptors",
@@ -81,7 +81,7 @@ pub(super) async fn direct(upstream: SocketAddr, udp: bool) -> Check {
         found,
         run: match ok {
             true => Vec::new(),
-            false => vec![format!("# start what listens on {upstream}")],
+            false => vec![format!("# start the server on {upstream}")],
         },
     }
 }
@@ -104,7 +104,7 @@ pub(super) async fn from_client(
         found: format!("from {}: {found}", client.ip()),
         run: match ok {
             true => Vec::new(),
-            false => vec!["# put right what failed above".to_owned()],
+            false => vec!["# fix the failed checks above".to_owned()],
         },
     }
 }
@@ -126,7 +126,7 @@ async fn ask(
     match result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(()) if udp => (
             true,
-            "datagrams can be sent; whether they arrive is not known".to_owned(),
+            "datagrams can be sent; their arrival cannot be checked".to_owned(),
         ),
         Ok(()) => (true, "it answers".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => {

@@ -45,9 +45,10 @@ pub(super) fn is_local(upstream: SocketAddr) -> Check {
     let found = way_to(upstream.ip()).and_then(|way| match way["type"].as_str() {
         Some("local") => Ok("it is an address of this machine".to_owned()),
         _ => Err(fault(
-            "it is on another machine, whose answers to clients have to come back through this one",
+            "it is on another machine, which must route its answers to clients through this one",
             [
-                "# have that machine route its answers by this one, or use an upstream here"
+                "# route the answers of that machine through this one, or use an upstream on this \
+                 machine"
                     .to_owned(),
             ],
         )),
@@ -63,7 +64,7 @@ pub(super) fn rule(upstream: SocketAddr, arguments: &Arguments) -> Check {
         find_rule(upstream.ip(), arguments.mark).and_then(|rule| match rule {
             Some(rule) => marked(rule, arguments),
             None => Err(fault(
-                "no rule looks answers up in another table",
+                "no routing rule sends answers to another table",
                 advice(upstream.ip(), arguments),
             )),
         }),
@@ -94,7 +95,9 @@ pub(super) fn route(upstream: SocketAddr, arguments: &Arguments) -> Check {
         .as_array()
         .and_then(|routes| routes.iter().find(here));
     let found = match found {
-        Some(_) => Ok(format!("in table {table} every address is this machine's")),
+        Some(_) => Ok(format!(
+            "table {table} routes every address to this machine"
+        )),
         None => Err(fault(
             format!("table {table} has no local route for {all}"),
             run,
@@ -113,10 +116,10 @@ pub(super) fn reverse_path(upstream: SocketAddr) -> Check {
             _ => way["dev"].as_str().unwrap_or("lo"),
         };
         if device == "lo" {
-            return Ok("not looked at on lo".to_owned());
+            return Ok("not applied on lo".to_owned());
         }
         if upstream.is_ipv6() {
-            return Ok("not looked at for IPv6".to_owned());
+            return Ok("not applied to IPv6".to_owned());
         }
         let setting = |name: &str| kernel_setting(&format!("net/ipv4/conf/{name}/rp_filter"));
         let value = setting(device).max(setting("all")).unwrap_or(0);
@@ -155,19 +158,16 @@ fn find_rule(upstream: IpAddr, mark: Option<u32>) -> Result<Option<Rule>, Fault>
 fn marked(rule: Rule, arguments: &Arguments) -> Result<String, Fault> {
     let table = rule.table;
     if !rule.by_mark {
-        return Ok(format!(
-            "what the upstream sends is looked up in table {table}"
-        ));
+        return Ok(format!("packets of the upstream use table {table}"));
     }
     if arguments.udp {
-        let reason =
-            "answers to datagrams have no mark; a rule by the upstream's address is needed";
+        let reason = "answers to datagrams have no mark; add a rule for the upstream's address";
         return Err(fault(reason, []));
     }
     match kernel_setting("net/ipv4/tcp_fwmark_accept") {
-        Some(1) => Ok(format!("what has the mark is looked up in table {table}")),
+        Some(1) => Ok(format!("marked packets use table {table}")),
         _ => Err(fault(
-            "there is a rule for the mark, which answers do not have",
+            "there is a rule for the mark, but answers do not carry it",
             ["sysctl -w net.ipv4.tcp_fwmark_accept=1".to_owned()],
         )),
     }

@@ -93,7 +93,7 @@ fn argument(key: &str, value: &str) -> Result<OsString, String> {
         let mut names: Vec<&str> = names.chain(["module"]).collect();
         names.sort_unstable();
         names.dedup();
-        return Err(format!("no such option; there are {}", names.join(", ")));
+        return Err(format!("no such option; available: {}", names.join(", ")));
     };
     let takes_value = option.get_action().takes_values();
     match (takes_value, value.is_empty()) {
@@ -146,7 +146,7 @@ impl Surroundings {
                 .filter(|text| !text.is_empty())
                 .ok_or_else(|| {
                     Failure::unusable(format!(
-                        "{name}: is not set; shadowsocks starts plugins with it (SIP003)"
+                        "{name}: is not set; shadowsocks sets it when it starts a plugin (SIP003)"
                     ))
                 })
         };
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(of(&["watm", "dial"], Some("server")), Ok(None));
         assert!(of(&["watm"], Some("=")).is_err_and(|error| error.contains("SS_PLUGIN_OPTIONS")));
         for (options, reason) in [
-            ("colour=red", "\"colour\": no such option; there are "),
+            ("colour=red", "\"colour\": no such option; available: "),
             ("h", "\"h\": no such option"),
             (
                 "server=1",

@@ -71,7 +71,7 @@ fn read_cookie(path: &Path) -> io::Result<[u8; COOKIE]> {
     let cookie = content.strip_prefix(COOKIE_HEADER);
     cookie
         .and_then(|cookie| cookie.try_into().ok())
-        .ok_or_else(|| refused("the file with the cookie is no such file"))
+        .ok_or_else(|| refused("the cookie file is not valid"))
 }
 
 async fn authenticate(
@@ -82,12 +82,12 @@ async fn authenticate(
     for place in 0.. {
         match tor.read_u8().await? {
             LAST_TYPE => break,
-            _ if place >= MOST => return Err(refused("too many types of authentication")),
+            _ if place >= MOST => return Err(refused("too many authentication types")),
             kind => known |= kind == SAFE_COOKIE,
         }
     }
     if !known {
-        return Err(refused("no type of authentication that is known"));
+        return Err(refused("no supported authentication type"));
     }
     let mut nonce = [0; NONCE];
     let random = SystemRandom::new().fill(&mut nonce);
@@ -100,12 +100,12 @@ async fn authenticate(
     let key = hmac::Key::new(hmac::HMAC_SHA256, cookie);
     let message = |what: &[u8]| [what, &nonce, &servers].concat();
     hmac::verify(&key, &message(SERVERS_HASH), &hash)
-        .map_err(|_| refused("it does not know the cookie"))?;
+        .map_err(|_| refused("Tor does not know the cookie"))?;
     let own = hmac::sign(&key, &message(CLIENTS_HASH));
     tor.write_all(own.as_ref()).await?;
     match tor.read_u8().await? {
         1 => Ok(()),
-        _ => Err(refused("it does not take the cookie")),
+        _ => Err(refused("Tor refused the cookie")),
     }
 }
 
@@ -124,12 +124,12 @@ async fn await_answer(tor: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
         tor.read_exact(&mut body).await?;
         match command {
             OKAY => return Ok(()),
-            DENY => return Err(refused("it denies the connection")),
+            DENY => return Err(refused("Tor denied the connection")),
             // A newer message, which may be ignored.
             _ => {}
         }
     }
-    Err(refused("it does not answer"))
+    Err(refused("Tor did not answer"))
 }
 
 fn refused(reason: &str) -> io::Error {

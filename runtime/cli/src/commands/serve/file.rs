@@ -138,7 +138,7 @@ fn parse<T: DeserializeOwned>(path: &Path) -> Result<(T, String), Failure> {
         .len();
     if len > MAX_BYTES {
         return Err(unusable(&format!(
-            "is over {MAX_BYTES} bytes; must be TOML"
+            "is larger than {MAX_BYTES} bytes; must be TOML"
         )));
     }
     let text = std::fs::read_to_string(path).map_err(|error| unusable(&error.to_string()))?;

@@ -82,9 +82,9 @@ impl FlowSockets {
             target: "watm",
             flows = bound(descriptors),
             descriptors,
-            "datagram flows reached their bound, half of the file descriptors; the idlest flow is \
-             evicted for each new one; raise the hard limit of open files (LimitNOFILE= of systemd, \
-             `ulimit -Hn`) for more"
+            "datagram flows reached their limit, half of the file descriptors; each new flow \
+             evicts the idlest one; raise the hard limit of open files (LimitNOFILE= of systemd, \
+             `ulimit -Hn`)"
         );
     }
 

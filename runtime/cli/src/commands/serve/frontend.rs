@@ -334,7 +334,7 @@ fn places(settings: &Listener, module: &Module) -> Result<BTreeMap<SocketAddr, K
         match (place.protocol, taken) {
             (_, []) => {
                 return Err(Failure::unusable(format!(
-                    "module: {} listens on nothing; must be a module with the role of a listener",
+                    "module: {} does not listen; must be a module with the role listener",
                     module.name()
                 )));
             }
@@ -381,7 +381,7 @@ fn check_shape(settings: &Listener, module: &Module) -> Result<(), Failure> {
 fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
     if let Introduction::Proxy(ProxyHeader::V1) = terms.introduction {
         return Err(Failure::unusable(
-            "proxy-header: must be v2 where datagrams are taken, since v1 has none",
+            "proxy-header: must be v2 for datagrams, which v1 does not support",
         ));
     }
     let is_path = |upstream: &&Upstream| matches!(upstream, Upstream::Unix(_));
@@ -392,7 +392,7 @@ fn check_for_datagrams(terms: &Terms) -> Result<(), Failure> {
     match (upstream, decoy) {
         (false, false) => Ok(()),
         (upstream, _) => Err(Failure::unusable(format!(
-            "{}: must not be a path where datagrams are taken, which go to host:port",
+            "{}: must be host:port for datagrams, which unix: does not support",
             if upstream { "upstream" } else { "decoy" }
         ))),
     }
@@ -422,7 +422,8 @@ fn warn_if_several(settings: &Listener, module: &Module, workers: usize) {
         tracing::warn!(
             target: "watm::server",
             listener,
-            "{name} is to serve alone, and {workers} workers run: each accepts what another has seen before"
+            "{name} must run as one instance, but {workers} workers run: workers do not share \
+             replay state; set workers to 1"
         );
     }
 }

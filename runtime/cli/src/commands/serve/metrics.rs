@@ -89,17 +89,13 @@ impl Metrics {
         let mut registry = Registry::with_prefix("watm");
         registry.register(
             "connections",
-            "Connections that a module has handed over",
+            "Connections accepted by a module",
             metrics.opened.clone(),
         );
-        registry.register(
-            "connections_open",
-            "Connections that are open",
-            metrics.open.clone(),
-        );
+        registry.register("connections_open", "Open connections", metrics.open.clone());
         registry.register(
             "connections_closed",
-            "Connections that have ended, by the reason",
+            "Closed connections, by reason",
             metrics.closed.clone(),
         );
         registry.register(
@@ -109,17 +105,17 @@ impl Metrics {
         );
         registry.register(
             "connect_seconds",
-            "Time until the upstream had accepted",
+            "Time to connect to the upstream",
             metrics.connect.clone(),
         );
         registry.register(
             "upstream_failures",
-            "Connections that the upstream did not accept",
+            "Failed connections to the upstream",
             metrics.upstream_failures.clone(),
         );
         registry.register(
             "swaps",
-            "Modules and configurations that were to be put in place while running",
+            "Swaps of modules and configurations while running, by result",
             metrics.swaps.clone(),
         );
         registry.register_collector(Box::new(ByClient(clients)));
@@ -206,7 +202,8 @@ impl Collector for ByClient {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut family = encoder.encode_descriptor(
             "client_bytes",
-            "Bytes from a client (in) and to it (out); those of clients beyond the bound are other",
+            "Bytes from a client (in) and to it (out); clients beyond the limit are counted as \
+             other",
             None,
             MetricType::Counter,
         )?;

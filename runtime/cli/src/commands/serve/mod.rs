@@ -213,7 +213,7 @@ async fn serve(arguments: &Arguments, settings: Settings) -> Result<Outcome, Fai
                 tracing::info!(target: PROGRAM, %file, "reloaded {file}");
             }
             Err(failure) => {
-                tracing::error!(target: PROGRAM, "{failure}; all goes on as before");
+                tracing::error!(target: PROGRAM, "{failure}; keeping the previous configuration");
             }
         }
     }
@@ -245,7 +245,7 @@ async fn reload(
     ];
     if let Some((key, _)) = differs.iter().find(|(_, differs)| *differs) {
         return Err(Failure::unusable(format!(
-            "metrics.{key}: cannot change while the program runs; start it again"
+            "metrics.{key}: cannot change while the program runs; restart it"
         )));
     }
     let drain = settings.drain;

@@ -214,7 +214,7 @@ async fn swap_back(swapped: Vec<(&Arc<Frontend>, Serving)>) {
         if let Err(error) = frontend.swap(before).await {
             tracing::error!(
                 target: "watm",
-                "listener {}: does not go back: {error}",
+                "listener {}: rollback failed: {error}",
                 frontend.common.listener
             );
         }
@@ -234,8 +234,8 @@ fn check_bound(now: &Listener, next: &Listener) -> Result<(), Failure> {
     ];
     match differs.iter().find(|(_, differs)| *differs) {
         Some((key, _)) => Err(Failure::unusable(format!(
-            "listener {}: {key}: cannot change while it runs; start it again, or add a listener of \
-             another name",
+            "listener {}: {key}: cannot change while it runs; restart the program, or add a \
+             listener with another name",
             now.name
         ))),
         None => Ok(()),

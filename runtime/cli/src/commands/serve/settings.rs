@@ -161,13 +161,14 @@ pub(super) fn from_file(path: &Path, overrides: Overrides) -> Result<Settings, F
     let unusable = |reason: String| Failure::unusable(format!("{}: {reason}", path.display()));
     if file.listeners.is_empty() {
         return Err(unusable(
-            "listener: there is none; must have one [[listener]] or more".to_owned(),
+            "listener: missing; add at least one [[listener]]".to_owned(),
         ));
     }
     if overrides.of_listener() {
         let [only] = &mut file.listeners[..] else {
             return Err(Failure::unusable(
-                "arguments of a listener are for a file with one listener; this has more",
+                "listener options on the command line need a file with one listener; this one has \
+                 more",
             ));
         };
         let base = std::env::current_dir().map_err(Failure::failed)?;
@@ -261,7 +262,7 @@ fn complete(
         let listener = listener(spanned.into_inner(), index, file.limits, folder)
             .map_err(|reason| refuse(span.clone(), reason))?;
         if !names.insert(listener.name.clone()) {
-            let reason = format!("name: there are two listeners \"{}\"", listener.name);
+            let reason = format!("name: duplicate listener \"{}\"", listener.name);
             return Err(refuse(span, reason));
         }
         for place in &listener.addresses {
@@ -313,8 +314,8 @@ fn listener(
         // The command's own --config is a file, so this is easily mistaken for one.
         (Some(text), None) if !text.is_empty() && folder.join(&text).is_file() => {
             return Err(format!(
-                "config: \"{text}\" is a file, and this is the configuration itself; \
-                 must be config-file"
+                "config: \"{text}\" is a file, but config is the configuration itself; use \
+                 config-file"
             ));
         }
         (Some(text), None) => Config::Inline(text.into_bytes()),
@@ -324,7 +325,7 @@ fn listener(
         }
     };
     if listener.addresses.is_empty() {
-        return Err("addresses: there is none; must have one or more".to_owned());
+        return Err("addresses: empty; must have at least one".to_owned());
     }
     let dynamic = listener
         .upstream
@@ -334,12 +335,13 @@ fn listener(
     match (dynamic, listener.allow.is_empty()) {
         (true, true) => {
             return Err(
-                "allow: must say where a dynamic upstream may be, such as [\"10.0.0.0/8:443\"]"
+                "allow: required for a dynamic upstream, with its destinations, such as \
+                 [\"10.0.0.0/8:443\"]"
                     .to_owned(),
             );
         }
         (false, false) => {
-            return Err("allow: is for upstream = \"dynamic\"; must be left out".to_owned());
+            return Err("allow: supported for upstream = \"dynamic\" only; remove it".to_owned());
         }
         _ => {}
     }
@@ -456,11 +458,15 @@ mod tests {
         ("config", "7", "expected a string"),
         ("config-file", "7", "expected path string"),
         ("keys", "7", "expected a map"),
-        ("addresses", "[]", "there is none"),
+        ("addresses", "[]", "empty"),
         ("ipv6-only", "\"no\"", "expected a boolean"),
         ("upstream", "\"a\"", "has no port"),
         ("decoy", "\"dynamic\"", "must be \"host:port\" or"),
-        ("allow", "[\"*:1\"]", "is for upstream = \"dynamic\""),
+        (
+            "allow",
+            "[\"*:1\"]",
+            "supported for upstream = \"dynamic\" only",
+        ),
         ("reach", "[\"a b\"]", "reach \"a b\""),
         (
             "proxy-header",
@@ -560,12 +566,12 @@ mod tests {
             (LISTENER, "line 7: addresses: [::]:1 is listed twice"),
             (
                 "name = \"2\"\n[[listener]]\nmodule = \"m\"\naddresses = [\"[::]:2\"]\nupstream = \"a:1\"\n",
-                "line 6: name: there are two listeners \"2\"",
+                "line 6: name: duplicate listener \"2\"",
             ),
         ] {
             let error = error_of(&format!("{LISTENER}{more}"));
             assert!(error.starts_with(reason), "{error}");
         }
-        assert!(error_of("[logs]\n").starts_with("listener: there is none"));
+        assert!(error_of("[logs]\n").starts_with("listener: missing"));
     }
 }

@@ -80,7 +80,7 @@ fn chosen<'a>(terms: &'a Terms, info: &FlowInfo) -> Result<&'a Upstream, Unreach
     }
     terms.decoy.as_ref().ok_or_else(|| Unreachable {
         ending: Ending::Denied,
-        reason: "the client is not let in, and no decoy is configured".to_owned(),
+        reason: "the module did not admit the client, and no decoy is configured".to_owned(),
         refused: None,
     })
 }
@@ -181,7 +181,7 @@ async fn addresses(
         // Paths serve streams alone, and callers handle them.
         Upstream::Unix(_) | Upstream::ByFamily { .. } => Err(Unreachable {
             ending: Ending::UpstreamFailed,
-            reason: "datagrams do not go to the socket of a path".to_owned(),
+            reason: "cannot send datagrams to a unix: upstream".to_owned(),
             refused: None,
         }),
     }

@@ -59,13 +59,12 @@ impl File {
         }
         let missing = match (self.peers, self.places, self.listen_port) {
             (0, ..) => {
-                "has no [Peer] section, so there is nobody to connect to; must have one with the \
+                "has no [Peer] section, so there is no server to connect to; add one with the \
                  server's PublicKey, AllowedIPs and Endpoint"
             }
             (_, 0, 0) => {
-                "no [Peer] has an Endpoint, so there is nowhere to connect to; must have \
-                 Endpoint = HOST:PORT of the server, or ListenPort in [Interface] to wait for the \
-                 peer there"
+                "no [Peer] has an Endpoint, so there is no server to connect to; add Endpoint = \
+                 HOST:PORT of the server, or ListenPort in [Interface] to wait for the peer"
             }
             _ => return Ok(()),
         };

@@ -62,8 +62,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
     let proxied = arguments.proxies.any();
     if !proxied && arguments.stdio.is_none() && arguments.reverses.is_empty() {
         return Err(Failure::unusable(
-            "nothing is to go through the tunnel; must be some of --socks5, --http, --forward, \
-             --reverse and --stdio",
+            "nothing uses the tunnel; pass --socks5, --http, --forward, --reverse or --stdio",
         ));
     }
     let config = read(&arguments.file)?;

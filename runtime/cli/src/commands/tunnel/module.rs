@@ -44,7 +44,7 @@ fn first(folders: &[PathBuf]) -> Result<PathBuf, Failure> {
     files.find(|file| file.is_file()).ok_or_else(|| {
         let looked: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
         Failure::unusable(format!(
-            "no {FILE} in {}; --module must name it, or {VARIABLE} its folder",
+            "no {FILE} in {}; pass its path with --module, or its folder in {VARIABLE}",
             looked.join(", ")
         ))
     })
@@ -62,7 +62,7 @@ mod tests {
             std::fs::create_dir_all(folder).unwrap();
         }
         let missing = first(&folders).unwrap_err().to_string();
-        assert!(missing.contains("--module must name it"), "{missing}");
+        assert!(missing.contains("pass its path with --module"), "{missing}");
         for folder in &folders[1..] {
             std::fs::write(folder.join(FILE), b"").unwrap();
         }

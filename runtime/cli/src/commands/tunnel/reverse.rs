@@ -38,8 +38,8 @@ impl Reverses {
             if all.len() == before {
                 let ours: Vec<String> = file.addresses.iter().map(ToString::to_string).collect();
                 return Err(Failure::unusable(format!(
-                    "--reverse {reverse}: {ip} is not ours in the tunnel; must be an Address of \
-                     the file: {}",
+                    "--reverse {reverse}: {ip} is not an address of this side of the tunnel; must \
+                     be an Address of the file: {}",
                     ours.join(", ")
                 )));
             }
@@ -85,7 +85,7 @@ impl Reverses {
                 () = stop.requested() => return Ok(()),
                 Some(_) = carried.join_next() => {}
                 flow = dialer.accept() => {
-                    let flow = flow.ok_or_else(|| Failure::failed("the module has ended"))?;
+                    let flow = flow.ok_or_else(|| Failure::failed("the module ended"))?;
                     let info = flow.info();
                     let network = match flow {
                         Flow::Stream(_) => Carried::Tcp,

@@ -26,7 +26,7 @@ pub(super) async fn tell(dialer: &Dialer) {
         };
         for peer in &status.peers {
             if peer.last_handshake.is_some() && told.insert(peer.name.clone()) {
-                let place = peer.endpoint.as_deref().unwrap_or("an unknown place");
+                let place = peer.endpoint.as_deref().unwrap_or("an unknown endpoint");
                 let name = &peer.name;
                 tracing::info!(
                     target: PROGRAM,

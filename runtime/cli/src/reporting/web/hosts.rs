@@ -58,8 +58,8 @@ impl Hosts {
         for authority in named.chain(request.uri().authority().cloned().map(Some)) {
             if !authority.is_some_and(|authority| self.admit(authority.host())) {
                 return Err(format!(
-                    "the request names another host; must be an address, localhost, or a name \
-                     that {} gives\n",
+                    "the Host header names another host; must be an address, localhost, or a name \
+                     in {}\n",
                     self.option
                 ));
             }

@@ -32,7 +32,7 @@ pub(super) fn run(
     exit_with_input: bool,
 ) -> Result<Outcome, Failure> {
     if wanted.proxy.is_some() {
-        say("PROXY-ERROR a proxy between this and the bridge is not supported")?;
+        say("PROXY-ERROR connecting to the bridge through a proxy is not supported")?;
         return Err(Failure::unusable("TOR_PT_PROXY: must not be set"));
     }
     stop::run(|mut stop| async move {

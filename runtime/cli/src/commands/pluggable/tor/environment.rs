@@ -62,7 +62,9 @@ impl Environment {
         let given = |name: &str| variable(name).filter(|text| !text.is_empty());
         let required = |name: &str| {
             given(name).ok_or_else(|| {
-                Refused::environment(&format!("{name} is not set; Tor starts transports with it"))
+                Refused::environment(&format!(
+                    "{name} is not set; Tor sets it when it starts a transport"
+                ))
             })
         };
         let versions = required("TOR_PT_MANAGED_TRANSPORT_VER")?;

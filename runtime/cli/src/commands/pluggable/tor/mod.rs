@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         .collect();
     if let Some(name) = configs.keys().next() {
         return Err(Failure::unusable(format!(
-            "--config: there is no transport {name}; must be the name of one"
+            "--config: no transport {name} is given; must be the name of one"
         )));
     }
     let environment = match Environment::read(|name| std::env::var(name).ok()) {
