@@ -64,7 +64,7 @@ impl Destination {
             "" => Err("has no host"),
             _ if host.len() > LONGEST_NAME => Err("the host is longer than names are"),
             _ if host.contains(is_foreign) => {
-                Err("the host has a character that names do not have")
+                Err("the host contains a character that is invalid in names")
             }
             _ => Ok(Destination::Name(host.to_owned(), port)),
         }
@@ -73,7 +73,7 @@ impl Destination {
     /// Parses `host:port`, with an IPv6 address in brackets. A text without a port gets
     /// `default_port`. The error is the reason why it is no destination.
     pub fn parse(text: &str, default_port: Option<u16>) -> Result<Destination, &'static str> {
-        const BRACKETS: &str = "an IPv6 address belongs in brackets";
+        const BRACKETS: &str = "an IPv6 address must be in brackets";
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => match rest.split_once(']') {
                 Some((host, "")) => (host, None),
@@ -89,7 +89,7 @@ impl Destination {
         let port = match port {
             Some(port) => port
                 .parse()
-                .map_err(|_| "the port is no number from 0 to 65535")?,
+                .map_err(|_| "the port is not a number from 0 to 65535")?,
             None => default_port.ok_or("has no port")?,
         };
         Destination::of(host, port)
