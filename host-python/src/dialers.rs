@@ -183,7 +183,7 @@ pub(crate) fn forget() {
 
 /// Returns the error of dials after that.
 pub(crate) fn ended() -> Error {
-    Error::System("the interpreter ends".to_owned())
+    Error::System("the interpreter is shutting down".to_owned())
 }
 
 struct Kept {

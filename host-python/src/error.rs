@@ -11,12 +11,13 @@ create_exception!(
     mitmproxy_watm._native,
     ModuleError,
     PyValueError,
-    "A module cannot be used: it is not one, it asks for more than it is granted, or it failed."
+    "A module cannot be used: the file is not a module, the module asks for more than it is \
+     granted, or it failed."
 );
 
 /// The advice for Python programs whose module has no seal. mitmproxy's users have an option
 /// instead.
-const UNSEALED: &str = "; for development, unsealed=True runs it as it is";
+const UNSEALED: &str = "; for development, allow it with unsealed=True";
 
 /// Returns an `OSError` of the matching subclass.
 pub(crate) fn flow_error(error: &ErrorCode) -> PyErr {

@@ -184,7 +184,10 @@ impl Flow {
     fn write_eof(&self) -> PyResult<()> {
         match &self.kind {
             Kind::Stream(flow) => flow.shutdown_write().map_err(|error| flow_error(&error)),
-            Kind::Datagrams(_) => Err(os_error("EOPNOTSUPP", "datagrams have no end")),
+            Kind::Datagrams(_) => Err(os_error(
+                "EOPNOTSUPP",
+                "datagram flows cannot be half-closed",
+            )),
         }
     }
 

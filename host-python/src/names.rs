@@ -25,13 +25,13 @@ pub(crate) fn resolver(dns: Option<Vec<String>>) -> PyResult<Resolver> {
             .or_else(|| Some(SocketAddr::new(ip()?, PORT)))
             .ok_or_else(|| {
                 PyValueError::new_err(format!(
-                    "dns: {text:?} must be the address of a server, or alone and \"host\""
+                    "dns: {text:?} must be the address of a server, or \"host\" without any other"
                 ))
             })
     });
     let servers = servers.collect::<PyResult<Vec<_>>>()?;
     match servers.is_empty() {
-        true => Err(PyValueError::new_err("dns: names no server")),
+        true => Err(PyValueError::new_err("dns: empty; must name a server")),
         false => Ok(Resolver::Servers(Servers::new(servers))),
     }
 }

@@ -154,7 +154,7 @@ impl Updates {
             Work::Waiting(updates) => updates,
             other => {
                 *work = other;
-                return Err(PyRuntimeError::new_err("is followed already, or closed"));
+                return Err(PyRuntimeError::new_err("is already followed, or closed"));
             }
         };
         let module = module.0.clone();

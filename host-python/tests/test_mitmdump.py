@@ -267,7 +267,7 @@ async def test_a_port_in_use_ends_the_start(arguments, tmp_path):
         ("watm:wireguard?config={tmp}/absent.conf@0", "{tmp}/absent.conf: No such file or directory\n"),
         ("watm:wireguard@192.0.2.77:0", "failed to listen on 192.0.2.77:0: Cannot assign requested address\n"),
         ("watm:{tmp}/text.wasm@0", "text.wasm"),
-        (f"watm:{MODULE}@0", "for development, --set watm_unsealed=true runs it as it is"),
+        (f"watm:{MODULE}@0", "for development, allow it with --set watm_unsealed=true"),
         ("watm:wireguard?mtu=17@0", "mtu"),
         ("watm:wireguard?mtu=@0", "mtu: empty; must be a number of bytes from 1280 to 65475"),
         ("watm:wireguard?mut=1280@0", "mut"),

@@ -53,7 +53,7 @@ async def test_a_module_of_this_package_is_sealed_and_another_has_to_be(tmp_path
     assert packaged.seal.name == "watm/wireguard" and packaged.seal.delegation
     assert packaged.warnings == []
     assert packaged.granted.sockets == packaged.asked.sockets == ["tcp listen", "udp listen"]
-    with pytest.raises(mitmproxy_watm.ModuleError, match="wireguard.wasm: not sealed.*; for development, unsealed=True runs it as it is"):
+    with pytest.raises(mitmproxy_watm.ModuleError, match="wireguard.wasm: not sealed.*; for development, allow it with unsealed=True"):
         await mitmproxy_watm.load_module(MODULE)
     assert not [record for record in caplog.records if "seal" in record.message]
     unsealed = await mitmproxy_watm.load_module(MODULE, unsealed=True)

@@ -179,7 +179,7 @@ async def test_a_module_without_a_seal_is_refused_with_the_option_that_runs_it(t
     async with asyncio.timeout(LIMIT):
         _, said = await process.communicate()
     assert process.returncode == 2
-    assert said.decode().endswith("(watm seal); for development, --unsealed runs it as it is\n")
+    assert said.decode().endswith("(watm seal); for development, allow it with --unsealed\n")
 
 
 async def test_a_tunnel_without_an_endpoint_is_refused_or_waits_at_its_port(tmp_path) -> None:

@@ -107,7 +107,7 @@ def test_the_ceremony_is_done_as_the_readme_says(
     assert done(*update, "--plain-http").startswith("updated   wireguard 1.1\n")
 
     step("note wireguard 1.5")
-    assert "1.5 has been announced" in done(*update, "--plain-http", "--note", "note.watm")
+    assert "1.5 was announced" in done(*update, "--plain-http", "--note", "note.watm")
 
     fresh = [keys["<release 3>"], keygen("release-4.key"), keygen("release-5.key")]
     following = json.loads(record) | {"epoch": 2, "revoked": [keys["<release 1>"], keys["<release 2>"]]}

@@ -61,7 +61,7 @@ def test_what_is_said_to_people(authority: Authority, host: Host, tmp_path: path
     assert run.returncode == 0, run.stderr
     lines = run.stdout.splitlines()
     assert lines[0] == "updated   wireguard 1.1"
-    assert "warning   is release 1.1, and 1.2 has been announced" in lines
+    assert "warning   is release 1.1, but 1.2 was announced" in lines
     asking = {"capabilities": {"connect": ["tcp://*.example.com:443"], "flows": 10}}
     (tmp_path / "module.wasm").write_bytes(authority.seal("1.2", **asking))
     run = watm("update", tmp_path / "module.wasm", *host.options)

@@ -52,7 +52,7 @@ impl From<Error> for Failure {
             Error::Untrusted {
                 code: "unsealed", ..
             } => Failure::unusable(format!(
-                "{error}; for development, --unsealed runs it as it is"
+                "{error}; for development, allow it with --unsealed"
             )),
             Error::Module { .. }
             | Error::Untrusted { .. }

@@ -281,7 +281,7 @@ mod tests {
             ("[::1", "not closed"),
             ("[::1]80", "after the bracket"),
             ("a:b", "port"),
-            ("a:9-1", "go down"),
+            ("a:9-1", "are reversed"),
             ("a:70000", "65535"),
             ("http://a", "network"),
             ("10.0.0.0/33", "no network"),

@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn bytes(&mut self, field: &str, len: usize) -> Result<&'a [u8], Refused> {
         let Some((head, rest)) = self.rest.split_at_checked(len) else {
             let left = self.rest.len();
-            let reason = format!("cut short: {left} bytes are left, and it takes {len}");
+            let reason = format!("truncated: {left} bytes are left, {len} are needed");
             return Err(malformed(field, reason));
         };
         self.rest = rest;
@@ -93,7 +93,10 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             let next = entry(self)?;
             if list.last().is_some_and(|last| *last >= next) {
-                return Err(malformed(field, "its entries must ascend, each once"));
+                return Err(malformed(
+                    field,
+                    "entries must be in ascending order, without duplicates",
+                ));
             }
             list.push(next);
         }
@@ -104,7 +107,10 @@ impl<'a> Reader<'a> {
     pub(crate) fn end(self, field: &str) -> Result<(), Refused> {
         match self.rest.len() {
             0 => Ok(()),
-            more => Err(malformed(field, format!("{more} bytes too many"))),
+            more => Err(malformed(
+                field,
+                format!("{more} unexpected bytes at the end"),
+            )),
         }
     }
 }

@@ -83,7 +83,7 @@ impl Note {
             });
         }
         let Some(rest) = bytes.strip_prefix(MAGIC) else {
-            return Err(malformed("freshness note", "does not begin as one"));
+            return Err(malformed("freshness note", "has the wrong magic bytes"));
         };
         let mut reader = Reader::new(rest);
         let encoded = reader.record("freshness note")?;

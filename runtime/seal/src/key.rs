@@ -57,12 +57,12 @@ impl PublicKey {
     /// Creates a key from its bytes. Fails if they are not such a key.
     pub fn from_bytes(bytes: [u8; 32]) -> Result<PublicKey, Refused> {
         let refused = |why| malformed("key", format!("{} {why}", hex::encode(&bytes)));
-        let key = VerifyingKey::from_bytes(&bytes).map_err(|_| refused("is no Ed25519 key"))?;
+        let key = VerifyingKey::from_bytes(&bytes).map_err(|_| refused("is not an Ed25519 key"))?;
         if key.is_weak() {
             return Err(refused("is of small order"));
         }
         if key.to_edwards().compress().to_bytes() != bytes {
-            return Err(refused("is not in its one encoding"));
+            return Err(refused("is not in its canonical encoding"));
         }
         Ok(PublicKey(bytes))
     }
@@ -200,7 +200,7 @@ impl Signatures {
             if self.0.len() == MAX_SIGNATURES {
                 return Err(malformed(
                     "signatures",
-                    format!("there are {MAX_SIGNATURES} already, the most there can be"),
+                    format!("there are already {MAX_SIGNATURES}, the maximum"),
                 ));
             }
             self.0.insert(place, signature);

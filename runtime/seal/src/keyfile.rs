@@ -75,7 +75,7 @@ pub enum KeyError {
     #[error(transparent)]
     Public(Refused),
     /// The key is encrypted, and no passphrase was given.
-    #[error("the key is encrypted; its passphrase is needed")]
+    #[error("the key is encrypted; a passphrase is needed")]
     PassphraseNeeded,
     /// The passphrase is empty and would protect nothing.
     #[error("the passphrase is empty; must be at least one character")]
@@ -173,7 +173,7 @@ impl KeyFile {
         };
         match lines.next() {
             None => Ok(KeyFile { public, content }),
-            Some(_) => Err(wrong(text.lines().count(), "there is a line too many")),
+            Some(_) => Err(wrong(text.lines().count(), "unexpected extra line")),
         }
     }
 

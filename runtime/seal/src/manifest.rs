@@ -136,7 +136,7 @@ impl Manifest {
         // The strict reader ensures this. It is checked nevertheless, as signatures depend on it.
         match manifest.write() == bytes {
             true => Ok(manifest),
-            false => Err(malformed("manifest", "is not in its one encoding")),
+            false => Err(malformed("manifest", "is not in its canonical encoding")),
         }
     }
 
@@ -160,14 +160,17 @@ impl Manifest {
             .iter()
             .find(|socket| !socket.label.is_exact())
         {
-            let reason = format!("{socket}; a manifest names each label");
+            let reason = format!("{socket}; must be an exact label, without a wildcard");
             return Err(malformed("sockets", reason));
         }
         check_count("floors", self.floors.len(), MAX_RELEASES)?;
         if let Some(floor) = self.floors.get(&self.name)
             && *floor > self.release
         {
-            let reason = format!("{floor} for itself, which is {}", self.release);
+            let reason = format!(
+                "{floor} for the module itself, whose release is {}",
+                self.release
+            );
             return Err(malformed("floors", reason));
         }
         check_count("requires", self.requires.len(), MAX_RELEASES)?;
@@ -242,7 +245,7 @@ fn read_releases(reader: &mut Reader<'_>, field: &str) -> Result<BTreeMap<Name, 
     let releases: BTreeMap<Name, Release> = list.into_iter().collect();
     match releases.len() == count {
         true => Ok(releases),
-        false => Err(malformed(field, "has a name twice")),
+        false => Err(malformed(field, "has a duplicate name")),
     }
 }
 

@@ -144,7 +144,7 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::Unsealed => f.write_str(
-                "not sealed: accepted, as modules without a seal are allowed for development",
+                "not sealed; accepted because unsealed modules are allowed for development",
             ),
             Warning::Downgrade { release, newest } => {
                 write!(f, "release {release} is older than {newest}, as allowed")
@@ -155,18 +155,21 @@ impl fmt::Display for Warning {
             }
             Warning::Expired { expires } => {
                 let expires = Moment(*expires);
-                write!(f, "expired on {expires}; it would not be loaded again")
+                write!(f, "expired on {expires}; it cannot be loaded again")
             }
             Warning::ExpiryFarOff { expires } => {
                 let expires = Moment(*expires);
-                write!(f, "expires only on {expires}; or is the clock slow?")
+                write!(f, "expires unusually late, on {expires}; check the clock")
             }
             Warning::Outdated { release, newest } => {
-                write!(f, "is release {release}, and {newest} has been announced")
+                write!(f, "is release {release}, but {newest} was announced")
             }
             Warning::ClockBehind { now, greatest } => {
                 let (now, greatest) = (Moment(*now), Moment(*greatest));
-                write!(f, "the clock says {now}, and has said {greatest} before")
+                write!(
+                    f,
+                    "the clock went back: it says {now}, but said {greatest} before"
+                )
             }
         }
     }

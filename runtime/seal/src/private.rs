@@ -114,11 +114,13 @@ mod system {
         let metadata = fs::metadata(path)?;
         let refuse = |why: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         if metadata.uid() != rustix::process::geteuid().as_raw() {
-            return refuse("belongs to another user; it must be one's own".into());
+            return refuse(
+                "belongs to another user; must belong to the user of this process".into(),
+            );
         }
         if metadata.mode() & 0o022 != 0 {
             return refuse(format!(
-                "mode {:o} lets others write; it must be private (chmod 700)",
+                "mode {:o} lets other users write; must be private (chmod 700)",
                 metadata.mode() & 0o777
             ));
         }

@@ -19,13 +19,13 @@ pub enum Refused {
         limit: usize,
     },
     /// The file is not WebAssembly.
-    #[error("no WebAssembly; a module begins with \\0asm and a version")]
+    #[error("not WebAssembly; a module begins with \\0asm and a version")]
     NotWasm,
     /// The module has no seal.
     #[error("not sealed; must be a module sealed under the root (watm seal)")]
     Unsealed,
     /// The seal is not the first section, or there is a second one.
-    #[error("has a seal that is not its first section; must have one seal, in front")]
+    #[error("has a seal that is not its first section; must have one seal, as the first section")]
     MisplacedSeal,
     /// The encoding is not one that this version writes.
     #[error("{field}: {reason}")]
@@ -36,7 +36,7 @@ pub enum Refused {
         reason: String,
     },
     /// The file is not among the pinned ones.
-    #[error("its SHA-256 is {found}, which is not among those that are pinned")]
+    #[error("its SHA-256 {found} is not pinned")]
     NotPinned {
         /// The SHA-256 of the file.
         found: Digest,
@@ -86,9 +86,7 @@ pub enum Refused {
         needed: usize,
     },
     /// Too few keys have signed, not counting a revoked one.
-    #[error(
-        "{name}: {key} has signed it, which is revoked; {needed} keys of {delegation} are needed"
-    )]
+    #[error("{name}: signed by {key}, which is revoked; {needed} keys of {delegation} are needed")]
     Revoked {
         /// The module.
         name: Name,
@@ -109,7 +107,8 @@ pub enum Refused {
     },
     /// The content differs from the signed content.
     #[error(
-        "{name}: the content is {} bytes with the SHA-256 {}; signed are {} bytes with {}",
+        "{name}: the content is {} bytes with the SHA-256 {}; the signature is for {} bytes with \
+         {}",
         found.0, found.1, expected.0, expected.1
     )]
     BadHash {
@@ -186,8 +185,8 @@ pub enum Refused {
     },
     /// A required module is missing or too old.
     #[error("{name}: requires {required} {least} or newer; {}", match found {
-        Some(found) => format!("{found} is here"),
-        None => "it is not here".to_owned(),
+        Some(found) => format!("this host has {found}"),
+        None => "this host has none".to_owned(),
     })]
     Requires {
         /// The module.
@@ -200,7 +199,7 @@ pub enum Refused {
         found: Option<Release>,
     },
     /// The module requests capabilities that the user has not approved.
-    #[error("{name}: asks for what is not approved: {}", more.join(", "))]
+    #[error("{name}: asks for more than is approved: {}", more.join(", "))]
     NeedsApproval {
         /// The module.
         name: Name,
@@ -208,7 +207,7 @@ pub enum Refused {
         more: Vec<String>,
     },
     /// The state has no room for another name.
-    #[error("{name}: the state knows {limit} names already; remove what is not used any more")]
+    #[error("{name}: the state already has {limit} names, the maximum; remove unused ones")]
     StateFull {
         /// The module.
         name: Name,

@@ -74,9 +74,9 @@ impl Purpose {
     /// roots.
     pub(crate) fn needed(self) -> &'static str {
         match self {
-            Purpose::Seal => "sealing a module takes a delegation with \"purpose\": \"modules\"",
+            Purpose::Seal => "sealing a module requires a delegation with \"purpose\": \"modules\"",
             Purpose::Freshness => {
-                "signing a note takes a delegation with \"purpose\": \"freshness\""
+                "signing a note requires a delegation with \"purpose\": \"freshness\""
             }
         }
     }
@@ -113,7 +113,7 @@ impl RootRecord {
         let bytes = writer.finish();
         match u16::try_from(bytes.len()) {
             Ok(_) => Ok(bytes),
-            Err(_) => Err(malformed("root record", "is over 64 KiB")),
+            Err(_) => Err(malformed("root record", "is larger than 64 KiB")),
         }
     }
 
@@ -151,7 +151,7 @@ impl RootRecord {
         reader.end("root record")?;
         match record.encode()? == bytes {
             true => Ok(record),
-            false => Err(malformed("root record", "is not in its one encoding")),
+            false => Err(malformed("root record", "is not in its canonical encoding")),
         }
     }
 
@@ -178,7 +178,7 @@ impl RootRecord {
             }
             (Some(delegation), _) => delegation.other_names(),
             (None, Some(delegation)) => format!(
-                "{key} is of {}, whose purpose is \"{}\"; {needed}",
+                "{key} belongs to {}, whose purpose is \"{}\"; {needed}",
                 delegation.name, delegation.purpose
             ),
             (None, None) => {
@@ -195,7 +195,7 @@ impl RootRecord {
         if self.version == 0 || (self.version == 1) != self.first.is_none() {
             return Err(malformed(
                 "first root",
-                "version 1 has none, and every later one has the id of version 1",
+                "must be missing in version 1, and the id of version 1 in later versions",
             ));
         }
         check_threshold("root", self.threshold, &self.keys, &self.revoked)?;
@@ -209,7 +209,10 @@ impl RootRecord {
             .is_sorted_by(|one, next| one.name < next.name)
         {
             true => Ok(()),
-            false => Err(malformed("delegations", "must ascend by name, each once")),
+            false => Err(malformed(
+                "delegations",
+                "must be in ascending order by name, without duplicates",
+            )),
         }
     }
 }
@@ -326,7 +329,7 @@ impl SignedRoot {
     /// but not whether they suffice: see [`Root::trust`] and [`Root::advance`].
     pub fn from_file(bytes: &[u8]) -> Result<SignedRoot, Refused> {
         let Some(rest) = bytes.strip_prefix(MAGIC) else {
-            return Err(malformed("root file", "does not begin as one"));
+            return Err(malformed("root file", "has the wrong magic bytes"));
         };
         let mut reader = Reader::new(rest);
         let signed = SignedRoot::read(&mut reader)?;
@@ -376,7 +379,7 @@ impl SignedRoot {
         Err(Refused::Rotation {
             version: self.record.version,
             reason: format!(
-                "signed by {valid} of the keys of version {}, which takes {}",
+                "signed by {valid} of the keys of version {}, which requires {}",
                 by.version, by.threshold
             ),
         })
@@ -408,7 +411,7 @@ impl Root {
         if own.checked_add(1) != Some(version) {
             return Err(Refused::Rotation {
                 version,
-                reason: format!("this host is at version {own} and needs the one after it first"),
+                reason: format!("this host is at version {own}; trust the versions between first"),
             });
         }
         if next.record.epoch < self.record().epoch {
@@ -472,7 +475,7 @@ fn check_threshold(
         None => Ok(()),
         Some(key) => Err(malformed(
             format!("{of} keys"),
-            format!("{key} is revoked; a revoked key has no place among those in use"),
+            format!("{key} is revoked; remove it from the keys in use"),
         )),
     }
 }

@@ -232,7 +232,7 @@ fn check_chain(chain: &[SignedRoot]) -> Result<(), Refused> {
             return Err(Refused::Rotation {
                 version,
                 reason: format!(
-                    "stands behind version {} in the chain; each must be the next of one root",
+                    "follows version {} in the chain; versions must be consecutive and of one root",
                     last.record().version
                 ),
             });

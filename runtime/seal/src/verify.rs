@@ -298,7 +298,10 @@ pub(crate) fn check_delegations<'r>(
 fn no_delegation(purpose: Purpose, name: &Name) -> Refused {
     Refused::Delegation {
         name: name.clone(),
-        reason: format!("the root lets nobody sign this name; {}", purpose.needed()),
+        reason: format!(
+            "no delegation of the root covers this name; {}",
+            purpose.needed()
+        ),
     }
 }
 
@@ -450,7 +453,7 @@ fn check_floors(
     if let Some(floor) = known.and_then(|known| known.floor)
         && release < floor
     {
-        return rollback(floor, "the floor that an accepted module has set");
+        return rollback(floor, "the floor set by an accepted module");
     }
     let Some((newest, body)) = known.and_then(|known| known.accepted) else {
         return Ok(None);

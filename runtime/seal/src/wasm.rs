@@ -27,7 +27,7 @@ pub(crate) fn split_seal(sections: &[u8]) -> Result<Option<Split<'_>>, Refused> 
         true => Ok(Some((seal, first.rest))),
         false => Err(malformed(
             "seal section",
-            "its lengths are not in their shortest encoding",
+            "its lengths are not in the shortest encoding",
         )),
     }
 }
@@ -91,7 +91,7 @@ fn next_section(bytes: &[u8]) -> Result<Option<Section<'_>>, Refused> {
     });
     match section {
         Some(section) => Ok(Some(section)),
-        None => Err(malformed("section", "is cut short")),
+        None => Err(malformed("section", "is truncated")),
     }
 }
 

@@ -40,7 +40,7 @@ where
     F: Fn(&str) -> Result<D, String>,
 {
     if head::byte(client).await? != socks5::VERSION {
-        return Err(Error::Client("what is not SOCKS5"));
+        return Err(Error::Client("not SOCKS5"));
     }
     socks5::request(client, arguments).await
 }

@@ -11,16 +11,16 @@ use crate::{Destination, Refusal};
 #[derive(Debug, Error)]
 pub enum Error {
     /// The client broke the protocol.
-    #[error("a client said {0}")]
+    #[error("invalid request from a client: {0}")]
     Client(&'static str),
     /// The client did not send its request in time.
-    #[error("a client did not say in time what it wants")]
+    #[error("a client did not send its request in time")]
     Slow,
     /// The client did not authenticate.
-    #[error("a client gave no user and password that are known")]
+    #[error("proxy authentication failed")]
     Unknown,
     /// The client requested something that this proxy does not support.
-    #[error("a client wants {0}")]
+    #[error("unsupported request from a client: {0}")]
     Unsupported(&'static str),
     /// The destination could not be reached.
     #[error("{to}: {why}")]

@@ -28,7 +28,7 @@ pub(crate) async fn until_zero(
     loop {
         match byte(client).await? {
             0 => return Ok(found),
-            _ if found.len() == most => return Err(Error::Client("a name without an end")),
+            _ if found.len() == most => return Err(Error::Client("an unterminated host name")),
             byte => found.push(byte),
         }
     }

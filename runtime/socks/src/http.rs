@@ -81,14 +81,14 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<(Vec<u8>, Vec<u8>
         let mut piece = [0; 2048];
         let len = client.read(&mut piece).await.map_err(Error::client)?;
         if len == 0 {
-            return Err(Error::Client("half a request"));
+            return Err(Error::Client("truncated request"));
         }
         head.extend_from_slice(&piece[..len]);
         let from = before.saturating_sub(END.len() - 1);
         let end = head[from..].windows(END.len()).position(|four| four == END);
         let end = end.map(|end| from + end + END.len());
         if end.unwrap_or(head.len()) > LONGEST {
-            return Err(Error::Client("a request without an end"));
+            return Err(Error::Client("request head too long"));
         }
         if let Some(end) = end {
             let rest = head.split_off(end);
@@ -104,14 +104,14 @@ fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
     // must go nowhere.
     let complete = request.parse(head) == Ok(httparse::Status::Complete(head.len()));
     let (true, Some(method), Some(target)) = (complete, request.method, request.path) else {
-        return Err(Error::Client("what is no request of HTTP"));
+        return Err(Error::Client("not an HTTP request"));
     };
     if !users.is_everybody() && !is_known(request.headers, users) {
         return Err(Error::Unknown);
     }
     if method == "CONNECT" {
         let to = Destination::parse(target, None);
-        let to = to.map_err(|_| Error::Client("CONNECT to nowhere"))?;
+        let to = to.map_err(|_| Error::Client("CONNECT without a valid destination"))?;
         return Ok(Request {
             to,
             tunnel: true,
@@ -119,7 +119,7 @@ fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
         });
     }
     let Some((scheme, rest)) = target.split_once("://") else {
-        return Err(Error::Unsupported("a page of the proxy itself"));
+        return Err(Error::Unsupported("a page from the proxy itself"));
     };
     if !scheme.eq_ignore_ascii_case("http") {
         return Err(Error::Unsupported(
@@ -131,7 +131,7 @@ fn parse(head: &[u8], users: &Users) -> Result<Request, Error> {
         None => (rest, ""),
     };
     let to = Destination::parse(authority, Some(80));
-    let to = to.map_err(|_| Error::Client("a URL of nowhere"))?;
+    let to = to.map_err(|_| Error::Client("a URL without a valid host"))?;
     let slash = if path.starts_with('/') { "" } else { "/" };
     let mut first = format!("{method} {slash}{path} HTTP/1.1\r\n").into_bytes();
     for field in request.headers.iter() {

@@ -67,7 +67,7 @@ impl<D: Dial> Proxy<D> {
                 4 => Ok(Wanted::Stream4(
                     socks4::request(&mut client, &self.users).await?,
                 )),
-                _ => Err(Error::Client("what is neither SOCKS5 nor SOCKS4")),
+                _ => Err(Error::Client("neither SOCKS5 nor SOCKS4")),
             }
         };
         let wanted = match self.in_time(wanted).await {

@@ -184,7 +184,7 @@ async fn ask(dial: &impl Dial, server: &Destination, name: &str) -> Result<Found
                     .map_err(|error| Refusal::from(&error))?
                 else {
                     return Err(Refusal::Failed(
-                        "the flow to a server of DNS has ended".to_owned(),
+                        "the flow to the DNS server ended".to_owned(),
                     ));
                 };
                 for (query, answer) in queries.iter().zip(&mut answers) {
@@ -213,7 +213,7 @@ async fn ask(dial: &impl Dial, server: &Destination, name: &str) -> Result<Found
                 all.good_for = all.good_for.min(found.good_for);
             }
             Answer::CutShort | Answer::Failed => {
-                return Err(Refusal::Failed(format!("{server} does not look names up")));
+                return Err(Refusal::Failed(format!("{server} does not resolve names")));
             }
         }
     }

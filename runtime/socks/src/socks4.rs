@@ -39,13 +39,13 @@ async fn read(client: &mut (impl AsyncRead + Unpin)) -> Result<Destination, Erro
             let name = head::until_zero(client, LONGEST).await?;
             let name = String::from_utf8(name).ok();
             name.and_then(|name| Destination::of(&name, port).ok())
-                .ok_or(Error::Client("a name that is none"))?
+                .ok_or(Error::Client("an invalid host name"))?
         }
         _ => Destination::Address(SocketAddr::new(address.into(), port)),
     };
     match command {
         CONNECT => Ok(destination),
-        _ => Err(Error::Unsupported("a command other than CONNECT of SOCKS4")),
+        _ => Err(Error::Unsupported("a SOCKS4 command other than CONNECT")),
     }
 }
 

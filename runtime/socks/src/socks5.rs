@@ -53,10 +53,10 @@ pub(crate) async fn request(
 ) -> Result<Request, Error> {
     authenticate(client, who).await?;
     let [version, command, _reserved, kind] = head::bytes(client, 4).await?[..] else {
-        return Err(Error::Client("too little"));
+        return Err(Error::Client("truncated request"));
     };
     if version != VERSION {
-        return Err(Error::Client("another version than before"));
+        return Err(Error::Client("the SOCKS version changed"));
     }
     let host = match kind {
         IPV4 => head::bytes(client, 4).await?,
@@ -67,14 +67,14 @@ pub(crate) async fn request(
         }
         _ => {
             reply(client, 8, None).await?;
-            return Err(Error::Unsupported("an address of a kind that is not known"));
+            return Err(Error::Unsupported("an unknown address type"));
         }
     };
     let port = head::bytes(client, 2).await?;
     let port = u16::from_be_bytes([port[0], port[1]]);
     let Some(destination) = destination(kind, &host, port) else {
         reply(client, 1, None).await?;
-        return Err(Error::Client("a name that is none"));
+        return Err(Error::Client("an invalid host name"));
     };
     match command {
         1 => Ok(Request::Connect(destination)),
@@ -83,7 +83,7 @@ pub(crate) async fn request(
             reply(client, 7, None).await?;
             Err(Error::Unsupported(match command {
                 2 => "BIND",
-                _ => "a command that is not known",
+                _ => "an unknown command",
             }))
         }
     }
@@ -106,7 +106,9 @@ async fn authenticate(
     /// The version of RFC 1929's subnegotiation.
     const VERSION_OF_USERS: u8 = 1;
     if head::byte(client).await? != VERSION_OF_USERS {
-        return Err(Error::Client("another version of users and passwords"));
+        return Err(Error::Client(
+            "an unknown version of username and password (RFC 1929)",
+        ));
     }
     let length = head::byte(client).await?;
     let name = head::bytes(client, length.into()).await?;

@@ -105,7 +105,7 @@ fn a_directory_open_to_others_is_refused() {
     let path = directory("cache mode");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("set");
     let message = engine(&path).err().expect("refused").to_string();
-    assert!(message.contains("lets others write"), "{message}");
+    assert!(message.contains("lets other users write"), "{message}");
 }
 
 #[cfg(unix)]

@@ -265,7 +265,7 @@ fn a_root_is_complete_when_hosts_that_trust_the_one_before_it_take_it() {
     next["keys"] = json!([desk.key("next.key")]);
     desk.describe("next.json", &next);
     let said = desk.well("root new @next.json --after @root --output @root-2 --key @next.key");
-    let reason = "root version 2: signed by 0 of the keys of version 1, which takes 1";
+    let reason = "root version 2: signed by 0 of the keys of version 1, which requires 1";
     assert!(said.contains(&format!("complete  no: {reason}")), "{said}");
     assert_eq!(
         desk.json("root show @root-2 --after @root")["complete"],
@@ -368,7 +368,8 @@ fn a_note_tells_of_a_newer_release() {
     let forge = "note demo/plain 1.2 --root @root --key @a.key --output @forged";
     let (status, said) = desk.watm(forge);
     assert_eq!(status, Some(2));
-    let needed = "is of release, whose purpose is \"modules\"; signing a note takes a delegation with \
+    let needed = "is of release, whose purpose is \"modules\"; signing a note requires a \
+                  delegation with \
                   \"purpose\": \"freshness\"";
     assert!(said.contains(needed), "{said}");
     assert!(!desk.path("forged").exists());
@@ -456,7 +457,7 @@ fn what_is_wrong_is_said_with_the_file_and_the_field() {
         ),
         (
             format!("verify {module} --root {module} --state @state"),
-            "does not begin as one",
+            "has the wrong magic bytes",
         ),
         (
             "verify @nothing --root @root --state @state".to_owned(),

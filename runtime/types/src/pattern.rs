@@ -211,7 +211,7 @@ fn parse_ports(text: &str) -> Result<(u16, u16), String> {
         None => (number(text)?, number(text)?),
     };
     if first > last {
-        return Err(format!("ports {text:?} go down; must be low-high"));
+        return Err(format!("ports {text:?} are reversed; must be low-high"));
     }
     Ok((first, last))
 }
@@ -230,7 +230,7 @@ impl FromStr for Host {
             return match text.parse::<IpNet>() {
                 Ok(network) => Ok(Host::Addresses(network.trunc())),
                 Err(_) => Err(format!(
-                    "{text:?} is no network; must be like 192.0.2.0/24 or [2001:db8::/32]"
+                    "{text:?} is not a network; must be like 192.0.2.0/24 or [2001:db8::/32]"
                 )),
             };
         }

@@ -31,8 +31,8 @@ impl Authorizer<'_> {
         let (asking, registry) = (response.url(), self.registry);
         if asking.origin() != registry.origin() {
             return Err(refuse(format!(
-                "{} asks for credentials, to which the registry {} redirects; only the registry \
-                 itself may",
+                "the registry {1} redirects to {0}, which asks for credentials; only the registry \
+                 itself may ask for them",
                 host(asking),
                 host(registry)
             )));
@@ -51,13 +51,15 @@ impl Authorizer<'_> {
                 }
             }
         }
-        Err(refuse("the registry wants neither a password nor a token"))
+        Err(refuse(
+            "the registry offers no supported authentication (Basic or Bearer)",
+        ))
     }
 
     /// Returns the user's credentials.
     fn own(&self) -> Result<Credentials, FetchError> {
         let own = self.options.credentials.clone();
-        own.ok_or_else(|| refuse("the registry wants credentials"))
+        own.ok_or_else(|| refuse("the registry requires credentials"))
     }
 
     /// Fetches a token from the service that the registry names.
@@ -72,7 +74,7 @@ impl Authorizer<'_> {
         match realm.scheme() {
             "https" => {}
             "http" if self.options.plain_http => {}
-            _ => return Err(refuse("the token service is not reached by HTTPS")),
+            _ => return Err(refuse("the token service does not use HTTPS")),
         }
         let mut request = self.client.get(realm.clone());
         if let Some(credentials) = &self.options.credentials {
@@ -102,8 +104,8 @@ impl Authorizer<'_> {
             return Ok(());
         }
         Err(refuse(format!(
-            "the registry {} names a token service at {named}, which does not get the password that \
-             is for the registry; --credentials-for {named} sends it there too",
+            "the registry {} names a token service at {named}, which is not sent the registry's \
+             password; allow it with --credentials-for {named}",
             host(self.registry)
         )))
     }

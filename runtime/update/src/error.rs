@@ -24,7 +24,7 @@ pub enum FetchError {
     #[error("{0}")]
     Connection(String),
     /// The server was silent for too long, or the whole transfer took too long.
-    #[error("took too long: {0}")]
+    #[error("timed out: {0}")]
     TimedOut(String),
     /// The server answered with an unexpected status.
     #[error("answered with status {status}; must be 200")]
@@ -44,10 +44,10 @@ pub enum FetchError {
         limit: u64,
     },
     /// The body is compressed. Unpacking could produce any amount of data.
-    #[error("sends the content encoding {0:?}; must be sent as it is")]
+    #[error("sends the content encoding {0:?}; must be sent without encoding")]
     Encoded(String),
     /// A partial answer does not continue the bytes received so far.
-    #[error("sends another part than asked for: {0}")]
+    #[error("sends another range than requested: {0}")]
     WrongRange(String),
     /// The content does not match its digest.
     #[error("sends content with the digest sha256:{found}; must be {expected}")]
@@ -58,7 +58,7 @@ pub enum FetchError {
         found: Digest,
     },
     /// The registry's artifact is not a WebAssembly module.
-    #[error("no WebAssembly artifact: {0}")]
+    #[error("not a WebAssembly artifact: {0}")]
     Artifact(String),
     /// The registry requires authentication and did not accept the credentials.
     #[error("not authorized: {0}")]

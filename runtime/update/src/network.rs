@@ -93,7 +93,7 @@ impl Credentials {
             Credentials::Bearer(token) => format!("Bearer {token}"),
         };
         let mut header = HeaderValue::try_from(text).map_err(|_| {
-            FetchError::Unauthorized("the token has characters that none has".to_owned())
+            FetchError::Unauthorized("the token contains invalid characters".to_owned())
         })?;
         header.set_sensitive(true);
         Ok(header)
@@ -149,7 +149,7 @@ impl NetworkOptions {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| refuse(&error))?;
         if authorities.is_empty() && !self.authorities.is_empty() {
-            return Err(refuse(&"there is none in what was given; must be PEM"));
+            return Err(refuse(&"no certificate found; must be PEM"));
         }
         let verifier = Verifier::new_with_extra_roots(authorities, provider.clone())
             .map_err(|error| refuse(&error))?;
@@ -252,7 +252,7 @@ impl Pace {
         }
         match self.since.elapsed() > self.time {
             true => Err(FetchError::TimedOut(format!(
-                "{} bytes came in {} s; must be at least {}",
+                "received {} bytes in {} s; must be at least {}",
                 self.came,
                 self.time.as_secs_f64(),
                 self.least
@@ -266,7 +266,7 @@ impl Pace {
 pub(crate) fn refused(response: &Response) -> FetchError {
     match response.status() {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => FetchError::Unauthorized(format!(
-            "answered with status {}; must be given other credentials",
+            "answered with status {}; other credentials are needed",
             response.status().as_u16()
         )),
         status => FetchError::Status {

@@ -69,7 +69,7 @@ impl Place {
                 Err(TryLockError::WouldBlock) => {
                     return Err(io::Error::new(
                         io::ErrorKind::WouldBlock,
-                        "another update of the same file does not end",
+                        "another update of the same file is still running",
                     ));
                 }
             }

@@ -74,7 +74,7 @@ impl FromStr for Source {
                 .map_err(|reason| refuse(text, reason));
         }
         if text.starts_with("http://") || text.starts_with("https://") {
-            let url = Url::parse(text).map_err(|error| refuse("of HTTP", error.to_string()))?;
+            let url = Url::parse(text).map_err(|error| refuse("http", error.to_string()))?;
             return Ok(Source(Kind::Http(url)));
         }
         if let Some(path) = text.strip_prefix("file:") {
@@ -90,7 +90,7 @@ impl FromStr for Source {
         match text.split_once("://") {
             Some((scheme, _)) => Err(refuse(
                 scheme,
-                "is not known; must be a path, file:, http:, https: or oci:".into(),
+                "unknown scheme; must be a path, file:, http:, https: or oci:".into(),
             )),
             None if text.is_empty() => Err(refuse(text, "must not be empty".into())),
             None => Ok(Source::path(text)),
@@ -109,7 +109,7 @@ fn parse_reference(text: &str) -> Result<Reference, String> {
     let reference: Reference = text.parse().map_err(|error| format!("{error}"))?;
     match reference.digest() {
         Some(digest) if !digest.starts_with("sha256:") => {
-            Err("has a digest of another kind; must be sha256:…".to_owned())
+            Err("has an unsupported digest; must be sha256:…".to_owned())
         }
         _ => Ok(reference),
     }

@@ -147,7 +147,7 @@ impl Terms {
                 name: name.clone(),
                 found: release,
                 least: current.release,
-                because: "which is in place",
+                because: "which is installed",
             });
         }
         if release == current.release && manifest.body_sha256 != current.body_sha256 {

@@ -110,7 +110,9 @@ impl Updater {
     pub async fn approve(&mut self, release: Release) -> Report {
         let settled = self.settle_pending(move |terms, pending| terms.approve(pending, release));
         let settled = settled.await.and_then(|settled| {
-            settled.ok_or_else(|| FetchError::NoCandidate("no module waits".to_owned()).into())
+            settled.ok_or_else(|| {
+                FetchError::NoCandidate("no module waits for approval".to_owned()).into()
+            })
         });
         self.report(settled)
     }
@@ -274,7 +276,7 @@ impl Found {
     fn settle(self, place: &Place, terms: &Terms, fetched: Fetched) -> Result<Settled, Fault> {
         let current = self.current.as_deref();
         let nothing = || {
-            let reason = "nothing new, although nothing is here".to_owned();
+            let reason = "not modified, but nothing is stored here".to_owned();
             Fault::from(FetchError::WrongRange(reason))
         };
         let last = || match self.last {
@@ -332,7 +334,7 @@ fn check_folder(
     terms: &Terms,
 ) -> Result<Checked, Fault> {
     let name = terms.policy.name.as_ref().ok_or_else(|| {
-        FetchError::NoCandidate("is a folder; the name of the module must be given".to_owned())
+        FetchError::NoCandidate("is a folder; the name of the module is needed".to_owned())
     })?;
     let listing = folder.list(path, name)?;
     let mut skipped = listing.skipped;
@@ -367,10 +369,7 @@ fn check_folder(
             let first = skipped
                 .first()
                 .map(|it| format!("; {}: {}", it.file.display(), it.reason));
-            let reason = format!(
-                "has no {name} that could be used{}",
-                first.unwrap_or_default()
-            );
+            let reason = format!("has no usable {name}{}", first.unwrap_or_default());
             Err(FetchError::NoCandidate(reason).into())
         }
     }

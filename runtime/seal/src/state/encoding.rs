@@ -32,13 +32,13 @@ pub(super) fn write(state: &State) -> Vec<u8> {
 
 pub(super) fn read(bytes: &[u8]) -> Result<State, Refused> {
     let Some((content, digest)) = bytes.split_last_chunk::<32>() else {
-        return Err(malformed("state", "is cut short"));
+        return Err(malformed("state", "is truncated"));
     };
     if Digest::of(content).0 != *digest {
         return Err(malformed("state", "is damaged: its checksum differs"));
     }
     let Some(rest) = content.strip_prefix(MAGIC) else {
-        return Err(malformed("state", "does not begin as one"));
+        return Err(malformed("state", "has the wrong magic bytes"));
     };
     let mut reader = Reader::new(rest);
     let root = match reader.bool("root")? {

@@ -99,7 +99,7 @@ pub enum StateError {
     /// user's.
     #[error(
         "{path}: the state cannot be written: {source}; a new release, floor, approval or root \
-         counts once it is remembered there"
+         takes effect only once it is saved there"
     )]
     Write {
         /// The path of the state.
@@ -109,7 +109,8 @@ pub enum StateError {
     },
     /// Its content is damaged.
     #[error(
-        "{path}: {reason}; bring it back from a copy, or remove it to keep only the floors of this host"
+        "{path}: {reason}; restore it from a backup, or remove it to keep only the floors of this \
+         host"
     )]
     Damaged {
         /// The path of the state.

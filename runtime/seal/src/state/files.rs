@@ -61,7 +61,7 @@ impl Files for System {
             true => Ok(Some(bytes)),
             false => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("is over {limit} bytes"),
+                format!("is larger than {limit} bytes"),
             )),
         }
     }

@@ -67,7 +67,7 @@ fn what_stands_behind_is_counted() {
             Err(Refused::Malformed { field, reason }) => {
                 assert_eq!(
                     (field.as_str(), reason),
-                    ("manifest", format!("{more} bytes too many"))
+                    ("manifest", format!("{more} unexpected bytes at the end"))
                 );
             }
             other => panic!("{other:?}"),
@@ -402,7 +402,7 @@ fn an_impossible_root_is_not_read() {
         Err(Refused::Malformed { field, reason }) => {
             assert_eq!(
                 (field.as_str(), reason.as_str()),
-                ("root record", "1 bytes too many")
+                ("root record", "1 unexpected bytes at the end")
             );
         }
         other => panic!("{other:?}"),

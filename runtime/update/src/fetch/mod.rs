@@ -72,12 +72,16 @@ pub(crate) async fn fetch_small(
             Kind::Oci(reference) => oci::fetch(reference, network, &known, &mut part, limit).await,
         }
     };
-    match tokio::time::timeout(options.connect_timeout + options.idle_timeout, work).await {
+    let time = options.connect_timeout + options.idle_timeout;
+    match tokio::time::timeout(time, work).await {
         Ok(Ok(Fetched::File(bytes, _))) => Ok(bytes),
         Ok(Ok(Fetched::NotModified)) => Err(FetchError::WrongRange(
-            "nothing, although nothing is here".to_owned(),
+            "not modified, but nothing is stored here".to_owned(),
         )),
         Ok(Err(error)) => Err(error),
-        Err(_) => Err(FetchError::TimedOut("it is small".to_owned())),
+        Err(_) => Err(FetchError::TimedOut(format!(
+            "not complete after {} s",
+            time.as_secs_f64()
+        ))),
     }
 }

@@ -163,7 +163,7 @@ impl Registry<'_> {
             None => Digest::of(&bytes),
         };
         let manifest = serde_json::from_slice(&bytes).map_err(|error| {
-            let reason = format!("its manifest is none of one artifact: {error}");
+            let reason = format!("its manifest is not that of an artifact: {error}");
             FetchError::Artifact(one_line(&reason))
         })?;
         Ok(Some((manifest, found)))

@@ -334,7 +334,7 @@ async fn a_password_goes_to_the_registry_and_to_hosts_that_are_named() {
     };
     assert_eq!(why, "unauthorized");
     assert!(
-        reason.contains("token service at localhost, which does not get"),
+        reason.contains("token service at localhost, which is not sent"),
         "{reason}"
     );
     assert!(service.seen().is_empty());
@@ -380,7 +380,7 @@ async fn who_publishes_gives_no_password_to_another_host_either() {
     let error = publish(&sealed("1.5"), &to, &with_password(&[])).await;
     let reason = error.expect_err("refused").to_string();
     assert!(
-        reason.contains("token service at localhost, which does not get"),
+        reason.contains("token service at localhost, which is not sent"),
         "{reason}"
     );
     assert!(service.seen().is_empty());

@@ -35,9 +35,9 @@ fn sources_are_told_apart() {
     assert_eq!(Source::parse(&digest).expect("good").to_string(), digest);
     for (text, why) in [
         ("", "empty"),
-        ("ftp://example.com/a", "not known"),
+        ("ftp://example.com/a", "unknown scheme"),
         ("https://", "host"),
-        ("https://me:secret@:99999/", "of HTTP"),
+        ("https://me:secret@:99999/", "source \"http\""),
         ("oci://a", "REGISTRY"),
         ("oci://team/a", "REGISTRY"),
         ("oci://r.example.com/A:b", "invalid reference format"),
