@@ -73,7 +73,7 @@ async def test_names_are_looked_up_through_the_tunnel():
         assert await stream.read(100) == b"10.9.8.7:5 "
         stream.close()
     async with tunnel() as config:
-        with pytest.raises(OSError, match="cannot look names up"):
+        with pytest.raises(OSError, match="cannot resolve names"):
             await mitmproxy_watm.open_connection("wireguard", "inside.test", 80, config=config)
 
 

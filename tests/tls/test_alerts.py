@@ -37,8 +37,8 @@ async def test_a_name_that_nobody_has_is_unrecognized(module, version, localhost
     option = f"-tls{version.replace('.', '_')}"
     async with backend(echo) as to, saying(config, to, tmp_path, module) as (port, said):
         for asked, why in [
-            (("-servername", "other.test"), "no certificate is for other.test, which the client asks for"),
-            (("-noservername",), "the client asks for no name"),
+            (("-servername", "other.test"), "no certificate matches the name other.test"),
+            (("-noservername",), "the client sent no name"),
         ]:
             answer = await s_client(port, root, option, *asked, status=1)
             assert "SSL alert number 112" in answer
@@ -55,8 +55,8 @@ async def test_the_log_says_in_words_what_is_wrong_with_a_certificate(
     config = {"certificates": [localhost.pair], "clients": rules}
     async with backend(echo) as to, saying(config, to, tmp_path) as (port, said):
         for leaf, why in [
-            (Leaf(mallory.chain + alice.chain, mallory.key), "it is signed by a certificate that is not one of an authority"),
-            (Leaf(authority.pem, authority.key), "it is that of an authority"),
+            (Leaf(mallory.chain + alice.chain, mallory.key), "it is signed by a certificate that is not a CA"),
+            (Leaf(authority.pem, authority.key), "it is a CA certificate"),
             (weak, "an RSA key of 1024 bits, expected 2048 or more"),
         ]:
             shown = written(leaf.pem, tmp_path, "shown.pem")
@@ -130,5 +130,5 @@ async def test_a_water_module_does_not_forget_who_a_client_is(localhost: Leaf, t
     file = written({"certificates": [localhost.pair], "proxy-in": {"from": "any"}}, tmp_path, "tls.json")
     command = (WATM, "serve", "--unsealed", "--check", "--listen", f"{HOST}:0", "--upstream", f"{HOST}:1")
     said = await run(*command, "--config", file, WATER, status=1)
-    assert "proxy-in: a host of WATER is not told who a client is" in said
+    assert "proxy-in: a WATER host does not learn the client's address" in said
     assert "good" in await run(*command, "--config", file, COMPONENT)

@@ -54,7 +54,7 @@ async def test_a_certificate_is_shown(authority: Authority, localhost: Leaf, tmp
     [
         ({"name": "other.test"}, "it is not for other.test, but for"),
         ({"pins": ["sha256:" + "A" * 43 + "="]}, "is not pinned"),
-        ({"roots": None}, "it is not signed under a root that is trusted"),
+        ({"roots": None}, "it is not signed by a trusted root (unknown issuer)"),
     ],
 )
 async def test_the_check_that_failed_is_named(server, reason, authority: Authority, localhost: Leaf, tmp_path) -> None:

@@ -82,10 +82,10 @@ async def test_what_is_not_there_is_named(authority: Authority, localhost: Leaf,
     said = await fails(COMPONENT, *place, "--key", option[1].replace("web=", "other=", 1))
     assert 'certificates[0].host-key: the host has no key "web" for this module' in said
     said = await fails(COMPONENT, *place, *wrong)
-    assert "certificates[0].host-key: is not that of the first certificate in chain" in said
+    assert "certificates[0].host-key: does not match the first certificate in chain" in said
     # WATER's modules have nothing to sign with.
     said = await fails(WATER, *place)
-    assert "certificates[0].host-key: the host keeps no keys" in said
+    assert "certificates[0].host-key: the host does not support keys" in said
     said = await fails(WATER, *place, *option)
     assert 'a WATER module does not use keys of the host; remove "web"' in said
     said = await fails(COMPONENT.with_name("plain.wasm"), f"{HOST}:0", *option)
@@ -93,7 +93,7 @@ async def test_what_is_not_there_is_named(authority: Authority, localhost: Leaf,
     said = await fails(COMPONENT, *place, "--key", f"web={tmp_path / 'none'}")
     assert "none: No such file" in said
     said = await fails(COMPONENT, *place, "--key", f"web={config}")
-    assert "tls.json: there is no private key in PEM" in said
+    assert "tls.json: no PEM private key found" in said
     twice = written({"certificates": [certificate | {"key": localhost.key}]}, tmp_path, "twice.json")
     said = await fails(COMPONENT, f"{HOST}:0", "--config", twice, *option)
     assert "certificates[0].host-key: expected one of key and host-key" in said

@@ -86,7 +86,7 @@ async def test_a_response_that_is_not_valid_now_is_kept_back(
     response = authority.vouch(localhost, since=since * DAY, until=until * DAY)
     async with backend(echo) as to, saying(stapled(localhost, response), to, tmp_path, module) as (port, said):
         assert "OCSP response: no response sent" in await s_client(port, root, "-status")
-        await said(f"certificates[0].ocsp: the response {why}")
+        await said(f"certificates[0].ocsp: the OCSP response {why}")
 
 
 async def test_a_response_is_kept_back_once_it_is_too_old(authority: Authority, localhost, root, tmp_path) -> None:
@@ -98,7 +98,7 @@ async def test_a_response_is_kept_back_once_it_is_too_old(authority: Authority, 
             while "no response sent" not in (answer := await s_client(port, root, "-status")):
                 assert "Cert Status: good" in answer
         assert asyncio.get_running_loop().time() - began > seconds - 1
-        await said("certificates[0].ocsp: the response is out of date from now on")
+        await said("certificates[0].ocsp: the OCSP response is now out of date")
 
 
 async def test_a_response_that_is_none_for_the_certificate_is_refused(
@@ -108,13 +108,13 @@ async def test_a_response_that_is_none_for_the_certificate_is_refused(
     whole = Leaf(localhost.chain + authority.pem, localhost.key)
     other = authority.sign("localhost", names=["localhost"])
     for leaf, response, why in [
-        (localhost, authority.vouch(other), "is of another certificate"),
+        (localhost, authority.vouch(other), "does not belong to the first certificate"),
         # The names are the same, and the key is not: that shows with the issuer in the chain.
-        (whole, namesake.vouch(localhost), "is of another certificate"),
+        (whole, namesake.vouch(localhost), "does not belong to the first certificate"),
         (localhost, authority.vouch(localhost, revoked=True), "says that the certificate is revoked"),
-        (localhost, authority.vouch(localhost, until=None), "does not say until when it holds"),
-        (localhost, authority.vouch(localhost)[:-1], "expected a successful response of OCSP"),
-        (localhost, b"hello", "expected a successful response of OCSP"),
+        (localhost, authority.vouch(localhost, until=None), "has no end of validity"),
+        (localhost, authority.vouch(localhost)[:-1], "expected a successful OCSP response"),
+        (localhost, b"hello", "expected a successful OCSP response"),
     ]:
         file = written(stapled(leaf, response), tmp_path, "tls.json")
         command = (WATM, "serve", "--unsealed", COMPONENT, "--listen", f"{HOST}:0", "--upstream", f"{HOST}:1")

@@ -287,4 +287,4 @@ def test_an_endpoint_where_nobody_listens_is_told_at_once(tmp_path: pathlib.Path
         done = subprocess.run(near.command(*command, *options), capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 1
         # In the log, and of the connection, which silence would have ended for another reason.
-        assert done.stderr.count(f"nobody listens at {host}:{PORTS[0]}, where peer ") == 2, done.stderr
+        assert done.stderr.count(f"is unreachable: nothing listens at {host}:{PORTS[0]} (ICMP") == 2, done.stderr

@@ -65,7 +65,7 @@ async def test_why_a_destination_cannot_be_had_is_told(tmp_path) -> None:
             answer = await ask("http", f"CONNECT {to} HTTP/1.1\r\n\r\n".encode(), 12)
             assert answer == b"HTTP/1.1 " + status
         for _ in range(2):
-            assert "no [Peer] has 10.9.8.7 in its AllowedIPs" in await near.says(disallowed)
+            assert "10.9.8.7 is not in the AllowedIPs of any [Peer]" in await near.says(disallowed)
 
 
 async def test_datagrams_are_associated(tmp_path) -> None:

@@ -146,8 +146,8 @@ async def test_the_cause_of_a_tunnel_that_does_not_come_up_is_said(tmp_path) -> 
                 cause("strange", other.config + f"PresharedKey = {'A' * 42}E=\n"),
             )
     assert f"at {place} does not answer" in silent
-    assert "nobody listens at 127.0.0.1:9" in nobody
-    assert "its keys do not fit" in strange
+    assert "is unreachable: nothing listens at 127.0.0.1:9" in nobody
+    assert "its handshake is not valid" in strange
 
 
 @pytest.mark.parametrize(
@@ -222,5 +222,5 @@ async def test_rules_for_applications_are_refused_and_not_ignored(tmp_path, rule
             assert process.returncode == 1
             line = len(config.splitlines())
             name = rule.partition(" ")[0]
-            assert f"line {line}: [Peer] {name}: a module is not told which application" in error.decode()
+            assert f"line {line}: [Peer] {name}: a module does not know which application" in error.decode()
             assert "listening" not in error.decode()

@@ -107,7 +107,7 @@ async def test_errors_are_told_apart(tmp_path) -> None:
             unanswered = await silent
             assert "timed out through unknown" in unanswered
             # Whose fault it may be, which a peer that does not know a key tells nobody.
-            assert "does not answer: nobody is there, or its PublicKey is another, or it does not know ours" in program.text
+            assert "does not answer: check that it is running, that its PublicKey is right, and that it knows our public key" in program.text
 
 
 async def test_an_upstream_that_does_not_start_ends_the_start(tmp_path) -> None:

@@ -15,7 +15,7 @@ pub fn componentize(module: &[u8]) -> Result<Vec<u8>> {
     let (with_types_taken_out, _) = metadata::decode(module).context("not a core module")?;
     ensure!(
         with_types_taken_out.is_some(),
-        "no component types in it; a transport's crate says `watm_guest::export!`"
+        "the module has no component types; call `watm_guest::export!` in the transport's crate"
     );
     ComponentEncoder::default()
         .module(module)?

@@ -71,5 +71,9 @@ fn what_is_no_module_of_ours_is_refused() {
     let error = componentize(b"hello").unwrap_err();
     assert_eq!(error.to_string(), "not a core module");
     let error = componentize(&wat::parse_str("(module)").unwrap()).unwrap_err();
-    assert!(error.to_string().starts_with("no component types in it"));
+    assert!(
+        error
+            .to_string()
+            .starts_with("the module has no component types")
+    );
 }

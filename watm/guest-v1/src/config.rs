@@ -45,7 +45,7 @@ fn read_all(file: Fd, config: &mut Vec<u8>) -> Result<(), String> {
     loop {
         let start = config.len();
         if start > MAX_SIZE {
-            return Err(format!("it is larger than {MAX_SIZE} bytes"));
+            return Err(format!("the file is larger than {MAX_SIZE} bytes"));
         }
         config.resize(start + PART, 0);
         let slice = Iovec {
@@ -93,5 +93,5 @@ fn name(folder: Fd) -> Result<Vec<u8>, Errno> {
 }
 
 fn cannot(what: &str, errno: Errno) -> String {
-    format!("cannot {what} it: {}", errno.name())
+    format!("cannot {what} the file: {}", errno.name())
 }

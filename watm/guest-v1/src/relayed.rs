@@ -67,7 +67,10 @@ impl<T: StreamTransport> Relayed<T> {
         let remote = match connect {
             Connect::Caller => None,
             Connect::Configured => Some(self.0.outer(None).ok_or_else(|| {
-                eprintln!("{}: remote: there is none to dial", config::PATH);
+                eprintln!(
+                    "{}: remote: missing; there is no address to dial",
+                    config::PATH
+                );
                 negative(wasip1::ERRNO_DESTADDRREQ)
             })?),
         };

@@ -76,10 +76,10 @@ impl fmt::Display for Reason {
         match self {
             Reason::Header(refused) => refused.fmt(f),
             Reason::Source => f.write_str("its sender is not in `from`"),
-            Reason::Protocol => f.write_str(
-                "the header is for a stream in a datagram, or of a datagram in a stream",
-            ),
-            Reason::Local => f.write_str("the header says LOCAL or UNKNOWN, which is not taken"),
+            Reason::Protocol => {
+                f.write_str("the header is for a stream but came in a datagram, or the reverse")
+            }
+            Reason::Local => f.write_str("the header says LOCAL or UNKNOWN, which is not accepted"),
         }
     }
 }

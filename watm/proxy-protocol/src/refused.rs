@@ -39,20 +39,20 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::NotProxy => "it does not begin with a PROXY protocol header",
-            Refused::TooLong => "the header is longer than is taken",
+            Refused::TooLong => "the header is longer than the limit",
             Refused::LineEnd => "the line does not end with CRLF",
             Refused::Fields => {
-                "the line has not the fields of its protocol, one space between them"
+                "the line does not have the fields of its protocol, separated by one space"
             }
-            Refused::Address => "an address is none of the header's family",
+            Refused::Address => "an address is not of the header's family",
             Refused::Port => "a port is not a number from 0 to 65535",
-            Refused::Command => "the version is not 2, or the command neither LOCAL nor PROXY",
+            Refused::Command => "the version is not 2, or the command is neither LOCAL nor PROXY",
             Refused::Family => "the address family or the protocol is not defined",
             Refused::Unspecified => "PROXY without addresses",
             Refused::TooShort => "the header is shorter than its addresses",
             Refused::TlvLength => "the TLVs do not fill the header",
-            Refused::TlvTwice => "a TLV is there twice",
-            Refused::TlvSize => "a TLV has a length that it cannot have",
+            Refused::TlvTwice => "a duplicate TLV",
+            Refused::TlvSize => "a TLV has an invalid length",
             Refused::Checksum => "the checksum is wrong",
         })
     }

@@ -47,7 +47,7 @@ fn network(text: &str) -> Result<(IpAddr, u32), String> {
     let wrong = || {
         format!(
             "'{text}' is neither an address nor a network, such as 10.0.0.1 or 10.0.0.0/8; \
-             'any' is whoever reaches the listener"
+             'any' accepts every sender"
         )
     };
     let address: IpAddr = address.parse().map_err(|_| wrong())?;

@@ -178,7 +178,7 @@ pub(crate) fn keys(method: Method, password: &str) -> Result<Vec<Key>, String> {
     let parts: Vec<&str> = password.split(':').collect();
     if parts.len() > 1 && !method.has_headers() {
         return Err(format!(
-            "{method} knows no users, so there is one key and no ':'; {}",
+            "{method} does not support users, so expected one key without ':'; {}",
             wanted(method)
         ));
     }

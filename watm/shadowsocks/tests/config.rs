@@ -141,14 +141,14 @@ use Fate::{Refused, Taken, Warned};
 
 #[test]
 fn the_fields_of_other_implementations_are_honoured_or_warned_of_or_refused() {
-    const OUTGOING: Fate = Refused("which way traffic leaves");
+    const OUTGOING: Fate = Refused("choose the outgoing path");
     // The fields of shadowsocks-libev (3.3.5) and shadowsocks-rust (1.25.0), except those that
     // every test has.
     for (field, value, fate) in [
         (
             "acl",
             r#""/etc/ss.acl""#,
-            Refused("where connections may go"),
+            Refused("set the allowed destinations"),
         ),
         ("acl", "null", Taken),
         ("auth", "true", Refused("one-time")),
@@ -187,15 +187,19 @@ fn the_fields_of_other_implementations_are_honoured_or_warned_of_or_refused() {
         (
             "outbound_proxy",
             r#"{"url": "x"}"#,
-            Refused("past the proxy"),
+            Refused("bypass the proxy"),
         ),
         ("outbound_udp_allow_fragmentation", "true", Warned),
         ("outbound_user_cookie", "5", OUTGOING),
-        ("plugin", r#""obfs-server""#, Refused("leave this out")),
+        ("plugin", r#""obfs-server""#, Refused("remove this field")),
         ("plugin", r#""""#, Taken),
         ("plugin_args", "[]", Taken),
         ("plugin_mode", r#""tcp_only""#, Warned),
-        ("plugin_opts", r#""obfs=http""#, Refused("leave this out")),
+        (
+            "plugin_opts",
+            r#""obfs=http""#,
+            Refused("remove this field"),
+        ),
         ("port_password", r#"{"5": "x"}"#, Refused("one port")),
         ("protocol", r#""http""#, Warned),
         ("remarks", r#""mine""#, Taken),
@@ -255,7 +259,7 @@ fn a_key_that_is_there_twice_is_named() {
     ] {
         let error = refused(&config).to_string();
         assert!(
-            error.starts_with(&format!("{name}: there twice at line 1")),
+            error.starts_with(&format!("{name}: duplicate field at line 1")),
             "{error}"
         );
     }
@@ -414,13 +418,13 @@ fn what_is_wrong_is_named() {
         (
             r#"{"method": "2022-blake3-chacha20-poly1305", "password": "a:b"}"#.to_owned(),
             "password",
-            "no users",
+            "does not support users",
         ),
         (with(r#", "tcp_port": 5"#), "tcp_port", "unknown"),
         (
             with(r#", "plugin": "obfs-local""#),
             "plugin",
-            "leave this out",
+            "remove this field",
         ),
         (
             with(r#", "server": "example.com""#),
@@ -464,7 +468,7 @@ fn what_is_wrong_is_named() {
         (
             with(r#", "users": [{"name": "a", "password": "b"}]"#),
             "users[0]",
-            "no users",
+            "does not support users",
         ),
         (
             new(r#", "users": [{"name": "a"}]"#),
@@ -496,12 +500,12 @@ fn what_is_wrong_is_named() {
         (
             new(r#", "gfw_report_compat": "insecure""#),
             "gfw_report_compat",
-            "no such thing",
+            "not supported by",
         ),
         (
             with(r#", "segmented_header": true"#),
             "segmented_header",
-            "no such header",
+            "does not have this header",
         ),
         (
             new(r#", "segmented_header": 1"#),
@@ -531,7 +535,7 @@ fn what_is_wrong_is_named() {
         (
             url("aes-128-gcm:x@example.com:1?plugin=obfs-local%3Bobfs%3Dhttp"),
             "plugin",
-            "leave this out",
+            "remove this field",
         ),
         (
             url("aes-128-gcm:x@example.com:1?prefix=123456789"),
@@ -546,7 +550,7 @@ fn what_is_wrong_is_named() {
         (
             url("aes-128-gcm:x@example.com:1?uot=1"),
             "uot",
-            "no such parameter",
+            "unknown parameter",
         ),
         (with(r#", "server": []"#), "server", "a list of them"),
         (
@@ -557,7 +561,7 @@ fn what_is_wrong_is_named() {
         (
             with(r#", "server": "a", "address": "b", "port": 5"#),
             "address",
-            "server says the same",
+            "duplicates server",
         ),
         (
             r#"{"version": 2, "servers": []}"#.to_owned(),

@@ -403,7 +403,7 @@ fn read(source: &mut (impl End + ?Sized), from: &mut Buffer) -> Result<Read, Err
     let room = CHUNK.saturating_sub(from.len());
     if room == 0 {
         return Err(ErrorCode::Other(
-            "a message is longer than a connection's buffer".to_owned(),
+            "a message is longer than the buffer of a connection".to_owned(),
         ));
     }
     source.read(from.tail(), room)

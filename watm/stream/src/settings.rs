@@ -47,7 +47,7 @@ impl Settings {
                 ));
             }
             if entries.iter().any(|(known, _)| known == key) {
-                return Err(at(&format!("{key} is there twice")));
+                return Err(at(&format!("duplicate key {key}")));
             }
             let value = value.trim();
             let value = quoted(value)

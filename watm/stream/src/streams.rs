@@ -368,7 +368,7 @@ impl<T: StreamTransport> Streams<T> {
                 true => self.counters.expired += 1,
                 false => self.counters.handshake_timeouts += 1,
             }
-            tell(connection, host, "took or lasted too long");
+            tell(connection, host, "timed out");
             self.remove(number);
         }
     }

@@ -78,7 +78,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "remote = \"x:1\"\nremote = \"y:1\"",
-            "line 2: remote is there twice",
+            "line 2: duplicate key remote",
         ),
         (
             "port = \"1\"",

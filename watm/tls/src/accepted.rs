@@ -126,9 +126,9 @@ impl Accepted {
     fn unknown_name(&self) -> String {
         match self.session.connection() {
             Connection::Server(server) if let Some(name) = server.server_name() => {
-                format!("no certificate is for {name}, which the client asks for")
+                format!("no certificate matches the name {name} (SNI) that the client requested")
             }
-            _ => "the client asks for no name, and \"no-match\" is \"abort\"".to_owned(),
+            _ => "the client sent no name (SNI), and \"no-match\" is \"abort\"".to_owned(),
         }
     }
 

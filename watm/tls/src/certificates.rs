@@ -148,7 +148,7 @@ pub fn certified(
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(Arc::new(certified)),
         Err(Error::InconsistentKeys(_)) => Err(field(
             &path,
-            "is not that of the first certificate in chain",
+            "does not match the first certificate in chain",
         )),
         Err(error) => Err(field(
             &format!("{}.chain", certificate.field),

@@ -170,7 +170,7 @@ struct NotAllowed;
 
 impl fmt::Display for NotAllowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the client is not among those that are allowed")
+        f.write_str("the client is not in the allow list")
     }
 }
 

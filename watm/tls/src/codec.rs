@@ -89,7 +89,7 @@ impl Codec for TlsCodec {
         match may_end || self.has_ended_inward() {
             true => Ok(()),
             false => Err(ErrorCode::Other(
-                "the connection ended without close_notify: it may be cut short".to_owned(),
+                "the connection ended without close_notify: it may be truncated".to_owned(),
             )),
         }
     }

@@ -166,21 +166,21 @@ impl Served {
                 None => Ok(None),
                 Some((name, _)) => Err(field(
                     name,
-                    "is for connections that are accepted, which need certificates",
+                    "supported for accepted connections only, which need certificates",
                 )),
             };
         }
         if decoy && cfg!(feature = "water-v1") {
             return Err(field(
                 "decoy",
-                "a host of WATER has one place for all connections; use the component",
+                "not supported by WATER hosts, which have one upstream; use the component",
             ));
         }
         if proxy_in.is_some() && proxy_out.is_none() && cfg!(feature = "water-v1") {
             return Err(field(
                 "proxy-in",
-                "a host of WATER is not told who a client is; tell the application by proxy-out, or \
-                 use the component",
+                "a WATER host does not learn the client's address; pass it to the application \
+                 with proxy-out, or use the component",
             ));
         }
         let certificates = certificates
@@ -254,11 +254,11 @@ fn certificate(path: String, json: json::Certificate) -> Result<Certificate, Con
         (Some(text), None) => Key::Own(pem::key(&format!("{path}.key"), &text)?),
         (None, Some(name)) if !name.is_empty() => Key::Host(name),
         (None, Some(_)) => {
-            let why = "expected the name that the host has for the key";
+            let why = "expected the host's name for the key";
             return Err(field(&format!("{path}.host-key"), why));
         }
         (None, None) => {
-            let why = "missing; a chain needs key, or host-key for one that the host keeps";
+            let why = "missing; a chain needs key, or host-key for a key of the host";
             return Err(field(&format!("{path}.key"), why));
         }
         (Some(_), Some(_)) => {
@@ -267,7 +267,7 @@ fn certificate(path: String, json: json::Certificate) -> Result<Certificate, Con
         }
     };
     let staple = json.ocsp.map(|text| {
-        let response = facts::base64(&text).ok_or("expected a response of OCSP in base64")?;
+        let response = facts::base64(&text).ok_or("expected an OCSP response in base64")?;
         Staple::new(response, &chain)
     });
     let staple = staple
@@ -323,7 +323,7 @@ fn ciphers(names: Option<Vec<String>>) -> Result<Vec<rustls::SupportedCipherSuit
             .iter()
             .find(|suite| facts::suite(suite.suite()) == *name);
         found.copied().ok_or_else(|| {
-            let why = format!("there is no such cipher; there is {}", known());
+            let why = format!("unknown cipher; expected one of {}", known());
             field(&format!("ciphers[{index}]"), why)
         })
     };
@@ -409,7 +409,7 @@ fn check_clients(json: json::Clients) -> Result<Option<Clients>, ConfigError> {
     if roots.is_none() && (allow.is_empty() || !allow.iter().all(Allow::is_pin)) {
         return Err(field(
             "clients.roots",
-            "missing; only pins of keys (spki:sha256:…) go without",
+            "missing; required unless allow has only pins of keys (spki:sha256:…)",
         ));
     }
     let crls = json
@@ -417,7 +417,7 @@ fn check_clients(json: json::Clients) -> Result<Option<Clients>, ConfigError> {
         .map(|text| pem::crls("clients.crls", &text))
         .transpose()?;
     if roots.is_none() && crls.is_some() {
-        return Err(field("clients.crls", "are of roots, which are missing"));
+        return Err(field("clients.crls", "need roots, which are missing"));
     }
     Ok(Some(Clients {
         wanted,
@@ -489,7 +489,7 @@ fn roots(path: &str, text: &str) -> Result<RootCertStore, ConfigError> {
     let mut store = RootCertStore::empty();
     let (added, _) = store.add_parsable_certificates(pem::certificates(path, text)?);
     match added {
-        0 => Err(field(path, "none of these can be a root")),
+        0 => Err(field(path, "none of these certificates can be a root")),
         _ => Ok(store),
     }
 }

@@ -22,9 +22,9 @@ pub fn words(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(why) => format!("the certificate: {}", certificate(why)),
         Error::NoCertificatesPresented => "no client certificate".to_owned(),
-        Error::AlertReceived(alert) => format!("the other end said: {alert:?}"),
+        Error::AlertReceived(alert) => format!("the peer sent the alert {alert:?}"),
         Error::NoApplicationProtocol => "alpn: no protocol in common".to_owned(),
-        Error::PeerIncompatible(why) => format!("nothing in common: {why:?}"),
+        Error::PeerIncompatible(why) => format!("no common TLS parameters: {why:?}"),
         Error::InvalidMessage(why) => format!("not TLS: {why:?}"),
         error => error.to_string(),
     }
@@ -39,7 +39,7 @@ fn certificate(error: &CertificateError) -> String {
             "it is not valid yet".to_owned()
         }
         CertificateError::UnknownIssuer => {
-            "it is not signed under a root that is trusted".to_owned()
+            "it is not signed by a trusted root (unknown issuer)".to_owned()
         }
         CertificateError::NotValidForName => "it is for another name".to_owned(),
         CertificateError::NotValidForNameContext {
@@ -57,13 +57,13 @@ fn certificate(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it is revoked".to_owned(),
         CertificateError::UnknownRevocationStatus => {
-            "no list says whether it, or what it is signed by, is revoked".to_owned()
+            "its revocation status, or that of an issuer, is unknown: no list (CRL) covers it".to_owned()
         }
         CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. } => {
-            "the list of what its issuer has revoked is out of date".to_owned()
+            "the revocation list (CRL) of its issuer is out of date".to_owned()
         }
-        CertificateError::BadSignature => "a signature is wrong".to_owned(),
+        CertificateError::BadSignature => "a signature is invalid".to_owned(),
         CertificateError::BadEncoding => "it is damaged: its encoding is not DER".to_owned(),
         CertificateError::UnsupportedSignatureAlgorithmContext { .. }
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
@@ -85,23 +85,21 @@ fn chain(error: &webpki::Error) -> String {
     use webpki::Error;
     let text = match error {
         Error::CaUsedAsEndEntity => {
-            "it is that of an authority (its basic constraints say CA), which is none for a client or a \
-             server"
+            "it is a CA certificate (basic constraints), which a client or server cannot use"
         }
         Error::EndEntityUsedAsCa => {
-            "it is signed by a certificate that is not one of an authority (its basic constraints do \
-             not say CA)"
+            "it is signed by a certificate that is not a CA (basic constraints)"
         }
         Error::NameConstraintViolation => "its issuer may not sign for its names",
         Error::PathLenConstraintViolated | Error::MaximumPathDepthExceeded => {
             "there are more certificates between it and a root than are allowed"
         }
-        Error::UnsupportedCertVersion => "it is not of version 3 of X.509",
+        Error::UnsupportedCertVersion => "it is not an X.509 version 3 certificate",
         Error::ExtensionValueInvalid
         | Error::MalformedExtensions
         | Error::MalformedNameConstraint
         | Error::MalformedDnsIdentifier => "it is damaged: an extension cannot be read",
-        error => return format!("its chain does not hold: {error}"),
+        error => return format!("its chain is not valid: {error}"),
     };
     text.to_owned()
 }

@@ -35,20 +35,21 @@ impl Key {
                 .key_provider
                 .load_private_key(key.clone_key())
                 .map_err(|_| {
-                    "expected a key of P-256, P-384, Ed25519 or RSA of 2048 bits and more"
+                    "expected a P-256, P-384 or Ed25519 key, or an RSA key of at least 2048 bits"
                         .to_owned()
                 }),
             Key::Host(name) => {
                 let key = signing::host_key(name).map_err(|error| match error {
                     ErrorCode::AccessDenied => format!(
                         "the host has no key \"{name}\" for this module; name one that it has, or \
-                         give it this one, such as by --key {name}=FILE"
+                         pass this one, such as with --key {name}=FILE"
                     ),
                     ErrorCode::NotSupported => {
-                        "the host keeps no keys; use the component, on a host that does, or key"
+                        "the host does not support keys; use the component on a host that does, \
+                         or set key"
                             .to_owned()
                     }
-                    error => format!("the host does not give the key \"{name}\": {error}"),
+                    error => format!("cannot use the host's key \"{name}\": {error}"),
                 })?;
                 Ok(Arc::new(HostKey::new(key)))
             }
@@ -118,7 +119,7 @@ struct Signing {
 impl Signer for Signing {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         let signed = self.key.sign(self.scheme.into(), message);
-        signed.map_err(|error| Error::General(format!("the host does not sign: {error}")))
+        signed.map_err(|error| Error::General(format!("the host failed to sign: {error}")))
     }
 
     fn scheme(&self) -> SignatureScheme {

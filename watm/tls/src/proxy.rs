@@ -63,7 +63,7 @@ pub fn header(
         .unwrap_or_default()
 }
 
-/// 16 random bytes in hexadecimal. `None` if the host gives no randomness.
+/// 16 random bytes in hexadecimal. `None` if the host's random number generator failed.
 fn unique_id() -> Option<Vec<u8>> {
     let mut made = [0; 16];
     SystemRandom::new().fill(&mut made).ok()?;

@@ -48,7 +48,7 @@ impl Staple {
     /// wrong.
     pub fn new(response: Vec<u8>, chain: &[CertificateDer<'_>]) -> Result<Staple, String> {
         let said = basic(&response).map_err(|why| {
-            format!("expected a successful response of OCSP, in DER, in base64: {why}")
+            format!("expected a successful OCSP response in DER, in base64: {why}")
         })?;
         let certificate = parsed(chain.first())?;
         let issuer = chain
@@ -59,7 +59,7 @@ impl Staple {
             |single: &&SingleResponse| is_of(&single.cert_id, &certificate, issuer.as_ref());
         let single = said.tbs_response_data.responses.iter().find(is_of);
         let single =
-            single.ok_or("is of another certificate than the first of chain, or its issuer")?;
+            single.ok_or("does not belong to the first certificate of chain or its issuer")?;
         match single.cert_status {
             CertStatus::Good(_) => {}
             CertStatus::Revoked(_) => return Err("says that the certificate is revoked".to_owned()),
@@ -71,7 +71,7 @@ impl Staple {
         Ok(Staple {
             window: Window {
                 from: seconds(&single.this_update),
-                until: until.ok_or("does not say until when it holds (nextUpdate)")?,
+                until: until.ok_or("has no end of validity (nextUpdate)")?,
             },
             response,
         })

@@ -120,9 +120,9 @@ impl Tls {
         let now = UnixTime::now().as_secs();
         let why = |window: Window| match window.validity(now) {
             Validity::Early => {
-                Some("the response is not valid yet; clients are given none until it is")
+                Some("the OCSP response is not valid yet and is not sent to clients until then")
             }
-            Validity::Late => Some("the response is out of date; clients are given none"),
+            Validity::Late => Some("the OCSP response is out of date and is not sent to clients"),
             Validity::Good => None,
         };
         self.staples()
@@ -140,8 +140,8 @@ impl Tls {
                 .iter()
                 .filter(|list| facts::is_stale(list, now));
             let then = match clients.stale_crls {
-                true => "it is used all the same",
-                false => "clients whose issuer it is of are refused",
+                true => "it is still used",
+                false => "clients of its issuer are refused",
             };
             stale.extend(late.map(|_| format!("clients.crls: a list is out of date; {then}")));
         }
@@ -154,7 +154,7 @@ impl Tls {
             return Ok(name.clone());
         }
         let missing =
-            || ErrorCode::Other("server.name: missing; nothing else names the server".to_owned());
+            || ErrorCode::Other("server.name: missing; set it, or connect to a name".to_owned());
         match destination.or(self.config.server.remote.as_ref()) {
             Some(Destination::Address(address)) => Ok(ServerName::from(address.ip())),
             Some(Destination::Name(name, _)) => {
@@ -228,7 +228,7 @@ fn dialling(config: &Config) -> Result<Option<Arc<ClientConfig>>, ConfigError> {
         return match remote {
             Some(_) => Err(field(
                 "server.roots",
-                "missing; a server needs roots or pins to be believed",
+                "missing; roots or pins are needed to verify the server",
             )),
             None => Ok(None),
         };
@@ -263,7 +263,7 @@ impl StreamTransport for Tls {
         let mut secret = [0; SECRET];
         SystemRandom::new()
             .fill(&mut secret)
-            .map_err(|_| ConfigError::Other("the host gives no randomness".to_owned()))?;
+            .map_err(|_| ConfigError::Other("the host's random number generator failed".to_owned()))?;
         Tls::assemble(Config::parse(config)?, secret, Rc::default())
     }
 
@@ -312,7 +312,8 @@ impl StreamTransport for Tls {
                 let now = UnixTime::now().as_secs();
                 let slow = is_slow(certificate, provider).then(|| {
                     format!(
-                        "{}.key: an RSA key takes 30 times as long as one of P-256 for each connection",
+                        "{}.key: an RSA key takes 30 times the CPU time of a P-256 key for each \
+                         connection",
                         certificate.field
                     )
                 });
@@ -340,7 +341,8 @@ impl StreamTransport for Tls {
             .filter(|(_, window)| (until..now).contains(&window.until))
             .map(|(place, _)| {
                 format!(
-                    "{place}.ocsp: the response is out of date from now on; clients are given none"
+                    "{place}.ocsp: the OCSP response is now out of date and is no longer sent to \
+                     clients"
                 )
             })
             .collect();
@@ -364,7 +366,7 @@ impl StreamTransport for Tls {
     fn accept(&self, remote: Option<SocketAddr>) -> Result<TlsCodec, ErrorCode> {
         let (Some(accepting), Some(served)) = (&self.accepting, &self.config.served) else {
             return Err(ErrorCode::Other(
-                "certificates: missing; a connection needs one to be accepted".to_owned(),
+                "certificates: missing; accepting connections needs at least one".to_owned(),
             ));
         };
         let proxy = served.proxy_in.as_ref();
@@ -381,7 +383,7 @@ impl StreamTransport for Tls {
     fn dial(&self, destination: Option<&Destination>) -> Result<TlsCodec, ErrorCode> {
         let Some(config) = &self.dialling else {
             return Err(ErrorCode::Other(
-                "server.roots: missing; a server needs roots or pins to be believed".to_owned(),
+                "server.roots: missing; roots or pins are needed to verify the server".to_owned(),
             ));
         };
         let name = self.name(destination)?;

@@ -22,7 +22,7 @@ fn what_is_wrong_is_named() {
         ("{\"nonsense\": 1}".to_owned(), "nonsense"),
         (
             "{\"alpn\": [\"h2\"]}".to_owned(),
-            "alpn: is for connections that are accepted",
+            "alpn: supported for accepted connections only",
         ),
         (with("\"alpn\": [\"\"]"), "alpn[0]: expected a protocol"),
         (with("\"alpn\": \"h2\""), "alpn: invalid type"),
@@ -37,7 +37,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             with("\"ciphers\": [\"RC4\"]"),
-            "ciphers[0]: there is no such cipher; there is TLS_",
+            "ciphers[0]: unknown cipher; expected one of TLS_",
         ),
         (with("\"no-match\": \"maybe\""), "no-match: unknown variant"),
         (
@@ -100,7 +100,7 @@ fn what_is_wrong_is_named() {
         ),
         (
             with("\"clients\": {\"certificates\": \"required\", \"roots\": \"nothing\"}"),
-            "clients.roots: there is no certificate",
+            "clients.roots: no PEM certificate",
         ),
         (
             format!(
@@ -111,11 +111,11 @@ fn what_is_wrong_is_named() {
         ),
         (
             format!("{{\"certificates\": [{{\"chain\": \"\", \"key\": {key}}}]}}"),
-            "certificates[0].chain: there is no certificate",
+            "certificates[0].chain: no PEM certificate",
         ),
         (
             format!("{{\"certificates\": [{{\"chain\": {chain}, \"key\": \"\"}}]}}"),
-            "certificates[0].key: there is no private key",
+            "certificates[0].key: no PEM private key",
         ),
         (
             format!("{{\"certificates\": [{{\"chain\": {chain}}}]}}"),
@@ -129,23 +129,23 @@ fn what_is_wrong_is_named() {
         ),
         (
             format!("{{\"certificates\": [{{\"chain\": {chain}, \"host-key\": \"\"}}]}}"),
-            "certificates[0].host-key: expected the name",
+            "certificates[0].host-key: expected the host's name",
         ),
         (
             format!("{{\"certificates\": [{{\"chain\": {chain}, \"host-key\": \"web\"}}]}}"),
-            "certificates[0].host-key: the host keeps no keys",
+            "certificates[0].host-key: the host does not support keys",
         ),
         (
             format!(
                 "{{\"certificates\": [{{\"chain\": {chain}, \"key\": {key}, \"ocsp\": \"MAMKAQE=\"}}]}}"
             ),
-            "certificates[0].ocsp: expected a successful response of OCSP",
+            "certificates[0].ocsp: expected a successful OCSP response",
         ),
         (
             with(&format!(
                 "\"clients\": {{\"certificates\": \"required\", \"roots\": {root}, \"crls\": {root}}}"
             )),
-            "clients.crls: there is no X509 CRL in PEM",
+            "clients.crls: no PEM X509 CRL found",
         ),
         (
             with("\"clients\": {\"certificates\": \"none\", \"crls\": \"\"}"),

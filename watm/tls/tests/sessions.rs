@@ -200,7 +200,7 @@ fn a_name_has_its_certificate() {
     }
     let strict = config(", \"no-match\": \"abort\"");
     let (told, _) = Two::failures(&client(&authority, ""), &strict, "three.example");
-    assert!(told.contains("the other end said"), "{told}");
+    assert!(told.contains("the peer sent the alert"), "{told}");
 }
 
 #[test]

@@ -443,7 +443,7 @@ impl WireGuard {
             && ![0, port].contains(&self.address.port())
         {
             let text = format!(
-                "ListenPort is {port}, but the host listens on {}, which is what counts",
+                "ListenPort is {port}, but the host listens on {}; ListenPort has no effect",
                 self.address
             );
             host.log(Level::Warn, TARGET, &text);

@@ -79,7 +79,7 @@ fn it_is_said_why_the_first_call_has_no_answer() {
         ("", "does not answer"),
         (
             "PresharedKey = AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE=",
-            "its keys do not fit",
+            "its handshake is not valid",
         ),
     ] {
         let config = client_config(CLIENT_KEY, support::SERVER_KEY) + peer + "\n";
@@ -332,8 +332,8 @@ fn a_wrong_preshared_key_is_told_from_silence() {
     let mut pair = pair_with(&format!("PresharedKey = {psk}"), "");
     let key = public_text(support::SERVER_KEY);
     let expected = format!(
-        "peer {key} at {SERVER} answers with what its keys do not fit: its PublicKey is another, \
-         or the PresharedKey is not the one that it has for us"
+        "peer {key} at {SERVER} answers, but its handshake is not valid: check its PublicKey and \
+         the PresharedKey, which must match the peer's configuration"
     );
     for _ in 0..3 {
         let (reason, time, warnings) = failure(&mut pair);
@@ -360,8 +360,8 @@ fn whoever_does_not_answer_is_said_not_to() {
         assert!(time < 20 * SECOND, "{time:?}");
         let (own, theirs) = (public_text(own), public_text(theirs));
         let expected = format!(
-            "peer {theirs} at {SERVER} does not answer: nobody is there, or its PublicKey is \
-             another, or it does not know ours, which is {own}"
+            "peer {theirs} at {SERVER} does not answer: check that it is running, that its \
+             PublicKey is right, and that it knows our public key {own}"
         );
         assert_eq!(warnings, [expected]);
     }
@@ -380,7 +380,8 @@ fn who_waits_for_a_peer_whose_machine_says_that_nobody_listens_waits_no_longer()
     pair.client.host.refuse("192.0.2.1".parse().unwrap());
     pair.run_for(3 * SECOND / 2);
     let key = public_text(support::SERVER_KEY);
-    let expected = format!("nobody listens at {SERVER}, where peer {key} should be");
+    let expected =
+        format!("peer {key} is unreachable: nothing listens at {SERVER} (ICMP port unreachable)");
     assert_eq!(stream.reset(), Some(ErrorCode::Other(expected.clone())));
     assert_eq!(warnings(&pair), std::slice::from_ref(&expected));
     // Calls continue, and later connections succeed.

@@ -70,7 +70,8 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
         ),
         (
             format!("[Interface]\nPrivateKey = {}\n", base64(&[0; 32])),
-            "line 2: [Interface] PrivateKey: all zero, which is no key; make one with 'wg genkey'"
+            "line 2: [Interface] PrivateKey: all zero, which is not a key; make one with 'wg \
+             genkey'"
                 .to_owned(),
         ),
         (
@@ -171,8 +172,8 @@ fn each_wrong_value_is_refused_with_its_line_its_field_and_what_would_be_right()
         ),
         (
             watm("Target = vpn.example.org:51820"),
-            "line 4: [Watm] Target: 'vpn.example.org:51820' names a host; a module cannot \
-             look names up, so write an address and a port, such as 192.0.2.1:51820"
+            "line 4: [Watm] Target: 'vpn.example.org:51820' names a host, and a module cannot \
+             resolve names; write an address and a port, such as 192.0.2.1:51820"
                 .to_owned(),
         ),
         (
@@ -255,7 +256,7 @@ fn what_does_not_belong_is_refused_with_the_reason() {
         ),
         (
             String::new(),
-            "no [Interface] section; it is where the server's PrivateKey stands",
+            "no [Interface] section; add one with the server's PrivateKey",
         ),
         (
             server_config("[interface]"),
@@ -272,9 +273,8 @@ fn what_does_not_belong_is_refused_with_the_reason() {
 
 #[test]
 fn rules_by_application_are_refused_also_where_wiresock_hides_them() {
-    let why = "a module is not told which application a connection is of, so it can hold none \
-               to this; remove the line, or dial by an upstream of mitmproxy or from Python, where \
-               it is known and held to";
+    let why = "a module does not know which application opened a connection, so it cannot enforce \
+               this; remove the line, or use a mitmproxy upstream or Python, which enforce it";
     for line in [
         "AllowedApps = chrome",
         "disallowedapps=x",
@@ -358,7 +358,7 @@ fn a_server_has_so_many_peers_and_no_more() {
         .collect();
     assert_eq!(
         refusal(&server_config(&peers)),
-        "line 65540: [Peer] PublicKey: one peer too many: a server has at most 32768; start \
+        "line 65540: [Peer] PublicKey: too many peers: a server has at most 32768; start \
          another server"
     );
 }
@@ -417,7 +417,7 @@ fn an_error_is_one_line_however_long_the_file_is() {
     for (config, expected) in [
         (
             "{\"a\\nb\": 1}".to_owned(),
-            "a\u{fffd}b: unknown; there are server_key".to_owned(),
+            "a\u{fffd}b: unknown; expected one of server_key".to_owned(),
         ),
         (
             server_config("MTU = 1\u{1b}[2J"),
@@ -443,9 +443,9 @@ fn what_has_no_effect_is_a_warning() {
     assert_eq!(
         sim.logged(Level::Warn),
         [
-            "no [Peer] section: nobody can connect, and connections from here have nowhere to go; \
-             add one with the peer's PublicKey and AllowedIPs",
-            "ListenPort is 1, but the host listens on 192.0.2.1:51820, which is what counts",
+            "no [Peer] section, so no peer can connect or be connected to; add one with the \
+             peer's PublicKey and AllowedIPs",
+            "ListenPort is 1, but the host listens on 192.0.2.1:51820; ListenPort has no effect",
         ]
     );
     sim.host.logs.clear();
@@ -453,7 +453,7 @@ fn what_has_no_effect_is_a_warning() {
         .unwrap();
     assert_eq!(
         sim.logged(Level::Warn),
-        ["line 3: [Peer] has no AllowedIPs, so nothing from this peer is let in"]
+        ["line 3: [Peer] has no AllowedIPs, so all packets from this peer are dropped"]
     );
 }
 
@@ -564,7 +564,7 @@ fn each_wrong_field_of_the_json_is_refused() {
         ),
         (
             with("\"Mtu\": 1420"),
-            "Mtu: unknown; there are server_key, client_key, peer_public_keys, mtu, \
+            "Mtu: unknown; expected one of server_key, client_key, peer_public_keys, mtu, \
              udp_idle_timeout, max_flows, handshakes_per_second, client_address, dns",
         ),
     ];

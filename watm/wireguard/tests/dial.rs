@@ -231,7 +231,7 @@ fn what_is_missing_is_named() {
             "",
             "AllowedIPs = 0.0.0.0/0",
             Some("10.9.8.7:80"),
-            "[Interface] Address has none",
+            "[Interface] Address has no address of the family",
         ),
         (
             "Address = 10.0.0.1/32",
@@ -243,7 +243,7 @@ fn what_is_missing_is_named() {
             "Address = 10.0.0.1/32",
             "AllowedIPs = 10.0.0.0/8\nEndpoint = 192.0.2.1:51820",
             Some("11.9.8.7:80"),
-            "no [Peer] has 11.9.8.7 in its AllowedIPs",
+            "11.9.8.7 is not in the AllowedIPs of any [Peer]",
         ),
         (
             "Address = 10.0.0.1/32",

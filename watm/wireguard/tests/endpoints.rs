@@ -114,13 +114,11 @@ fn what_cannot_be_looked_up_is_told_and_tried_again_with_patience() {
     for (code, text) in [
         (
             ErrorCode::AccessDenied,
-            "may not be looked up; allow udp://vpn.example.org:51820, or write an address and a \
+            "resolving it is not allowed; allow udp://vpn.example.org:51820, or write an address \
+             and a \
              port",
         ),
-        (
-            ErrorCode::NameUnresolvable,
-            "name unresolvable; it is looked up again",
-        ),
+        (ErrorCode::NameUnresolvable, "name unresolvable; retrying"),
     ] {
         let (mut pair, directory) = usual();
         directory.set(NAME, Err(code.clone()));
@@ -154,7 +152,7 @@ fn where_no_names_are_looked_up_an_address_is_asked_for() {
     assert_eq!(
         pair.dial(None).err().expect("refused").to_string(),
         format!(
-            "the Endpoint {NAME}:51820: no names are looked up here; write an address and a port"
+            "the Endpoint {NAME}:51820: names cannot be resolved here; write an address and a port"
         )
     );
 }

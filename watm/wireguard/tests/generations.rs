@@ -139,11 +139,14 @@ fn a_snapshot_of_something_else_is_refused_and_the_old_one_goes_on() {
     let mut newer = whole.clone();
     newer[15] = 9;
     for (snapshot, what) in [
-        (b"shadowsocks 1".to_vec(), "is no WireGuard server's"),
-        (newer, "is of version 9, and this module reads version 1"),
+        (
+            b"shadowsocks 1".to_vec(),
+            "is not that of a WireGuard server",
+        ),
+        (newer, "is of version 9, but this module reads version 1"),
         (
             whole[..whole.len() - 1].to_vec(),
-            "wrong or cut off at byte",
+            "invalid or truncated at byte",
         ),
         ([whole.as_slice(), b"x"].concat(), "should end at byte"),
     ] {

@@ -128,8 +128,8 @@ fn who_says_how_large_packets_are_is_told_that_they_do_not_fit() {
     };
     let key = public_text(support::SERVER_KEY);
     let expected = format!(
-        "[Interface] MTU is 1420, but the way to peer {key} at {SERVER} takes packets of 1340 \
-         bytes: larger ones go in fragments; without MTU in the file it is worked out"
+        "[Interface] MTU is 1420, but the path MTU to peer {key} at {SERVER} is 1340 bytes: \
+         larger packets are fragmented; remove MTU from the file to discover it"
     );
     assert_eq!(warnings(), [expected]);
 }

@@ -28,7 +28,7 @@ fn peer_for(pair: &mut Pair, address: IpAddr) -> Option<String> {
     if error == ErrorCode::AccessDenied {
         let (level, why) = pair.client.host.logs.pop().expect("it is told");
         assert_eq!(level, Level::Warn);
-        let none = format!("{to} is refused: no [Peer] has {address} in its AllowedIPs");
+        let none = format!("{to} is refused: {address} is not in the AllowedIPs of any [Peer]");
         assert!(why.starts_with(&none), "{why}");
         return None;
     }

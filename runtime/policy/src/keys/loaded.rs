@@ -36,7 +36,7 @@ impl LoadedKey {
             Error::NoItemsFound if contains(text, b"ENCRYPTED PRIVATE KEY") => {
                 "the private key is encrypted; decrypt it first, as with openssl pkey".to_owned()
             }
-            Error::NoItemsFound => "there is no private key in PEM".to_owned(),
+            Error::NoItemsFound => "no PEM private key found".to_owned(),
             error => format!("not PEM: {error}"),
         })?;
         let expected =

@@ -97,7 +97,11 @@ impl From<NonZeroU32> for Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the system gives no randomness (code {:#x})", self.0)
+        write!(
+            f,
+            "the system's random number generator failed (code {:#x})",
+            self.0
+        )
     }
 }
 

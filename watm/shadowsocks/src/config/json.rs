@@ -14,8 +14,9 @@ use super::{Config, Mode, User};
 use crate::method::Method;
 
 /// The error for a configuration with a plugin.
-pub const NO_PLUGINS: &str =
-    "plugins are not started by a module; put one before the server's port and leave this out";
+pub const NO_PLUGINS: &str = "a module cannot start plugins; run the plugin in front of the \
+                              server's port and remove this \
+     field";
 
 /// Other implementations' names of the same fields.
 const ALIASES: &[(&str, &str)] = &[
@@ -85,8 +86,8 @@ const UNSAFE_TO_IGNORE: &[(&str, &str)] = &[
     ("plugin_args", NO_PLUGINS),
     (
         "acl",
-        "access control lists are not supported; say where connections may go in the host's settings, \
-         and leave this out",
+        "access control lists are not supported; set the allowed destinations in the host's \
+         settings and remove this field",
     ),
     ("outbound_fwmark", OUTGOING),
     ("outbound_user_cookie", OUTGOING),
@@ -96,7 +97,7 @@ const UNSAFE_TO_IGNORE: &[(&str, &str)] = &[
     ("local_ipv6_address", OUTGOING),
     (
         "outbound_proxy",
-        "not supported; connections would go past the proxy",
+        "not supported; connections would bypass the proxy",
     ),
     (
         "port_password",
@@ -106,7 +107,8 @@ const UNSAFE_TO_IGNORE: &[(&str, &str)] = &[
     ("auth", "one-time authentication is not supported"),
 ];
 
-const OUTGOING: &str = "not supported; which way traffic leaves is for the host and its routes to say, so leave this out";
+const OUTGOING: &str = "not supported; the host and its routes choose the outgoing path; remove \
+                        this field";
 
 /// The fields around a list of servers.
 const AROUND: &[&str] = &["version", "bytes_used", "bytes_remaining", "username"];
@@ -157,14 +159,14 @@ fn of_list(object: &Map<String, Value>, servers: &[Value]) -> Result<Config, Con
         None | Some(Value::Null) => false,
         Some(version) if version.as_u64() == Some(VERSION) => true,
         Some(_) => {
-            let why = format!("expected {VERSION}, which is that of SIP008");
+            let why = format!("expected {VERSION}, the version of SIP008");
             return Err(field("version", why));
         }
     };
     let mut warnings = Vec::new();
     let others = object.iter().filter(|(name, _)| *name != "servers");
     for (name, value) in others {
-        let unknown = "unknown beside servers; put it into one of them";
+        let unknown = "unknown next to servers; move it into one of them";
         warnings.extend(without_effect(name, value, "", AROUND, is_sip008, unknown)?);
     }
     let enabled = |server: &&Value| server.get("disabled") != Some(&Value::Bool(true));
@@ -173,14 +175,14 @@ fn of_list(object: &Map<String, Value>, servers: &[Value]) -> Result<Config, Con
         .enumerate()
         .find(|(_, server)| enabled(server));
     let Some((index, Value::Object(first))) = first else {
-        let why = "expected a list with an object for each server, of which one is not disabled";
+        let why = "expected a list of objects, with at least one server that is not disabled";
         return Err(field("servers", why));
     };
     let mut config = server(first, &format!("servers[{index}]."), is_sip008)?;
     if servers.len() > 1 {
         let many = servers.len();
         warnings.push(format!(
-            "of the {many} in servers, the first one that is not disabled is used"
+            "using the first of {many} servers that is not disabled"
         ));
     }
     config.warnings.extend(warnings);
@@ -211,7 +213,7 @@ fn without_effect(
     }
     match ELSEWHERE.contains(&name) {
         true => Ok(Some(format!(
-            "{path}{name} has no effect: the host has such settings"
+            "{path}{name} has no effect; set it in the host"
         ))),
         false if custom => Ok(Some(format!("{path}{} has no effect here", quote(name)))),
         false => refused(unknown),
@@ -240,13 +242,13 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
         .chain(aliases)
         .chain(["disabled", "version"])
         .collect();
-    let unknown = format!("unknown; there are {}", names(&OF_SERVER));
+    let unknown = format!("unknown; expected one of {}", names(&OF_SERVER));
     for (name, value) in object {
         warnings.extend(without_effect(name, value, path, &known, custom, &unknown)?);
     }
     for (alias, name) in ALIASES {
         if object.contains_key(*alias) && object.contains_key(*name) {
-            return Err(at(alias, format!("{name} says the same; leave one out")));
+            return Err(at(alias, format!("duplicates {name}; remove one of them")));
         }
     }
     let get = |name: &str| {
@@ -311,7 +313,7 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
         if seconds != kept {
             let name = written("udp_idle_timeout");
             warnings.push(format!(
-                "{path}{name}: {seconds} s is out of range, and {kept} s is used"
+                "{path}{name}: {seconds} s is out of range; using {kept} s"
             ));
         }
         config.udp_idle_timeout = Duration::from_secs(kept);
@@ -324,7 +326,7 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
         Some(_) if !method.is_2022() => {
             return Err(at(
                 "segmented_header",
-                format!("{method} has no such header"),
+                format!("{method} does not have this header"),
             ));
         }
         Some(may) => *may == Value::Bool(true),
@@ -333,7 +335,8 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
         None => false,
         Some(_) if !method.is_2022() => {
             warnings.push(
-                "gfw_report_compat: connections can be read in part and forged by who sees them"
+                "gfw_report_compat: anyone who sees the traffic can partly read and forge \
+                 connections"
                     .to_owned(),
             );
             config.mode = match config.mode {
@@ -346,7 +349,7 @@ fn server(object: &Map<String, Value>, path: &str, custom: bool) -> Result<Confi
             true
         }
         Some(_) => {
-            let why = format!("there is no such thing for {method}");
+            let why = format!("not supported by {method}");
             return Err(at("gfw_report_compat", why));
         }
     };
@@ -381,8 +384,8 @@ fn address(
         Value::Array(servers) => {
             if servers.len() > 1 {
                 warnings.push(format!(
-                    "of the {} in {path}server, a client uses the first; a server listens where the \
-                     host says",
+                    "{path}server has {} addresses: a client uses the first, and a server listens \
+                     where the host says",
                     servers.len()
                 ));
             }
@@ -436,11 +439,14 @@ pub fn assemble(method: Method, password: &str, users: Vec<User>) -> Result<Conf
         return Ok(config);
     }
     if !method.has_headers() {
-        let why = format!("{method} knows no users; 2022-blake3-aes-128-gcm and -256-gcm do");
+        let why = format!(
+            "{method} does not support users; 2022-blake3-aes-128-gcm and -256-gcm \
+                           do"
+        );
         return Err(field("users", why));
     }
     if config.keys.len() > 1 {
-        let why = "a server with users has one key here, and each user its own";
+        let why = "a server with users has one key here; give each user its own key";
         return Err(field("password", why));
     }
     config.users.sort_by_key(|user| user.id);
@@ -467,8 +473,7 @@ fn user(method: Method, value: &Value, path: &str) -> Result<User, ConfigError> 
     if let Some(unknown) = user.keys().find(|key| !known(key)) {
         let unknown = format!("{path}.{}", quote(unknown));
         return Err(field(
-            &unknown,
-            format!("unknown; there are {}", names(&OF_USER)),
+    let unknown = format!("unknown; expected one of {}", names(&OF_SERVER));
         ));
     }
     let text = |name: &str| {
@@ -481,7 +486,7 @@ fn user(method: Method, value: &Value, path: &str) -> Result<User, ConfigError> 
     let (name, password) = (text("name")?, text("password")?);
     let named = |why| field(&format!("{path}.password"), why);
     if !method.is_2022() {
-        return Err(field(path, format!("{method} knows no users")));
+        return Err(field(path, format!("{method} does not support users")));
     }
     let key = super::key(method, password).map_err(named)?;
     if name.chars().any(char::is_control) || name.len() > 255 {

@@ -64,7 +64,10 @@ impl<'de> Visitor<'de> for AnyValue {
         let mut object = Map::new();
         while let Some(name) = access.next_key::<String>()? {
             if object.contains_key(&name) {
-                return Err(A::Error::custom(format!("{}: there twice", quote(&name))));
+                return Err(A::Error::custom(format!(
+                    "{}: duplicate field",
+                    quote(&name)
+                )));
             }
             let Unique(value) = access.next_value()?;
             object.insert(name, value);

@@ -93,7 +93,7 @@ fn build(user: String, host: &str, query: &str) -> Result<Config, ConfigError> {
                     return Err(field(name, why));
                 }
                 None => {
-                    let why = "there is no such parameter; there is prefix";
+                    let why = "unknown parameter; expected prefix";
                     return Err(field(&quote(name), why));
                 }
             },

@@ -31,10 +31,10 @@ pub fn method(text: &str) -> Result<Method, String> {
             .iter()
             .any(|old| text.to_ascii_lowercase().contains(old))
         {
-            true => "it does not authenticate what it encrypts, and is not supported",
+            true => "not supported, because it encrypts without authentication",
             false => "unknown",
         };
-        format!("{why}; there are {}", names.join(", "))
+        format!("{why}; expected one of {}", names.join(", "))
     })
 }
 
@@ -58,9 +58,9 @@ pub fn prefix(text: &str) -> Result<Vec<u8>, String> {
         .map(|c| u8::try_from(u32::from(c)).ok())
         .collect();
     match bytes {
-        None => Err("expected characters from U+0000 to U+00FF, one a byte".to_owned()),
+        None => Err("expected characters from U+0000 to U+00FF, one for each byte".to_owned()),
         Some(bytes) if bytes.len() > LONGEST_PREFIX => Err(format!(
-            "{} bytes; with more than {LONGEST_PREFIX} too little of a salt is random",
+            "{} bytes; expected at most {LONGEST_PREFIX}, so that enough of the salt is random",
             bytes.len()
         )),
         Some(bytes) => Ok(bytes),

@@ -174,7 +174,7 @@ impl Datagrams {
         host: &mut dyn Host,
     ) -> Result<Token, ErrorCode> {
         let destination = destination.or(self.config.target.as_ref()).ok_or_else(|| {
-            ErrorCode::Other("target: missing, and nobody said where to go".to_owned())
+            ErrorCode::Other("target: missing, and no destination was given".to_owned())
         })?;
         if self.flows.len() >= MAX_FLOWS {
             return Err(ErrorCode::LimitReached);

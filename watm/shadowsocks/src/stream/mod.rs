@@ -55,17 +55,17 @@ pub(crate) enum Refused {
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::NotAuthentic => "a message is damaged, or from somebody with another key",
-            Refused::Length => "a message has a length that it cannot have",
-            Refused::Pieces => "the beginning of a request came in pieces",
-            Refused::Kind => "a message is of another kind than it must be",
-            Refused::Time => "a message is from another time: is either clock wrong?",
-            Refused::Replayed => "a salt was there before",
-            Refused::User => "there is no such user",
-            Refused::Address => "there is no address where one must be",
+            Refused::NotAuthentic => "a message is damaged or encrypted with another key",
+            Refused::Length => "a message has an invalid length",
+            Refused::Pieces => "the start of a request arrived in pieces",
+            Refused::Kind => "a message has the wrong type",
+            Refused::Time => "the timestamp of a message is too far off: check both clocks",
+            Refused::Replayed => "a salt was reused: this is a replay",
+            Refused::User => "unknown user",
+            Refused::Address => "an address is missing",
             Refused::Bare => "a request has neither padding nor a payload",
-            Refused::Answer => "this is the answer to another request",
-            Refused::Full => "there are too many sessions",
+            Refused::Answer => "the response belongs to another request",
+            Refused::Full => "too many sessions",
         })
     }
 }
@@ -176,7 +176,7 @@ impl StreamTransport for ShadowsocksStreams {
 
     fn dial(&self, destination: Option<&Destination>) -> Result<ShadowsocksCodec, ErrorCode> {
         let destination = destination.or(self.config.target.as_ref()).ok_or_else(|| {
-            ErrorCode::Other("target: missing, and nobody said where to go".to_owned())
+            ErrorCode::Other("target: missing, and no destination was given".to_owned())
         })?;
         let mut target = Vec::with_capacity(address::LONGEST);
         if !address::write(destination, &mut target) {

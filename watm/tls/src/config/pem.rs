@@ -10,7 +10,7 @@ use super::field;
 pub fn certificates(path: &str, text: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let found = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
     match found {
-        Ok(found) if found.is_empty() => Err(field(path, "there is no certificate in PEM")),
+        Ok(found) if found.is_empty() => Err(field(path, "no PEM certificate found")),
         Ok(found) => Ok(found),
         Err(error) => Err(field(path, format!("not PEM: {error}"))),
     }
@@ -23,7 +23,7 @@ pub fn crls(
 ) -> Result<Vec<CertificateRevocationListDer<'static>>, ConfigError> {
     let found = CertificateRevocationListDer::pem_slice_iter(text.as_bytes());
     match found.collect::<Result<Vec<_>, _>>() {
-        Ok(found) if found.is_empty() => Err(field(path, "there is no X509 CRL in PEM")),
+        Ok(found) if found.is_empty() => Err(field(path, "no PEM X509 CRL found")),
         Ok(found) => Ok(found),
         Err(error) => Err(field(path, format!("not PEM: {error}"))),
     }
@@ -37,7 +37,7 @@ pub fn key(path: &str, text: &str) -> Result<PrivateKeyDer<'static>, ConfigError
             let why = "the private key is encrypted; decrypt it first, as with openssl pkey";
             Err(field(path, why))
         }
-        Err(Error::NoItemsFound) => Err(field(path, "there is no private key in PEM")),
+        Err(Error::NoItemsFound) => Err(field(path, "no PEM private key found")),
         Err(error) => Err(field(path, format!("not PEM: {error}"))),
     }
 }

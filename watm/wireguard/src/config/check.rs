@@ -32,7 +32,7 @@ pub fn peers(
                 position,
                 field: "PublicKey",
                 why: format!(
-                    "one peer too many: a server has at most {MAX_PEERS}; start another server"
+                    "too many peers: a server has at most {MAX_PEERS}; start another server"
                 ),
             });
         }

@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     if let Some(unknown) = object.keys().find(|key| !known(key)) {
         return Err(field(
             &value::quote(unknown),
-            format!("unknown; there are {}", names(&OF_MITMPROXY)),
+            format!("unknown; expected one of {}", names(&OF_MITMPROXY)),
         ));
     }
 

@@ -41,7 +41,7 @@ pub fn quote(text: &str) -> String {
 pub fn key(text: &str) -> Result<[u8; 32], String> {
     match key::decode(text) {
         Ok(key) if key == [0; 32] => {
-            Err("all zero, which is no key; make one with 'wg genkey'".to_owned())
+            Err("all zero, which is not a key; make one with 'wg genkey'".to_owned())
         }
         Ok(key) => Ok(key),
         Err(why) => Err(why.to_owned()),
@@ -123,8 +123,8 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
     Err(if names_host(text) {
         format!(
-            "'{}' names a host; a module cannot look names up, \
-             so write an address and a port, such as 192.0.2.1:51820",
+            "'{}' names a host, and a module cannot resolve names; write an address and a port, \
+             such as 192.0.2.1:51820",
             quote(text)
         )
     } else {

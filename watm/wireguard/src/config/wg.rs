@@ -50,9 +50,9 @@ const WITHOUT_EFFECT: &[&str] = &[
 
 /// Fields of other programs that restrict traffic, and that cannot be enforced here.
 const REFUSED: &[(&str, &str)] = &[("AllowedApps", NO_APPS), ("DisallowedApps", NO_APPS)];
-const NO_APPS: &str = "a module is not told which application a connection is of, so it can \
-                       hold none to this; remove the line, or dial by an upstream of mitmproxy \
-                       or from Python, where it is known and held to";
+const NO_APPS: &str = "a module does not know which application opened a connection, so it cannot \
+                       enforce this; remove the line, or use a mitmproxy upstream or Python, \
+                       which enforce it";
 
 /// The prefix of comments in which WireSock hides its own fields from wg(8). Ignoring such a
 /// comment would ignore a setting of the file.
@@ -87,7 +87,7 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         let peer = peer(block)?;
         if peer.allowed_ips == AllowedIps::Networks(Vec::new()) {
             warnings.push(format!(
-                "line {}: [Peer] has no AllowedIPs, so nothing from this peer is let in",
+                "line {}: [Peer] has no AllowedIPs, so all packets from this peer are dropped",
                 block.line
             ));
         }
@@ -95,15 +95,15 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
     }
     if peers.is_empty() {
         warnings.push(
-            "no [Peer] section: nobody can connect, and connections from here have nowhere to go; \
-             add one with the peer's PublicKey and AllowedIPs"
+            "no [Peer] section, so no peer can connect or be connected to; add one with the \
+             peer's PublicKey and AllowedIPs"
                 .to_owned(),
         );
     }
 
     let interface = the_only(&blocks, Section::Interface)?.ok_or_else(|| {
         ConfigError::Syntax(
-            "no [Interface] section; it is where the server's PrivateKey stands".to_owned(),
+            "no [Interface] section; add one with the server's PrivateKey".to_owned(),
         )
     })?;
     let private_key = StaticSecret::from(
@@ -419,7 +419,7 @@ fn field(line: usize, section: Section, name: &str) -> Result<Meaning, ConfigErr
         sections.find(|section| of(*section).is_some())
     });
     let why = match elsewhere {
-        Some(other) => format!("belongs into [{}]", other.name()),
+        Some(other) => format!("belongs in [{}]", other.name()),
         None => format!(
             "unknown; [{}] has {}",
             section.name(),

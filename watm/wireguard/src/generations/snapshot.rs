@@ -83,8 +83,8 @@ impl Snapshot {
         let mut reader = Reader::new(bytes);
         if reader.array() != Some(MAGIC) {
             return Err(format!(
-                "the snapshot to start from is no WireGuard server's (it begins with '{}'); \
-                 put a module in the place of one of the same transport",
+                "the snapshot is not that of a WireGuard server (it begins with '{}'); swap \
+                 modules of the same transport only",
                 bytes[..bytes.len().min(MAGIC.len())].escape_ascii()
             ));
         }
@@ -93,22 +93,22 @@ impl Snapshot {
             && version != VERSION
         {
             return Err(format!(
-                "the snapshot to start from is of version {version}, and this module reads \
-                 version {VERSION}; take a module that reads version {version}, or restart"
+                "the snapshot is of version {version}, but this module reads version {VERSION}; \
+                 use a module that reads version {version}, or restart"
             ));
         }
         let snapshot = Self::read(&mut reader);
         let place = bytes.len() - reader.rest().len();
         match snapshot {
             Some(_) if !reader.rest().is_empty() => Err(format!(
-                "the snapshot to start from should end at byte {place}, and has {}; it must be \
-                 what the predecessor returned, whole and unchanged",
+                "the snapshot should end at byte {place}, but has {}; it must be unchanged since \
+                 the predecessor returned it",
                 bytes.len()
             )),
             Some(snapshot) => Ok(snapshot),
             None => Err(format!(
-                "the snapshot to start from is wrong or cut off at byte {place}; it must be \
-                 what the predecessor returned, whole and unchanged"
+                "the snapshot is invalid or truncated at byte {place}; it must be unchanged since \
+                 the predecessor returned it"
             )),
         }
     }
@@ -278,7 +278,7 @@ mod tests {
         let mut newer = bytes;
         newer[15] = 2;
         let error = Snapshot::parse(&newer).unwrap_err();
-        assert!(error.contains("of version 2, and this module reads version 1"));
+        assert!(error.contains("of version 2, but this module reads version 1"));
         let error = Snapshot::parse(b"shadow\xff").unwrap_err();
         assert!(error.contains("begins with 'shadow\\xff'"), "{error}");
     }

@@ -60,14 +60,15 @@ impl WireGuard {
         let target = self.target(destination)?;
         let Some(source) = routes::source(&self.config.addresses, target.ip()) else {
             return Err(ErrorCode::Other(format!(
-                "[Interface] Address has none of the family of {target}; \
-                 connections from here need one to come from"
+                "[Interface] Address has no address of the family of {target}; add one as the \
+                 source of connections"
             )));
         };
         let Some(id) = self.peers.route(target.ip()) else {
             // The error code has no text, and the user should know which rule refused.
             let why = format!(
-                "{target} is refused: no [Peer] has {} in its AllowedIPs, without its DisallowedIPs",
+                "{target} is refused: {} is not in the AllowedIPs of any [Peer], or is in its \
+                 DisallowedIPs",
                 target.ip()
             );
             host.log(Level::Warn, TARGET, &why);
@@ -111,7 +112,7 @@ impl WireGuard {
         match destination {
             Some(Destination::Address(address)) => Ok(*address),
             Some(Destination::Name(name, _)) => Err(ErrorCode::Other(format!(
-                "{name} is a name, and a module cannot look names up; use an address"
+                "{name} is a name, and a module cannot resolve names; use an address"
             ))),
             None => self.config.target.ok_or_else(|| {
                 ErrorCode::Other("no destination was given, and [Watm] has no Target".to_owned())

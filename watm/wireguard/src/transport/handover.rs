@@ -142,11 +142,7 @@ impl WireGuard {
         if let Role::Draining { .. } = before {
             self.dates.go_on();
             if host.log_enabled(Level::Warn) {
-                host.log(
-                    Level::Warn,
-                    TARGET,
-                    "serving again, in the place of a failed module",
-                );
+                host.log(Level::Warn, TARGET, "serving again after a rollback");
             }
             for (id, peer) in self.peers.iter_mut() {
                 if peer.is_taken_over() {

@@ -68,15 +68,15 @@ impl WireGuard {
         match answer {
             Answer::Found(_, address) => {
                 if host.log_enabled(Level::Debug) {
-                    let text = format!("peer {key} is looked for at {address}, which is {name}");
+                    let text = format!("trying peer {key} at {address}, an address of {name}");
                     host.log(Level::Debug, TARGET, &text);
                 }
                 match streams.map(|streams| streams.connect(Some(address), host)) {
                     None | Some(Ok(_)) => peer.look_at(address, &mut io),
                     Some(Err(code)) => {
                         let text = format!(
-                            "the Endpoint {name} of peer {key}, which is {address}, cannot be \
-                             connected to: {code}"
+                            "cannot connect to {address}, an address of the Endpoint {name} of \
+                             peer {key}: {code}"
                         );
                         host.log(Level::Warn, TARGET, &text);
                     }
@@ -112,11 +112,14 @@ impl WireGuard {
 fn reason(code: &ErrorCode, name: &str) -> String {
     match code {
         ErrorCode::NotSupported => {
-            "no names are looked up here; write an address and a port".to_owned()
+            "names cannot be resolved here; write an address and a port".to_owned()
         }
         ErrorCode::AccessDenied => {
-            format!("may not be looked up; allow udp://{name}, or write an address and a port")
+            format!(
+                "resolving it is not allowed; allow udp://{name}, or write an address and a \
+                     port"
+            )
         }
-        other => format!("{other}; it is looked up again"),
+        other => format!("{other}; retrying"),
     }
 }

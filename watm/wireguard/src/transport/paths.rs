@@ -62,9 +62,7 @@ impl WireGuard {
             (None, room) => {
                 if room != before && host.log_enabled(Level::Debug) {
                     let bytes = room.unwrap_or(largest);
-                    let text = format!(
-                        "the way to peer {name} at {remote} takes packets of {bytes} bytes"
-                    );
+                    let text = format!("the path MTU to peer {name} at {remote} is {bytes} bytes");
                     host.log(Level::Debug, TARGET, &text);
                 }
                 self.netstack.set_path_mtu(id, room);
@@ -72,9 +70,9 @@ impl WireGuard {
             }
             (Some(mtu), Some(room)) => {
                 let text = format!(
-                    "[Interface] MTU is {mtu}, but the way to peer {name} at {remote} takes packets \
-                     of {room} bytes: larger ones go in fragments; without MTU in the file it is \
-                     worked out"
+                    "[Interface] MTU is {mtu}, but the path MTU to peer {name} at {remote} is \
+                     {room} bytes: larger packets are fragmented; remove MTU from the file to \
+                     discover it"
                 );
                 host.log(Level::Warn, TARGET, &text);
                 false

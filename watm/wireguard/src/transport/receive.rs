@@ -108,7 +108,7 @@ impl WireGuard {
             self.counters.count(Counter::UnknownPeer);
             if host.log_enabled(Level::Debug) {
                 let text = format!(
-                    "handshake from {} by {}, which is no peer's key",
+                    "handshake from {} with the unknown public key {}",
                     from.remote,
                     key::encode(&half.peer_static_public)
                 );

@@ -29,7 +29,10 @@ impl WireGuard {
                     continue;
                 };
                 let name = peer.origin().name.clone();
-                let why = format!("nobody listens at {endpoint}, where peer {name} should be");
+                let why = format!(
+                    "peer {name} is unreachable: nothing listens at {endpoint} (ICMP port \
+                     unreachable)"
+                );
                 if peer.is_first_complaint() {
                     host.log(Level::Warn, TARGET, &why);
                 }
@@ -63,14 +66,14 @@ impl WireGuard {
             .map_or_else(String::new, |at| format!(" at {at}"));
         let why = if silence.strange {
             format!(
-                "peer {name}{place} answers with what its keys do not fit: its PublicKey is \
-                 another, or the PresharedKey is not the one that it has for us"
+                "peer {name}{place} answers, but its handshake is not valid: check its PublicKey \
+                 and the PresharedKey, which must match the peer's configuration"
             )
         } else {
             // WireGuard does not answer strangers.
             format!(
-                "peer {name}{place} does not answer: nobody is there, or its PublicKey is another, \
-                 or it does not know ours, which is {}",
+                "peer {name}{place} does not answer: check that it is running, that its PublicKey \
+                 is right, and that it knows our public key {}",
                 key::encode(self.config.public_key.as_bytes())
             )
         };
