@@ -364,11 +364,17 @@ impl<T: StreamTransport> Streams<T> {
     fn end_late(&mut self, number: u64, host: &mut dyn Host) {
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.expire();
-            match connection.is_open() {
-                true => self.counters.expired += 1,
-                false => self.counters.handshake_timeouts += 1,
-            }
-            tell(connection, host, "timed out");
+            let why = match connection.is_open() {
+                true => {
+                    self.counters.expired += 1;
+                    "reached its maximum lifetime"
+                }
+                false => {
+                    self.counters.handshake_timeouts += 1;
+                    "handshake timed out"
+                }
+            };
+            tell(connection, host, why);
             self.remove(number);
         }
     }

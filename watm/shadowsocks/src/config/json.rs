@@ -15,8 +15,7 @@ use crate::method::Method;
 
 /// The error for a configuration with a plugin.
 pub const NO_PLUGINS: &str = "a module cannot start plugins; run the plugin in front of the \
-                              server's port and remove this \
-     field";
+                              server's port and remove this field";
 
 /// Other implementations' names of the same fields.
 const ALIASES: &[(&str, &str)] = &[
@@ -439,10 +438,8 @@ pub fn assemble(method: Method, password: &str, users: Vec<User>) -> Result<Conf
         return Ok(config);
     }
     if !method.has_headers() {
-        let why = format!(
-            "{method} does not support users; 2022-blake3-aes-128-gcm and -256-gcm \
-                           do"
-        );
+        let why =
+            format!("{method} does not support users; 2022-blake3-aes-128-gcm and -256-gcm do");
         return Err(field("users", why));
     }
     if config.keys.len() > 1 {

@@ -117,7 +117,7 @@ fn reason(code: &ErrorCode, name: &str) -> String {
         ErrorCode::AccessDenied => {
             format!(
                 "resolving it is not allowed; allow udp://{name}, or write an address and a \
-                     port"
+                 port"
             )
         }
         other => format!("{other}; retrying"),
