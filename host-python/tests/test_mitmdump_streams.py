@@ -65,7 +65,7 @@ async def test_with_a_scheme_they_are_handled_as_in_reverse_mode(tmp_path):
 async def test_a_module_without_a_destination_is_refused(tmp_path):
     arguments = ("--mode", "watm:plain@127.0.0.1:0")
     async with start("mitmdump-watm", tmp_path, *arguments, observed=False) as program:
-        await program.wait_for(r"watm:plain@.* say not where they go; add the option to: watm:plain\?to=")
+        await program.wait_for(r"watm:plain@.* have no destination; add the option to: watm:plain\?to=")
 
 
 @pytest.mark.limit(60)
@@ -78,7 +78,7 @@ async def test_a_component_says_itself_that_it_listens_by_tcp(tmp_path):
                 assert await stream.read() == b""
         # Only a connection reveals it, since other modules with such a listener know the
         # destination.
-        await program.wait_for(rf"watm:{COMPONENT}@.* say not where they go; add the option to: ")
+        await program.wait_for(rf"watm:{COMPONENT}@.* have no destination; add the option to: ")
 
 
 @pytest.mark.limit(60)

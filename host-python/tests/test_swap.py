@@ -31,10 +31,10 @@ async def test_a_file_that_changes_is_swapped_in_and_a_bad_one_is_not(tmp_path):
         async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
             await fetch(connection, "/before")
             put(path, 1)
-            await program.wait_for("serves as generation 1")
+            await program.wait_for("now running .* as generation 1")
             await fetch(connection, "/still")
             path.write_bytes(b"\0asm cut short")
-            await program.wait_for("The module was not swapped: .*wireguard.wasm")
+            await program.wait_for("The swap failed: .*wireguard.wasm")
             await fetch(connection, "/unimpressed")
             (server,) = json.loads(await program.ask(command="watm.status"))
             assert "not swapped" in server["swap_error"]
@@ -42,7 +42,7 @@ async def test_a_file_that_changes_is_swapped_in_and_a_bad_one_is_not(tmp_path):
             assert (old["number"], new["number"], new["draining"]) == (0, 1, None)
             assert old["sha256"] != new["sha256"] and old["flows"] == 1
             put(path, 2)
-            await program.wait_for("serves as generation 2")
+            await program.wait_for("now running .* as generation 2")
             await fetch(connection, "/again")
             (server,) = json.loads(await program.ask(command="watm.status"))
             assert server["swap_error"] is None
@@ -59,11 +59,11 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
         async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
             await fetch(connection, "/before")
             await program.ask(command=f"watm.swap {mode} {path}")
-            await program.wait_for("serves as generation 1")
+            await program.wait_for("now running .* as generation 1")
             await fetch(connection, "/still")
             # A packaged module can be swapped in without the development option.
             await program.ask(command=f"watm.swap {with_options} wireguard")
-            await program.wait_for("wireguard serves as generation 2")
+            await program.wait_for("now running wireguard as generation 2")
             await fetch(connection, "/back")
             # A command fails with the reason, and the module in service continues.
             assert "does not run" in await program.ask(command="watm.swap wireguard@9 wireguard")
@@ -76,7 +76,7 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
                 assert why in await program.ask(command=f"watm.swap wireguard {module}")
             await fetch(connection, "/unimpressed")
             assert await program.ask(command=f"watm.swap wireguard {path}") is None
-            await program.wait_for("serves as generation 3")
+            await program.wait_for("now running .* as generation 3")
 
 
 @pytest.mark.limit(60)
@@ -106,7 +106,7 @@ async def test_the_page_swaps_and_shows_what_came_of_it(tmp_path):
             assert re.search(r">0</td>.*finishes its flows.*>1</td>.*serves", shown, re.DOTALL)
             answer = await visitor.post("/watm/swap", {"spec": mode, "module": str(tmp_path / "absent.wasm")})
             assert json.loads(answer.text)["swapped"] is False
-            assert "The module was not swapped" in (await visitor.get("/watm/servers")).text
+            assert "The swap failed" in (await visitor.get("/watm/servers")).text
         for content, status in (({"spec": "watm:nobody", "module": "x"}, 404), ({"module": "x"}, 400), ([], 400)):
             assert (await visitor.post("/watm/swap", content)).status == status
         # A foreign page has no access.

@@ -133,7 +133,7 @@ def test_another_mitmproxy_is_refused_loudly(monkeypatch):
 
     monkeypatch.setattr(hook, "_installed", False)
     monkeypatch.setattr(hook.core.ConnectionHandler, "open_connection", open_connection)
-    with pytest.raises(RuntimeError, match="opens its connections in a way that is not known here"):
+    with pytest.raises(RuntimeError, match="opens connections in an unsupported way"):
         hook.install(None)
 
 
@@ -230,8 +230,8 @@ async def test_an_upstream_that_does_not_start_is_not_loaded_and_the_command_say
             ("x=wireguard?config=/nonexistent", "CommandError: /nonexistent: No such file or directory"),
             ("x=/nonexistent.wasm", "CommandError: /nonexistent.wasm: No such file or directory"),
             (f"x=wireguard?config={tmp_path}/wrong.conf", "[Interface] Colour: unknown"),
-            (f"x=wireguard?config={tmp_path}/nowhere.conf", "nowhere.conf: no [Peer] has an Endpoint, so there is nowhere"),
-            (f"x=wireguard?config={tmp_path}/nobody.conf", "nobody.conf: has no [Peer] section, so there is nowhere"),
+            (f"x=wireguard?config={tmp_path}/nowhere.conf", "nowhere.conf: no [Peer] has an Endpoint, so there is no server"),
+            (f"x=wireguard?config={tmp_path}/nobody.conf", "nobody.conf: has no [Peer] section, so there is no server"),
             ("x=nothing", "'nothing' is neither"),
         ):
             assert why in await program.ask(command=f"watm.upstream.load {spec}")
@@ -245,7 +245,7 @@ async def test_an_upstream_that_does_not_start_is_not_loaded_and_the_command_say
         assert (kept["spec"], kept["running"]) == ("x=plain", True)
         assert "No such file" in await program.ask(command="watm.swap x /nonexistent.wasm")
         assert await program.ask(command="watm.swap x reverse") is None
-        await program.wait_for("x: reverse makes the connections now")
+        await program.wait_for("x: now running reverse for new connections")
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ async def test_an_upstream_that_does_not_start_is_not_loaded_and_the_command_say
         (["watm_upstream=x=wireguard?config=/nonexistent"], "does not run: /nonexistent: No such file or directory"),
         (["watm_upstream=nothing"], "watm_upstream: module: 'nothing' is neither"),
         (["watm_upstream=plain", "watm_upstream=reverse"], "plain and reverse have no name"),
-        (["watm_upstream=a=plain", "watm_upstream=a=reverse"], "two are called a"),
+        (["watm_upstream=a=plain", "watm_upstream=a=reverse"], "duplicate name a"),
         (["watm_route=*=a"], "no upstream a; there are: direct"),
         (["watm_route=*"], "must be PATTERN=NAME"),
         (["watm_upstream=missing.wasm"], "The upstream missing does not run"),
@@ -277,5 +277,5 @@ async def test_mitmwebs_page_shows_upstreams_and_swaps_them(tmp_path):
             for part in ("Upstream far", f"far=plain?to=127.0.0.1:{port}", "running", 'data-swap="far"', "Sealed as watm/plain"):
                 assert part in text
             await program.ask(command="watm.swap far reverse")
-            await program.wait_for("far: reverse makes the connections now")
+            await program.wait_for("far: now running reverse for new connections")
             assert "Sealed as watm/reverse" in (await visitor.get("/watm/servers")).text

@@ -88,7 +88,7 @@ async def test_an_addon_chooses(tmp_path) -> None:
             assert await fetch(port, f"http://{INSIDE}/", "-H", "x-upstream: wg0") == "inside"
             assert (await flow(program, said="inside"))["upstream"] == "wg0"
             # It fails, and does not go by another way.
-            assert "there is none" in await fetch(port, "http://127.0.0.1:81/")
+            assert "which does not exist" in await fetch(port, "http://127.0.0.1:81/")
 
 
 async def test_errors_are_told_apart(tmp_path) -> None:
@@ -167,7 +167,7 @@ async def test_an_upstream_is_swapped(tmp_path) -> None:
             assert await fetch(port, f"http://{INSIDE}/") == "inside"
             assert await program.ask(command="watm.swap wg0 wireguard") is None
             async with asyncio.timeout(LIMIT):
-                await program.wait_for("wg0: wireguard makes the connections now")
+                await program.wait_for("wg0: now running wireguard for new connections")
             assert await fetch(port, f"http://{INSIDE}/") == "inside"
             status = json.loads(await program.ask(command="watm.status"))
             assert status[-1]["generation"] == 1

@@ -44,7 +44,7 @@ class Applications:
                 # The text here is for people, except for the mark that hides it.
                 names = tuple(filter(None, (name.strip() for name in found["value"].split(","))))
                 if not names:
-                    raise ValueError(f"line {number + 1}: {found['field']}: names no application")
+                    raise ValueError(f"line {number + 1}: {found['field']}: missing application name")
                 rules[-1][field] = rules[-1].get(field, ()) + names
                 lines[number] = ""
         said = [of_peer for of_peer in rules if of_peer]
@@ -52,8 +52,8 @@ class Applications:
             return config, None
         if any(of_peer != said[0] for of_peer in said) or rules[0] == {} and len(said) < len(rules) - 1:
             raise ValueError(
-                "AllowedApps, DisallowedApps: the peers have different ones, and which peer is used is chosen by "
-                "address; make a configuration for each"
+                "AllowedApps, DisallowedApps: must be the same for all peers, since the address selects the peer; "
+                "make a configuration for each peer"
             )
         return "\n".join(lines) + "\n", cls(
             allowed=said[0].get("allowedapps", ()), disallowed=said[0].get("disallowedapps", ())

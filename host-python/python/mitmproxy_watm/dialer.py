@@ -150,7 +150,7 @@ class Dialer:
         destination = None
         if not self._fixed:
             if host is None or port is None:
-                raise ValueError("host, port: say where to; the module does not")
+                raise ValueError("host, port: required; the module does not choose the destination")
             check_port(port)
             destination = (host, port)
         native = self._native.dial(destination, datagrams=datagrams, wake=self._origin.wake.native)
@@ -203,10 +203,11 @@ class Dialer:
             return
         if application is None:
             raise PermissionError(
-                errno.EACCES, f"{self.name}: has rules for applications, and it is not known which one this is for"
+                errno.EACCES,
+                f"{self.name}: has rules for applications, but the application of this connection is unknown",
             )
         if not self.applications.admits(application):
-            raise PermissionError(errno.EACCES, f"{self.name}: is not for the application {application}")
+            raise PermissionError(errno.EACCES, f"{self.name}: not allowed for the application {application}")
 
 
 _running: WeakSet[Dialer] = WeakSet()

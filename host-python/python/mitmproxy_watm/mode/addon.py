@@ -59,7 +59,8 @@ class Watm:
             "watm_unsealed",
             bool,
             False,
-            "For development: also run transport modules that have no seal. Others need one that `watm trust` trusts.",
+            "For development: also run transport modules without a seal. Others need a seal under a root trusted with "
+            "`watm trust`.",
         )
 
     def configure(self, updated: set[str]) -> None:
@@ -152,7 +153,8 @@ class Watm:
         """Approve the capabilities of a waiting release that an update brought; see watm.status."""
         updates = self._updates_of(spec)
         if updates.status.waiting != release:
-            raise exceptions.CommandError(f"no release {release} waits; waiting: {updates.status.waiting or 'none'}")
+            waiting = updates.status.waiting or "none"
+            raise exceptions.CommandError(f"no release {release} waits for approval; waiting: {waiting}")
         wait(THREADS.submit(updates.approve_now, release))
 
     @command.command("watm.status")

@@ -181,7 +181,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         def run() -> tuple[Module, int]:
             loaded = read_module(module, unsealed=unsealed)
             if name is not None and loaded.seal is not None and loaded.seal.name != name:
-                raise ValueError(f"its name is {loaded.seal.name}; must be {name}, as of the module before")
+                raise ValueError(f"its name is {loaded.seal.name}; must be {name}, the name of the previous module")
             return loaded, server.swap_now(loaded)
 
         return THREADS.submit(run)
@@ -196,11 +196,11 @@ class WatmInstance(ServerInstance[WatmMode]):
         try:
             loaded, generation = await asyncio.wrap_future(swapping)
         except (OSError, ValueError) as e:
-            self.swap_error = f"The module was not swapped: {plain(e)}"
+            self.swap_error = f"The swap failed: {plain(e)}"
             logger.error("%s: %s", self.mode.full_spec, self.swap_error)
             return False
         self.module, self.swap_error = loaded, None
-        logger.info("%s: %s serves as generation %d", self.mode.full_spec, module, generation)
+        logger.info("%s: now running %s as generation %d", self.mode.full_spec, module, generation)
         return True
 
     async def _follow(self, path: Path, known: Mark) -> None:
@@ -233,7 +233,7 @@ class WatmInstance(ServerInstance[WatmMode]):
 
     def _complaint(self) -> str:
         return (
-            f"{self.mode.full_spec}: connections through this module say not where they go; "
+            f"{self.mode.full_spec}: connections through this module have no destination; "
             f"add the option to: {PREFIX}{self.mode.parsed.module}?to=example.com:443"
         )
 

@@ -24,7 +24,7 @@ def read_keys(path: Path) -> dict[str, str]:
         for key in keys.values():
             pubkey(key)
         if is_open_to_others(path):
-            logger.warning("%s holds private keys and is open to other users: chmod 600 %s", path, path)
+            logger.warning("%s contains private keys and is accessible to other users: run chmod 600 %s", path, path)
     except Exception as e:
         why = e.strerror if isinstance(e, OSError) else e
         raise ValueError(f"Invalid configuration file ({path}): {why}") from e

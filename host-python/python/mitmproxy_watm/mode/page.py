@@ -179,7 +179,7 @@ def _generations(generations: list[dict[str, Any]]) -> str:
 
 def _swap(number: int, spec: str) -> str:
     return (
-        f'<form class="swap" data-swap="{escape(spec)}"><label for="swap-{number}">Swap the module for</label> '
+        f'<form class="swap" data-swap="{escape(spec)}"><label for="swap-{number}">Swap in the module</label> '
         f'<input id="swap-{number}" name="module" required placeholder="PATH.wasm, or a name"> '
         "<button>Swap</button></form>"
     )
@@ -202,11 +202,12 @@ def _updates(facts: dict[str, Any]) -> str:
     updates = facts.get("updates")
     if updates is None:
         return ""
-    looked = "not looked at yet" if updates["checked"] is None else f"looked at {_age(time.time() - updates['checked'])}"
-    serves = f", {updates['name']} {updates['release']} from there serves" if updates["release"] else ""
+    looked = "not checked yet" if updates["checked"] is None else f"checked {_age(time.time() - updates['checked'])}"
+    serves = f", {updates['name']} {updates['release']} from there is running" if updates["release"] else ""
     parts = [f"<p>Updates: {escape(updates['source'])}, every {_span(updates['every'])}, {looked}{escape(serves)}.</p>"]
     if updates["waiting"]:
-        asks = f"Release {updates['waiting']} asks for more, and waits: {', '.join(updates['more'])}."
+        more = ", ".join(updates["more"])
+        asks = f"Release {updates['waiting']} asks for more than is approved, and waits: {more}."
         command = f"watm.approve {facts['spec']} {updates['waiting']}"
         parts.append(f'<p class="bad">{escape(asks)} <code>{escape(command)}</code> approves it.</p>')
     said = ([updates["error"]] if updates["error"] else []) + updates["warnings"]

@@ -158,7 +158,7 @@ def take_watch(option: str | None, module: str, updates: UpdateSource | None) ->
         return False
     if module in PACKAGED:
         if option == "on":
-            raise ValueError(f"option watch: {module} comes with this package, and changes with it alone")
+            raise ValueError(f"option watch: {module} comes with this package, and is updated with it only")
         return False
     return option != "off"
 
@@ -176,9 +176,9 @@ def take_updates(named: dict[str, str]) -> UpdateSource | None:
     source = named.pop("update", None)
     if source is None:
         if plain_http is not None:
-            raise ValueError("option update_plain_http: goes with the option update, which is missing")
+            raise ValueError("option update_plain_http: needs the option update, which is missing")
         if own:
-            raise ValueError(f"option update_{next(iter(own))}: goes with the option update, which is missing")
+            raise ValueError(f"option update_{next(iter(own))}: needs the option update, which is missing")
         return None
     if not source:
         raise ValueError("option update: must be a path, or begin with http://, https:// or oci://")
@@ -203,7 +203,7 @@ def _every(text: str) -> float:
 
 
 def _upstream(to: str) -> Upstream:
-    wanted = "must be host:port, or that after http://, https://, tcp:// or tls://"
+    wanted = "must be host:port, optionally after http://, https://, tcp:// or tls://"
     scheme, separator, rest = to.rpartition("://")
     if separator and scheme not in ("http", "https", "tcp", "tls"):
         raise ValueError(f"option to: {to!r}; {wanted}")

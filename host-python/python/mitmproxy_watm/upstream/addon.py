@@ -57,14 +57,14 @@ class Upstreams:
             Sequence[str],
             [],
             "Connect to servers through a transport module: [NAME=]MODULE, options as ?config=FILE&name=value&... "
-            "One without a name is for all that watm_route says nothing of.",
+            "One without a name is the default for connections without a matching watm_route.",
         )
         loader.add_option(
             "watm_route",
             Sequence[str],
             [],
-            "Which upstream is for what, the first that fits: PATTERN=NAME or PATTERN=direct. A pattern is a name, "
-            "*.name, address, network or *, then :port or :low-high, or that after tcp:// or udp://, or app:PROGRAM.",
+            "Routes connections to upstreams; the first match wins: PATTERN=NAME or PATTERN=direct. A pattern is a name, "
+            "*.name, address, network or *, then :port or :low-high, optionally after tcp:// or udp://, or app:PROGRAM.",
         )
 
     def configure(self, updated: set[str]) -> None:
@@ -223,7 +223,7 @@ class Upstreams:
     def _named(self, name: str) -> Upstream:
         found = self.find(name)
         if found is None:
-            raise exceptions.CommandError(f"no upstream {name}; there are: {', '.join(self.upstreams) or 'none'}")
+            raise exceptions.CommandError(f"no upstream {name}; available: {', '.join(self.upstreams) or 'none'}")
         return found
 
     # The choice of an upstream.
@@ -251,7 +251,7 @@ class Upstreams:
             if name == DIRECT:
                 return None
             if (found := self.find(name)) is None:
-                raise OSError(f"an addon chose the upstream {name}, and there is none")
+                raise OSError(f"an addon chose the upstream {name}, which does not exist")
             return found
         for route in self.routes:
             if not route.means(transport, hosts, port, application):
@@ -281,13 +281,14 @@ def _check(specs: list[Spec], routes: list[Route]) -> None:
     names = [spec.name for spec in specs]
     for name in names:
         if names.count(name) > 1:
-            raise exceptions.OptionsError(f"watm_upstream: two are called {name}; write NAME=MODULE")
+            raise exceptions.OptionsError(f"watm_upstream: duplicate name {name}; write NAME=MODULE")
     if len(unnamed := [spec.name for spec in specs if spec.is_default]) > 1:
-        raise exceptions.OptionsError(f"watm_upstream: {' and '.join(unnamed)} have no name, and one can be the default")
+        nameless = " and ".join(unnamed)
+        raise exceptions.OptionsError(f"watm_upstream: {nameless} have no name, but only one can be the default")
     for route in routes:
         if route.upstream != DIRECT and route.upstream not in names:
             there = ", ".join([*names, DIRECT])
-            raise exceptions.OptionsError(f"watm_route: {route.text}: no upstream {route.upstream}; there are: {there}")
+            raise exceptions.OptionsError(f"watm_route: {route.text}: no upstream {route.upstream}; available: {there}")
 
 
 def _without(name: str) -> list[str]:

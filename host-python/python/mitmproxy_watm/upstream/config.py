@@ -60,7 +60,7 @@ def _wireguard(spec: Spec, config: str) -> Settings:
     if not endpoints and not isinstance(spec.udp, str) and spec.to is None and not spec.fixed:
         missing = "no [Peer] has an Endpoint" if _PEER.search(rest) else "has no [Peer] section"
         raise ValueError(
-            f"{spec.config}: {missing}, so there is nowhere to connect to; "
+            f"{spec.config}: {missing}, so there is no server to connect to; "
             "add a [Peer] with the server's PublicKey, AllowedIPs and Endpoint = HOST:PORT"
         )
     allow = tuple(prefix + endpoint for endpoint in endpoints for prefix in ("udp://", "tcp://"))

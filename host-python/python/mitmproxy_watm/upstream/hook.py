@@ -94,8 +94,8 @@ def _check() -> None:
     )
     if not known:
         raise RuntimeError(
-            f"mitmproxy {version.VERSION} opens its connections in a way that is not known here, so that none can go "
-            "through a module; 11.0.2 to 12.2.3 are known to work"
+            f"mitmproxy {version.VERSION} opens connections in an unsupported way, so none can go through a module; "
+            "versions 11.0.2 to 12.2.3 are known to work"
         )
 
 

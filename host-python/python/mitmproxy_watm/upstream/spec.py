@@ -118,7 +118,7 @@ def parse_route(text: str) -> Route:
     if pattern.startswith(APPLICATION):
         application = pattern.removeprefix(APPLICATION)
         if not application:
-            raise ValueError(f"{text!r}: names no application")
+            raise ValueError(f"{text!r}: missing application name")
         return Route(text, upstream, None, application)
     return Route(text, upstream, Pattern(pattern), None)
 

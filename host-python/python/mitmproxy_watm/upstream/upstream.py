@@ -68,7 +68,7 @@ class Upstream:
         await self.ready()
         name = self.spec.name
         if self.dialer is None:
-            raise OSError(f"failed through {name}: {self.error or 'it is unloaded'}")
+            raise OSError(f"failed through {name}: {self.error or 'it was unloaded'}")
         if self.spec.to is not None:
             host, port = self.spec.to
         try:
@@ -94,7 +94,7 @@ class Upstream:
         await self.ready()
         assert self.resolver is not None  # the caller has looked
         if self.dialer is None:
-            raise OSError(f"failed through {self.spec.name}: {self.error or 'it is unloaded'}")
+            raise OSError(f"failed through {self.spec.name}: {self.error or 'it was unloaded'}")
         try:
             async with asyncio.timeout(DNS_TIMEOUT):
                 return await ask(self.dialer, *self.resolver, query, application)
@@ -123,11 +123,11 @@ class Upstream:
         try:
             await asyncio.wrap_future(swapping)
         except (OSError, ValueError) as e:
-            self.swap_error = f"The module was not swapped: {plain(e)}"
+            self.swap_error = f"The swap failed: {plain(e)}"
             logger.error("%s: %s", self.spec.name, self.swap_error)
             return False
         self.swap_error = None
-        logger.info("%s: %s makes the connections now", self.spec.name, module)
+        logger.info("%s: now running %s for new connections", self.spec.name, module)
         return True
 
     def close(self) -> None:
