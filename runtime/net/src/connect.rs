@@ -164,7 +164,7 @@ impl fmt::Debug for Wire {
 
 /// Returns the error for datagrams where a stream is needed.
 pub fn datagrams() -> io::Error {
-    let reason = "the connector carries datagrams there; it has to be a stream";
+    let reason = "the connector returned datagrams; must be a stream";
     io::Error::new(io::ErrorKind::Unsupported, reason)
 }
 
