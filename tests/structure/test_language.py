@@ -161,3 +161,78 @@ def test_a_docstring_without_a_noun_is_found() -> None:
 
 def test_a_doc_comment_without_a_noun_is_found() -> None:
     assert without_noun("/// Whether it runs.\n/// What of it.\nfn a() {}\n\n/// A noun.\n/// What follows.\n") == ["Whether it runs."]
+
+
+# Strings of the programs: errors, log lines, help.
+
+ARCHAIC = {
+    r"\b(has|have|had) not (a|an|the|been)\b": "write 'does not have'",
+    r"(?<!there )\b(is|are|was) (none|no (?!(more|longer|such|server|address|route)\b)[a-z]+)\b": "write 'is not a ...'",
+    r"\bwhich (is|are) none\b": "write 'which is not a ...'",
+    r"\bthere (is|are|was) (no such|twice|none)\b": "write 'unknown', 'duplicate' or 'missing'",
+    r"\bis there twice\b": "write 'duplicate'",
+    r"\b(is|are) (written|followed) no more\b": "write 'stopped writing'",
+    r"\b(serves?|does) again\b": "write 'rolled back to'",
+    r"\b(taken?|takes) back\b": "write 'rolled back'",
+    r"\b(takes?|in) the place of\b": "write 'replaces'",
+    r"\bgo(es)? on( as before)?\b(?! (the|a|an|port)\b)": "write 'keeps running'",
+    r"\b[Nn]obody\b": "name the party",
+    r"(?<!anyone )\b(who|whoever) (has|sees|may|can|connected|reaches|wants)\b": "write 'anyone' or name the party",
+    r"\bwhat (came|is|was|cannot|they|it)\b": "put a noun first",
+    r"\b(has|have) to (be|name|sign|come)\b": "write 'must'",
+    r"\b(is|are) to (be|go|serve|have|say|stay)\b": "write 'must'",
+    r"\b(be|is|are) left out\b|\bleave (this|it|one) out\b": "write 'remove'",
+    r"\ball the same\b|\bat hand\b|\bgives? up\b": "use an everyday term",
+    r"\b(is|are) looked up (here|again)\b": "write 'resolve'",
+    r"\b(is|are) not given to\b": "write 'does not provide'",
+}
+"""What the texts for users no longer say, and what they say instead."""
+
+_TOKEN = re.compile(
+    r"//[^\n]*"
+    r"|b?r(?P<hashes>#*)\".*?\"(?P=hashes)"
+    r"|(?P<string>b?\"(?:\\.|[^\"\\])*\")"
+    r"|'(?:\\[^']*|[^'\\])'",
+    re.DOTALL,
+)
+
+
+def strings(text: str) -> list[str]:
+    """The string literals of a Rust file in front of its tests, each in one line."""
+    found = _TOKEN.finditer(text.partition("#[cfg(test)]\nmod ")[0])
+    return [re.sub(r"\\\n\s*", "", each["string"]) for each in found if each["string"]]
+
+
+def texts(text: str) -> list[str]:
+    """The strings of a Python file that are no docstrings."""
+    tree = ast.parse(text)
+    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in docs)
+    return [node.value for node in nodes if isinstance(node.value, str)]
+
+
+def archaic(found: list[str]) -> list[str]:
+    """The strings of several words with a pattern that they must not have, each with what to write."""
+    found = [each for each in found if " " in each]
+    return [f"{advice}: {each}" for each in found for pattern, advice in ARCHAIC.items() if re.search(pattern, each)]
+
+
+def spoken() -> list[Path]:
+    """The files with the strings that users see."""
+    own = re.compile(r"(?!.*(^|/)(tests|test-support|examples)/)(runtime|watm|host-python)/")
+    return [ROOT / name for name in sources("*.rs", "*.py") if own.match(name)]
+
+
+def test_strings_are_in_plain_english() -> None:
+    found = {}
+    for file in spoken():
+        text = file.read_text()
+        if wrong := archaic(strings(text) if file.suffix == ".rs" else texts(text)):
+            found[str(file.relative_to(ROOT))] = wrong
+    assert found == {}
+
+
+def test_an_archaic_string_is_found() -> None:
+    rust = '/// It has not a role.\n#[error("{0}: has not \\\n    the role")]\nx("good");\n#[cfg(test)]\nmod tests { x("nobody"); }'
+    assert archaic(strings(rust)) == ["write 'does not have': \"{0}: has not the role\""]
+    assert archaic(texts('"""Nobody."""\nx = f"{y} serves again"\n')) == ["write 'rolled back to':  serves again"]

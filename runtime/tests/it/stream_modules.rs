@@ -188,6 +188,6 @@ fn what_is_wrong_in_a_configuration_is_said() {
     assert!(matches!(error, Error::Config { .. }));
     assert_eq!(
         error.to_string(),
-        "reverse: configuration refused: remotee: there is no such field; there is remote"
+        "reverse: configuration refused: remotee: unknown field; expected one of remote"
     );
 }

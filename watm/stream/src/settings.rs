@@ -60,7 +60,7 @@ impl Settings {
             None => Ok(Settings { fields, entries }),
             Some((key, _)) => Err(ConfigError::Field(
                 key.clone(),
-                format!("there is no such field; there is {}", names(fields)),
+                format!("unknown field; expected one of {}", names(fields)),
             )),
         }
     }

@@ -82,7 +82,7 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (
             "port = \"1\"",
-            "port: there is no such field; there is remote",
+            "port: unknown field; expected one of remote",
         ),
     ] {
         assert_eq!(

@@ -92,9 +92,9 @@ impl Window {
 fn basic(response: &[u8]) -> Result<BasicOcspResponse, String> {
     let outer = OcspResponse::from_der(response).map_err(|error| error.to_string())?;
     if outer.response_status != OcspResponseStatus::Successful {
-        return Err(format!("it says {:?}", outer.response_status));
+        return Err(format!("its status is {:?}", outer.response_status));
     }
-    let bytes = outer.response_bytes.ok_or("it says nothing")?;
+    let bytes = outer.response_bytes.ok_or("it has no content")?;
     if bytes.response_type != BASIC {
         return Err("it is not of the basic type".to_owned());
     }

@@ -236,7 +236,7 @@ fn what_does_not_belong_is_refused_with_the_reason() {
         ),
         (
             server_config("[Client]"),
-            "line 3: unknown section [Client]; there are [Interface], [Peer] and [Watm]",
+            "line 3: unknown section [Client]; expected [Interface], [Peer] or [Watm]",
         ),
         (
             server_config("[Peer"),

@@ -114,7 +114,8 @@ impl Outer {
         match udp {
             Some(address) if through.is_some() && address != through::ANYWHERE => {
                 Err(Failure::unusable(format!(
-                    "--udp={address}: with --through, the module before opens the socket; pass \
+                    "--udp={address}: with --through, the next module of the chain opens the \
+                     socket; pass \
                      --udp without an address"
                 )))
             }

@@ -60,7 +60,7 @@ impl CapabilitiesText {
             words.push("signatures by keys that the host keeps".to_owned());
         }
         if self.capture {
-            words.push("copies of packets and keys, for a user who wants them".to_owned());
+            words.push("copies of packets and keys, if the user enables them".to_owned());
         }
         words.push(format!("{} KiB of memory", self.memory_bytes >> 10));
         words.push(format!(

@@ -78,7 +78,7 @@ impl Grants {
         if let Some(open) = private::writable_by_everybody(path) {
             tracing::warn!(
                 target: "watm::trust",
-                "{0} is world-writable: any user could grant modules what they request; run \
+                "{0} is world-writable: any user could grant modules any capability; run \
                  `chmod o-w {0}`",
                 open.display()
             );

@@ -187,7 +187,7 @@ fn a_configuration_of_a_dial_is_refused_as_any_other() {
         assert!(matches!(error, Error::Config { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
-            "plain: configuration refused: remot: there is no such field; there is remote"
+            "plain: configuration refused: remot: unknown field; expected one of remote"
         );
         // An empty configuration counts, too.
         let error = own(String::new()).await.expect_err("no address");

@@ -59,7 +59,8 @@ pub fn parse(text: &str) -> Result<Config, ConfigError> {
         },
         warnings: if peers.is_empty() {
             vec![
-                "peer_public_keys is empty, so nobody can connect; add the public key of each client"
+                "peer_public_keys is empty, so no client can connect; add the public key of each \
+                 client"
                     .to_owned(),
             ]
         } else {

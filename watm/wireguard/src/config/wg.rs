@@ -380,7 +380,7 @@ fn section(line: usize, heading: &str) -> Result<Section, ConfigError> {
         .find(|section| section.name().eq_ignore_ascii_case(name))
         .ok_or_else(|| {
             ConfigError::Syntax(format!(
-                "line {line}: unknown section [{}]; there are [Interface], [Peer] and [Watm]",
+                "line {line}: unknown section [{}]; expected [Interface], [Peer] or [Watm]",
                 value::quote(name)
             ))
         })

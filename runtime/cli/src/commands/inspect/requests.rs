@@ -36,7 +36,7 @@ impl Request {
             Request::Config => "config: read its file (--config)",
             Request::Crypto => "crypto: have the host run ciphers",
             Request::Signing => "signing: have the host sign with keys that it keeps (--key)",
-            Request::Capture => "capture: give copies of packets and keys, if the user wants them",
+            Request::Capture => "capture: copy packets and keys, if the user enables it",
             Request::Clock => "clock: the time",
             Request::Randomness => "randomness",
             Request::Log => "log: write records",

@@ -257,7 +257,7 @@ impl TryFrom<toml::Value> for Time {
     fn try_from(value: toml::Value) -> Result<Time, String> {
         let time = Seconds::try_from(value)?.or_never();
         time.map(Time)
-            .ok_or_else(|| "must be above 0, or be left out".to_owned())
+            .ok_or_else(|| "must be above 0, or omitted".to_owned())
     }
 }
 
@@ -276,7 +276,7 @@ impl TryFrom<toml::Value> for Count {
         };
         match count {
             Some(count) if count > 0 => Ok(Count(count)),
-            _ => Err("must be a number from 1, or be left out".to_owned()),
+            _ => Err("must be a number from 1, or omitted".to_owned()),
         }
     }
 }
