@@ -178,4 +178,4 @@ def test_a_browser_that_is_led_here_by_a_name_learns_nothing(path, tmp_path):
             told, body = running.page(path, host)
             assert told == status, host
             if status == 421:
-                assert body.endswith("must be an address, localhost, or a name that metrics.hosts (--metrics-host) gives\n")
+                assert body.endswith("must be an address, localhost, or a name in metrics.hosts (--metrics-host)\n")

@@ -49,7 +49,7 @@ async def test_the_key_of_a_clients_certificate_stays_with_the_host(tmp_path) ->
         async with proxy(tmp_path, *upstream(f"tls?config={nobody}")) as (_, port):
             assert "I know" not in await fetch(port, url)
         # A key of another certificate, and none.
-        for given, said in ((f"&host_keys=mine={wrong}", "is not that of the first certificate"), ("", 'the host has no key "mine"')):
+        for given, said in ((f"&host_keys=mine={wrong}", "does not match the first certificate"), ("", 'the host has no key "mine"')):
             async with proxy(tmp_path, *upstream(f"tls?config={config}{given}")) as (program, _):
                 # Which the observer reads.
                 program.process.stdin.close()

@@ -368,9 +368,8 @@ fn a_note_tells_of_a_newer_release() {
     let forge = "note demo/plain 1.2 --root @root --key @a.key --output @forged";
     let (status, said) = desk.watm(forge);
     assert_eq!(status, Some(2));
-    let needed = "is of release, whose purpose is \"modules\"; signing a note requires a \
-                  delegation with \
-                  \"purpose\": \"freshness\"";
+    let needed = "belongs to release, whose purpose is \"modules\"; signing a note requires a \
+                  delegation with \"purpose\": \"freshness\"";
     assert!(said.contains(needed), "{said}");
     assert!(!desk.path("forged").exists());
     let said = desk.well(&format!("{forge} --undelegated"));
@@ -517,7 +516,7 @@ fn what_a_module_asks_for_is_approved_taken_back_and_granted_by_a_file() {
     grant("flows = 9");
     let (status, said) = desk.watm_sealed(dial);
     assert_eq!(status, Some(2), "{said}");
-    let rest = "not approved: connect tcp://*.example.com:443, memory-bytes 1048576 (at most 0), \
+    let rest = "than is approved: connect tcp://*.example.com:443, memory-bytes 1048576 (at most 0), \
                 cpu-permille 1000 (at most 0), instances 10 (at most 0);";
     assert!(said.contains(rest), "{said}");
     let rest =

@@ -101,7 +101,7 @@ fn debians_configuration_of_shadowsocks_libev_is_taken() {
 "#;
     assert_eq!(server(file).as_deref(), Some("[::1]:8388"));
     let warnings = configured(file).warnings().join("; ");
-    assert!(warnings.contains("of the 2 in server"), "{warnings}");
+    assert!(warnings.contains("server has 2 addresses"), "{warnings}");
 }
 
 #[test]
