@@ -39,7 +39,7 @@ impl Module {
                 _ => "a WATER module",
             };
             return Err(Error::Options(format!(
-                "{name}: {what} asks for no key of the host; {} must be left out",
+                "{name}: {what} does not use keys of the host; remove {}",
                 keys.names()
             )));
         }
@@ -57,8 +57,7 @@ impl Module {
         let mut imports = self.info().imports.iter();
         if !imports.any(|import| import.starts_with(CAPTURE)) {
             return Err(Error::Options(format!(
-                "{name}: this module gives no copies of packets or keys; the capture must be left \
-                 out"
+                "{name}: this module cannot copy packets or keys; remove the capture"
             )));
         }
         let refuse = |reason| Error::NotGranted {

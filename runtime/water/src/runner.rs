@@ -143,18 +143,18 @@ impl WaterRunner {
         let failed = failed.name();
         let (said, error) = match why {
             Unproven::Failed(reason) => (
-                "failed at once",
+                "failed during probation",
                 Error::Swap {
                     module: failed.to_owned(),
-                    reason: format!("failed at once, and was taken back: {reason}"),
+                    reason: format!("failed during probation and was rolled back: {reason}"),
                 },
             ),
-            Unproven::Forgotten(error) => ("cannot be remembered", error),
+            Unproven::Forgotten(error) => ("cannot be saved as accepted", error),
         };
         tracing::error!(
             target: "watm::server",
             server = &*self.name,
-            "the module {failed} {said}; {} serves again",
+            "the module {failed} {said}; rolled back to {}",
             self.module.name()
         );
         error
@@ -245,7 +245,7 @@ impl WaterRunner {
         let role = job.role();
         let function = prepared.abi.function(role).ok_or_else(|| Error::Module {
             module: self.name.to_string(),
-            reason: format!("has not the role of a {role}"),
+            reason: format!("does not have the role {role}"),
         })?;
         let config = job.config.or_else(|| self.config.clone());
         let info = flow_info(job.target.as_ref(), job.accepted.as_ref());
@@ -276,7 +276,7 @@ impl WaterRunner {
                 let net = self.call(&mut instance, function, fd).await?;
                 let refuse = |what: &str| Error::Handshake {
                     module: self.name.to_string(),
-                    reason: format!("{function} answered {net}, which is {what}"),
+                    reason: format!("{function} returned {net}, which is {what}"),
                 };
                 match instance.state().fds.get(net) {
                     Ok(descriptor) if descriptor.outside => descriptor.addresses,
@@ -287,10 +287,10 @@ impl WaterRunner {
                         ..
                     }) => {
                         return Err(refuse(
-                            "the application's own stream; it has to be a connection from env",
+                            "the application's own stream; must be a connection from env",
                         ));
                     }
-                    _ => return Err(refuse("none of its connections")),
+                    _ => return Err(refuse("not one of its connections")),
                 }
             }
             None => {
@@ -380,7 +380,7 @@ impl WaterRunner {
         let inserted = instance.state().fds.insert(Descriptor::new(resource));
         inserted.map_err(|_| Error::Handshake {
             module: self.name.to_string(),
-            reason: "has used up its descriptors".to_owned(),
+            reason: "has no free descriptors left".to_owned(),
         })
     }
 

@@ -115,7 +115,7 @@ impl Granted {
                 ("instances", most.instances.into()),
             ] {
                 if value == 0 {
-                    return Err(format!("{whose} allows no {field}; it must be at least 1"));
+                    return Err(format!("{whose} sets {field} to 0; must be at least 1"));
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Granted {
         match self.bounds.iter().find(|bound| !bound.most.host_keys) {
             None => Ok(()),
             Some(bound) => Err(format!(
-                "{} has no host-keys, which signing with keys of the host needs",
+                "{} has no host-keys, which is required to sign with keys of the host",
                 bound.whose
             )),
         }
@@ -158,7 +158,7 @@ impl Granted {
         match self.bounds.iter().find(|bound| !bound.most.capture) {
             None => Ok(()),
             Some(bound) => Err(format!(
-                "{} has no capture, which copies of packets and keys need",
+                "{} has no capture, which is required to copy packets and keys",
                 bound.whose
             )),
         }
@@ -178,8 +178,7 @@ impl Granted {
         {
             None => Ok(()),
             Some(bound) => Err(format!(
-                "{} has no bind-transparent, which clients' addresses as the source of \
-                 connections need",
+                "{} has no bind-transparent, which is required to connect from clients' addresses",
                 bound.whose
             )),
         }
