@@ -57,7 +57,8 @@ fn certificate(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "it is revoked".to_owned(),
         CertificateError::UnknownRevocationStatus => {
-            "its revocation status, or that of an issuer, is unknown: no list (CRL) covers it".to_owned()
+            "its revocation status, or that of an issuer, is unknown: no list (CRL) covers it"
+                .to_owned()
         }
         CertificateError::ExpiredRevocationList
         | CertificateError::ExpiredRevocationListContext { .. } => {

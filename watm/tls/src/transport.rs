@@ -261,9 +261,9 @@ impl StreamTransport for Tls {
 
     fn configure(config: &[u8]) -> Result<Tls, ConfigError> {
         let mut secret = [0; SECRET];
-        SystemRandom::new()
-            .fill(&mut secret)
-            .map_err(|_| ConfigError::Other("the host's random number generator failed".to_owned()))?;
+        SystemRandom::new().fill(&mut secret).map_err(|_| {
+            ConfigError::Other("the host's random number generator failed".to_owned())
+        })?;
         Tls::assemble(Config::parse(config)?, secret, Rc::default())
     }
 
@@ -318,7 +318,10 @@ impl StreamTransport for Tls {
                     )
                 });
                 let late = facts::is_out_of_date(&certificate.chain[0], now).then(|| {
-                    format!("{}.chain: the certificate is not valid now", certificate.field)
+                    format!(
+                        "{}.chain: the certificate is not valid now",
+                        certificate.field
+                    )
                 });
                 [slow, late]
             })

@@ -101,10 +101,7 @@ fn only_those_who_are_allowed_come_in() {
         for (shown, may) in [(&alice, alice_may), (&robot, robot_may)] {
             let (_, told) = Two::failures(&world.client(Some(shown)), &server, "example.com");
             assert_eq!(told.is_empty(), may, "{allow}: {told}");
-            assert!(
-                may || told.contains("not in the allow list"),
-                "{told}"
-            );
+            assert!(may || told.contains("not in the allow list"), "{told}");
         }
     }
 }

@@ -27,7 +27,10 @@ fn the_check_that_failed_is_named() {
     let late = told(&authority.sign_expired("example.com"), "example.com");
     assert!(late.contains("it has expired"), "{late}");
     let stranger = told(&Authority::new().sign(&["example.com"], "x"), "example.com");
-    assert!(stranger.contains("not signed by a trusted root"), "{stranger}");
+    assert!(
+        stranger.contains("not signed by a trusted root"),
+        "{stranger}"
+    );
 }
 
 #[test]

@@ -470,7 +470,8 @@ fn user(method: Method, value: &Value, path: &str) -> Result<User, ConfigError> 
     if let Some(unknown) = user.keys().find(|key| !known(key)) {
         let unknown = format!("{path}.{}", quote(unknown));
         return Err(field(
-    let unknown = format!("unknown; expected one of {}", names(&OF_SERVER));
+            &unknown,
+            format!("unknown; expected one of {}", names(&OF_USER)),
         ));
     }
     let text = |name: &str| {
