@@ -224,15 +224,15 @@ fn what_does_not_belong_is_refused_with_the_reason() {
         ),
         (
             server_config("AllowedIPs = 10.0.0.2"),
-            "line 3: [Interface] AllowedIPs: belongs into [Peer]",
+            "line 3: [Interface] AllowedIPs: belongs in [Peer]",
         ),
         (
             server_config(&peer_config(1, "PostUp = x")),
-            "line 5: [Peer] PostUp: belongs into [Interface]",
+            "line 5: [Peer] PostUp: belongs in [Interface]",
         ),
         (
             server_config("[Watm]\nMTU = 1280"),
-            "line 4: [Watm] MTU: belongs into [Interface]",
+            "line 4: [Watm] MTU: belongs in [Interface]",
         ),
         (
             server_config("[Client]"),
