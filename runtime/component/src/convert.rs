@@ -6,7 +6,7 @@ use std::time::Duration;
 use quinn_udp::EcnCodepoint;
 
 use super::bindings::exports::watm::transport::endpoint;
-use super::bindings::watm::transport::{flows, sockets, types};
+use super::bindings::watm::transport::{flows, log, sockets, types};
 use crate::{ClientConfig, Destination, ErrorCode, FlowInfo, PeerStatus};
 use watm_engine::log::MAX_MESSAGE;
 use watm_types::cut;
@@ -191,5 +191,27 @@ pub(super) fn check_destination(destination: &Destination) -> Result<(), ErrorCo
     match destination {
         Destination::Name(name, _) if name.len() > LONGEST_HOST => Err(ErrorCode::InvalidArgument),
         _ => Ok(()),
+    }
+}
+
+/// Returns the level of `wit/` for one of this process.
+pub fn guest_level(level: tracing::Level) -> log::Level {
+    match level {
+        tracing::Level::ERROR => log::Level::Error,
+        tracing::Level::WARN => log::Level::Warn,
+        tracing::Level::INFO => log::Level::Info,
+        tracing::Level::DEBUG => log::Level::Debug,
+        tracing::Level::TRACE => log::Level::Trace,
+    }
+}
+
+/// Returns the level of this process for one of `wit/`.
+pub fn tracing_level(level: log::Level) -> tracing::Level {
+    match level {
+        log::Level::Error => tracing::Level::ERROR,
+        log::Level::Warn => tracing::Level::WARN,
+        log::Level::Info => tracing::Level::INFO,
+        log::Level::Debug => tracing::Level::DEBUG,
+        log::Level::Trace => tracing::Level::TRACE,
     }
 }

@@ -1,6 +1,7 @@
 //! The import `log`: passes a module's records on to `log::Logger`.
 
 use super::bindings::watm::transport::log;
+use super::convert::tracing_level;
 use super::{Failure, State};
 use crate::recording::Function;
 use watm_engine::log::MAX_TARGET;
@@ -24,27 +25,5 @@ impl log::Host for State {
             Ok(())
         })
         .map_err(Failure::into_trap)
-    }
-}
-
-/// Returns the level of `wit/` for one of this process.
-pub fn guest_level(level: tracing::Level) -> log::Level {
-    match level {
-        tracing::Level::ERROR => log::Level::Error,
-        tracing::Level::WARN => log::Level::Warn,
-        tracing::Level::INFO => log::Level::Info,
-        tracing::Level::DEBUG => log::Level::Debug,
-        tracing::Level::TRACE => log::Level::Trace,
-    }
-}
-
-/// Returns the level of this process for one of `wit/`.
-pub fn tracing_level(level: log::Level) -> tracing::Level {
-    match level {
-        log::Level::Error => tracing::Level::ERROR,
-        log::Level::Warn => tracing::Level::WARN,
-        log::Level::Info => tracing::Level::INFO,
-        log::Level::Debug => tracing::Level::DEBUG,
-        log::Level::Trace => tracing::Level::TRACE,
     }
 }

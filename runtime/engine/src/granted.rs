@@ -1,5 +1,6 @@
 //! Checks of a module against its seal and grant, before a server or a dialer gives it anything.
 
+use watm_net::sockets::Protocol;
 use watm_policy::grant::Granted;
 use watm_seal::Capabilities;
 
@@ -85,5 +86,27 @@ impl Module {
                 .map_err(refuse)?;
         }
         Ok(())
+    }
+
+    /// Refuses a socket that it may not have, or that it cannot open. Those of a WATER module are
+    /// checked when it starts.
+    #[doc(hidden)]
+    pub fn check_use(&self, name: &str, label: &str, granted: Protocol) -> Result<(), Error> {
+        let (granted, other) = match granted {
+            Protocol::Udp => (Network::Udp, Network::Tcp),
+            Protocol::Tcp => (Network::Tcp, Network::Udp),
+        };
+        self.check_granted(name, [(granted, label.to_owned())])?;
+        let opens = self.listens_on();
+        if !self.is_component() || opens.contains(&granted) {
+            return Ok(());
+        }
+        let instead = match opens.contains(&other) {
+            true => format!("must be {other}"),
+            false => "must be removed: the module does not listen".to_owned(),
+        };
+        Err(Error::Options(format!(
+            "{name}: does not open a {granted} socket; the one granted as \"{label}\" {instead}"
+        )))
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::Used;
 use crate::account::Account;
 use crate::usage::Usage;
 
@@ -57,6 +58,19 @@ counters! {
     memory_bytes = "host.memory_bytes",
     receive_calls = "host.receive_calls",
     send_calls = "host.send_calls",
+}
+
+impl Counters {
+    /// Returns the usage as of now, for these sockets and this number of open flows.
+    pub fn used(&self, sockets: &[String], flows: usize) -> Used {
+        Used {
+            sockets: sockets.to_vec(),
+            memory_bytes: self.memory_bytes.get(),
+            flows: u32::try_from(flows).unwrap_or(u32::MAX),
+            flows_opened: self.flows_opened.get(),
+            ..self.usage.used(self.guest_time_ns.get())
+        }
+    }
 }
 
 /// A counter. For statistics only: it orders no other memory access.

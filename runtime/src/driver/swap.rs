@@ -21,7 +21,6 @@ use super::Reply;
 use super::generation::{Generation, Retired};
 use super::restart::start;
 use super::run::{Driver, StartFailure};
-use crate::server::check_use;
 use crate::{Error, Keys, Module, Phase, SwapOptions};
 use watm_component::{Grants, Tape};
 use watm_engine::cpu_quota::CpuQuota;
@@ -176,7 +175,7 @@ impl Driver {
             )));
         }
         for (label, port) in self.grants.ports.iter() {
-            check_use(module, &name, label, port.protocol())?;
+            module.check_use(&name, label, port.protocol())?;
         }
         let most = self.grants.hub.limits.generations;
         if !self.make_room(most) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cpu_time::ThreadTime;
 
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
-use watm_component::log::tracing_level;
+use watm_component::convert::tracing_level;
 use watm_component::recording::{Call, End, Function, Header};
 use watm_component::wit::log::Level;
 use watm_component::{Grants, Instance, Player, StartError, Tape, Trap};

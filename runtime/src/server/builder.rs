@@ -239,20 +239,20 @@ impl ServerBuilder {
         }
         let mut sockets = Vec::new();
         for grant in self.grants {
-            check_use(&self.module, &name, &grant.label, grant.protocol)?;
+            self.module.check_use(&name, &grant.label, grant.protocol)?;
             sockets.push((grant.label.clone(), grant.bind()?));
         }
         let unusable = |label: &str, error: io::Error| {
             Error::System(format!("socket with label \"{label}\": {error}"))
         };
         for (label, socket) in self.datagram_sockets {
-            check_use(&self.module, &name, &label, Protocol::Udp)?;
+            self.module.check_use(&name, &label, Protocol::Udp)?;
             let socket = BoundSocket::given_datagrams(socket);
             let socket = socket.map_err(|error| unusable(&label, error))?;
             sockets.push((label, socket));
         }
         for label in self.carried {
-            check_use(&self.module, &name, &label, Protocol::Udp)?;
+            self.module.check_use(&name, &label, Protocol::Udp)?;
             if self.connector.is_none() {
                 return Err(Error::Options(format!(
                     "{name}: the datagram socket \"{label}\" has neither a connector nor an \
@@ -262,7 +262,7 @@ impl ServerBuilder {
             sockets.push((label, BoundSocket::Carried));
         }
         for (label, listener) in self.listeners {
-            check_use(&self.module, &name, &label, Protocol::Tcp)?;
+            self.module.check_use(&name, &label, Protocol::Tcp)?;
             let socket = BoundSocket::given(listener);
             let socket = socket.map_err(|error| unusable(&label, error))?;
             sockets.push((label, socket));
@@ -344,29 +344,4 @@ impl ServerBuilder {
         });
         self
     }
-}
-
-/// Refuses a socket that a component cannot open. Those of a WATER module are checked when it starts.
-pub(crate) fn check_use(
-    module: &Module,
-    name: &str,
-    label: &str,
-    granted: Protocol,
-) -> Result<(), Error> {
-    let (granted, other) = match granted {
-        Protocol::Udp => (Network::Udp, Network::Tcp),
-        Protocol::Tcp => (Network::Tcp, Network::Udp),
-    };
-    module.check_granted(name, [(granted, label.to_owned())])?;
-    let opens = module.listens_on();
-    if !module.is_component() || opens.contains(&granted) {
-        return Ok(());
-    }
-    let instead = match opens.contains(&other) {
-        true => format!("must be {other}"),
-        false => "must be removed: the module does not listen".to_owned(),
-    };
-    Err(Error::Options(format!(
-        "{name}: does not open a {granted} socket; the one granted as \"{label}\" {instead}"
-    )))
 }

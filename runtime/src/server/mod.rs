@@ -12,7 +12,6 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 pub use builder::ServerBuilder;
-pub(crate) use builder::check_use;
 pub use swap::{SwapOptions, swap_all};
 
 use crate::driver::Command;

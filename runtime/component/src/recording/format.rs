@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ring::digest;
 use serde_derive::{Deserialize, Serialize};
 
-use crate::log::guest_level;
+use crate::convert::guest_level;
 use crate::wit::log::Level;
 use crate::wit::types::{Destination, ErrorCode};
 use crate::{Limits, Module};

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use destinations::Destinations;
 
 use crate::Used;
-use crate::counters::Counters;
 use pace::Pace;
 
 /// The notes on a running module, besides its counters.
@@ -49,24 +48,18 @@ impl Usage {
     pub fn ends(&self) {
         self.instances.fetch_sub(1, Ordering::Relaxed);
     }
-}
 
-impl Counters {
-    /// Returns the usage as of now, for these sockets and this number of open flows.
-    pub fn used(&self, sockets: &[String], flows: usize) -> Used {
-        let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        let usage = &self.usage;
+    /// Returns what is noted here, as of now. `guest_time_ns` is the time spent in the module.
+    pub fn used(&self, guest_time_ns: u64) -> Used {
+        let instances = self.instances.load(Ordering::Relaxed);
         Used {
-            sockets: sockets.to_vec(),
-            destinations: usage.destinations.list(),
-            host_crypto: usage.ciphers.load(Ordering::Relaxed),
-            host_keys: usage.signatures.load(Ordering::Relaxed),
-            memory_bytes: self.memory_bytes.get(),
-            memory_peak_bytes: usage.memory_peak.load(Ordering::Relaxed),
-            cpu_permille: usage.pace.permille(self.guest_time_ns.get()),
-            flows: count(flows as u64),
-            flows_opened: self.flows_opened.get(),
-            instances: count(usage.instances.load(Ordering::Relaxed)),
+            destinations: self.destinations.list(),
+            host_crypto: self.ciphers.load(Ordering::Relaxed),
+            host_keys: self.signatures.load(Ordering::Relaxed),
+            memory_peak_bytes: self.memory_peak.load(Ordering::Relaxed),
+            cpu_permille: self.pace.permille(guest_time_ns),
+            instances: u32::try_from(instances).unwrap_or(u32::MAX),
+            ..Used::default()
         }
     }
 }
