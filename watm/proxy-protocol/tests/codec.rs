@@ -3,6 +3,7 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use support::v2;
 use watm_core::{Destination, ErrorCode, FlowInfo};
@@ -167,6 +168,14 @@ fn a_dialled_connection_begins_with_a_header() {
                 assert!(format!("{:?}", proxied.addresses).contains(source));
             }
         }
+    }
+}
+
+#[test]
+fn the_time_limit_of_a_header_is_a_setting() {
+    for (config, seconds) in [(ANY, 5), ("from = \"any\"\nheader-time = \"9\"", 9)] {
+        let limit = configured(config).limits().handshake;
+        assert_eq!(limit, Duration::from_secs(seconds), "{config}");
     }
 }
 
