@@ -239,7 +239,7 @@ test-tls-transport: setup tls-programs
 	$(TLS_CARGO) test --locked --workspace --no-run
 	cd watm/tls && CARGO_TARGET_DIR=$(abspath $(TLS)) $(BOUNDED) cargo test --locked --workspace
 
-test-runtime: modules
+test-runtime: modules test-guest
 	cargo fmt --check
 	cargo clippy --release --locked --workspace --all-targets -- -D warnings
 	cargo test --release --locked --workspace --no-run
@@ -474,7 +474,7 @@ run-test-hostile:
 SECONDS ?= 60
 
 .PHONY: fuzz
-fuzz: module-plain
+fuzz: module-plain test-guest
 	tests/fuzz/run.sh "$(TARGET)" "$(SECONDS)"
 
 # What tests by example cannot show: see tests/prove/README.md.

@@ -5,16 +5,12 @@
 rustc=$1
 shift
 case " $* " in
-*" --target "*) ;;
+*" --crate-name watm_"* | *" --crate-name targets "* | *" --crate-name fuzz"*) ;;
+*" --crate-name boringtun "*" --target "* | *" --crate-name smoltcp "*" --target "* | \
+    *" --crate-name managed "*" --target "* | *" --crate-name serde_json "*" --target "*) ;;
 *) exec "$rustc" "$@" ;;
 esac
-case " $* " in
-*" --crate-name watm_"* | *" --crate-name targets "* | *" --crate-name fuzz "* | \
-    *" --crate-name boringtun "* | *" --crate-name smoltcp "* | *" --crate-name managed "* | \
-    *" --crate-name serde_json "* | *" --crate-name wasmparser "* | *" --crate-name semver "*) ;;
-*) exec "$rustc" "$@" ;;
-esac
-exec "$rustc" "$@" -Cpasses=sancov-module \
+exec "$rustc" "$@" -Cdebug-assertions=on -Coverflow-checks=on -Cpasses=sancov-module \
     -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table \

@@ -1,20 +1,34 @@
 #!/usr/bin/env bash
-# Fuzz targets: run.sh TARGET SECONDS, or keep what was found: run.sh TARGET keep. No target: each of
-# them. README.md beside this file says more.
+# Runs a fuzz target: run.sh TARGET SECONDS. Minimizes its corpus: run.sh TARGET keep. An empty TARGET
+# means all. README.md in this folder says more.
 set -eu
 wanted=${1?which target? none is all; each folder in tests/fuzz/*/corpus is one}
 what=${2:?for how many seconds?}
 here=$(cd "$(dirname "$0")" && pwd)
-made=$(dirname "$(dirname "$here")")/build/fuzz
+root=$(dirname "$(dirname "$here")")
+made=$root/build/fuzz
 triple=$(rustc -vV | sed -n 's/^host: //p')
 
 # The crate of a target: make its program, whose path is in $program.
 build() {
+    local name
+    name=$(basename "$1")
+    case $name in
+    # Crates of the host's workspace share the host's target folder, so that wasmtime is built once.
+    host | network | seal)
+        RUSTC_WORKSPACE_WRAPPER=$here/instrument.sh \
+            cargo build --release --locked --manifest-path "$root/Cargo.toml" --workspace \
+            --features watm-fuzz-host/fuzzer,watm-fuzz-network/fuzzer,watm-fuzz-seal/fuzzer --bin "fuzz-$name"
+        program=$root/target/release/fuzz-$name
+        ;;
     # With --target, what the build itself runs is told apart from what is to be fuzzed.
-    RUSTC_WRAPPER=$here/instrument.sh CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
-        cargo build --locked --manifest-path "$1/Cargo.toml" --features fuzzer --bin fuzz \
-        --target "$triple" --target-dir "$made/target/$(basename "$1")"
-    program=$made/target/$(basename "$1")/$triple/debug/fuzz
+    *)
+        RUSTC_WRAPPER=$here/instrument.sh CARGO_PROFILE_DEV_OPT_LEVEL=2 CARGO_PROFILE_DEV_DEBUG=line-tables-only \
+            cargo build --locked --manifest-path "$1/Cargo.toml" --features fuzzer --bin fuzz \
+            --target "$triple" --target-dir "$made/target/$name"
+        program=$made/target/$name/$triple/debug/fuzz
+        ;;
+    esac
 }
 
 # Bytes of the longest input: as much as is read of something.
@@ -22,6 +36,8 @@ longest() {
     case $1 in
     module) echo $((16 << 20)) ;;
     grants | recording) echo 65536 ;;
+    component-calls | water-calls) echo 4000 ;;
+    shapes) echo 100 ;;
     http) echo 20000 ;;
     registry) echo 8000 ;;
     *) echo 1500 ;;
@@ -29,7 +45,7 @@ longest() {
 }
 
 fuzz() {
-    local options=(-max_total_time="$what" -timeout=20 -rss_limit_mb=1500 -max_len="$(longest "$target")"
+    local options=(-max_total_time="$what" -timeout=60 -rss_limit_mb=1500 -max_len="$(longest "$target")"
         -artifact_prefix="$made/failures/$target-")
     if [ -e "$here/$target.dict" ]; then options+=(-dict="$here/$target.dict"); fi
     nice -n 10 "$program" "${options[@]}" "$found" "$corpus"

@@ -19,7 +19,7 @@ part() {
     for file in "$@"; do files+=(--file "$file"); done
     mkdir -p "$made/$part"
     # A mutant that survives, or that nothing ends, is an error here too.
-    CARGO_TARGET_DIR=$made/target/$workspace nice -n 15 "$root/build/tools/bin/cargo-mutants" mutants \
+    CARGO_TARGET_DIR=$made/target/${workspace/./host} nice -n 15 "$root/build/tools/bin/cargo-mutants" mutants \
         --dir "$tree/$workspace" --config "$here/mutants.toml" --in-place --output "$made/$part" --no-shuffle \
         --package "$package" "${files[@]}" "${tests[@]}" || failed="$failed $part"
 }
@@ -32,6 +32,7 @@ git -C "$root" ls-files --cached --others --exclude-standard -z |
 
 known= failed=
 part routes watm watm-wireguard '--test=routes --test=dial' wireguard/src/routes.rs
+part proxy watm watm-proxy-protocol '' proxy-protocol/src/{codec,parse,refused,sources,spp,tlv,v1,v2,write}.rs
 part replays watm watm-shadowsocks --lib shadowsocks/src/salts.rs shadowsocks/src/datagram/window.rs
 
 if [ -z "$known" ]; then

@@ -244,7 +244,8 @@ pub fn profile() -> PathBuf {
 
 /// Returns the directory for files of all tests.
 pub fn scratch() -> PathBuf {
-    profile().join("tmp")
+    let profile = profile();
+    profile.parent().expect("the target folder").join("tmp")
 }
 
 /// Returns an empty directory of the test's own.

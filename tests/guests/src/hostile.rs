@@ -4,6 +4,9 @@
 //!
 //! Each seed has one kind of call that it makes most of the time, so that consecutive seeds press
 //! on one place after another.
+//!
+//! With `hostile :`, the bytes after it are the choices. The first two are the port of an echo server
+//! on 127.0.0.1.
 
 use watm_test_random::Random;
 
@@ -42,10 +45,13 @@ const SIZES: [usize; 12] = [
     5 << 20,
 ];
 
+/// The usual port in the addresses of a seed, without a server.
+const DISCARD: u16 = 9;
+
 /// The state of the module.
 pub struct Hostile {
     random: Random,
-    favourite: u64,
+    port: u16,
     socket: Option<DatagramSocket>,
     listener: Option<Listener>,
     mailbox: Option<Mailbox>,
@@ -82,19 +88,21 @@ impl Arguments for Random {
     }
 }
 
-/// The number of kinds of calls, each a favourite of some seeds.
+/// The number of kinds of calls.
 const KINDS: u64 = 18;
 
 impl Hostile {
-    /// Parses `hostile SEED`.
-    pub fn start(config: &[u8]) -> Result<Hostile, ConfigError> {
-        let refused = || ConfigError::Syntax("hostile what?".to_owned());
-        let text = str::from_utf8(config).map_err(|_| refused())?;
-        let seed = text.strip_prefix("hostile ").ok_or_else(refused)?;
-        let seed: u64 = seed.trim().parse().map_err(|_| refused())?;
+    /// Parses the choices in the configuration.
+    pub fn start(config: Vec<u8>) -> Result<Hostile, ConfigError> {
+        let mut random = Random::parse(config.leak())
+            .ok_or_else(|| ConfigError::Syntax("hostile what?".to_owned()))?;
+        let port = match random.is_of_bytes() {
+            true => random.below(1 << 16) as u16,
+            false => DISCARD,
+        };
         Ok(Hostile {
-            random: Random::new(seed),
-            favourite: seed % KINDS,
+            random,
+            port,
             socket: DatagramSocket::open("listen", 1).ok(),
             listener: Listener::open("listen", 2).ok(),
             mailbox: Mailbox::open(3).ok(),
@@ -111,10 +119,10 @@ impl Hostile {
     /// Makes some calls. Returns a random time for the next call.
     pub fn process(&mut self) -> Wakeup {
         for _ in 0..=self.random.below(64) {
-            let kind = match self.random.one_in(8) {
-                true => self.random.below(KINDS),
-                false => self.favourite,
-            };
+            if self.random.is_over() {
+                return Wakeup::OnReady;
+            }
+            let kind = self.random.kind(KINDS);
             self.act(kind);
         }
         match self.random.below(50) {
@@ -159,7 +167,7 @@ impl Hostile {
     fn address(&mut self) -> IpSocketAddress {
         let port = match self.random.one_in(3) {
             true => self.random.number() as u16,
-            false => 9,
+            false => self.port,
         };
         IpSocketAddress {
             address: IpAddress::Ipv4((127, 0, 0, 1)),
@@ -170,7 +178,7 @@ impl Hostile {
     fn destination(&mut self) -> Destination {
         match self.random.one_in(2) {
             true => Destination::Address(self.address()),
-            false => Destination::Name((self.random.text(), 9)),
+            false => Destination::Name((self.random.text(), self.port)),
         }
     }
 
@@ -397,7 +405,7 @@ impl Hostile {
     fn open_and_drop(&mut self) {
         let (info, what) = (self.info(), self.random.below(4));
         let destination = Destination::Address(self.address());
-        for _ in 0..20_000 {
+        for _ in 0..self.random.rounds(20_000) {
             let token = self.next_token();
             match what {
                 0 => drop(flows::open_stream(&info, token)),
@@ -410,7 +418,7 @@ impl Hostile {
 
     /// Takes its own sockets repeatedly, and writes each time until there is no room.
     fn retake(&mut self) {
-        for _ in 0..1000 {
+        for _ in 0..self.random.rounds(1000) {
             self.socket = None;
             let token = self.next_token();
             self.socket = DatagramSocket::open("listen", token).ok();
@@ -468,8 +476,15 @@ impl Hostile {
         self.random.bytes()
     }
 
-    /// Returns a status that is far too long.
+    /// Returns a status that is far too long. With bytes, returns a counter `over`, 1 if none are left.
     pub fn status(&mut self) -> Status {
+        if self.random.is_of_bytes() {
+            return Status {
+                peers: Vec::new(),
+                flows: u32::MAX,
+                counters: vec![("over".to_owned(), self.random.is_over().into())],
+            };
+        }
         let count = self.random.size() >> 6;
         Status {
             peers: (0..count)

@@ -318,7 +318,7 @@ impl Guest for Module {
     fn start(options: StartOptions, _: u64) -> Result<(), ConfigError> {
         check(&options.config)?;
         if options.config.starts_with(b"hostile") {
-            HOSTILE.set(Some(Hostile::start(&options.config)?));
+            HOSTILE.set(Some(Hostile::start(options.config)?));
             return Ok(());
         }
         FORWARD.set(Some(Forward::open(options)?));

@@ -1,38 +1,64 @@
-//! What a stranger's file can bring to the host, as functions of bytes. `README.md` in the
-//! folder above says how to run one under a fuzzer.
+//! Inputs to the host from hostile files and modules, as functions of bytes. `README.md` in the folder
+//! above describes how to run one in a fuzzer.
 
+mod component_calls;
 mod grants;
+mod guests;
 mod module;
 mod recording;
+mod shapes;
+mod water_calls;
 
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use watm_runtime::Error;
+use watm_runtime::{CacheDir, Engine, EngineConfig, Error, Module, Trust};
 
 /// Runs the input, and panics if something does not hold.
 pub type Target = fn(&[u8]);
 
 /// The targets by name.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("component-calls", component_calls::run),
     ("grants", grants::run),
     ("module", module::run),
     ("recording", recording::run),
+    ("shapes", shapes::run),
+    ("water-calls", water_calls::run),
 ];
 
 /// The longest error, in characters: a line for people.
 const LONGEST: usize = 1000;
 
-/// An error is one line, not too long, and begins with the file that it is of.
+/// Checks that an error is one short line that begins with the name of its file.
 fn check_line(error: &Error, file: &str) {
-    let text = error.to_string();
+    check_text(&error.to_string(), file);
+}
+
+/// Checks the text of an error.
+fn check_text(text: &str, file: &str) {
     assert!(
         !text.chars().any(char::is_control),
         "not one line: {text:?}"
     );
     assert!(text.chars().count() <= LONGEST, "too long: {text}");
     assert!(text.starts_with(file), "of which file? {text}");
+}
+
+/// An engine that accepts modules without a seal.
+static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
+    let cache = CacheDir::Off;
+    let trust = Trust::at("/nowhere/state").allow_unsealed(true);
+    Engine::new(EngineConfig { cache, trust }).expect("an engine")
+});
+
+/// Loads a module by its path in the repository. `make target` builds it.
+fn load(path: &str, target: &str) -> Module {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let module = ENGINE.load_file(root.join(path));
+    module.unwrap_or_else(|error| panic!("{error}; `make {target}` makes it"))
 }
 
 thread_local! {

@@ -1,18 +1,11 @@
 //! A file that is said to be a module.
 
-use std::sync::LazyLock;
+use watm_runtime::{Error, ModuleInfo, ModuleKind, inspect};
 
-use crate::check_line;
-use watm_runtime::{CacheDir, Engine, EngineConfig, Error, ModuleInfo, ModuleKind, Trust, inspect};
+use crate::{ENGINE, check_line};
 
 /// What the file is called.
 const NAME: &str = "stranger.wasm";
-
-static ENGINE: LazyLock<Engine> = LazyLock::new(|| {
-    let cache = CacheDir::Off;
-    let trust = Trust::at("/nowhere/state").allow_unsealed(true);
-    Engine::new(EngineConfig { cache, trust }).expect("an engine")
-});
 
 pub fn run(input: &[u8]) {
     let inspected = inspect(input);

@@ -1,25 +1,17 @@
 //! A file that is said to be a recording.
 
-use std::path::Path;
 use std::sync::LazyLock;
 
-use watm_runtime::{CacheDir, Engine, EngineConfig, Mode, Module, Recording, Trust};
+use watm_runtime::{Mode, Module, Recording};
 
-use crate::{check_line, with_file};
+use crate::{check_line, load, with_file};
 
 /// Before everything else: the format, and its version.
 const HEAD: &[u8] = b"watm-rec\x02\0";
 
 /// The smallest module that is a component.
-static MODULE: LazyLock<Module> = LazyLock::new(|| {
-    let cache = CacheDir::Off;
-    let trust = Trust::at("/nowhere/state").allow_unsealed(true);
-    let engine = Engine::new(EngineConfig { cache, trust }).expect("an engine");
-    let file =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../watm/target/modules/plain.wasm");
-    let module = engine.load_file(&file);
-    module.unwrap_or_else(|error| panic!("{error}; `make modules` makes it"))
-});
+static MODULE: LazyLock<Module> =
+    LazyLock::new(|| load("watm/target/modules/plain.wasm", "modules"));
 
 /// The first byte says whether the others are the file, or bodies of frames with their length in two
 /// bytes before them.

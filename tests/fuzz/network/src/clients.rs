@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::task::yield_now;
 use watm_socks::{Carried, Datagrams, Destination, Dial, Limits, Proxy, Refusal, Users};
 
-use crate::check_line;
+use crate::{check_line, contains};
 
 /// Who may use the proxy, where not everybody may.
 const USER: &str = "ann";
@@ -165,10 +165,6 @@ fn check_head(head: &[u8]) {
         lines.len() - 1,
         "a head that ends before its end"
     );
-}
-
-fn contains(all: &[u8], part: &[u8]) -> bool {
-    all.windows(part.len()).any(|window| window == part)
 }
 
 /// Of one byte, of two, of three and so on.

@@ -35,3 +35,7 @@ fn check_line(line: &str) {
     );
     assert!(line.chars().count() <= 1000, "too long: {line}");
 }
+
+fn contains(all: &[u8], part: &[u8]) -> bool {
+    all.windows(part.len()).any(|window| window == part)
+}

@@ -17,7 +17,7 @@ use watm_seal::{
 };
 use watm_update::{Credentials, NetworkOptions, Outcome, Place, Report, Source, Terms, Updater};
 
-use crate::check_line;
+use crate::{check_line, contains};
 
 /// What the user's password would be shown as.
 const PASSWORD: &str = "hunter2";
@@ -109,6 +109,9 @@ impl World {
             terms,
         )
         .network(options);
+        // What they say themselves may come back to them.
+        let is_known = [BASIC, PASSWORD].map(str::as_bytes);
+        let is_known = is_known.iter().any(|secret| contains(answers, secret));
         let mut answers = answers_of(answers, ports);
         let mut requests = Vec::new();
         let report = self.runtime.block_on(async {
@@ -125,6 +128,7 @@ impl World {
         }
         for request in requests {
             let told = request.head.contains(BASIC) || request.head.contains(PASSWORD);
+            let told = told && !is_known;
             assert!(!told || mode & 2 != 0, "a password from nowhere");
             assert!(
                 !told || !request.elsewhere,

@@ -4,7 +4,7 @@ use watm_test_random::Random;
 
 use crate::imports::*;
 
-/// The number of kinds of calls, each a favourite of some seeds.
+/// The number of kinds of calls.
 const KINDS: u64 = 12;
 
 /// The memory that the host reads and writes: lists of parts, subscriptions, events, results,
@@ -33,6 +33,9 @@ const SIZES: [u32; 10] = [
 /// Counts of parts and subscriptions: the host accepts 1024, and 16 of them in one write.
 const COUNTS: [u32; 8] = [0, 1, 2, 16, 17, 1024, 1025, u32::MAX];
 
+/// The most bytes of the configuration that are read.
+const LONGEST: u32 = 16 << 10;
+
 /// The size of a `subscription`, and its kinds.
 const SUBSCRIPTION: u32 = 48;
 const CLOCK: u8 = 0;
@@ -47,29 +50,25 @@ const CONFIG: &[u8] = b"watm.cfg";
 /// The state of the module.
 pub struct Guest {
     random: Random,
-    favourite: u64,
     place: u32,
     grown: usize,
 }
 
 impl Guest {
-    /// Reads `hostile SEED` from its file. Fails without one.
+    /// Reads its choices from its file. Fails without one.
     pub fn new() -> Result<Guest, i32> {
         // It lives as long as the instance.
         let place = Box::leak(vec![7_u8; PLACE].into_boxed_slice()).as_mut_ptr() as u32;
         let mut guest = Guest {
             random: Random::new(0),
-            favourite: 0,
             place,
             grown: 0,
         };
-        let seed = guest.read_seed()?;
-        guest.random = Random::new(seed);
-        guest.favourite = seed % KINDS;
+        guest.random = guest.read_choices()?;
         Ok(guest)
     }
 
-    fn read_seed(&mut self) -> Result<u64, i32> {
+    fn read_choices(&mut self) -> Result<Random, i32> {
         const INVALID: i32 = -28;
         self.write(TEXT, CONFIG);
         let (text, out) = (self.at(TEXT), self.at(RESULT));
@@ -78,21 +77,22 @@ impl Guest {
             errno => return Err(-errno),
         }
         let file = self.read_u32(RESULT) as i32;
-        self.set_part(0, self.at(DATA), 100);
+        self.set_part(0, self.at(DATA), LONGEST);
         match fd_read(file, self.at(LIST), 1, out) {
             0 => {}
             errno => return Err(-errno),
         }
-        let count = self.read_u32(RESULT).min(100);
+        let count = self.read_u32(RESULT).min(LONGEST);
         let bytes: Vec<u8> = (0..count).map(|index| self.read_u8(DATA + index)).collect();
-        let text = str::from_utf8(&bytes).map_err(|_| INVALID)?;
-        let seed = text.strip_prefix("hostile ").ok_or(INVALID)?;
-        seed.trim().parse().map_err(|_| INVALID)
+        Random::parse(bytes.leak()).ok_or(INVALID)
     }
 
     /// Reads the first byte of a client, which chooses among the seed's choices: connections
     /// differ, and each can be repeated.
     pub fn hear(&mut self, net: i32) {
+        if self.random.is_of_bytes() {
+            return;
+        }
         let (list, out) = (self.at(LIST), self.at(RESULT));
         self.set_part(0, self.at(DATA), 1);
         if fd_read(net, list, 1, out) == 0 {
@@ -111,15 +111,13 @@ impl Guest {
                 fd_fdstat_set_flags(fd, NONBLOCKING);
             }
         }
-        loop {
-            let kind = match self.random.one_in(8) {
-                true => self.random.below(KINDS),
-                false => self.favourite,
-            };
+        while !self.random.is_over() {
+            let kind = self.random.kind(KINDS);
             if let Some(result) = self.act(kind) {
                 return result;
             }
         }
+        0
     }
 
     /// Makes a call. Returns the module's result, if it ends.

@@ -4,7 +4,7 @@
 //!
 //! Each seed has one kind of call that it makes most of the time, so that consecutive seeds press
 //! on one place after another. It is a listener, and the first byte of each client chooses among
-//! the seed's choices.
+//! the seed's choices. With `hostile :`, the bytes after it are the choices.
 
 mod guest;
 mod imports;
