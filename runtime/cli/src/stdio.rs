@@ -2,9 +2,9 @@
 
 use tokio::io::{AsyncWriteExt, stdin, stdout};
 use watm_runtime::{Connection, ErrorCode};
+use watm_socks::{Error, pump};
 
 use crate::failure::Failure;
-use crate::join::pump;
 use crate::stop::Stop;
 use crate::system;
 
@@ -28,7 +28,7 @@ pub(crate) async fn join(mut carried: Connection, stop: &mut Stop) -> Result<(),
             )
             .await?;
             let told = output.flush().await.and_then(|()| system::close_output());
-            told.map_err(|error| format!("standard output: {error}"))
+            told.map_err(|error| Error::Broken("standard output", error))
         };
         tokio::select! {
             result = async { tokio::try_join!(outgoing, incoming) } => result.map(drop),

@@ -53,8 +53,8 @@ pub(crate) async fn pump_both(
     result
 }
 
-/// Moves bytes until the end, and passes that end on.
-async fn pump(
+/// Moves bytes until the end, and passes that end on. Each side has a name, which its error repeats.
+pub async fn pump(
     (from, reader): (&'static str, &mut (impl AsyncRead + Unpin)),
     (to, writer): (&'static str, &mut (impl AsyncWrite + Unpin)),
 ) -> Result<(), Error> {
@@ -66,6 +66,7 @@ async fn pump(
             0 => return writer.shutdown().await.map_err(writing),
             len => {
                 writer.write_all(&buffer[..len]).await.map_err(writing)?;
+                // Standard output buffers incomplete lines.
                 writer.flush().await.map_err(writing)?;
             }
         }

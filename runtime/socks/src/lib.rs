@@ -47,6 +47,7 @@ pub use counters::{Counter, Counters};
 pub use dial::{Carried, Datagrams, Dial, Refusal};
 pub use direct::Direct;
 pub use error::Error;
+pub use join::pump;
 pub use limits::Limits;
 pub use proxy::Proxy;
 pub use resolver::{Resolver, Resolving, Servers};

@@ -82,21 +82,21 @@ struct State {
     /// True if the module writes no more.
     guest_finished: bool,
     /// True if the module reads no more.
-    guest_deaf: bool,
+    guest_read_closed: bool,
     /// True if the module has dropped its end.
     guest_gone: bool,
     /// True if the module has read the end.
     guest_saw_end: bool,
     /// True if the module had all that the application wrote when it stopped reading, and has not
     /// failed since.
-    guest_content: bool,
+    guest_drained: bool,
     /// The errors of the application's reads and writes.
     read_error: Option<ErrorCode>,
     write_error: Option<ErrorCode>,
     /// True if the application writes no more.
     app_finished: bool,
     /// True if the application reads no more.
-    app_deaf: bool,
+    app_read_closed: bool,
     /// The error of the module's calls, after the application aborted.
     abort: Option<ErrorCode>,
     /// True if the module's last read fell short; `write_armed` for its last write.
@@ -156,7 +156,7 @@ impl StreamFlow {
         max: usize,
     ) -> Poll<Result<Vec<u8>, ErrorCode>> {
         let mut state = self.shared.lock();
-        if state.app_deaf {
+        if state.app_read_closed {
             return Poll::Ready(Ok(Vec::new()));
         }
         if let Some(error) = &state.read_error {
@@ -202,7 +202,7 @@ impl StreamFlow {
         if let Some(error) = &state.write_error {
             return Poll::Ready(Err(error.clone()));
         }
-        if !state.paused || state.guest_deaf {
+        if !state.paused || state.guest_read_closed {
             return Poll::Ready(Ok(()));
         }
         register(&mut state.writer, cx);
@@ -216,10 +216,10 @@ impl StreamFlow {
     pub fn poll_flushed(&self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorCode>> {
         let mut state = self.shared.lock();
         match &state.write_error {
-            Some(error) if !state.guest_content => return Poll::Ready(Err(error.clone())),
+            Some(error) if !state.guest_drained => return Poll::Ready(Err(error.clone())),
             _ => {}
         }
-        if state.guest_deaf || state.guest_saw_end {
+        if state.guest_read_closed || state.guest_saw_end {
             return Poll::Ready(Ok(()));
         }
         register(&mut state.writer, cx);
@@ -231,7 +231,7 @@ impl StreamFlow {
     pub fn shutdown_write(&self) -> Result<(), ErrorCode> {
         let mut state = self.shared.lock();
         match &state.write_error {
-            Some(error) if !state.guest_content => return Err(error.clone()),
+            Some(error) if !state.guest_drained => return Err(error.clone()),
             _ => {}
         }
         state.app_finished = true;
@@ -247,11 +247,11 @@ impl StreamFlow {
     /// are discarded, and a pending read gets the end. Idempotent.
     pub fn close(&self) {
         let mut state = self.shared.lock();
-        if state.app_finished && state.app_deaf {
+        if state.app_finished && state.app_read_closed {
             return;
         }
         state.app_finished = true;
-        state.app_deaf = true;
+        state.app_read_closed = true;
         state.inbound.clear();
         let wakers = state.take_wakers();
         let closer = state.closer.take();
@@ -366,7 +366,7 @@ impl AsyncWrite for StreamFlow {
         // Writes stop at the mark, so that the module can take all of it at once.
         let room = state.room(&state.outbound, self.shared.high_water.max(1));
         state.paused |= room == 0;
-        if state.paused && !state.guest_deaf {
+        if state.paused && !state.guest_read_closed {
             register(&mut state.writer, cx);
             return Poll::Pending;
         }
@@ -392,7 +392,7 @@ impl GuestStream {
         if let Some(reason) = &state.abort {
             return Err(reason.clone());
         }
-        if state.guest_deaf {
+        if state.guest_read_closed {
             return Ok(None);
         }
         if state.reads_upstream() {
@@ -433,7 +433,7 @@ impl GuestStream {
         if state.guest_finished {
             return Err(ErrorCode::InvalidState);
         }
-        if state.app_deaf {
+        if state.app_read_closed {
             return Err(ErrorCode::ConnectionAborted);
         }
         let written = state.write_upstream(&data);
@@ -462,7 +462,7 @@ impl GuestStream {
             state.guest_finished = true;
             wakers.add(state.reader.take());
         }
-        if read && !state.guest_deaf {
+        if read && !state.guest_read_closed {
             state.close_read();
             if !state.guest_saw_end {
                 state
@@ -480,8 +480,8 @@ impl GuestStream {
         let mut state = self.shared.lock();
         state.break_off(reason);
         state.guest_finished = true;
-        state.guest_deaf = true;
-        state.guest_content = false;
+        state.guest_read_closed = true;
+        state.guest_drained = false;
         let [reader, writer] = state.take_wakers();
         drop(state);
         wakers.add(reader);
@@ -502,11 +502,11 @@ impl Drop for GuestStream {
         let reset = ErrorCode::ConnectionReset;
         if !state.guest_finished {
             state.break_off(&reset);
-        } else if !state.guest_deaf && !state.guest_saw_end {
+        } else if !state.guest_read_closed && !state.guest_saw_end {
             state.write_error.get_or_insert(reset);
         }
         state.guest_finished = true;
-        state.guest_deaf = true;
+        state.guest_read_closed = true;
         state.guest_gone = true;
         state.outbound.clear();
         let wakers = state.take_wakers();
@@ -589,14 +589,14 @@ impl State {
             inbound: Chunks::default(),
             outbound: Chunks::default(),
             guest_finished: false,
-            guest_deaf: false,
+            guest_read_closed: false,
             guest_gone: false,
             guest_saw_end: false,
-            guest_content: false,
+            guest_drained: false,
             read_error: None,
             write_error: None,
             app_finished: false,
-            app_deaf: false,
+            app_read_closed: false,
             abort: None,
             read_armed: true,
             write_armed: false,
@@ -631,8 +631,8 @@ impl State {
 
     /// Notes that the module reads no more.
     fn close_read(&mut self) {
-        self.guest_deaf = true;
-        self.guest_content = self.outbound.is_empty() && self.write_error.is_none();
+        self.guest_read_closed = true;
+        self.guest_drained = self.outbound.is_empty() && self.write_error.is_none();
         self.outbound.clear();
     }
 

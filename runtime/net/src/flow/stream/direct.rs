@@ -22,7 +22,7 @@ impl StreamFlow {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<(), ErrorCode>> {
         let mut state = self.shared.lock();
-        if state.app_deaf {
+        if state.app_read_closed {
             return Poll::Ready(Ok(()));
         }
         if let Some(error) = &state.read_error {
@@ -61,7 +61,7 @@ impl GuestStream {
         if let Err(reason) = state.read_ahead(buffer.len(), &self.shared.token) {
             return Err(told(state, reason));
         }
-        if state.outbound.is_empty() && !state.guest_deaf {
+        if state.outbound.is_empty() && !state.guest_read_closed {
             if !state.app_finished {
                 state.read_armed = true;
                 return Ok(None);
@@ -126,7 +126,7 @@ impl GuestStream {
         if let Err(reason) = state.read_ahead(AHEAD, &self.shared.token) {
             return Err(told(state, reason));
         }
-        let last = state.app_finished || state.guest_deaf;
+        let last = state.app_finished || state.guest_read_closed;
         if state.outbound.is_empty() && !last {
             state.read_armed = true;
             return Ok(None);
@@ -162,10 +162,10 @@ impl GuestStream {
             state.end.clone_from(&reason);
         }
         state.guest_finished = true;
-        if !state.guest_deaf {
+        if !state.guest_read_closed {
             state.close_read();
         }
-        state.guest_content &= reason.is_none();
+        state.guest_drained &= reason.is_none();
         if !state.guest_saw_end || reason.is_some() {
             let reason = reason.unwrap_or(ErrorCode::ConnectionAborted);
             state.write_error.get_or_insert(reason);
@@ -220,7 +220,7 @@ impl CloseWatch {
     #[doc(hidden)]
     pub fn poll_drained(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.shared.lock();
-        let dead = state.abort.is_some() || state.guest_deaf;
+        let dead = state.abort.is_some() || state.guest_read_closed;
         if dead || state.guest_saw_end || state.outbound.is_empty() {
             return Poll::Ready(());
         }
@@ -232,12 +232,12 @@ impl CloseWatch {
 
 impl State {
     fn is_abandoned(&self) -> bool {
-        self.abort.is_some() || (self.app_finished && self.app_deaf)
+        self.abort.is_some() || (self.app_finished && self.app_read_closed)
     }
 
     /// Queues up to `max` bytes of an upstream, if the queue is empty, or learns of its end.
     fn read_ahead(&mut self, max: usize, token: &Waker) -> Result<(), ErrorCode> {
-        if !self.guest_deaf && self.reads_upstream() {
+        if !self.guest_read_closed && self.reads_upstream() {
             let data = self.read_upstream(max, token)?;
             self.outbound.push_vec(data.unwrap_or_default());
         }
@@ -251,7 +251,7 @@ impl State {
         if self.guest_finished {
             return Err(ErrorCode::InvalidState);
         }
-        if self.app_deaf {
+        if self.app_read_closed {
             return Err(ErrorCode::ConnectionAborted);
         }
         Ok(())

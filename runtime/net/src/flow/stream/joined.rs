@@ -166,7 +166,7 @@ impl State {
 
     /// Returns ready when the module knows that the upstream has ended, or does not want to know.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), JoinError>> {
-        if !self.guest_deaf {
+        if !self.guest_read_closed {
             return match self.guest_saw_end {
                 true => Poll::Ready(Ok(())),
                 false => Poll::Pending,
@@ -191,7 +191,7 @@ impl State {
                 Poll::Ready(Ok(())) => self.app_finished = true,
             }
         }
-        Poll::Ready(match self.write_error.is_some() && !self.guest_content {
+        Poll::Ready(match self.write_error.is_some() && !self.guest_drained {
             true => Err(JoinError::Flow),
             false => Ok(()),
         })
