@@ -29,6 +29,7 @@ use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
 use watm_engine::limiter::Limiter;
 use watm_engine::log::Logger;
+use watm_engine::log::MAX_MESSAGE;
 use watm_net::account::{CALL_BYTES, Charge};
 use watm_net::flow::{
     DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
@@ -38,6 +39,7 @@ use watm_net::ready::{ReadyList, Token, WakeBatch};
 use watm_net::sockets::Port;
 use watm_policy::access::Access;
 use watm_policy::keys::Keys;
+use watm_types::one_line;
 
 /// The most peers in a status: as many as a configuration of WireGuard may have.
 const MOST_PEERS: usize = 32_768;
@@ -555,7 +557,8 @@ fn trap(store: &Store<State>, error: &wasmtime::Error) -> Trap {
     Trap {
         backtrace: error
             .downcast_ref::<WasmBacktrace>()
-            .map(|backtrace| backtrace.to_string()),
+            // Its functions have the names that the module gives them.
+            .map(|backtrace| one_line(&backtrace.to_string(), MAX_MESSAGE)),
         reason,
     }
 }

@@ -19,7 +19,7 @@ pub fn program() -> PathBuf {
 }
 
 /// Text in the record of loading a module without a seal.
-const NOT_SEALED: &str = ": not sealed: ";
+const NOT_SEALED: &str = ": not sealed; accepted";
 
 /// A running program, and the address that it listens on.
 pub struct Server {

@@ -23,5 +23,5 @@ pub use module_kind::ModuleKind;
 pub use pattern::{ConnectPattern, InvalidPattern, MAX_PATTERN_BYTES};
 pub use role::Role;
 pub use status::{ClientConfig, GenerationStatus, PeerStatus, Phase};
-pub use text::{cut, printable};
+pub use text::{cut, one_line, printable};
 pub use usage::{Used, UsedDestination};

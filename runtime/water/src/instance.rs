@@ -9,7 +9,9 @@ use super::errno::Errno;
 use super::preview1::Exit;
 use super::state::State;
 use crate::Error;
+use watm_engine::log::MAX_MESSAGE;
 use watm_policy::water_abi::Abi;
+use watm_types::one_line;
 
 /// A guest, which serves one connection.
 pub(super) struct Instance {
@@ -145,6 +147,8 @@ fn stop(store: &mut Store<State>, error: &wasmtime::Error) -> Stop {
     }
     let state = store.data_mut();
     if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
+        // Its functions have the names that the module gives them.
+        let backtrace = one_line(&backtrace.to_string(), MAX_MESSAGE);
         tracing::debug!(target: "watm::server", "{backtrace}");
     }
     Stop::Trap(if let Some(limit) = state.cpu.overrun() {

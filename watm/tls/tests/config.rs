@@ -107,7 +107,7 @@ fn what_is_wrong_is_named() {
                 "{{\"certificates\": [{{\"chain\": {chain}, \"key\": {}}}]}}",
                 quote(&other.key)
             ),
-            "certificates[0].key: is not that of the first certificate",
+            "certificates[0].key: does not match the first certificate",
         ),
         (
             format!("{{\"certificates\": [{{\"chain\": \"\", \"key\": {key}}}]}}"),

@@ -229,6 +229,5 @@ pub fn check_header(bytes: &[u8]) -> Result<(), String> {
 pub fn one_line(text: &str) -> String {
     /// The most characters: a sentence with a few names in it.
     const LONGEST: usize = 500;
-    let words: Vec<&str> = text.split_whitespace().collect();
-    watm_types::printable(&words.join(" "), LONGEST).into_owned()
+    watm_types::one_line(text, LONGEST)
 }
