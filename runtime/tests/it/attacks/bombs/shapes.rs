@@ -59,7 +59,7 @@ pub const SHAPES: &[Shape] = &[
         "branches-to-one-loop",
         branches_back,
         [7000, 10],
-        "function 2: branches to one loop",
+        "function 2: branches back to one loop",
         [1480, 10],
     ),
     shape(
