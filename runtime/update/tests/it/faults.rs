@@ -132,7 +132,7 @@ async fn a_server_that_is_silent_or_slow() {
     };
     assert_eq!(code, "timed-out");
     assert!(
-        reason.contains("bytes came in 0.4 s; must be at least 4096"),
+        reason.contains("bytes in 0.4 s; must be at least 4096"),
         "{reason}"
     );
     assert!(host.holds(&old));
