@@ -284,7 +284,7 @@ mod tests {
             ("a:9-1", "are reversed"),
             ("a:70000", "65535"),
             ("http://a", "network"),
-            ("10.0.0.0/33", "no network"),
+            ("10.0.0.0/33", "not a network"),
             ("a*b", "host"),
             ("*.", "host"),
             ("a b", "host"),

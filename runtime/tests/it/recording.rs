@@ -190,7 +190,7 @@ fn a_recording_replaces_no_file() {
     fs::write(&path, "mine").expect("written");
     let error = builder("taken").record(&path).start().err();
     let error = error.expect("refused").to_string();
-    assert!(error.contains("notes.txt exists"), "{error}");
+    assert!(error.contains("notes.txt already exists"), "{error}");
     assert_eq!(fs::read(&path).expect("there"), b"mine");
     let error = builder("taken")
         .record(path.join("below"))

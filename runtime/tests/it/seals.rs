@@ -204,7 +204,7 @@ fn what_was_accepted_is_not_undone() {
     fs::write(desk.path("state"), "").expect("written");
     let (status, said) = desk.watm("verify @old.wasm --root @root --state @state");
     assert_eq!(status, Some(2));
-    assert!(said.contains("state: is cut short"), "{said}");
+    assert!(said.contains("state: is truncated"), "{said}");
 }
 
 #[test]

@@ -402,7 +402,7 @@ mod tests {
         assert!(capture.begin("another").unwrap().is_none());
         let again = Capture::new(Some(path), None).begin("test");
         let refused = again.err().unwrap().to_string();
-        assert!(refused.contains("replaces no file"), "{refused}");
+        assert!(refused.contains("is not overwritten"), "{refused}");
         fs::remove_dir_all(folder).unwrap();
     }
 
