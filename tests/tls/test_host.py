@@ -68,7 +68,7 @@ async def test_another_certificate_under_load(authority: Authority) -> None:
                 await asyncio.sleep(0.1)
                 await running.reconfigure(json.dumps({"certificates": [leaf.pair]}))
                 broken = {"certificates": [leaf.pair | {"key": leaves[0].key}]}
-                with pytest.raises(ValueError, match=r"certificates\[0\].key: is not that of"):
+                with pytest.raises(ValueError, match=r"certificates\[0\].key: does not match the first certificate"):
                     await running.reconfigure(json.dumps(broken))
             await asyncio.sleep(0.1)
             stop.set()
