@@ -93,7 +93,7 @@ def test_every_line_of_a_command_is_json(command, level, module, tmp_path):
                     module.write_bytes(b"no module")
                     running.wait_for("keeping the previous module", "ERROR")
                     shutil.copy(MODULES / "plain.wasm", module)
-                    assert running.wait_for("swapped in ")["module"] == str(module)
+                    assert running.wait_for(f"swapped in {module}")["module"] == str(module)
                 running.end()
 
 
