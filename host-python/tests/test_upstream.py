@@ -216,7 +216,7 @@ async def test_a_stock_mitmproxy_has_upstreams_by_the_addon(tmp_path):
         assert (listed["default"], listed["upstreams"][0]["phase"]) == ("plain", "running")
         await program.ask(command="watm.upstream.choose direct")
         assert json.loads(await program.ask(command="watm.upstream.list"))["default"] == "direct"
-        assert "no upstream a; there are: plain" in await program.ask(command="watm.upstream.choose a")
+        assert "no upstream a; available: plain" in await program.ask(command="watm.upstream.choose a")
         assert "Addon error" not in program.text
 
 
@@ -255,7 +255,7 @@ async def test_an_upstream_that_does_not_start_is_not_loaded_and_the_command_say
         (["watm_upstream=nothing"], "watm_upstream: module: 'nothing' is neither"),
         (["watm_upstream=plain", "watm_upstream=reverse"], "plain and reverse have no name"),
         (["watm_upstream=a=plain", "watm_upstream=a=reverse"], "duplicate name a"),
-        (["watm_route=*=a"], "no upstream a; there are: direct"),
+        (["watm_route=*=a"], "no upstream a; available: direct"),
         (["watm_route=*"], "must be PATTERN=NAME"),
         (["watm_upstream=missing.wasm"], "The upstream missing does not run"),
     ],

@@ -267,7 +267,7 @@ def fields_of_error(error: str) -> set[str]:
     quoted = re.findall(r"`([\w-]+)`", error)
     if quoted:
         return set(quoted[1:])
-    return set(re.findall(r"[\w-]+", re.split(r"there are |there is (?!no)|has ", error)[-1]))
+    return set(re.findall(r"[\w-]+", re.split(r"expected one of |available: |has ", error)[-1]))
 
 
 UNKNOWN = {

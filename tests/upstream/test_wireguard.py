@@ -70,7 +70,7 @@ async def test_routes_send_the_first_that_fits(tmp_path) -> None:
             assert (await flow(program, address=["inside.test", 80]))["upstream"] == "wg0"
             assert (await flow(program, address=[INSIDE, 80]))["upstream"] == "all"
             assert await program.ask(command="watm.upstream.unload wg0") == (
-                "CommandError: watm_route: *.test:80=wg0: no upstream wg0; there are: all, direct"
+                "CommandError: watm_route: *.test:80=wg0: no upstream wg0; available: all, direct"
             )
             assert await program.ask(command="watm.upstream.route *=direct") is None
             assert await fetch(port, f"http://127.0.0.1:{here}/") == "outside"
