@@ -64,7 +64,7 @@ async def test_a_recorded_life_is_the_same_again(tmp_path, host_crypto):
 async def test_a_recording_replaces_no_file(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("mine")
-    with pytest.raises(ValueError, match="notes.txt exists"):
+    with pytest.raises(ValueError, match="notes.txt already exists"):
         await record(path)
     assert path.read_text() == "mine"
 
