@@ -47,7 +47,7 @@ demo: $(BUILD)/venv/ready
 
 .PHONY: run-demo
 run-demo: $(BUILD)/tools/bin/onetun
-	$(BUILD)/venv/bin/python tests/demo --onetun $(BUILD)/tools/bin/onetun
+	$(BUILD)/venv/bin/python -m tests.demo --onetun $(BUILD)/tools/bin/onetun
 
 bench: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient bench-programs
 	$(BUILD)/venv-3.13/bin/python -m tests.bench
@@ -192,10 +192,15 @@ CONSTRAINTS = tests/setup/constraints-$$($(@D)/bin/python -c 'import sys; print(
 pins:
 	tests/setup/pins.sh $(PYTHONS)
 
+# The package that the tests share, which stays where it is.
+SUPPORT := tests/support/pyproject.toml
+INSTALL_SUPPORT = $(@D)/bin/pip install -q --no-deps -e $(dir $(SUPPORT))
+
 # The newest mitmproxy that is tested with the newest Python at hand.
-$(BUILD)/venv/installed: $(PYTHONS:%=tests/setup/constraints-%.txt)
+$(BUILD)/venv/installed: $(PYTHONS:%=tests/setup/constraints-%.txt) $(SUPPORT)
 	"$$(tests/setup/find-python.sh)" -m venv --clear $(BUILD)/venv
 	$(BUILD)/venv/bin/pip install -q mitmproxy -c $(CONSTRAINTS)
+	$(INSTALL_SUPPORT)
 	touch $@
 
 # The wheel in an environment, with what it needs.
@@ -210,7 +215,7 @@ $(BUILD)/venv/ready: $(BUILD)/venv/installed wheel
 
 # The tests.
 
-# Each of Python has a limit of its own (tests/support/limits.py). Those of a workspace in Rust have one
+# Each of Python has a limit of its own (tests/support/watm_test_support/limits.py). Those of a workspace in Rust have one
 # together: cargo names whichever takes long.
 BOUNDED := timeout --kill-after=10 1200
 
@@ -252,9 +257,10 @@ test-conformance: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient watm-native
 	$(BUILD)/venv-3.13/bin/python -m pytest -q tests/conformance
 
 .PRECIOUS: $(BUILD)/venv-%/installed
-$(BUILD)/venv-%/installed: tests/setup/requirements-%.txt tests/setup/constraints-%.txt
+$(BUILD)/venv-%/installed: tests/setup/requirements-%.txt tests/setup/constraints-%.txt $(SUPPORT)
 	"$$(tests/setup/find-python.sh $*)" -m venv --clear $(@D)
 	$(@D)/bin/pip install -q -r $< -c $(CONSTRAINTS)
+	$(INSTALL_SUPPORT)
 	touch $@
 
 $(BUILD)/venv-%/ready: $(BUILD)/venv-%/installed wheel
@@ -316,7 +322,7 @@ run-test-tls:
 bench-tls: $(BUILD)/venv-3.13/ready
 	tests/setup/apt.sh need wrk hitch nginx haproxy stunnel4 /usr/lib/nginx/modules/ngx_stream_module.so
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python tests/tls/bench
+	$(BUILD)/venv-3.13/bin/python -m tests.tls.bench
 
 # The PROXY protocol, with other people's programs, and from clients' addresses.
 .PHONY: test-proxy run-test-proxy
@@ -332,7 +338,7 @@ run-test-proxy:
 .PHONY: bench-proxy
 bench-proxy: $(BUILD)/venv-3.13/ready $(BUILD)/tools/bin/mmproxy
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python tests/proxy/bench
+	$(BUILD)/venv-3.13/bin/python -m tests.proxy.bench
 
 $(BUILD)/tools/bin/mmproxy:
 	cargo install mmproxy --version 0.2.2 --locked --root $(BUILD)/tools
@@ -387,14 +393,14 @@ run-test-tunnel:
 bench-tunnel: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/tools/bin/onetun $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need iperf3 wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench $(if $(ROUNDS),--rounds $(ROUNDS))
+	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench $(if $(ROUNDS),--rounds $(ROUNDS))
 
 # How long traffic takes over paths that change, by our TCP and by the kernel's. `make test` has a sample.
 .PHONY: bench-completion
 bench-completion: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
 	tests/setup/apt.sh need wg ip sysctl
 	cargo build --release --locked --workspace --bins --examples
-	$(BUILD)/venv-3.13/bin/python tests/tunnel/bench/completion.py
+	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.completion
 
 # mitmproxy's own connections, through modules to other people's servers.
 .PHONY: test-upstream run-test-upstream
@@ -607,8 +613,7 @@ plots:
 
 screenshot: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient
 	tests/setup/apt.sh want chromium chromedriver
-	PYTHONPATH=tests/support:tests/wgclient:host-python/tests \
-		$(BUILD)/venv-3.13/bin/python tests/readme/screenshot.py docs/src/images/mitmweb.png
+	$(BUILD)/venv-3.13/bin/python -m tests.readme.screenshot docs/src/images/mitmweb.png
 
 $(BUILD)/tools/bin/cargo-mutants:
 	cargo install cargo-mutants --version 27.1.0 --locked --root $(BUILD)/tools

@@ -2,12 +2,12 @@
 
 import pytest
 import zxingcpp
-from browser import browser
-from ports import free_port
-from test_mitmdump import client, keys_in
-from web import start_web
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.browser import browser
+from watm_test_support.mitmproxy_programs import client, keys_in
+from watm_test_support.mitmweb import start_web
+from watm_test_support.ports import free_port
 
 MODE = "watm:wireguard@127.0.0.1:0"
 

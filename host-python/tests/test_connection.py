@@ -7,43 +7,19 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
-from ports import free_port
 
 import mitmproxy_watm
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
+from watm_test_support.upper_case import upper
 
-MODULES = Path(__file__).resolve().parents[2] / "watm/target/modules"
 COMPONENT = MODULES / "plain.wasm"
 """The component of `plain`; the packaged modules are WATER modules."""
 
 EACH = pytest.mark.parametrize("module", ["plain", "reverse", COMPONENT, MODULES / "reverse.wasm"])
 PLAIN = pytest.mark.parametrize("module", ["plain", COMPONENT])
-
-
-@contextlib.asynccontextmanager
-async def upper():
-    """Runs a server that answers in upper case; yields its port."""
-
-    handlers = set()
-
-    async def handle(reader, writer):
-        handlers.add(asyncio.current_task())
-        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
-            while data := await reader.read(65536):
-                writer.write(data.upper())
-                await writer.drain()
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for handler in handlers:
-            handler.cancel()
-        await asyncio.gather(*handlers, return_exceptions=True)
-        await asyncio.sleep(0)  # for transports to close
 
 
 async def echo(stream):

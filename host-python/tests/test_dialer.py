@@ -5,12 +5,13 @@ import contextlib
 import errno
 
 import pytest
-from ports import free_port
-from support import Keys
-from test_connection import COMPONENT, PLAIN, upper
+from test_connection import COMPONENT, PLAIN
 
 import mitmproxy_watm
 from mitmproxy_watm import Applications
+from watm_test_support.ports import free_port
+from watm_test_support.upper_case import upper
+from watm_test_support.wireguard_server import Keys
 
 RESOLVER = "10.0.0.53"
 ADDRESS = bytes([10, 9, 8, 7])

@@ -4,8 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from support import Keys
-from wgclient import BINARY
+
+from watm_test_support.wgclient import BINARY
+from watm_test_support.wireguard_server import Keys
 
 PROGRAM = """
 import asyncio, sys

@@ -1,7 +1,6 @@
 """A real client's traffic in mitmdump, by each way in."""
 
 import asyncio
-import contextlib
 import json
 import shutil
 import socket
@@ -12,56 +11,20 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from ports import free_port
-from programs import BIN, start
-from support import Keys
-from wgclient import WgClient, WgClientError
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.mitmproxy_programs import BIN, client, keys_in, start
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
+from watm_test_support.upper_case import upper
+from watm_test_support.wgclient import WgClient, WgClientError
+from watm_test_support.wireguard_server import Keys
 
-MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
+MODULE = MODULES / "wireguard.wasm"
 """The module as built, without a seal."""
 ADDON = resources.files("mitmproxy_watm") / "addon" / "watm.py"
 
 MODE = "watm:wireguard@127.0.0.1:0"
-
-
-def keys_in(confdir: Path) -> Keys:
-    content = json.loads((confdir / "wireguard.conf").read_text())
-    return Keys(content["server_key"], content["client_key"])
-
-
-def client(confdir: Path, port: int, host: str = "127.0.0.1", **flags):
-    return WgClient.start(**keys_in(confdir).client_options(port, host), **flags)
-
-
-@contextlib.asynccontextmanager
-async def echo_server():
-    """Runs a TCP and UDP server on one port of this machine, which answers in upper case, to tell
-    it from an echo."""
-
-    async def handle(reader, writer):
-        while data := await reader.read(65535):
-            writer.write(data.upper())
-        writer.close()
-
-    class Datagrams(asyncio.DatagramProtocol):
-        def connection_made(self, transport):
-            self.transport = transport
-
-        def datagram_received(self, data, address):
-            self.transport.sendto(data.upper(), address)
-
-    server = await asyncio.start_server(handle, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(
-        Datagrams, local_addr=("127.0.0.1", port)
-    )
-    try:
-        yield port
-    finally:
-        transport.close()
-        server.close()
 
 
 async def check_every_kind_of_flow(program, confdir: Path, port: int) -> None:
@@ -108,7 +71,7 @@ async def check_every_kind_of_flow(program, confdir: Path, port: int) -> None:
 
 @pytest.mark.limit(60)
 async def test_the_console_script_takes_the_mode(tmp_path):
-    async with echo_server() as echo:
+    async with upper() as echo:
         async with start("mitmdump-watm", tmp_path, "--mode", MODE, "--set", f"echo_port={echo}") as program:
             port = await program.port()
             assert f"Endpoint = 127.0.0.1:{port}" in program.text
@@ -125,7 +88,7 @@ async def test_a_stock_mitmdump_takes_the_addon_and_its_option(tmp_path):
         timeout=60,
     ).stdout.strip()
     assert Path(path) == Path(str(ADDON))
-    async with echo_server() as echo:
+    async with upper() as echo:
         options = ("-s", path, "--set", "watm=wireguard@127.0.0.1:0", "--set", f"echo_port={echo}", "-p", str(free_port()))
         async with start("mitmdump", tmp_path, *options) as program:
             await check_every_kind_of_flow(program, tmp_path, await program.port())
@@ -381,7 +344,7 @@ async def test_saved_flows_can_be_read_by_a_stock_mitmproxy(tmp_path):
 async def test_a_udp_flow_goes_on_after_mitmproxy_gave_it_up(tmp_path):
     impatient = tmp_path / "impatient.py"
     impatient.write_text("import mitmproxy.proxy.server\nmitmproxy.proxy.server.UDP_TIMEOUT = 1\n")
-    async with echo_server() as echo:
+    async with upper() as echo:
         options = ("--mode", MODE, "--set", f"echo_port={echo}", "-s", str(impatient))
         async with start("mitmdump-watm", tmp_path, *options) as program:
             async with client(tmp_path, await program.port()) as inside, inside.udp("10.9.8.7:7") as datagrams:
@@ -393,7 +356,7 @@ async def test_a_udp_flow_goes_on_after_mitmproxy_gave_it_up(tmp_path):
 
 
 async def test_an_empty_datagram_does_not_end_the_flow(tmp_path):
-    async with echo_server() as echo:
+    async with upper() as echo:
         async with start("mitmdump-watm", tmp_path, "--mode", MODE, "--set", f"echo_port={echo}") as program:
             async with client(tmp_path, await program.port()) as inside, inside.udp("10.9.8.7:7") as datagrams:
                 await datagrams.write(b"before")

@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 
 import pytest
-from ports import free_port
-from programs import start
-from test_connection import COMPONENT, upper
+from test_connection import COMPONENT
 
 import mitmproxy_watm
+from watm_test_support.mitmproxy_programs import start
+from watm_test_support.ports import free_port
+from watm_test_support.upper_case import upper
 
 PATTERN = r"plain server listening at .*:(\d+)"
 

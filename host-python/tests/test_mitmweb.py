@@ -4,11 +4,12 @@ import json
 import re
 
 import pytest
-from ports import free_port
-from test_mitmdump import ADDON, client, keys_in
-from web import HAS_LOGIN, Visitor, log_in, start_web
+from test_mitmdump import ADDON
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.mitmproxy_programs import client, keys_in
+from watm_test_support.mitmweb import HAS_LOGIN, Visitor, log_in, start_web
+from watm_test_support.ports import free_port
 
 MODE = "watm:wireguard@127.0.0.1:0"
 

@@ -6,11 +6,11 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from support import serve
 
 import mitmproxy_watm
+from watm_test_support.repository import ROOT
+from watm_test_support.wireguard_server import serve
 
-ROOT = Path(__file__).resolve().parents[2]
 MODULE = Path(str(resources.files("mitmproxy_watm") / "modules" / "wireguard.wasm"))
 SIZE = 300_000
 BUILD = 1800  # seconds; `watm` is built if it is not there yet

@@ -7,17 +7,17 @@ import socket
 import threading
 import time
 from importlib import resources
-from pathlib import Path
 
 import pytest
-from support import Keys, serve
-from wgclient import WgClient, WgClientError
 
 import mitmproxy_watm
 from mitmproxy_watm.modules import usual_transport
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.repository import MODULES
+from watm_test_support.wgclient import WgClient, WgClientError
+from watm_test_support.wireguard_server import Keys, serve
 
-MODULE = Path(__file__).resolve().parents[2] / "watm/target/modules/wireguard.wasm"
+MODULE = MODULES / "wireguard.wasm"
 """The module as built, without a seal."""
 
 

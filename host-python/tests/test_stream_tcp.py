@@ -4,8 +4,9 @@ import asyncio
 import gc
 
 import pytest
-from support import serve
-from wgclient import WgClientError
+
+from watm_test_support.wgclient import WgClientError
+from watm_test_support.wireguard_server import serve
 
 MIB = 1 << 20
 

@@ -3,8 +3,9 @@
 import asyncio
 
 import pytest
-from support import TARGET, serve
-from wgclient import WgClientTimeout
+
+from watm_test_support.wgclient import WgClientTimeout
+from watm_test_support.wireguard_server import TARGET, serve
 
 
 async def test_a_read_is_a_datagram_and_a_write_is_a_datagram():

@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from ports import free_port
-from programs import start
-from test_mitmdump import MODULE, client
+from test_mitmdump import MODULE
 from test_mitmweb import fetch
-from web import log_in, start_web
+
+from watm_test_support.mitmproxy_programs import client, start
+from watm_test_support.mitmweb import log_in, start_web
+from watm_test_support.ports import free_port
 
 UNSEALED = ("--set", "watm_unsealed=true")
 

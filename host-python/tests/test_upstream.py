@@ -5,11 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ports import free_port
-from programs import start
-from test_connection import upper
 from test_mitmdump import ADDON
-from web import log_in, start_web
 
 import mitmproxy_watm
 from mitmproxy_watm.updates import UpdateSource
@@ -18,6 +14,10 @@ from mitmproxy_watm.upstream.config import read_settings
 from mitmproxy_watm.upstream.errors import through
 from mitmproxy_watm.upstream.spec import Spec, parse, parse_route
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.mitmproxy_programs import start
+from watm_test_support.mitmweb import log_in, start_web
+from watm_test_support.ports import free_port
+from watm_test_support.upper_case import upper
 
 
 @pytest.mark.parametrize(
@@ -171,6 +171,7 @@ class Transport:
 async def test_programs_have_upstreams_by_routes_and_by_their_configurations(tmp_path):
     from mitmproxy.test import taddons
     from mitmproxy.test.tflow import tclient_conn, tserver_conn
+
     from mitmproxy_watm.mitmproxy import Watm, upstream_of
 
     tunnel = tmp_path / "wg0.conf"

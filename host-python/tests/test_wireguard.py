@@ -3,14 +3,13 @@
 import asyncio
 import errno
 
-import pytest
-from support import Keys
-from wgclient import WgClient
-
 import mitmproxy_rs
+import pytest
 
 # The one import.
 from mitmproxy_watm import wireguard
+from watm_test_support.wgclient import WgClient
+from watm_test_support.wireguard_server import Keys
 
 native = mitmproxy_rs.wireguard
 

@@ -11,13 +11,8 @@ import json
 import pathlib
 import sys
 
-TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("bench", "support", "wgclient")]
-
-import environment
-import report
-import rounds
-from studies import STUDIES
+from . import environment, report, rounds
+from .studies import STUDIES
 
 
 def main() -> int:

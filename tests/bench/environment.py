@@ -6,15 +6,16 @@ import os
 import pathlib
 from dataclasses import dataclass
 
-import machine
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from watm_test_support import machine
+from watm_test_support.repository import MODULES, ROOT
+
 CLIENT = ROOT / "build" / "wgclient"
 # The transport crate in a program of its own, and the module with the host that runs it in Rust.
 CRATE = ROOT / "watm" / "target" / "release" / "watm-native"
 HOST = ROOT / "target" / "release" / "examples" / "serve"
-MODULE = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+MODULE = MODULES / "wireguard.wasm"
 
 # Files that `make bench` makes before it begins.
 _BUILT = [CLIENT, CRATE, HOST, MODULE]

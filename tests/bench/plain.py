@@ -2,7 +2,7 @@
 
 import asyncio
 
-import handlers
+from watm_test_support import services
 
 
 class _Stream:
@@ -31,13 +31,13 @@ class _UdpEcho(asyncio.DatagramProtocol):
 async def start(host: str) -> dict[str, int]:
     """Serves each service at a port of its own, and returns the ports by service."""
     ports = {}
-    for service in (handlers.ECHO, handlers.SINK, handlers.SOURCE):
+    for service in (services.ECHO, services.SINK, services.SOURCE):
 
         async def serve(reader, writer, service=service) -> None:
-            await handlers.handle_tcp(_Stream(reader, writer, service))
+            await services.handle_tcp(_Stream(reader, writer, service))
 
         server = await asyncio.start_server(serve, host, 0)
         ports[f"tcp{service}"] = server.sockets[0].getsockname()[1]
     transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(_UdpEcho, (host, 0))
-    ports[f"udp{handlers.ECHO}"] = transport.get_extra_info("sockname")[1]
+    ports[f"udp{services.ECHO}"] = transport.get_extra_info("sockname")[1]
     return ports

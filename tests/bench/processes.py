@@ -12,8 +12,9 @@ import tempfile
 import time
 from typing import Self
 
-import environment
-from ports import free_port
+from watm_test_support.ports import free_port
+
+from . import environment
 
 # Seconds for one answer. The slowest, fifteen handshakes with the native server, take half of it.
 LIMIT = 120
@@ -96,7 +97,7 @@ class Server(Process):
     """A process of server.py with one kind of server."""
 
     def __init__(self, kind: str, cpus: set[int]) -> None:
-        super().__init__([sys.executable, HERE / "server.py", kind], cpus)
+        super().__init__([sys.executable, "-m", "tests.bench.server", kind], cpus)
 
     def __enter__(self) -> Self:
         # A module that is not in the cache is compiled first.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from studies import Study
+from .studies import Study
 
 
 def line(record: dict) -> str:

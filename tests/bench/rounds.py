@@ -5,10 +5,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import asdict
 
-import environment
-import machine
-from processes import Failed
-from studies import Placement, Study
+from watm_test_support import machine
+
+from . import environment
+from .processes import Failed
+from .studies import Placement, Study
 
 
 def run(studies: list[Study], servers: list[str], placements: list[str], repetitions: int) -> Iterator[dict]:

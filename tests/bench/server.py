@@ -1,4 +1,4 @@
-"""One server under test: `python server.py KIND`.
+"""One server under test: `python -m tests.bench.server KIND`.
 
 Prints a line of JSON with its address and keys, and serves until its input ends. It answers each
 line of input with its counters, a line of JSON.
@@ -7,15 +7,12 @@ line of input with its counters, a line of JSON.
 import asyncio
 import json
 import os
-import pathlib
 import sys
 from typing import NoReturn
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from watm_test_support import services
 
-import environment  # noqa: E402
-import handlers  # noqa: E402
-import plain  # noqa: E402
+from . import environment, plain
 
 HOST = "127.0.0.1"
 
@@ -23,7 +20,7 @@ HOST = "127.0.0.1"
 async def main(kind: str) -> None:
     own, first, second = (environment.key_pair() for _ in range(3))
     peers = [first.public, second.public]
-    keys = (HOST, 0, own.private, peers, handlers.handle_tcp, handlers.handle_udp)
+    keys = (HOST, 0, own.private, peers, services.handle_tcp, services.handle_udp)
     reach = {
         "direct": False,
         "private_key": first.private,
@@ -47,8 +44,8 @@ async def main(kind: str) -> None:
             HOST,
             0,
             config=config,
-            handle_tcp_stream=handlers.handle_tcp,
-            handle_udp_stream=handlers.handle_udp,
+            handle_tcp_stream=services.handle_tcp,
+            handle_udp_stream=services.handle_udp,
             host_crypto=False,
         )
     elif kind == "plain":

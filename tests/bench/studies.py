@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import handlers
-import workloads
-from paths import Path, path
-from processes import Client, Crowd, Echo, Failed, Mitmdump, Process, Server
+from watm_test_support import services
+from watm_test_support.paths import Path, path
+
+from . import workloads
+from .processes import Client, Crowd, Echo, Failed, Mitmdump, Process, Server
 
 MEGA, GIGA = 1_000_000, 1_000_000_000
 
@@ -171,7 +172,7 @@ class Jitter(Study):
         for round_trip, few in ((60, 100), (20, 1000)):
             with self._serving(kind, cpus) as (client, between):
                 seconds = self._trickle(client, between, round_trip, few)
-                title = f"{handlers.FEW} x {few} B, then {handlers.LOT // 1000} kB, from 0 to {round_trip} ms: s"
+                title = f"{services.FEW} x {few} B, then {services.LOT // 1000} kB, from 0 to {round_trip} ms: s"
                 yield Sample(f"trickle {round_trip} ms", [Measure(title, seconds, 2)], {"seconds": seconds})
 
     @contextlib.contextmanager
@@ -196,7 +197,7 @@ class Jitter(Study):
         between.change("--round-trip", f"{round_trip}ms")
         begun = time.monotonic()
         client.run("write", name="trickle", data=_number(size))
-        client.run("read", name="trickle", max=handlers.FEW * size + handlers.LOT, exactly=True)
+        client.run("read", name="trickle", max=services.FEW * size + services.LOT, exactly=True)
         return time.monotonic() - begun
 
 

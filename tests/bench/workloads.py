@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-
 ECHO = 7
 SINK = 9
 SOURCE = 19

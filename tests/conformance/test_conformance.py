@@ -9,16 +9,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "wgclient")]
-
-from mitmproxy_watm.wireguard import genkey, pubkey  # noqa: E402
-from wgclient import WgClient, WgClientError  # noqa: E402
+from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.repository import ROOT
+from watm_test_support.wgclient import WgClient, WgClientError
 
 PROGRAMS = {
     "crate": [str(ROOT / "watm" / "target" / "release" / "watm-native")],
-    "module": [sys.executable, str(HERE / "module_server.py")],
+    "module": [sys.executable, str(ROOT / "tests" / "conformance" / "module_server.py")],
 }
 # Seconds without traffic until a UDP flow ends and is reported.
 UDP_IDLE = 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import pytest
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.repository import MODULES, ROOT
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODULE = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+MODULE = MODULES / "wireguard.wasm"
 WGCLIENT = ROOT / "build" / "wgclient"
 
 # Seconds; the compiler of modules is emulated, and not optimized as a whole.

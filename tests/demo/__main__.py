@@ -14,16 +14,12 @@ import shutil
 import signal
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "support"))
+from mitmproxy_watm.wireguard import pubkey
+from watm_test_support.children import Child, Missing, child
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT
 
-import certificates  # noqa: E402
-import fetch  # noqa: E402
-import origin  # noqa: E402
-from children import Child, Missing, child  # noqa: E402
-from ports import free_port  # noqa: E402
-
-from mitmproxy_watm.wireguard import pubkey  # noqa: E402
+from . import fetch, origin
 
 FOLDER = ROOT / "build" / "demo"
 # The client's side of mitmproxy's own WireGuard mode; the name server is mitmproxy itself.
@@ -55,7 +51,7 @@ def main() -> int:
 
 def show(onetun: pathlib.Path) -> None:
     """The whole demo; raises `Missing`."""
-    authority, host_file = certificates.make(FOLDER, NAME)
+    authority, host_file = origin.certify(FOLDER, NAME)
     notes = FOLDER / "notes.jsonl"
     notes.touch()
     with contextlib.ExitStack() as stack:

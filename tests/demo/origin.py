@@ -8,6 +8,8 @@ import ssl
 import threading
 from collections.abc import Iterator
 
+from watm_test_support.certificates import Authority
+
 PAGE = b"<!doctype html><title>WATM</title><p>This page came through the sandbox.\n"
 UDP_GREETING = b"you said: "
 
@@ -30,6 +32,16 @@ class _Answer(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         data, socket = self.request
         socket.sendto(UDP_GREETING + data, self.client_address)
+
+
+def certify(folder: pathlib.Path, host: str) -> tuple[pathlib.Path, pathlib.Path]:
+    """Writes an authority's certificate, and `host`'s with its key, and returns both paths."""
+    authority = Authority("WATM demo authority")
+    authority_file, host_file = folder / "authority.pem", folder / "host.pem"
+    authority_file.write_text(authority.pem)
+    host_file.touch(mode=0o600)
+    host_file.write_text(authority.sign(host, names=[host]).pem)
+    return authority_file, host_file
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
 
 # A module that obeys its configuration, harmful or not.
 GUEST = ROOT / "build/guest.wasm"

@@ -4,20 +4,16 @@ import contextlib
 import os
 import pathlib
 import socket
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from watm_test_support import ports, watm_serve
+
 from .attackers import GUEST, Attacker
 from .neighbour import HOST, Echo, listen
-
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-
-import ports  # noqa: E402
-import watm_serve  # noqa: E402
 
 # The limit of the hostile module.
 DESCRIPTORS = 200

@@ -9,7 +9,7 @@ import ipaddress
 import sys
 import time
 
-from outer import initiation, stranger
+from watm_test_support.outer import initiation, stranger
 
 # Sent together, so that the clock is read less often.
 BURST = 50

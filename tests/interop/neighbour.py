@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
-from tunnels import Running
-from wgclient import WgClient
+from watm_test_support.tunnels import Running
+from watm_test_support.wgclient import WgClient
 
 # Seconds for one round, which takes some hundredths on an idle machine. What the server does
 # about the others may cost its share of one CPU, and no more.

@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 from collections.abc import Iterator
 
-from spaces import Space, run, spaces, wireguard_go
+from watm_test_support.spaces import Space, run, spaces, wireguard_go
 
 __all__ = ["Namespaces", "namespaces", "run"]
 

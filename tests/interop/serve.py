@@ -4,14 +4,10 @@ Prints the port and serves the interop tests' services until it is told to end.
 """
 
 import asyncio
-import pathlib
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "bench")]
-
-import mitmproxy_watm  # noqa: E402
-import services  # noqa: E402
+import mitmproxy_watm
+from watm_test_support import web_services
 
 
 async def main() -> None:
@@ -20,8 +16,8 @@ async def main() -> None:
         "127.0.0.1",
         0,
         config=sys.stdin.read(),
-        handle_tcp_stream=services.handle_tcp,
-        handle_udp_stream=services.handle_udp,
+        handle_tcp_stream=web_services.handle_tcp,
+        handle_udp_stream=web_services.handle_udp,
     ) as server:
         print(server.getsockname()[1], flush=True)
         await asyncio.Event().wait()

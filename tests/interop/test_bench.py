@@ -4,8 +4,6 @@ import json
 import subprocess
 import sys
 
-from conftest import ROOT
-
 STUDIES = {
     "traffic": {"native", "watm", "watm-own-aead", "plain"},
     "memory": {"native", "watm"},
@@ -20,7 +18,7 @@ STUDIES = {
 
 def test_the_bench_measures_every_server(tmp_path) -> None:
     output = tmp_path / "bench.json"
-    command = [sys.executable, ROOT / "tests" / "bench", "--quick", "--output", output]
+    command = [sys.executable, "-m", "tests.bench", "--quick", "--output", output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr + done.stdout
     samples = json.loads(output.read_text())["samples"]

@@ -3,13 +3,15 @@
 import configparser
 from pathlib import Path
 
-import mitmproxy_watm
 import pytest
-import services
+
+import mitmproxy_watm
 from mitmproxy_watm.wireguard import genkey
-from netns import run
-from tunnels import HOST, V4, Peer, config, preshared_key, serving
-from wgclient import WgClient, WgClientTimeout
+from watm_test_support import web_services
+from watm_test_support.tunnels import HOST, V4, Peer, config, preshared_key, serving
+from watm_test_support.wgclient import WgClient, WgClientTimeout
+
+from .netns import run
 
 
 async def test_a_whole_wg_quick_file_with_comments_is_taken() -> None:
@@ -32,7 +34,7 @@ AllowedIPs = fd00::1/128
 PersistentKeepalive = 25
 """
     async with await mitmproxy_watm.start_server(
-        "wireguard", HOST, 0, config=text, handle_tcp_stream=services.handle_tcp
+        "wireguard", HOST, 0, config=text, handle_tcp_stream=web_services.handle_tcp
     ) as server:
         options = {
             "server": f"{HOST}:{server.getsockname()[1]}",
@@ -116,7 +118,7 @@ async def test_the_client_configuration_that_is_handed_out_works(tmp_path) -> No
     # mitmproxy's own format: both keys are known, so the client's whole file is.
     text = f'{{"server_key": "{genkey()}", "client_key": "{genkey()}"}}'
     async with await mitmproxy_watm.start_server(
-        "wireguard", HOST, 0, config=text, handle_tcp_stream=services.handle_tcp
+        "wireguard", HOST, 0, config=text, handle_tcp_stream=web_services.handle_tcp
     ) as server:
         [given] = server.client_configs(HOST)
         # wg(8) itself takes it, as wg-quick would hand it on.

@@ -4,12 +4,10 @@ import pathlib
 import subprocess
 import sys
 
-from conftest import ROOT
-
 
 def test_a_missing_client_is_named_in_one_line(tmp_path: pathlib.Path) -> None:
     absent = tmp_path / "onetun"
-    command = [sys.executable, ROOT / "tests" / "demo", "--onetun", absent]
+    command = [sys.executable, "-m", "tests.demo", "--onetun", absent]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
@@ -20,7 +18,7 @@ def test_a_client_that_ends_is_named_with_its_last_words(tmp_path: pathlib.Path)
     broken = tmp_path / "onetun"
     broken.write_text("#!/bin/sh\necho no tunnel today\nexit 3\n")
     broken.chmod(0o755)
-    command = [sys.executable, ROOT / "tests" / "demo", "--onetun", broken]
+    command = [sys.executable, "-m", "tests.demo", "--onetun", broken]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()

@@ -3,12 +3,24 @@
 import asyncio
 import logging
 
-import careless
 import pytest
-from careless import CLOSES_EARLY, MB, NEVER_DRAINS, NEVER_READS, RAISES, RAISES_LATER, RETURNS, UNDRAINED
-from neighbour import counted, undisturbed, until
-from tunnels import V4, Peer, serving
-from wgclient import WgClientError, WgClientTimeout
+
+from watm_test_support import careless
+from watm_test_support.careless import (
+    CLOSES_EARLY,
+    MB,
+    NEVER_DRAINS,
+    NEVER_READS,
+    RAISES,
+    RAISES_LATER,
+    RETURNS,
+    UNDRAINED,
+)
+from watm_test_support.tunnels import V4, Peer, serving
+from watm_test_support.wgclient import WgClientError, WgClientTimeout
+
+from .neighbour import counted, undisturbed, until
+
 
 def two_peers() -> tuple[Peer, Peer]:
     return Peer(), Peer(addresses=("10.0.2.1",))

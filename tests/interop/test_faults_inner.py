@@ -3,11 +3,13 @@
 import asyncio
 import struct
 
-import packets
 import pytest
-from neighbour import counted, undisturbed, until
-from packets import MORE_FRAGMENTS, TCP, UDP
-from tunnels import V4, V6, Peer, serving
+
+from watm_test_support.tunnels import V4, V6, Peer, serving
+
+from . import packets
+from .neighbour import counted, undisturbed, until
+from .packets import MORE_FRAGMENTS, TCP, UDP
 
 # The source's, with a port.
 US4, US6 = ("10.0.2.1", 1000), "fd00:2::1"

@@ -7,16 +7,17 @@ import json
 import logging
 import pathlib
 
-import modules
 import pytest
-from neighbour import undisturbed, until
-from ports import free_port
-from programs import start
-from support import Keys
-from tunnels import HOST, Peer, serving
-from wgclient import WgClient
 
 import mitmproxy_watm
+from watm_test_support import module_files
+from watm_test_support.mitmproxy_programs import start
+from watm_test_support.ports import free_port
+from watm_test_support.tunnels import HOST, Peer, serving
+from watm_test_support.wgclient import WgClient
+from watm_test_support.wireguard_server import Keys
+
+from .neighbour import undisturbed, until
 
 UNSEALED = ("--set", "watm_unsealed=true")
 LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.timedelta(milliseconds=100))
@@ -25,7 +26,7 @@ LIMITS = mitmproxy_watm.Limits(memory_bytes=32 << 20, cpu_per_call=datetime.time
 async def test_a_file_that_is_no_module_is_refused_in_one_line_that_names_it(tmp_path: pathlib.Path) -> None:
     peer = Peer()
     async with serving(peer) as running, undisturbed(running, peer):
-        for file, words in modules.bad_files(tmp_path).items():
+        for file, words in module_files.bad_files(tmp_path).items():
             with pytest.raises((mitmproxy_watm.ModuleError, OSError)) as refused:
                 await mitmproxy_watm.start_server(file, HOST, 0, unsealed=True)
             text = str(refused.value)
@@ -38,7 +39,7 @@ async def test_a_module_that_fails_at_the_start_is_an_error(config: str, words: 
     peer = Peer()
     async with serving(peer) as running, undisturbed(running, peer):
         with pytest.raises(mitmproxy_watm.ModuleError, match=words) as failed:
-            await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, config=config, limits=LIMITS, unsealed=True)
+            await mitmproxy_watm.start_server(module_files.GUEST, HOST, 0, config=config, limits=LIMITS, unsealed=True)
         assert "\n" not in str(failed.value)
 
 
@@ -68,18 +69,18 @@ async def test_a_module_that_fails_later_is_started_again(
 
     async with serving(peer) as running, undisturbed(running, peer) as others:
         async with await mitmproxy_watm.start_server(
-            modules.GUEST, HOST, 0, handle_udp_stream=handle, limits=LIMITS, unsealed=True
+            module_files.GUEST, HOST, 0, handle_udp_stream=handle, limits=LIMITS, unsealed=True
         ) as guest:
             port = guest.getsockname()[1]
-            modules.tell(port, "a flow")
+            module_files.tell(port, "a flow")
             # A flow that nobody has accepted yet ends without a word.
             await asyncio.wait_for(begun.wait(), 10)
             assert guest.status().flows == 1
-            modules.tell(port, command)
+            module_files.tell(port, command)
             assert await asyncio.wait_for(ended.get(), 10) is ConnectionResetError
             await until("restarted", lambda: guest.status().generation == 1 and guest.status().phase == "running")
             assert guest.stats()["host.restarts"] == 1
-            modules.tell(port, "another flow")
+            module_files.tell(port, "another flow")
             await until("a flow", lambda: guest.status().flows == 1)
             await others.more()
     await until("a record", lambda: any(words in record.getMessage() for record in caplog.records))
@@ -90,8 +91,8 @@ async def test_a_module_that_fails_later_is_started_again(
 async def test_a_module_that_lies_about_lengths_harms_nobody() -> None:
     peer = Peer()
     async with serving(peer) as running, undisturbed(running, peer):
-        async with await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS, unsealed=True) as guest:
-            modules.tell(guest.getsockname()[1], "!lie")
+        async with await mitmproxy_watm.start_server(module_files.GUEST, HOST, 0, limits=LIMITS, unsealed=True) as guest:
+            module_files.tell(guest.getsockname()[1], "!lie")
             await until("it has lied", lambda: guest.stats()["host.datagrams_sent"] == 1)
             assert guest.status().generation == 0
 
@@ -100,10 +101,10 @@ async def test_a_module_that_lies_about_lengths_harms_nobody() -> None:
 async def test_mitmdump_does_not_start_with_a_bad_file_and_says_why(tmp_path: pathlib.Path) -> None:
     config = tmp_path / "trap"
     config.write_text("trap")
-    bad = modules.bad_files(tmp_path)
+    bad = module_files.bad_files(tmp_path)
     chosen = [tmp_path / f"{name}.wasm" for name in ("missing", "text", "truncated", "imports")]
     cases = {f"watm:{file}@{HOST}:0": (file, bad[file]) for file in chosen}
-    cases[f"watm:{modules.GUEST}?config={config}@{HOST}:0"] = (modules.GUEST, "unreachable")
+    cases[f"watm:{module_files.GUEST}?config={config}@{HOST}:0"] = (module_files.GUEST, "unreachable")
     for mode, (file, words) in cases.items():
         async with start("mitmdump-watm", tmp_path, *UNSEALED, "--mode", mode, observed=False) as program:
             assert await program.ended() == 1, program.text
@@ -120,7 +121,7 @@ async def test_a_running_mitmdump_refuses_a_bad_file_and_goes_on(tmp_path: pathl
         before = await program.ask(modes=True)
         async with WgClient.start(**options) as client:
             async with client.tcp("10.9.8.7:80") as connection:
-                for file, words in modules.bad_files(tmp_path).items():
+                for file, words in module_files.bad_files(tmp_path).items():
                     told = await program.ask(command=f"watm.load {file}@{HOST}:{free_port()}")
                     assert file.name in told and words.lower() in told.lower()
                 assert await program.ask(modes=True) == before

@@ -6,13 +6,14 @@ import logging
 import pathlib
 import sys
 
-import outer
-import packets
-import paths
 import pytest
-from neighbour import counted, undisturbed, until
-from tunnels import HOST, V4, Peer, Running, serving
-from wgclient import WgClient, WgClientError
+
+from watm_test_support import outer, paths
+from watm_test_support.tunnels import HOST, V4, Peer, Running, serving
+from watm_test_support.wgclient import WgClient, WgClientError
+
+from . import packets
+from .neighbour import counted, undisturbed, until
 
 MB = 1_000_000
 DROPPED = "wireguard.dropped."
@@ -176,7 +177,7 @@ async def test_a_flood_of_handshakes_stalls_nobody(knows_the_key: bool, first: s
     neighbour, newcomer = two_peers()
     rate, seconds = 2000, 5
     async with serving(neighbour, newcomer) as running, undisturbed(running, neighbour) as others:
-        program = pathlib.Path(outer.__file__).with_name("flood.py")
+        program = pathlib.Path(__file__).with_name("flood.py")
         key = [running.public_key] if knows_the_key else []
         arguments = map(str, [program, port_of(running), seconds, rate, first, addresses, *key])
         flood = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)

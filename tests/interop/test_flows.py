@@ -3,10 +3,12 @@
 import asyncio
 import contextlib
 
-import packets
 import pytest
-from tunnels import V4, V6, Peer, serving
-from wgclient import WgClientError, WgClientTimeout
+
+from watm_test_support.tunnels import V4, V6, Peer, serving
+from watm_test_support.wgclient import WgClientError, WgClientTimeout
+
+from . import packets
 
 MB = 1_000_000
 

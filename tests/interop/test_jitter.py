@@ -11,17 +11,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-import handlers
-import pattern
-import pushes
 import pytest
-from children import child
-from paths import Path, path
-from ports import free_port
-from spaces import Space, spaces, wireguard_go
-from tunnels import HOST, V4, Peer, config, serving
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support import pattern, services
+from watm_test_support.children import child
+from watm_test_support.paths import Path, path
+from watm_test_support.ports import free_port
+from watm_test_support.spaces import Space, spaces, wireguard_go
+from watm_test_support.tunnels import HOST, V4, Peer, config, serving
+
+from . import pushes
 
 HERE = pathlib.Path(__file__).parent
 # Extra delays of each datagram in each direction. Their order is kept.
@@ -134,13 +134,13 @@ async def test_a_lot_follows_a_little_on_a_path_that_has_become_longer(round_tri
         with path(running.server.getsockname()[1]) as between:
             async with (
                 running.client(peer, server=between.address) as client,
-                client.tcp(f"{V4}:{handlers.TRICKLE}") as conn,
+                client.tcp(f"{V4}:{services.TRICKLE}") as conn,
             ):
                 for _ in range(50):
                     await conn.write(bytes(8))
                     assert await conn.read_exactly(8) == bytes(8)
                 between.change("--round-trip", round_trip)
                 await conn.write(size.to_bytes(8, "little"))
-                sent = handlers.FEW * size + handlers.LOT
+                sent = services.FEW * size + services.LOT
                 came = await conn.read_exactly(sent + 1, timeout=LIMIT)
                 assert (len(came), pattern.matches(came, 0)) == (sent, True)

@@ -15,7 +15,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from spaces import ROOT, Space, interface_name, spaces
+
+from watm_test_support.spaces import ROOT, Space, interface_name, spaces
 
 PROGRAM = ROOT / "watm" / "target" / "release" / "examples" / "rough_path"
 SENDER, RECEIVER, PORT, MTU = "10.77.0.1", "10.77.0.2", 5000, 1420

@@ -6,16 +6,15 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
-import certificates
-import origin
 import pytest
-from children import Child, child
-from conftest import ROOT
-from ports import free_port
-from tunnels import HOST, V4, V6, Peer, config, preshared_key
-from wgclient import WgClient
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from tests.demo import origin
+from watm_test_support.children import Child, child
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT
+from watm_test_support.tunnels import HOST, V4, V6, Peer, config, preshared_key
+from watm_test_support.wgclient import WgClient
 
 NAME = "watm.test"
 
@@ -56,7 +55,7 @@ def mitmdump(tmp_path: pathlib.Path) -> Iterator[Mitmdump]:
     file = tmp_path / "wg0.conf"
     file.touch(mode=0o600)
     file.write_text(config(server_key, PEERS))
-    authority, host_file = certificates.make(tmp_path, NAME)
+    authority, host_file = origin.certify(tmp_path, NAME)
     (tmp_path / "notes.jsonl").touch()
     with contextlib.ExitStack() as stack:
         servers = stack.enter_context(origin.serve(host_file))

@@ -16,11 +16,12 @@ endpoint that moves before a packet is known to be authentic. Elsewhere:
 import asyncio
 import struct
 
-import outer
 import pytest
-import services
-from neighbour import undisturbed
-from tunnels import V4, V6, Peer, serving
+
+from watm_test_support import outer, web_services
+from watm_test_support.tunnels import V4, V6, Peer, serving
+
+from .neighbour import undisturbed
 
 
 async def test_fifty_handshakes_in_a_row_are_all_quick() -> None:
@@ -37,7 +38,7 @@ async def test_a_second_read_fails_and_one_after_a_cancelled_one_loses_nothing()
 
     async def handle(stream) -> None:
         if stream.get_extra_info("sockname")[1] != 4000:
-            await services.handle_tcp(stream)
+            await web_services.handle_tcp(stream)
             return
         cancelled = asyncio.create_task(stream.read(100))
         await asyncio.sleep(0.05)

@@ -2,11 +2,13 @@
 
 import asyncio
 
-import packets
 import pytest
+
 from mitmproxy_watm.wireguard import genkey, pubkey, start_wireguard_server
-from tunnels import HOST, V4, Peer, preshared_key, serving
-from wgclient import WgClient, WgClientTimeout
+from watm_test_support.tunnels import HOST, V4, Peer, preshared_key, serving
+from watm_test_support.wgclient import WgClient, WgClientTimeout
+
+from . import packets
 
 
 def three_peers() -> list[Peer]:

@@ -10,11 +10,11 @@ import subprocess
 from collections.abc import AsyncIterator
 
 import pytest
-from ports import free_port
-from programs import start
-from test_connection import upper
 
 import mitmproxy_watm
+from watm_test_support.mitmproxy_programs import start
+from watm_test_support.ports import free_port
+from watm_test_support.upper_case import upper
 
 HOST = "127.0.0.1"
 ANY = 'from = "any"'

@@ -6,8 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
-from verdict import GROWTH_MB, Sample, complaints
+
+from tests.soak.verdict import GROWTH_MB, Sample, complaints
+from watm_test_support.repository import ROOT
 
 
 def test_a_short_soak_runs_every_kind_of_client_and_keeps_descriptors_and_threads() -> None:

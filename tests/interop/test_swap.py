@@ -1,16 +1,15 @@
 """The module is swapped while a real WireGuard client works; nobody on either side notices."""
 
 import asyncio
-import pathlib
+
+import pytest
 
 import mitmproxy_watm
-import pytest
 from mitmproxy_watm.wireguard import genkey
-from tunnels import V4, Peer, config, serving
-
 from tests.swap.run import marked, run
+from watm_test_support.repository import ROOT
+from watm_test_support.tunnels import V4, Peer, config, serving
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULE = (ROOT / "watm/target/modules/wireguard.wasm").read_bytes()
 
 

@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-import services
-from netns import Namespaces, namespaces, run
+
+from watm_test_support import web_services
+
+from .netns import Namespaces, namespaces, run
 
 V4, V6 = "10.9.8.7", "fd00:9::7"
 
@@ -63,7 +65,7 @@ def test_the_systems_ping(tunnel: Namespaces, to: str, size: int) -> None:
 
 @pytest.mark.parametrize("to", [V4, V6], ids=["ipv4", "ipv6"])
 def test_curl_gets_a_page(tunnel: Namespaces, to: str) -> None:
-    assert tunnel.inside("curl", "-sS", "--max-time", "10", _url(to)).encode() == services.PAGE
+    assert tunnel.inside("curl", "-sS", "--max-time", "10", _url(to)).encode() == web_services.PAGE
 
 
 @pytest.mark.parametrize("to", [V4, V6], ids=["ipv4", "ipv6"])
@@ -77,7 +79,7 @@ def test_curl_uploads(tunnel: Namespaces, to: str, tmp_path: pathlib.Path) -> No
 def test_curl_side_by_side(tunnel: Namespaces) -> None:
     urls = [_url(V4), _url(V6)] * 20
     pages = tunnel.inside("curl", "-sS", "--no-keepalive", "--parallel", "--max-time", "30", *urls)
-    assert pages.encode() == services.PAGE * len(urls)
+    assert pages.encode() == web_services.PAGE * len(urls)
 
 
 def test_wg_shows_the_handshake(tunnel: Namespaces) -> None:

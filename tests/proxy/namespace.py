@@ -8,7 +8,7 @@ import socket as sockets
 import subprocess
 from collections.abc import Iterator
 
-import needs
+from watm_test_support import needs
 
 # Seconds for one step.
 LIMIT = 10

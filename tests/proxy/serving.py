@@ -5,9 +5,11 @@ import pathlib
 import tempfile
 from collections.abc import Iterator
 
-import watm_serve
-from namespace import Namespace
-from watm_serve import HOST, MODULES, ROOT, WATM  # noqa: F401
+from watm_test_support import watm_serve
+from watm_test_support.repository import MODULES
+from watm_test_support.watm_serve import HOST
+
+from .namespace import Namespace
 
 MODULE = MODULES / "proxy-protocol.wasm"
 

@@ -5,15 +5,13 @@ import pathlib
 import subprocess
 import sys
 
-import needs
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from watm_test_support import needs
 
 
 def test_the_bench_measures_tcp_udp_and_a_burst(tmp_path: pathlib.Path) -> None:
     needs.root("network namespaces")
     output = tmp_path / "bench.json"
-    command = [sys.executable, ROOT / "tests/proxy/bench", "--rounds", "1", "--seconds", "1", "--programs", "watm"]
+    command = [sys.executable, "-m", "tests.proxy.bench", "--rounds", "1", "--seconds", "1", "--programs", "watm"]
     done = subprocess.run([*command, "--output", output], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr + done.stdout
     taken = json.loads(output.read_text())

@@ -6,9 +6,10 @@ import threading
 import time
 
 import pytest
-from headers import SIGNATURE, version_1, version_2
-from namespace import namespace
-from serving import PORT, UPSTREAM, serving
+
+from .headers import SIGNATURE, version_1, version_2
+from .namespace import namespace
+from .serving import PORT, UPSTREAM, serving
 
 HOST = "127.0.0.1"
 HEADER = version_2("203.0.113.7", "198.51.100.1", 4444)

@@ -8,9 +8,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from haproxy import configured
-from namespace import LIMIT, Namespace, namespace
-from serving import PORT, UPSTREAM, serving
+
+from watm_test_support.haproxy import configured
+
+from .namespace import LIMIT, Namespace, namespace
+from .serving import PORT, UPSTREAM, serving
 
 HOST = "127.0.0.1"
 FRONT = 6000

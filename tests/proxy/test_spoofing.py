@@ -6,9 +6,12 @@ import socket
 import subprocess
 
 import pytest
-from headers import version_1, version_2
-from namespace import LIMIT, Namespace, namespace
-from serving import PORT, UPSTREAM, WATM, serving
+
+from watm_test_support.repository import WATM
+
+from .headers import version_1, version_2
+from .namespace import LIMIT, Namespace, namespace
+from .serving import PORT, UPSTREAM, serving
 
 CLIENTS = {
     "127.0.0.1": ("203.0.113.7", "198.51.100.1"),

@@ -7,9 +7,8 @@ to run.
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
 
 FILES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs" / "src").glob("*.md")])
 """README and its neighbours, and the book."""

@@ -7,10 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from browser import Browser, browser
 from PIL import Image
-from test_mitmdump import client
-from web import start_web
+
+from watm_test_support.browser import Browser, browser
+from watm_test_support.mitmproxy_programs import client
+from watm_test_support.mitmweb import start_web
 
 # CSS pixels; the height is the page's.
 WIDTH, HEIGHT = 1000, 760

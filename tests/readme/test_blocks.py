@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from listed import NOT_RUN, PARSED, PROGRAMS, TESTED
-from pages import FILES, ROOT, Block, all_blocks, blocks, blocks_of, commands, lines_of, prose, text
 
 import mitmproxy_watm
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.repository import MODULES, WATM
 
-WATM = ROOT / "target" / "release" / "watm"
-MODULES = ROOT / "watm" / "target" / "modules"
+from .listed import NOT_RUN, PARSED, PROGRAMS, TESTED
+from .pages import FILES, ROOT, Block, all_blocks, blocks, blocks_of, commands, lines_of, prose, text
+
 HERE = Path(__file__).parent
 LIMIT = 60
 

@@ -20,13 +20,14 @@ from collections.abc import Iterator
 
 import pexpect
 import pytest
-from pages import ROOT, blocks, commands
-from ports import free_port
 
 import mitmproxy_watm
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
+
+from .pages import ROOT, blocks, commands
 
 PROGRAM = ROOT / "target" / "release"
-MODULES = ROOT / "watm" / "target" / "modules"
 WGCLIENT = ROOT / "build" / "wgclient"
 BIN = pathlib.Path(sys.executable).parent
 

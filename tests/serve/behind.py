@@ -7,8 +7,9 @@ import subprocess
 import threading
 from collections.abc import Iterator
 
-from programs import START, wait_for
-from watm_serve import HOST
+from watm_test_support.watm_serve import HOST
+
+from .programs import START, wait_for
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from programs import Application, begin
+
+from .programs import Application, begin
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable
 
-from watm_serve import MODULES, WATM  # noqa: F401
-
 # Seconds.
 START = 60
 

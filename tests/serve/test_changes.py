@@ -9,9 +9,12 @@ import subprocess
 import time
 
 import pytest
-from behind import echo, nginx
-from ports import free_port
-from watm_serve import HOST, MODULES, serving
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
+from watm_test_support.watm_serve import HOST, serving
+
+from .behind import echo, nginx
 
 MODULE = pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
 # Seconds of traffic at most, and of it after the swap.

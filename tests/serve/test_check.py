@@ -3,7 +3,9 @@
 import subprocess
 
 import pytest
-from watm_serve import HOST, MODULES, WATM
+
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.watm_serve import HOST
 
 
 @pytest.mark.parametrize("check", [["--check"], []], ids=["check", "start"])

@@ -11,10 +11,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from behind import echo
-from ports import free_port
-from programs import START
-from watm_serve import HOME, HOST, LIMIT, MODULES, WATM, serving
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.watm_serve import HOME, HOST, LIMIT, serving
+
+from .behind import echo
+from .programs import START
 
 CLIENTS = {HOST: ("203.0.113.7", "198.51.100.1"), "::1": ("2001:db8::7", "2001:db8::1")}
 FAMILIES = pytest.mark.parametrize("host", CLIENTS)

@@ -8,12 +8,15 @@ import struct
 import subprocess
 
 import pytest
-from haproxy import configured
-from ports import free_port
-from programs import MODULES, fetch, listens, wait_for
-from test_datagrams import SIGNATURE, config, datagrams, of
-from test_serve import believing
-from watm_serve import HOME, HOST, WATM, serving
+
+from watm_test_support.haproxy import configured
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.watm_serve import HOME, HOST, serving
+
+from .programs import fetch, listens, wait_for
+from .test_datagrams import SIGNATURE, config, datagrams, of
+from .test_serve import believing
 
 CLIENT = "::ffff:203.0.113.9"
 VERSIONS = pytest.mark.parametrize("version", ["v1", "v2"])

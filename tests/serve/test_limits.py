@@ -8,8 +8,11 @@ import subprocess
 import time
 
 import pytest
-from behind import echo
-from watm_serve import HOST, LIMIT, MODULES, serving
+
+from watm_test_support.repository import MODULES
+from watm_test_support.watm_serve import HOST, LIMIT, serving
+
+from .behind import echo
 
 MODULE = pytest.mark.parametrize("module", ["plain.wasm", "plain.watm1.wasm"])
 

@@ -7,10 +7,13 @@ import socket
 import subprocess
 
 import pytest
-from behind import echo
-from programs import wait_for
-from test_datagrams import datagrams, header
-from watm_serve import HOST, LIMIT, MODULES, WATM
+
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.watm_serve import HOST, LIMIT
+
+from .behind import echo
+from .programs import wait_for
+from .test_datagrams import datagrams, header
 
 MODULE = MODULES / "proxy-protocol.wasm"
 

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from behind import echo
-from ports import free_port
-from watm_serve import HOST, LIMIT, MODULES, WATM, connect
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.watm_serve import HOST, LIMIT, connect
+
+from .behind import echo
 
 ENVIRONMENT = os.environ | {"WATM_MODULES": str(MODULES)}
 

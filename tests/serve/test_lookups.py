@@ -8,12 +8,11 @@ import re
 import shlex
 from collections.abc import AsyncIterator
 
-import needs
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WATM = ROOT / "target" / "release" / "watm"
-MODULES = ROOT / "watm" / "target" / "modules"
+from watm_test_support import needs
+from watm_test_support.repository import MODULES, WATM
+
 HOST = "127.0.0.1"
 LIMIT = 30
 # What is looked up at once for a module.

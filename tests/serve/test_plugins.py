@@ -3,8 +3,11 @@
 import re
 
 import pytest
-from ports import free_port
-from programs import MODULES, WATM, fetch, listens, wait_for
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, WATM
+
+from .programs import fetch, listens, wait_for
 
 MODULE_FILES = ["plain.wasm", "plain.watm1.wasm"]
 

@@ -8,10 +8,13 @@ import subprocess
 import time
 
 import pytest
-from behind import echo
-from ports import free_port
-from programs import wait_for
-from watm_serve import HOST, LIMIT, MODULES, Serving, connect, serving
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
+from watm_test_support.watm_serve import HOST, LIMIT, Serving, connect, serving
+
+from .behind import echo
+from .programs import wait_for
 
 
 def config(upstream: int, logs: str = "", more: str = "") -> str:

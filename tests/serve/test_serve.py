@@ -5,9 +5,12 @@ import re
 import subprocess
 
 import pytest
-from haproxy import configured
-from ports import free_port
-from programs import MODULES, WATM, fetch, listens, wait_for
+
+from watm_test_support.haproxy import configured
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, WATM
+
+from .programs import fetch, listens, wait_for
 
 SIZE = 3_000_000
 

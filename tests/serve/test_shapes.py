@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from watm_serve import HOST, LIMIT, MODULES, connect, serving
+
+from watm_test_support.repository import MODULES
+from watm_test_support.watm_serve import HOST, LIMIT, connect, serving
 
 SHAPES = pytest.mark.parametrize("shape", [".wasm", ".watm1.wasm"])
 

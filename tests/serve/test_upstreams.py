@@ -3,11 +3,14 @@
 import subprocess
 
 import pytest
-from behind import nginx
-from haproxy import configured
-from ports import free_port
-from programs import MODULES, listens, wait_for
-from watm_serve import HOST, serving
+
+from watm_test_support.haproxy import configured
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES
+from watm_test_support.watm_serve import HOST, serving
+
+from .behind import nginx
+from .programs import listens, wait_for
 
 
 def curl(url: str, *options: str) -> str:

@@ -2,7 +2,7 @@
 # Install programs and files that are listed in tests/setup/packages, where they are missing.
 # Usage: apt.sh need|want PROGRAM|/FILE …
 # Without root, or without apt-get, `need` fails and `want` says what is missing: tests that need it
-# skip themselves (tests/support/needs.py).
+# skip themselves (tests/support/watm_test_support/needs.py).
 set -eu
 
 manner=$1

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import mitmproxy_watm
-from methods import password
 from mitmproxy_watm import Stream
-from peers import HOST, ROOT
+from watm_test_support.repository import MODULES
 
-COMPONENT = ROOT / "watm" / "target" / "modules" / "shadowsocks.wasm"
+from .methods import password
+from .peers import HOST
+
+COMPONENT = MODULES / "shadowsocks.wasm"
 WATER = COMPONENT.with_name("shadowsocks.watm1.wasm")
 
 

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from methods import password
-from ports import free_port
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT
+
+from .methods import password
+
 PROGRAMS = ROOT / "build" / "peers" / "bin"
-WATM = ROOT / "target" / "release" / "watm"
 HOST = "127.0.0.1"
 # Seconds for one step.
 LIMIT = 10

@@ -6,7 +6,7 @@ import socket
 import struct
 from collections.abc import AsyncIterator
 
-from peers import HOST, LIMIT
+from .peers import HOST, LIMIT
 
 
 class _Echo(asyncio.DatagramProtocol):

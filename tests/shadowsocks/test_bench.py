@@ -5,7 +5,8 @@ import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
+
 METHOD = "chacha20-ietf-poly1305"
 SERVERS = ["rust", "component"]
 

@@ -3,10 +3,11 @@
 import random
 
 import pytest
-from methods import EIH, LIBEV, RUST, password
-from ours import config, dial
-from peers import HOST, Rust, cases
-from services import echo, exchange
+
+from .methods import EIH, LIBEV, RUST, password
+from .ours import config, dial
+from .peers import HOST, Rust, cases
+from .services import echo, exchange
 
 DATA = random.Random(2).randbytes(1_000_000)
 

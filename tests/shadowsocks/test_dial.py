@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from methods import LIBEV, RUST
-from ours import COMPONENT, config
-from peers import HOST, LIMIT, WATM, cases
-from services import Association, associate, connect, echo, exchange
+
+from watm_test_support.repository import WATM
+
+from .methods import LIBEV, RUST
+from .ours import COMPONENT, config
+from .peers import HOST, LIMIT, cases
+from .services import Association, associate, connect, echo, exchange
 
 DATA = random.Random(4).randbytes(300_000)
 

@@ -5,11 +5,12 @@ import json
 import subprocess
 from pathlib import Path
 
-from methods import EIH, LIBEV, password
-from ours import config, dial
-from peers import HOST, LIMIT, Libev
-from programs import Program, start
-from services import associate, connect, echo, exchange
+from watm_test_support.mitmproxy_programs import Program, start
+
+from .methods import EIH, LIBEV, password
+from .ours import config, dial
+from .peers import HOST, LIMIT, Libev
+from .services import associate, connect, echo, exchange
 
 
 async def shadowsocks(program: Program) -> int:

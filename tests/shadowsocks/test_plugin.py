@@ -6,10 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from methods import LIBEV, RUST_2022
-from ours import WATER
-from peers import HOST, LIMIT, WATM, cases
-from services import associate, connect, echo, exchange
+
+from watm_test_support.repository import WATM
+
+from .methods import LIBEV, RUST_2022
+from .ours import WATER
+from .peers import HOST, LIMIT, cases
+from .services import associate, connect, echo, exchange
 
 PLAIN = WATER.with_name("plain.watm1.wasm")
 DATA = random.Random(5).randbytes(300_000)

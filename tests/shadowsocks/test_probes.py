@@ -6,10 +6,11 @@ import random
 from collections.abc import AsyncIterator
 
 import pytest
-from methods import ALL, LIBEV, RUST_2022, key_length
-from ours import config, dial, proxy
-from peers import HOST, LIMIT
-from services import echo
+
+from .methods import ALL, LIBEV, RUST_2022, key_length
+from .ours import config, dial, proxy
+from .peers import HOST, LIMIT
+from .services import echo
 
 # How long a censor waits for an answer.
 PATIENCE = 0.3

@@ -4,10 +4,11 @@ import asyncio
 import random
 
 import pytest
-from methods import EIH, LIBEV, RUST, password
-from ours import config, proxy
-from peers import HOST, LIMIT, Rust, cases
-from services import associate, connect, echo, exchange
+
+from .methods import EIH, LIBEV, RUST, password
+from .ours import config, proxy
+from .peers import HOST, LIMIT, Rust, cases
+from .services import associate, connect, echo, exchange
 
 DATA = random.Random(1).randbytes(1_000_000)
 

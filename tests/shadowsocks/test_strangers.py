@@ -8,10 +8,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from ours import COMPONENT, WATER, config
-from peers import HOST, WATM, Libev, running
-from ports import free_port
-from services import connect, echo, exchange
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import WATM
+
+from .ours import COMPONENT, WATER, config
+from .peers import HOST, Libev, running
+from .services import connect, echo, exchange
 
 METHOD = "chacha20-ietf-poly1305"
 MANY = 1500

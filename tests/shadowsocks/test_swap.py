@@ -5,10 +5,11 @@ import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
-from methods import LIBEV, RUST_2022
-from ours import COMPONENT, config, proxy
-from peers import HOST, LIMIT, cases
-from services import Association, echo
+
+from .methods import LIBEV, RUST_2022
+from .ours import COMPONENT, config, proxy
+from .peers import HOST, LIMIT, cases
+from .services import Association, echo
 
 
 class Recorder(asyncio.DatagramProtocol):

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from ends import listening
-from methods import LIBEV, RUST_2022
-from modules import Module
-from ours import WATER, config
-from peers import HOST, cases
-from services import connect, echo, exchange
-from tools import GO, WATM, Dialled, Tool
+
+from tests.water.ends import listening
+from tests.water.modules import Module
+from tests.water.tools import GO, WATM, Dialled, Tool
+
+from .methods import LIBEV, RUST_2022
+from .ours import WATER, config
+from .peers import HOST, cases
+from .services import connect, echo, exchange
 
 MODULE = Module("own-shadowsocks", WATER, turns=False, destination="", own=True)
 DATA = bytes(range(256)) * 2000

@@ -7,18 +7,14 @@ and at the end whether that was flat. Exit code 1 if not, or if a client saw an 
 
 import argparse
 import asyncio
-import pathlib
 import sys
 import time
 
-TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("soak", "interop", "wgclient", "bench", "support")]
+from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.tunnels import Peer, config
 
-import process  # noqa: E402
-import verdict  # noqa: E402
-from crowd import Crowd  # noqa: E402
-from mitmproxy_watm.wireguard import genkey, pubkey  # noqa: E402
-from tunnels import Peer, config  # noqa: E402
+from . import process, verdict
+from .crowd import Crowd
 
 # Samples are a minute apart, and in a short run there are this many.
 SAMPLES = 12

@@ -6,11 +6,9 @@ import random
 import socket
 from collections import Counter
 
-import careless
-import modules
-import outer
-from tunnels import HOST, V4, V6, Peer
-from wgclient import WgClient, WgClientError
+from watm_test_support import careless, module_files, outer
+from watm_test_support.tunnels import HOST, V4, V6, Peer
+from watm_test_support.wgclient import WgClient, WgClientError
 
 MB = 1_000_000
 # Seconds for one action, which takes less than one: whoever waits longer has been forgotten.
@@ -147,7 +145,7 @@ class Crowd:
                         await asyncio.wait_for(loop.sock_recv(user, 2048), 0.2)
                         self.tally.done["guest"] += 1
                     await asyncio.sleep(PAUSE)
-            modules.tell(self._guest, self._chance.choice(FAILURES))
+            module_files.tell(self._guest, self._chance.choice(FAILURES))
 
     async def _mixture(self, client: WgClient) -> None:
         while True:

@@ -8,15 +8,10 @@ import asyncio
 import datetime
 import json
 import logging
-import pathlib
 import sys
 
-TESTS = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("interop", "bench", "support")]
-
-import careless  # noqa: E402
-import mitmproxy_watm  # noqa: E402
-import modules  # noqa: E402
+import mitmproxy_watm
+from watm_test_support import careless, module_files
 
 HOST = "127.0.0.1"
 # Small, so that a failure comes soon and takes little.
@@ -33,7 +28,7 @@ async def main() -> None:
     handlers = {"handle_tcp_stream": careless.handle_tcp, "handle_udp_stream": careless.handle_udp}
     async with (
         await mitmproxy_watm.start_server("wireguard", HOST, 0, config=config, **handlers) as server,
-        await mitmproxy_watm.start_server(modules.GUEST, HOST, 0, limits=LIMITS, unsealed=True, **handlers) as guest,
+        await mitmproxy_watm.start_server(module_files.GUEST, HOST, 0, limits=LIMITS, unsealed=True, **handlers) as guest,
     ):
         _say({"server": server.getsockname()[1], "guest": guest.getsockname()[1]})
         while await reader.readline():

@@ -4,11 +4,10 @@ free of the transports."""
 import json
 import subprocess
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
 
 WASM = {'cfg(target_family = "wasm")', 'cfg(any(target_family = "wasm", miri))'}
 

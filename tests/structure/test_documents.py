@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
+
 BOOK = ROOT / "docs" / "src"
 FIGURES = ROOT / "docs" / "figures"
 README_LINES = 150

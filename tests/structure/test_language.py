@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
 
 MOST_WORDS = 40
 """Of a sentence."""

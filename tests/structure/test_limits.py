@@ -2,11 +2,11 @@
 
 import ast
 import subprocess
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
+
 # Of `subprocess`: they wait for the program's end.
 WAITING = {"run", "call", "check_call", "check_output"}
 

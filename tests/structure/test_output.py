@@ -1,9 +1,9 @@
 """Where the program may write to standard output and standard error."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
+
 SOURCES = ("runtime", "host-python")
 
 # What each file writes there. The log is in one place, so that `--log-format` holds for every line.

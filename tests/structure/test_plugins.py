@@ -5,16 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import needs
+from watm_test_support import needs
+from watm_test_support.repository import ROOT
 
-SUPPORT = Path(__file__).resolve().parents[1] / "support"
+SUPPORT = ROOT / "tests" / "support"
 TESTS = """
 import asyncio
 import subprocess
 import time
 
-import needs
 import pytest
+
+from watm_test_support import needs
 
 @pytest.mark.limit(1)
 def test_that_sleeps():
@@ -45,7 +47,7 @@ SKIPPED = {
 
 def outcomes(folder: Path, **process: object) -> dict[str, str]:
     """Returns what pytest says of each test, on a machine that has no programs. Options are those of a process."""
-    (folder / "conftest.py").write_text('pytest_plugins = ("coroutines", "limits", "needs")\n')
+    (folder / "conftest.py").write_text('pytest_plugins = ("watm_test_support.coroutines", "watm_test_support.limits", "watm_test_support.needs")\n')
     (folder / "test_all.py").write_text(TESTS)
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(folder)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
 
 # What knows it. Sockets differ, what keeps a file from other users, and how a program is ended;
 # nothing else does.

@@ -1,11 +1,11 @@
 """SECURITY.md names a test for every promise, and the tests exist."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
+
 ROW = re.compile(r"^\| (?P<promise>.*?) \| (?P<tests>.*) \|$", re.MULTILINE)
 # How a test begins in each language.
 BEGINNINGS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from watm_test_support.repository import ROOT
 
 # For each page its rows, and in which folder of Rust a test is whose path begins so; the
 # folders of other tests are those in `tests`, in Python.

@@ -5,10 +5,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("interop", "wgclient", "bench", "support")]
-
-from tests.swap.run import run  # noqa: E402
+from tests.swap.run import run
+from watm_test_support.repository import ROOT
 
 
 def main() -> int:

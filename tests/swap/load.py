@@ -5,7 +5,7 @@ import contextlib
 import time
 from dataclasses import dataclass, field
 
-from wgclient import WgClient
+from watm_test_support.wgclient import WgClient
 
 DOWNLOAD, SHELL, ECHO, HTTP = 4100, 4200, 7, 80
 """Ports inside the tunnel."""

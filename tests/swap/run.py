@@ -5,12 +5,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import services
 from mitmproxy_watm import load_module
 from mitmproxy_watm.modules import Module
-from tunnels import V4, Peer, serving
-
 from tests.swap import load
+from watm_test_support import web_services
+from watm_test_support.tunnels import V4, Peer, serving
 
 
 @dataclass
@@ -51,7 +50,7 @@ async def run(
 
     async def handle(stream) -> None:
         port = stream.get_extra_info("sockname")[1]
-        await (load.serve if port in (load.DOWNLOAD, load.SHELL) else services.handle_tcp)(stream)
+        await (load.serve if port in (load.DOWNLOAD, load.SHELL) else web_services.handle_tcp)(stream)
 
     until = asyncio.Event()
     served: list[float] = []

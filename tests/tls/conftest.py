@@ -3,7 +3,8 @@
 import pathlib
 
 import pytest
-from certificates import Authority, Leaf
+
+from watm_test_support.certificates import Authority, Leaf
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,8 @@ import re
 from collections.abc import AsyncIterator
 from typing import Any
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WATM = ROOT / "target" / "release" / "watm"
-MODULES = ROOT / "watm" / "target" / "modules"
+from watm_test_support.repository import MODULES, WATM
+
 COMPONENT = MODULES / "tls.wasm"
 WATER = MODULES / "tls.watm1.wasm"
 

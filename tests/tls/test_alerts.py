@@ -5,11 +5,14 @@ import socket
 import ssl
 
 import pytest
-from backends import backend, echo
-from certificates import Authority, Leaf
-from peers import COMPONENT, HOST, LIMIT, WATER, WATM, listen, openssl_server, run, written
-from test_listen import VERSIONS, s_client
-from test_revoked import SHAPES, saying
+
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.repository import WATM
+
+from .backends import backend, echo
+from .peers import COMPONENT, HOST, LIMIT, WATER, listen, openssl_server, run, written
+from .test_listen import VERSIONS, s_client
+from .test_revoked import SHAPES, saying
 
 
 @VERSIONS

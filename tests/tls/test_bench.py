@@ -5,10 +5,10 @@ import pathlib
 import subprocess
 import sys
 
-import needs
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from watm_test_support import needs
+
 SERVERS = ["watm", "haproxy"]
 
 
@@ -17,7 +17,7 @@ def test_the_bench_measures_every_server(ciphers: str, tmp_path: pathlib.Path) -
     for program in ("wrk", "haproxy"):
         needs.program(program)
     output = tmp_path / "bench.json"
-    command = [sys.executable, ROOT / "tests/tls/bench", "--quick", "--servers", ",".join(SERVERS), "--workers", "1"]
+    command = [sys.executable, "-m", "tests.tls.bench", "--quick", "--servers", ",".join(SERVERS), "--workers", "1"]
     command += ["--share", "0", "--connections", "20", "--ciphers", ciphers, "--output", output]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -7,8 +7,10 @@ import ssl
 import time
 
 import pytest
-from certificates import Authority, Leaf
-from peers import HOST, LIMIT, WATER, listen, serve
+
+from watm_test_support.certificates import Authority, Leaf
+
+from .peers import HOST, LIMIT, WATER, listen, serve
 
 DATA = b"x" * 50_000
 

@@ -3,8 +3,10 @@
 import asyncio
 
 import pytest
-from certificates import Authority, Leaf
-from peers import COMPONENT, HOST, LIMIT, WATER, dial, openssl_server, run, written
+
+from watm_test_support.certificates import Authority, Leaf
+
+from .peers import COMPONENT, HOST, LIMIT, WATER, dial, openssl_server, run, written
 
 
 async def ask(port: int) -> bytes:

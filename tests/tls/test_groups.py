@@ -9,12 +9,15 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from backends import backend, echo
-from certificates import Authority, Leaf
 from OpenSSL import SSL
-from peers import HOST, LIMIT, ROOT, dial, listen, openssl_server, run, written
-from test_dial import ask
-from test_listen import SHAPES, s_client
+
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.repository import ROOT
+
+from .backends import backend, echo
+from .peers import HOST, LIMIT, dial, listen, openssl_server, run, written
+from .test_dial import ask
+from .test_listen import SHAPES, s_client
 
 GO = ROOT / "build" / "goclient"
 HYBRID = "X25519MLKEM768"

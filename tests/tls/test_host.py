@@ -5,13 +5,15 @@ import contextlib
 import json
 import ssl
 
-import mitmproxy_watm
 import pytest
-from backends import backend, echo, web
-from certificates import Authority, Leaf
-from programs import start
-from peers import COMPONENT, HOST, LIMIT, run, serve, written
-from test_listen import s_client
+
+import mitmproxy_watm
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.mitmproxy_programs import start
+
+from .backends import backend, web
+from .peers import COMPONENT, HOST, LIMIT, run, serve, written
+from .test_listen import s_client
 
 
 @contextlib.asynccontextmanager

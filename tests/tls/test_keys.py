@@ -8,15 +8,18 @@ import pathlib
 import re
 import signal
 
-import mitmproxy_watm
 import pytest
-from backends import backend, echo, reverse
-from certificates import Authority, Leaf
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from memory import of_modules
-from peers import COMPONENT, HOST, LIMIT, WATER, WATM, dial, listen, openssl_server, run, serve, written
-from programs import start
-from test_listen import s_client
+
+import mitmproxy_watm
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.mitmproxy_programs import start
+from watm_test_support.repository import WATM
+
+from .backends import backend, echo, reverse
+from .memory import of_modules
+from .peers import COMPONENT, HOST, LIMIT, WATER, dial, listen, openssl_server, run, serve, written
+from .test_listen import s_client
 
 VERSIONS = pytest.mark.parametrize("version", ["1.2", "1.3"])
 KEYS = pytest.mark.parametrize("kind", ["p256", "p384", "ed25519", "rsa"])

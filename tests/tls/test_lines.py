@@ -9,10 +9,12 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from backends import backend, echo
-from certificates import Authority, Leaf
-from peers import COMPONENT, HOST, LIMIT, WATM, written
-from test_listen import s_client
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.repository import WATM
+
+from .backends import backend, echo
+from .peers import COMPONENT, HOST, LIMIT, written
+from .test_listen import s_client
 
 
 @contextlib.asynccontextmanager

@@ -11,9 +11,11 @@ import ssl
 import struct
 
 import pytest
-from backends import Recorder, backend, echo, reverse, web
-from certificates import Authority, Leaf
-from peers import COMPONENT, HOST, LIMIT, WATER, listen, run, serve, written
+
+from watm_test_support.certificates import Authority
+
+from .backends import Recorder, backend, echo, reverse, web
+from .peers import COMPONENT, HOST, LIMIT, WATER, listen, run, serve, written
 
 SECRET = base64.b64encode(b"k" * 32).decode()
 SHAPES = pytest.mark.parametrize("module", [COMPONENT, WATER], ids=["component", "water"])

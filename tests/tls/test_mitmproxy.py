@@ -4,10 +4,12 @@ import asyncio
 import ssl
 
 import pytest
-from backends import backend, echo
-from certificates import Authority, Leaf
-from peers import HOST, LIMIT, written
-from programs import start
+
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.mitmproxy_programs import start
+
+from .backends import backend, echo
+from .peers import HOST, LIMIT, written
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["alone", "behind a balancer"])

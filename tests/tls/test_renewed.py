@@ -7,10 +7,13 @@ import pathlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from backends import backend, echo, web
-from certificates import Authority, Leaf
-from peers import HOST, LIMIT, ROOT, listen, written
-from test_listen import SECRET, VERSIONS, s_client
+
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.repository import ROOT
+
+from .backends import backend, echo, web
+from .peers import LIMIT, listen, written
+from .test_listen import SECRET, VERSIONS, s_client
 
 GO_CLIENT = ROOT / "build" / "goclient"
 

@@ -9,10 +9,13 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from backends import backend, echo, web
-from certificates import DAY, Authority, Leaf
-from peers import COMPONENT, HOST, LIMIT, WATER, WATM, listen, run, written
-from test_listen import s_client
+
+from watm_test_support.certificates import DAY, Authority, Leaf
+from watm_test_support.repository import WATM
+
+from .backends import backend, echo, web
+from .peers import COMPONENT, HOST, LIMIT, WATER, listen, run, written
+from .test_listen import s_client
 
 VERSIONS = pytest.mark.parametrize("version", ["1.2", "1.3"])
 SHAPES = pytest.mark.parametrize("module", [COMPONENT, WATER], ids=["component", "water"])

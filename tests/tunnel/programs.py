@@ -9,11 +9,10 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from wgclient import WgClient
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.wgclient import WgClient
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WATM = ROOT / "target" / "release" / "watm"
-WIREGUARD = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+WIREGUARD = MODULES / "wireguard.wasm"
 # Of wireguard-go, inside the tunnel, and of its client.
 INSIDE = "10.7.0.1"
 OURS = "10.7.0.2"

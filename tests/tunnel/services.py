@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from spaces import Space
+from watm_test_support.spaces import Space
 
 # Seconds for a program to listen.
 _READY = 10

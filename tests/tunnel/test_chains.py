@@ -7,16 +7,18 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from programs import ROOT, WATM, WIREGUARD
-from services import MANY, counting, naming, running
-from spaces import Space, run, spaces, wireguard_go
+
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.spaces import Space, run, spaces, wireguard_go
+
+from .programs import WIREGUARD
+from .services import MANY, counting, naming, running
 
 OUTER, INNER = "10.7.0.1", "10.8.0.1"
 OUTER_PORT, INNER_PORT, COUNTED, TLS = 51820, 51821, 7000, 4433
 # Where the modules send first, which have no seal that says so.
 ALLOWED = ("--allow", f"udp://127.0.0.1:{OUTER_PORT}", "--allow", f"udp://{OUTER}:{INNER_PORT}")
 HERE = 7001
-MODULES = ROOT / "watm" / "target" / "modules"
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from clients import KERNEL, OURS
-from completion import CONDITIONS, Comparison, Taken, comparing, ratio
+
+from .bench.clients import KERNEL, OURS
+from .bench.completion import CONDITIONS, Comparison, Taken, comparing, ratio
 
 # How many times what the kernel's takes; more, and something waits for a timer that it should not wait for.
 MOST = 3

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from paths import Path, path
-from services import counting, receiving, running, sending
-from spaces import Space, spaces, wireguard_go
-from test_chains import configs
-from test_paths import ENDS, FETCH, PORTS, tunnel
-from test_paths import PUT as UPLOAD
+
+from watm_test_support.paths import Path, path
+from watm_test_support.spaces import Space, spaces, wireguard_go
+
+from .services import counting, receiving, running, sending
+from .test_chains import configs
+from .test_paths import ENDS, FETCH, PORTS, tunnel
+from .test_paths import PUT as UPLOAD
 
 INSIDE = ENDS[0]
 # Of the services, inside the tunnel and here.

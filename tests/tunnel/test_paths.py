@@ -5,14 +5,16 @@ import pathlib
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
-from programs import WATM, WIREGUARD
-from services import counting, running, sending
-from spaces import Space, spaces, wireguard_go
-from test_chains import configs, fragments
+
+from watm_test_support.repository import WATM
+from watm_test_support.spaces import Space, spaces, wireguard_go
+
+from .programs import WIREGUARD
+from .services import counting, running, sending
+from .test_chains import configs, fragments
 
 # Of each tunnel, the outermost first: what its end is called inside, and where its wireguard-go listens.
 ENDS = ("10.7.0.1", "10.8.0.1", "10.9.0.1")

@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from programs import WATM, WIREGUARD
-from services import MANY, counting, running
-from spaces import BORINGTUN, WIREGUARD_GO, Space, run, spaces, wireguard_go
+
+from watm_test_support.repository import WATM
+from watm_test_support.spaces import BORINGTUN, WIREGUARD_GO, Space, run, spaces, wireguard_go
+
+from .programs import WIREGUARD
+from .services import MANY, counting, running
 
 INSIDE, OURS = "10.7.0.1", "10.7.0.2"
 INSIDE6, OURS6 = "fd00:7::1", "fd00:7::2"

@@ -4,7 +4,8 @@ import asyncio
 import socket
 
 import pytest
-from programs import INSIDE, LIMIT, curl, dialling, peer, start, udp
+
+from .programs import INSIDE, LIMIT, curl, dialling, peer, start, udp
 
 LOCAL = "127.0.0.1:0"
 NAMED = "http://inside.test/"

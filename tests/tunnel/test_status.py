@@ -14,13 +14,15 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import mitmproxy_watm
-from certificates import Authority, Leaf
-from programs import INSIDE, LIMIT, WATM, WIREGUARD, Peer, curl, peer
 from prometheus_client.parser import text_string_to_metric_families
-from sniffer import pages, sniffing
 
+import mitmproxy_watm
 from mitmproxy_watm.wireguard import genkey
+from watm_test_support.certificates import Authority, Leaf
+from watm_test_support.repository import WATM
+from watm_test_support.sniffer import pages, sniffing
+
+from .programs import INSIDE, LIMIT, WIREGUARD, Peer, curl, peer
 
 LOCAL = "127.0.0.1:0"
 PAGE = f"http://{INSIDE}/"

@@ -6,9 +6,12 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from ports import free_port
-from programs import INSIDE, LIMIT, OURS, WATM, WIREGUARD, curl, peer, running, start, tunnel, tunnelling, udp
-from wgclient import WgClientError
+
+from watm_test_support.ports import free_port
+from watm_test_support.repository import WATM
+from watm_test_support.wgclient import WgClientError
+
+from .programs import INSIDE, LIMIT, OURS, WIREGUARD, curl, peer, running, start, tunnel, tunnelling, udp
 
 LOCAL = "127.0.0.1:0"
 # As providers hand it out, but for the keys and where the peer is.

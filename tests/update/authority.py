@@ -5,8 +5,8 @@ import json
 import pathlib
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-WATM = ROOT / "target" / "release" / "watm"
+from watm_test_support.repository import WATM
+
 # Soon enough that no warning says that it is far off.
 EXPIRES = {"expires": (datetime.date.today() + datetime.timedelta(days=300)).isoformat()}
 # Seconds; each command takes milliseconds.

@@ -4,8 +4,9 @@ import pathlib
 from collections.abc import Iterator
 
 import pytest
-from authority import Authority, Host
-from servers import Certificates, registry
+
+from .authority import Authority, Host
+from .servers import Certificates, registry
 
 
 @pytest.fixture(scope="session")

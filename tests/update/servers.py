@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from authority import ROOT
-from ports import free_port
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT
 
 REGISTRY = ROOT / "build" / "tools" / "bin" / "registry"
 # Seconds.

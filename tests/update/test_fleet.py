@@ -8,7 +8,9 @@ import subprocess
 
 import pytest
 
-from authority import ROOT, done, module, watm
+from watm_test_support.repository import ROOT
+
+from .authority import done, module, watm
 
 FLEET = ROOT / "target" / "release" / "examples" / "fleet"
 README = ROOT / "examples" / "fleet" / "README.md"

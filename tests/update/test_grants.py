@@ -12,10 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 
-import mitmproxy_watm
 import pytest
-from authority import EXPIRES, ROOT, WATM, Authority, done, watm
-from test_hosts import MAY, sealed, serving
+
+import mitmproxy_watm
+from watm_test_support.repository import ROOT, WATM
+
+from .authority import EXPIRES, Authority, done, watm
+from .test_hosts import MAY, sealed, serving
 
 PLAIN = ROOT / "watm/target/modules/plain.watm1.wasm"
 # Seconds.

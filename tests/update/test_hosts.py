@@ -11,12 +11,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
-from authority import EXPIRES, ROOT, WATM, Authority, done, watm
-from ports import free_port
-from programs import start
-from servers import Certificates, web_server
 
 import mitmproxy_watm
+from watm_test_support.mitmproxy_programs import start
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT, WATM
+
+from .authority import EXPIRES, Authority, done, watm
+from .servers import Certificates, web_server
 
 # Sealed under the name that the authority may sign.
 PLAIN = ROOT / "watm/target/modules/plain.wasm"

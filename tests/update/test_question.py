@@ -12,7 +12,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from authority import EXPIRES, ROOT, WATM, Authority, done, watm
+
+from watm_test_support.repository import ROOT, WATM
+
+from .authority import EXPIRES, Authority, done, watm
 
 PLAIN = ROOT / "watm/target/modules/plain.watm1.wasm"
 QUESTION = "Approve this, now and for later releases? [y/N] "

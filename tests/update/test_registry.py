@@ -4,8 +4,8 @@ import json
 import pathlib
 import urllib.request
 
-from authority import Authority, Host, done, watm
-from servers import Certificates, registry
+from .authority import Authority, Host, done, watm
+from .servers import Certificates, registry
 
 # `me` and `secret`, by bcrypt.
 USERS = "me:$2b$04$9hkgstKm.IaM6u6rn5672OObBZkvtEuVdEU7hiOJPbLnsNHOaDUfa\n"

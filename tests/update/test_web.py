@@ -7,8 +7,10 @@ import signal
 import subprocess
 import time
 
-from authority import WATM, Authority, Host, watm
-from servers import Certificates, web_server
+from watm_test_support.repository import WATM
+
+from .authority import Authority, Host, watm
+from .servers import Certificates, web_server
 
 
 def test_only_what_is_new_is_fetched(authority: Authority, host: Host, tmp_path: pathlib.Path) -> None:

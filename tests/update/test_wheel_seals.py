@@ -4,7 +4,9 @@ import os
 import pathlib
 import subprocess
 
-from authority import ROOT, WATM, Authority, done, module
+from watm_test_support.repository import ROOT, WATM
+
+from .authority import Authority, done, module
 
 SCRIPT = ROOT / "host-python" / "packaging" / "seal.sh"
 

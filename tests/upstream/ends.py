@@ -7,13 +7,12 @@ import pathlib
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 
-import programs
-from ports import free_port
-
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support import mitmproxy_programs
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT
 
 FOLDER = pathlib.Path(__file__).parent
-ROOT = FOLDER.parents[1]
 # Of wireguard-go, inside the tunnel: a page, echoes, and DNS.
 INSIDE = "10.7.0.1"
 # Seconds that anything may take: many times what it does.
@@ -47,12 +46,12 @@ def written(folder: pathlib.Path, name: str, text: str) -> pathlib.Path:
 
 
 @contextlib.asynccontextmanager
-async def proxy(folder: pathlib.Path, *arguments: str, mode: str = "regular") -> AsyncIterator[tuple[programs.Program, int]]:
+async def proxy(folder: pathlib.Path, *arguments: str, mode: str = "regular") -> AsyncIterator[tuple[mitmproxy_programs.Program, int]]:
     """mitmdump with these arguments; and its port."""
     port = free_port()
     observer = ["-s", str(FOLDER / "addons" / "observer.py")]
     options = ["--mode", f"{mode}@127.0.0.1:{port}", "--set", "block_global=false", *arguments, *observer]
-    async with programs.start("mitmdump-watm", folder, *options, observed=False) as program:
+    async with mitmproxy_programs.start("mitmdump-watm", folder, *options, observed=False) as program:
         async with asyncio.timeout(LIMIT):
             await program.wait_for(r"listening at|does not run|rror")
         yield program, port
@@ -81,7 +80,7 @@ async def fetch(port: int, url: str, *arguments: str) -> str:
     return (await curl("--proxy", f"http://127.0.0.1:{port}", url, *arguments))[1]
 
 
-async def flow(program: programs.Program, **facts: object) -> dict:
+async def flow(program: mitmproxy_programs.Program, **facts: object) -> dict:
     """The first flow with these facts."""
     async with asyncio.timeout(LIMIT):
         return await program.flow(**facts)

@@ -7,11 +7,9 @@ import pathlib
 import sys
 from collections.abc import AsyncIterator
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / folder) for folder in ("tests/support", "host-python/tests")]
+from watm_test_support import mitmproxy_programs
 
-import programs  # noqa: E402
-from ends import INSIDE, LIMIT, curl, upstream, vpn, written  # noqa: E402
+from .ends import INSIDE, LIMIT, curl, upstream, vpn, written
 
 
 async def main(folder: pathlib.Path) -> None:
@@ -27,17 +25,17 @@ async def main(folder: pathlib.Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def intercepting(folder: pathlib.Path, config: str) -> AsyncIterator[programs.Program]:
+async def intercepting(folder: pathlib.Path, config: str) -> AsyncIterator[mitmproxy_programs.Program]:
     """mitmdump in local mode, with this tunnel."""
     conf = written(folder, "wg0.conf", config)
     options = ["--mode", "local:curl", *upstream(f"wireguard?config={conf}")]
-    async with programs.start("mitmdump-watm", folder, *options, observed=False) as program:
+    async with mitmproxy_programs.start("mitmdump-watm", folder, *options, observed=False) as program:
         async with asyncio.timeout(LIMIT):
             await program.wait_for("redirector started")
         yield program
 
 
-async def tried(program: programs.Program) -> tuple[int, str]:
+async def tried(program: mitmproxy_programs.Program) -> tuple[int, str]:
     """Returns the status and output of a curl that knows nothing of the proxy."""
     async with asyncio.timeout(LIMIT):
         while True:

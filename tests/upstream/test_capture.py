@@ -7,12 +7,13 @@ import stat
 from pathlib import Path
 
 import pytest
-from ends import INSIDE, proxy, upstream, vpn, written
-from sniffer import pages, sniffing
-from support import Keys
-from wgclient import WgClient
 
 import mitmproxy_watm
+from watm_test_support.sniffer import pages, sniffing
+from watm_test_support.wgclient import WgClient
+from watm_test_support.wireguard_server import Keys
+
+from .ends import INSIDE, proxy, upstream, vpn, written
 
 # A request and its answer.
 CONVERSATION = [["GET", ""], ["", "200"]]

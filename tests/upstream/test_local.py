@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 
-import needs
-from ends import LIMIT
+from watm_test_support import needs
+
+from .ends import LIMIT
 
 FOLDER = pathlib.Path(__file__).parent
 # Into a group, which is all that is seen from then on, and a route for what is to be intercepted.
@@ -47,7 +48,7 @@ async def test_what_a_program_connects_to_goes_through_a_tunnel(tmp_path) -> Non
     groups.mkdir()
     group = [str(groups), f"watm{secrets.token_hex(4)}"]
     command = ["unshare", "--mount", "--net", "sh", "-c", ENTER, "sh", *group]
-    command += [sys.executable, str(FOLDER / "local.py"), str(tmp_path)]
+    command += [sys.executable, "-m", "tests.upstream.local", str(tmp_path)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
     try:
         async with asyncio.timeout(4 * LIMIT):

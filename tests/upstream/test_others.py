@@ -7,10 +7,11 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-from ends import INSIDE, LIMIT, fetch, flow, page, proxy, upstream, vpn, written
-from ports import free_port
 
 import mitmproxy_watm
+from watm_test_support.ports import free_port
+
+from .ends import INSIDE, LIMIT, fetch, flow, page, proxy, upstream, vpn, written
 
 METHOD, PASSWORD = "chacha20-ietf-poly1305", "a password"
 

@@ -6,8 +6,9 @@ import json
 import ssl
 from collections.abc import AsyncIterator
 
-from certificates import Authority, Leaf
-from ends import LIMIT, fetch, proxy, upstream, written
+from watm_test_support.certificates import Authority, Leaf
+
+from .ends import LIMIT, fetch, proxy, upstream, written
 
 
 @contextlib.asynccontextmanager

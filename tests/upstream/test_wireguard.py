@@ -4,13 +4,12 @@ import asyncio
 import json
 import re
 
-import programs
 import pytest
-from ends import FOLDER, INSIDE, LIMIT, curl, fetch, flow, page, proxy, route, upstream, vpn, written
-from wgclient import WgClient
 
-import mitmproxy_watm
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.wgclient import WgClient
+
+from .ends import FOLDER, INSIDE, LIMIT, fetch, flow, page, proxy, route, upstream, vpn, written
 
 
 @pytest.mark.parametrize("strategy", ["lazy", "eager"])

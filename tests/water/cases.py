@@ -2,8 +2,8 @@
 
 import pytest
 
-from modules import Module, components, own, shipped
-from tools import GO, WATM, Tool
+from .modules import Module, components, own, shipped
+from .tools import GO, WATM, Tool
 
 # A program and a module that it should be able to load.
 _LOADS: list[tuple[Tool, Module]] = [

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import pattern
+from watm_test_support import pattern
 
 HOST = "127.0.0.1"
 # Seconds for one step; the slowest, compiling a module, takes a tenth of it.
@@ -40,7 +40,7 @@ class End:
             assert await self.reader.read(_WRITE) == b""
 
     async def send_pattern(self, size: int) -> None:
-        """Writes the content of tests/bench/pattern.py."""
+        """Writes the content of `watm_test_support.pattern`."""
         for offset in range(0, size, _WRITE):
             await self.send(pattern.piece(offset, min(_WRITE, size - offset)))
 

@@ -5,9 +5,7 @@ import pathlib
 import subprocess
 from dataclasses import dataclass, field
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-OWN = ROOT / "watm" / "target" / "modules"
+from watm_test_support.repository import MODULES, ROOT
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,7 @@ def shipped() -> list[Module]:
 def own() -> list[Module]:
     """Those of this project, for WATER v1."""
     return [
-        Module(f"own-{name}", OWN / f"{name}.watm1.wasm", name == "reverse", "", own=True)
+        Module(f"own-{name}", MODULES / f"{name}.watm1.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
     ]
 
@@ -102,7 +100,7 @@ def own() -> list[Module]:
 def components() -> list[Module]:
     """Those of this project, for its own runtime alone."""
     return [
-        Module(f"own-{name}-component", OWN / f"{name}.wasm", name == "reverse", "", own=True)
+        Module(f"own-{name}-component", MODULES / f"{name}.wasm", name == "reverse", "", own=True)
         for name in ("plain", "reverse")
     ]
 
@@ -115,5 +113,5 @@ def shipped_digests() -> dict[pathlib.Path, str]:
 
 
 def _output(*command: str | pathlib.Path) -> str:
-    done = subprocess.run(command, cwd=HERE / "gowater", check=True, stdout=subprocess.PIPE, text=True, timeout=240)
+    done = subprocess.run(command, cwd=ROOT / "tests" / "water" / "gowater", check=True, stdout=subprocess.PIPE, text=True, timeout=240)
     return done.stdout.strip()

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from conftest import ROOT
+from watm_test_support.repository import ROOT
 
 STUDIES = {"round trips", "throughput", "connections", "idle connections", "16 connections at once"}
 CLIENTS = {

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ends import HOST, LIMIT
-from modules import own, shipped
-from test_programs import run, web_server
-from tools import WATM, Running
+from .ends import HOST, LIMIT
+from .modules import own, shipped
+from .test_programs import run, web_server
+from .tools import WATM, Running
 
 MITMDUMP = pathlib.Path(sys.executable).parent / "mitmdump-watm"
 MODULES = [module for module in [*own(), *shipped()] if module.name in ("own-plain", "v0-plain-go")]

@@ -1,10 +1,11 @@
 """A module at each end, in programs and of makers of their own."""
 
-import pattern
-from cases import pairs
-from ends import listening
-from modules import PIECE, Module
-from tools import Tool
+from watm_test_support import pattern
+
+from .cases import pairs
+from .ends import listening
+from .modules import PIECE, Module
+from .tools import Tool
 
 
 @pairs()

@@ -9,11 +9,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pattern
-from cases import loads
-from ends import HOST, LIMIT
-from modules import Module
-from tools import Tool
+from watm_test_support import pattern
+
+from .cases import loads
+from .ends import HOST, LIMIT
+from .modules import Module
+from .tools import Tool
 
 SIZES = (0, 1, 100_000, 5_000_000)
 

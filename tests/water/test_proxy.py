@@ -1,11 +1,14 @@
 """The PROXY protocol's transport in both runtimes: what it says, and what it takes off."""
 
 import pytest
-from ends import connected, listening
-from modules import OWN, Module
-from tools import GO, WATM, Tool
 
-PROXY = Module("own-proxy", OWN / "proxy-protocol.watm1.wasm", turns=False, destination="", own=True)
+from watm_test_support.repository import MODULES
+
+from .ends import connected, listening
+from .modules import Module
+from .tools import GO, WATM, Tool
+
+PROXY = Module("own-proxy", MODULES / "proxy-protocol.watm1.wasm", turns=False, destination="", own=True)
 SAYS = 'send = "v1"\nsource = "192.0.2.7:5555"\ndestination = "198.51.100.2:443"\n'
 LINE = b"PROXY TCP4 192.0.2.7 198.51.100.2 5555 443\r\n"
 

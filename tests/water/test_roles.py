@@ -4,11 +4,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import pattern
-from cases import loads
-from ends import End, Listening, connected, listening
-from modules import PIECE, Module
-from tools import WATM, Running, Tool
+from watm_test_support import pattern
+
+from .cases import loads
+from .ends import End, Listening, connected, listening
+from .modules import PIECE, Module
+from .tools import WATM, Running, Tool
 
 SIZES = (1, 2, 64, 512, PIECE)
 

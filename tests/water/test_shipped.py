@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from modules import shipped_digests
+from .modules import shipped_digests
 
 
 @pytest.mark.parametrize("path", shipped_digests(), ids=lambda path: "/".join(path.parts[-3:]))

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from cases import loads
-from ends import connected, listening
-from modules import Module
-from tools import GO, Tool
+from .cases import loads
+from .ends import connected, listening
+from .modules import Module
+from .tools import GO, Tool
 
 # Several times of what the sockets, pipes and queues on the way hold.
 BULK = 16_000_000

@@ -4,14 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-import mitmproxy_watm
-import pattern
 import pytest
-from ends import HOST, Listening, connected, listening
-from modules import own, shipped
-from test_programs import SIZES, run, web_server
-from tools import GO, WATM, Dialled, Running, Tool
-from tunnels import TARGET, WIREGUARD, WIREGUARD_COMPONENT, tunnel
+
+import mitmproxy_watm
+from watm_test_support import pattern
+
+from .ends import HOST, Listening, connected, listening
+from .modules import own, shipped
+from .test_programs import SIZES, run, web_server
+from .tools import GO, WATM, Dialled, Running, Tool
+from .tunnels import TARGET, WIREGUARD, WIREGUARD_COMPONENT, tunnel
 
 # Several times of what the sockets, pipes, queues and windows on the way hold.
 BULK = 16_000_000

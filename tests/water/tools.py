@@ -7,8 +7,10 @@ import pathlib
 import re
 from collections.abc import AsyncIterator, Callable
 
-from ends import LIMIT, End
-from modules import ROOT, Module
+from watm_test_support.repository import ROOT
+
+from .ends import LIMIT, End
+from .modules import Module
 
 _BUILD = ROOT / "build"
 

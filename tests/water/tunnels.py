@@ -4,11 +4,12 @@ import pathlib
 from dataclasses import dataclass
 
 from mitmproxy_watm.wireguard import genkey, pubkey
+from watm_test_support.repository import MODULES
 
-from modules import OWN, Module
+from .modules import Module
 
-WIREGUARD = Module("own-wireguard", OWN / "wireguard.watm1.wasm", turns=False, destination="", own=True)
-WIREGUARD_COMPONENT = Module("own-wireguard-component", OWN / "wireguard.wasm", turns=False, destination="", own=True)
+WIREGUARD = Module("own-wireguard", MODULES / "wireguard.watm1.wasm", turns=False, destination="", own=True)
+WIREGUARD_COMPONENT = Module("own-wireguard-component", MODULES / "wireguard.wasm", turns=False, destination="", own=True)
 
 # Where the client goes in the tunnel: nobody has the address, the server answers for all.
 TARGET = "10.9.8.7:80"

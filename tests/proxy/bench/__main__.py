@@ -9,17 +9,15 @@ import os
 import pathlib
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 
-TESTS = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TESTS / folder) for folder in ("proxy", "support")]
+from watm_test_support import machine
+from watm_test_support.repository import ROOT
 
-import machine  # noqa: E402
-from load import burst, echo, ping  # noqa: E402
-from namespace import Namespace, namespace  # noqa: E402
-from serving import PORT, ROOT, UPSTREAM, serving  # noqa: E402
+from ..namespace import Namespace, namespace
+from ..serving import PORT, UPSTREAM, serving
+from .load import burst, echo, ping
 
 MMPROXY = ROOT / "build/tools/bin/mmproxy"
 HOST = "127.0.0.1"

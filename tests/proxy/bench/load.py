@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 
-from headers import version_2
+from ..headers import version_2
 
 CONNECTIONS = 50
 BURST = 200

@@ -17,23 +17,19 @@ import socket
 import statistics
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("shadowsocks", "support", "update")]
+from tests.update.authority import Authority, done
+from watm_test_support import machine
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, ROOT, WATM
 
-import machine  # noqa: E402
-from authority import Authority  # noqa: E402
-from methods import LIBEV, RUST, password  # noqa: E402
-from ports import free_port  # noqa: E402
+from ..methods import LIBEV, RUST, password
 
 HOST = "127.0.0.1"
 TOOLS = ROOT / "build" / "tools" / "bin"
-MODULES = ROOT / "watm" / "target" / "modules"
-WATM = ROOT / "target" / "release" / "watm"
 METHODS = ["chacha20-ietf-poly1305", "aes-256-gcm", "2022-blake3-chacha20-poly1305", "2022-blake3-aes-128-gcm"]
 SERVERS = ["rust", "libev", "component", "alone", "water"]
 # What the component may have by its seal: all but the host's ciphers.

@@ -22,14 +22,13 @@ import sys
 import tempfile
 from collections import defaultdict
 
-from quota import limited, preferred
-from servers import CIPHER, HAVE_WORKERS, HOST, ROOT, SERVERS, Case, running, used
+from watm_test_support import machine
+from watm_test_support.certificates import Authority
+from watm_test_support.ports import free_port
+from watm_test_support.repository import ROOT
 
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tls", "support")]
-
-import machine
-from certificates import Authority
-from ports import free_port
+from .quota import limited, preferred
+from .servers import CIPHER, HAVE_WORKERS, HOST, SERVERS, Case, running, used
 
 SIZES = (10, 100, 1000, 10000)
 # Connections to a part of a processor: to open many more would be most of its work.

@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
-from servers import threads
+from .servers import threads
 
 # Version 1 of control groups, where a thread can be in a group of its own.
 GROUPS = pathlib.Path("/sys/fs/cgroup/cpu")

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from watm_test_support.repository import ROOT
+
 HOST = "127.0.0.1"
 CIPHER = "TLS_CHACHA20_POLY1305_SHA256"
 # Seconds for one to start.

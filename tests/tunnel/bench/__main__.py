@@ -22,15 +22,14 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("tunnel", "support", "wgclient")]
+from watm_test_support import machine
+from watm_test_support.paths import path
+from watm_test_support.repository import ROOT
+from watm_test_support.spaces import Space
 
-import machine  # noqa: E402
-from clients import CLIENTS, CONGESTION, INSIDE, KERNEL, MTU, OURS, SERVER_PORT, Client, Tunnel, client, served  # noqa: E402
-from completion import CONDITIONS, Taken, comparing  # noqa: E402
-from paths import path  # noqa: E402
-from services import running  # noqa: E402
-from spaces import Space  # noqa: E402
+from ..services import running
+from .clients import CLIENTS, CONGESTION, INSIDE, KERNEL, MTU, OURS, SERVER_PORT, Client, Tunnel, client, served
+from .completion import CONDITIONS, Taken, comparing
 
 BULK_PORT, ECHO_PORT = 5201, 7
 # Of the UDP payload of a full packet: TCP without options, and WireGuard's 32 bytes.

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ports import free_port
-from spaces import ROOT, Space, run, spaces, wireguard_go
-from wgclient import BINARY
+from watm_test_support.ports import free_port
+from watm_test_support.repository import MODULES, WATM
+from watm_test_support.spaces import ROOT, Space, run, spaces, wireguard_go
+from watm_test_support.wgclient import BINARY
 
-WATM = ROOT / "target" / "release" / "watm"
-WIREGUARD = ROOT / "watm" / "target" / "modules" / "wireguard.wasm"
+WIREGUARD = MODULES / "wireguard.wasm"
 ONETUN = ROOT / "build" / "tools" / "bin" / "onetun"
 HERE = "127.0.0.1"
 # The other end of every tunnel, and the port of its wireguard-go.

@@ -10,25 +10,24 @@ import contextlib
 import itertools
 import json
 import pathlib
-import subprocess
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-TESTS = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(TESTS / folder) for folder in ("tunnel", "support", "wgclient")]
+from watm_test_support import machine
+from watm_test_support.paths import Path, path
+from watm_test_support.repository import ROOT
+from watm_test_support.spaces import Space
 
-import machine  # noqa: E402
-from clients import CONGESTION, INSIDE, KERNEL, OURS, SERVER_PORT, Client, client, served  # noqa: E402
-from paths import Path, path  # noqa: E402
-from services import running  # noqa: E402
-from shapes import SHAPES  # noqa: E402
-from spaces import Space  # noqa: E402
+from ..services import running
+from ..shapes import SHAPES
+from .clients import CONGESTION, INSIDE, KERNEL, OURS, SERVER_PORT, Client, client, served
 
-PROGRAM = TESTS / "tunnel" / "shapes.py"
+PROGRAM = ROOT / "tests" / "tunnel" / "shapes.py"
 PORT = 7020
 # Seconds after which traffic is taken to have stopped. None takes more than a few.
 LIMIT = 20

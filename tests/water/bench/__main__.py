@@ -11,17 +11,13 @@ import os
 import pathlib
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT / "tests" / folder) for folder in ("water/bench", "water", "bench", "support", "wgclient")]
+from tests.bench import environment, report, rounds
+from watm_test_support import machine
+from watm_test_support.repository import ROOT
 
-import environment
-import machine
-import questions
-import report
-import rounds
-import targets
-from clients import KINDS, commands
-from tools import GODEBUG
+from ..tools import GODEBUG
+from . import questions, targets
+from .clients import KINDS, commands
 
 
 def main() -> int:

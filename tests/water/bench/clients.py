@@ -5,8 +5,10 @@ import json
 import os
 import pathlib
 
-from modules import ROOT, components, own, shipped
-from processes import LIMIT, Failed, Process
+from tests.bench.processes import LIMIT, Failed, Process
+from watm_test_support.repository import ROOT
+
+from ..modules import components, own, shipped
 
 _GO = ROOT / "build" / "gowater"
 _RUST = ROOT / "target" / "release" / "examples" / "water_client"

@@ -4,8 +4,9 @@ import time
 from collections.abc import Iterator
 from typing import ClassVar
 
-from clients import KINDS, Client, Services
-from studies import GIGA, Measure, Placement, Sample, Study
+from tests.bench.studies import GIGA, Measure, Placement, Sample, Study
+
+from .clients import KINDS, Client, Services
 
 SIZES = (1, 64, 512, 1024, 4096, 65536)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from questions import SIZES
+from .questions import SIZES
 
 # The clients that are to reach it, by whose module they have.
 _OURS = ("ours-v1", "ours-component")

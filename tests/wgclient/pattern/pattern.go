@@ -1,7 +1,7 @@
 // Package pattern is the content of every transfer in tests and measurements: a
 // pseudo-random block, repeated. The block's length is prime, so that a piece
 // that is lost, doubled or moved shifts the content against any power of two
-// and any segment size. tests/bench/pattern.py makes the same.
+// and any segment size. tests/support/watm_test_support/pattern.py makes the same.
 package pattern
 
 import (

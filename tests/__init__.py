@@ -1,0 +1,1 @@
+"""The tests, benchmarks and demos of the whole."""

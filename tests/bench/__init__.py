@@ -1,0 +1,1 @@
+"""`make bench`: the WireGuard module beside mitmproxy's own server."""

@@ -1,0 +1,1 @@
+"""The module and the crate against each other."""

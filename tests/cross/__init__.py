@@ -1,0 +1,1 @@
+"""The programs built for other machines."""

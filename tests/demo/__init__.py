@@ -1,0 +1,1 @@
+"""`make demo`: a real client's traffic in mitmproxy."""

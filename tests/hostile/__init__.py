@@ -1,0 +1,1 @@
+"""`make hostile`: modules that do nothing but harm, beside one that behaves."""

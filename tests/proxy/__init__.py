@@ -1,0 +1,1 @@
+"""The PROXY protocol, with other people's programs, and from clients' addresses."""

@@ -1,0 +1,1 @@
+"""`make bench-proxy`: the same beside mmproxy."""

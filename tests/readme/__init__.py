@@ -1,0 +1,1 @@
+"""The commands and configurations of the pages."""

@@ -1,0 +1,1 @@
+"""Shadowsocks against other people's programs."""

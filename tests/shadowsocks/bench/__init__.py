@@ -1,0 +1,1 @@
+"""`make bench-shadowsocks`: our module beside other people's servers."""

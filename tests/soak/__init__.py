@@ -1,0 +1,1 @@
+"""`make soak`: mixed traffic for as long as asked."""

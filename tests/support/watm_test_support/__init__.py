@@ -1,0 +1,1 @@
+"""The parts that the tests, benchmarks and demos share."""

@@ -1,0 +1,1 @@
+"""`make swap-load`: traffic through ten swaps of the module."""

@@ -1,0 +1,1 @@
+"""TLS against other people's programs."""

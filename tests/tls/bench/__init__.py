@@ -1,0 +1,1 @@
+"""`make bench-tls`: the cost of TLS in front of an application."""

@@ -1,0 +1,1 @@
+"""`make bench-tunnel`: our WireGuard client beside others."""

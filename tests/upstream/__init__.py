@@ -1,0 +1,1 @@
+"""mitmproxy's connections through modules, to other people's servers."""

@@ -1,0 +1,1 @@
+"""WATER modules in WATER's own runtime and in ours."""

@@ -1,0 +1,1 @@
+"""`make bench-water`: the cost of a connection in both runtimes."""
