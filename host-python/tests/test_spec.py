@@ -19,49 +19,49 @@ from mitmproxy_watm.wireguard import genkey
 def test_a_module_and_its_options():
     data = parse("/a/b.wasm?mtu=1280&dns=1.1.1.1&flag=true&keys=/k.json")
     assert (data.module, data.keys, data.config) == ("/a/b.wasm", Path("/k.json"), None)
-    assert data.options == {"mtu": 1280, "dns": "1.1.1.1", "flag": True}
+    assert data.fields == {"mtu": 1280, "dns": "1.1.1.1", "flag": True}
     assert parse("wireguard").is_wireguard
     assert parse("/x/wireguard-2.wasm").is_wireguard
     assert not parse("/x/plain.wasm").is_wireguard
-    assert parse("x.wasm?transport=tcp").transport == "tcp"
-    assert (parse("x.wasm").transport, parse("wireguard").transport) == (None, "udp")
+    assert parse("x.wasm?transport=tcp").options.transport == "tcp"
+    assert (parse("x.wasm").options.transport, parse("wireguard").options.transport) == (None, "udp")
     assert parse("/a%40b/100%25.wasm?config=/c%3fd").module == "/a@b/100%.wasm"
     assert parse("~/x.wasm?config=~/c").config == Path("~/c").expanduser()
     assert parse("x.wasm?config=/a+b").config == Path("/a+b")
-    assert parse("x.wasm?record=~/life").record == Path("~/life").expanduser()
-    assert parse("x.wasm").record is None
+    assert parse("x.wasm?record=~/life").options.record == Path("~/life").expanduser()
+    assert parse("x.wasm").options.record is None
     data = parse("wireguard?pcap=~/a.pcapng&key_log=/b.keys")
-    assert (data.pcap, data.key_log) == (Path("~/a.pcapng").expanduser(), Path("/b.keys"))
-    assert (parse("wireguard").pcap, parse("wireguard").key_log) == (None, None)
+    assert (data.options.pcap, data.options.key_log) == (Path("~/a.pcapng").expanduser(), Path("/b.keys"))
+    assert (parse("wireguard").options.pcap, parse("wireguard").options.key_log) == (None, None)
 
 
 def test_where_connections_go():
     data = parse("x.wasm?to=example.com:443")
-    assert (data.upstream.address, data.upstream.reverse) == (("example.com", 443), None)
-    assert (data.transport, data.options) == ("tcp", {})
+    assert (data.destination.address, data.destination.reverse) == (("example.com", 443), None)
+    assert (data.options.transport, data.fields) == ("tcp", {})
     data = parse("plain?to=https://[::1]:8443")
-    assert (data.upstream.address, data.upstream.reverse) == (("::1", 8443), "reverse:https://[::1]:8443")
-    assert parse("reverse").transport == "tcp"
-    assert parse("x.wasm").upstream is None
+    assert (data.destination.address, data.destination.reverse) == (("::1", 8443), "reverse:https://[::1]:8443")
+    assert parse("reverse").options.transport == "tcp"
+    assert parse("x.wasm").destination is None
     assert complete("x.wasm?to=example.com:443@8080") == "watm:x.wasm?to=example.com:443@8080"
     assert complete("x.wasm?to=https://example.com:443") == "watm:x.wasm?to=https://example.com:443"
 
 
 def test_where_newer_modules_come_from():
     data = parse("wireguard?update=https://example.com/x.wasm&every=15m&mtu=1280")
-    assert (data.updates.source, data.updates.every) == ("https://example.com/x.wasm", 900)
-    assert (data.options, data.watch) == ({"mtu": 1280}, False)
+    assert (data.options.updates.source, data.options.updates.every) == ("https://example.com/x.wasm", 900)
+    assert (data.fields, data.watch) == ({"mtu": 1280}, False)
     data = parse("x.wasm?update=oci://registry.example/a:stable&update_name=team-a/x&update_channel=stable&update_ca=/ca.pem")
-    assert (data.updates.name, data.updates.channel, data.updates.ca) == ("team-a/x", "stable", "/ca.pem")
-    assert not data.updates.plain_http
-    assert parse("x.wasm?update=oci://127.0.0.1:5000/a:stable&update_plain_http=on").updates.plain_http
-    assert (data.updates.every, data.watch) == (3600, False)
-    assert parse("x.wasm").updates is None and parse("x.wasm").watch
-    assert parse("x.wasm?every=often").options == {"every": "often"}
+    assert (data.options.updates.name, data.options.updates.channel, data.options.updates.ca) == ("team-a/x", "stable", "/ca.pem")
+    assert not data.options.updates.plain_http
+    assert parse("x.wasm?update=oci://127.0.0.1:5000/a:stable&update_plain_http=on").options.updates.plain_http
+    assert (data.options.updates.every, data.watch) == (3600, False)
+    assert parse("x.wasm").options.updates is None and parse("x.wasm").watch
+    assert parse("x.wasm?every=often").fields == {"every": "often"}
     digest = "sha256:" + 64 * "0"
     pinned = f"x.wasm?update=oci://registry.example/a@{digest}"
     assert complete(pinned) == f"watm:{pinned.replace('@', '%40')}"
-    assert parse(complete(pinned).removeprefix("watm:")).updates.source == f"oci://registry.example/a@{digest}"
+    assert parse(complete(pinned).removeprefix("watm:")).options.updates.source == f"oci://registry.example/a@{digest}"
     assert complete(f"{pinned}@51820") == f"watm:{pinned}@51820"
 
 

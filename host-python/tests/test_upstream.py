@@ -8,9 +8,10 @@ import pytest
 from test_mitmdump import ADDON
 
 import mitmproxy_watm
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm.updates import UpdateSource
 from mitmproxy_watm.upstream import hook
-from mitmproxy_watm.upstream.config import read_settings
+from mitmproxy_watm.upstream.config import read_options
 from mitmproxy_watm.upstream.errors import through
 from mitmproxy_watm.upstream.spec import Spec, parse, parse_route
 from mitmproxy_watm.wireguard import genkey, pubkey
@@ -23,23 +24,29 @@ from watm_test_support.upper_case import upper
 @pytest.mark.parametrize(
     ("text", "spec"),
     [
-        ("wireguard", Spec("wireguard", "wireguard", True, "wireguard")),
+        ("wireguard", Spec("wireguard", "wireguard", True, "wireguard", options=ModuleOptions(name="wireguard"))),
         (
             "wg0=wireguard?config=/etc/wg0.conf&dns=10.0.0.1,10.0.0.2&udp=0.0.0.0:7",
             Spec(
                 "wg0=wireguard?config=/etc/wg0.conf&dns=10.0.0.1,10.0.0.2&udp=0.0.0.0:7",
-                "wg0", False, "wireguard", Path("/etc/wg0.conf"), dns=("10.0.0.1", "10.0.0.2"), udp="0.0.0.0:7",
+                "wg0", False, "wireguard", Path("/etc/wg0.conf"),
+                options=ModuleOptions(name="wg0", dns=("10.0.0.1", "10.0.0.2"), udp="0.0.0.0:7"),
             ),
         ),
-        ("plain?to=[::1]:80&udp=off", Spec("plain?to=[::1]:80&udp=off", "plain", True, "plain", to=("::1", 80), udp=False)),
+        ("plain?to=[::1]:80&udp=off", Spec(
+            "plain?to=[::1]:80&udp=off", "plain", True, "plain", to=("::1", 80),
+            options=ModuleOptions(name="plain", udp=False))),
         ("x=/a/b.wasm?fixed=on&allow=a:1,b", Spec(
-            "x=/a/b.wasm?fixed=on&allow=a:1,b", "x", False, "/a/b.wasm", fixed=True, allow=("a:1", "b"), watch=True)),
+            "x=/a/b.wasm?fixed=on&allow=a:1,b", "x", False, "/a/b.wasm", watch=True,
+            options=ModuleOptions(name="x", fixed=True, allow=("a:1", "b")))),
         ("x=plain?update=http://a/b&every=5m", Spec(
-            "x=plain?update=http://a/b&every=5m", "x", False, "plain", updates=UpdateSource(source="http://a/b", every=300))),
+            "x=plain?update=http://a/b&every=5m", "x", False, "plain",
+            options=ModuleOptions(name="x", updates=UpdateSource(source="http://a/b", every=300)))),
         ("x=tls?host_keys=a=/k&pcap=/p&key_log=/l", Spec(
             "x=tls?host_keys=a=/k&pcap=/p&key_log=/l", "x", False, "tls",
-            host_keys={"a": Path("/k")}, pcap=Path("/p"), key_log=Path("/l"))),
-        ("x=plain?mtu=1280", Spec("x=plain?mtu=1280", "x", False, "plain", options={"mtu": 1280})),
+            options=ModuleOptions(name="x", keys={"a": Path("/k")}, pcap=Path("/p"), key_log=Path("/l")))),
+        ("x=plain?mtu=1280", Spec("x=plain?mtu=1280", "x", False, "plain",
+            options=ModuleOptions(name="x"), fields={"mtu": 1280})),
     ],
 )  # fmt: skip
 def test_upstreams_are_taken_apart(text, spec):
@@ -99,18 +106,18 @@ def test_the_host_heeds_what_a_configuration_says_to_it(tmp_path):
         "[Interface]\nDNS = 10.0.0.1, search.test # ours\nDNS=fd00::1\n"
         "[Peer]\nEndpoint = vpn.example.com:51820\nAllowedApps = firefox\n"
     )
-    settings = read_settings(parse(f"wireguard?config={path}"))
-    assert settings.dns == ("10.0.0.1", "fd00::1")
-    assert settings.allow == ("udp://vpn.example.com:51820", "tcp://vpn.example.com:51820")
-    assert settings.applications.allowed == ("firefox",)
-    assert b"AllowedApps" not in settings.config
-    assert read_settings(parse(f"wireguard?config={path}&dns=host")).dns == ("host",)
+    options = read_options(parse(f"wireguard?config={path}"))
+    assert options.dns == ("10.0.0.1", "fd00::1")
+    assert options.allow == ("udp://vpn.example.com:51820", "tcp://vpn.example.com:51820")
+    assert options.applications.allowed == ("firefox",)
+    assert b"AllowedApps" not in options.config
+    assert read_options(parse(f"wireguard?config={path}&dns=host")).dns == ("host",)
     with pytest.raises(ValueError, match="mtu: .* is not a JSON object"):
-        read_settings(parse(f"wireguard?config={path}&mtu=1280"))
+        read_options(parse(f"wireguard?config={path}&mtu=1280"))
     path.write_text('{"server": "2001:db8::1", "server_port": 8388}')
-    settings = read_settings(parse(f"shadowsocks?config={path}&timeout=9"))
-    assert settings.allow == ("[2001:db8::1]:8388",)
-    assert json.loads(settings.config)["timeout"] == 9
+    options = read_options(parse(f"shadowsocks?config={path}&timeout=9"))
+    assert options.allow == ("[2001:db8::1]:8388",)
+    assert json.loads(options.config)["timeout"] == 9
 
 
 @pytest.mark.parametrize(

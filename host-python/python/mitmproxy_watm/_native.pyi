@@ -3,7 +3,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 import datetime
 
-from mitmproxy_watm._options import DialOptions
+from mitmproxy_watm._native_options import DialOptions
 from mitmproxy_watm.limits import Limits
 
 __all__ = [

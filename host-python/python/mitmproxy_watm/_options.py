@@ -1,69 +1,73 @@
-"""Options of dialing modules, in the form of the native half."""
+"""The options of running modules."""
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
+from dataclasses import dataclass, field
 
-from mitmproxy_watm.limits import Limits
 from mitmproxy_watm._native import Module
-
-AnyPath = str | os.PathLike[str]
+from mitmproxy_watm._native_options import AnyPath, DialOptions
+from mitmproxy_watm.applications import Applications
+from mitmproxy_watm.limits import Limits
+from mitmproxy_watm.modules import Transport
+from mitmproxy_watm.updates import AnyUpdates
 
 ANY_PORT = "[::]:0"
 """The default address of UDP sockets."""
 
 
-class DialOptions(TypedDict):
-    """The options of a module that dials."""
+@dataclass(frozen=True, kw_only=True)
+class ModuleOptions:
+    """The options of one running module: a server's, a dialer's or a single connection's.
 
-    config: bytes | None
-    allow: list[str]
-    keys: list[tuple[str, AnyPath]]
-    limits: Limits
-    name: str
-    udp: str | None
-    dns: list[str] | None
-    pcap: AnyPath | None
-    key_log: AnyPath | None
+    `start_server`, `open_connection` and `start_dialer` describe them.
+    """
 
+    config: str | bytes | None = None
+    keys: Mapping[str, AnyPath] = field(default_factory=dict)
+    limits: Limits = Limits()
+    name: str | None = None
+    unsealed: bool = False
+    pcap: AnyPath | None = None
+    key_log: AnyPath | None = None
+    updates: AnyUpdates | None = None
 
-def dial_options(
-    module: Module,
-    *,
-    config: str | bytes | None,
-    allow: Iterable[str],
-    limits: Limits,
-    name: str | None,
-    keys: Mapping[str, AnyPath] = {},
-    udp: str | bool | None = None,
-    dns: Sequence[str] | None = None,
-    pcap: AnyPath | None = None,
-    key_log: AnyPath | None = None,
-) -> DialOptions:
-    """Converts the arguments of `open_connection`, for a loaded module."""
-    return {
-        "config": content_of(config),
-        "allow": list(allow),
-        "keys": list(keys.items()),
-        "limits": limits,
-        "name": name or module.name,
-        "udp": _socket_of(module, udp),
-        "dns": None if dns is None else list(dns),
-        "pcap": pcap,
-        "key_log": key_log,
-    }
+    # For servers alone.
+    transport: Transport | None = None
+    host_crypto: bool = True
+    ipv6_only: bool = False
+    record: AnyPath | None = None
 
+    # For modules that dial.
+    allow: Iterable[str] = ()
+    udp: str | bool | None = None
+    dns: Sequence[str] | None = None
+    fixed: bool = False
+    applications: Applications | None = None
 
-def content_of(config: str | bytes | None) -> bytes | None:
-    """Returns a configuration as bytes."""
-    return config.encode() if isinstance(config, str) else config
+    @property
+    def content(self) -> bytes | None:
+        """The configuration as bytes."""
+        return self.config.encode() if isinstance(self.config, str) else self.config
 
+    def dialing(self, module: Module) -> DialOptions:
+        """Returns what the native half needs to dial through a loaded module."""
+        return {
+            "config": self.content,
+            "allow": list(self.allow),
+            "keys": list(self.keys.items()),
+            "limits": self.limits,
+            "name": self.name or module.name,
+            "udp": self._socket_of(module),
+            "dns": None if self.dns is None else list(self.dns),
+            "pcap": self.pcap,
+            "key_log": self.key_log,
+        }
 
-def _socket_of(module: Module, udp: str | bool | None) -> str | None:
-    """Returns the address of a component's UDP socket, if it is granted one."""
-    if isinstance(udp, str):
-        return udp
-    if udp is None:
-        granted = module.granted
-        udp = "udp" in module.listens_on and (granted is None or "udp listen" in granted.sockets)
-    return ANY_PORT if udp else None
+    def _socket_of(self, module: Module) -> str | None:
+        """Returns the address of a component's UDP socket, if it is granted one."""
+        if isinstance(self.udp, str):
+            return self.udp
+        wanted = self.udp
+        if wanted is None:
+            granted = module.granted
+            wanted = "udp" in module.listens_on and (granted is None or "udp listen" in granted.sockets)
+        return ANY_PORT if wanted else None

@@ -10,8 +10,8 @@ from weakref import WeakSet
 
 from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
-from mitmproxy_watm._native import Module
-from mitmproxy_watm._options import AnyPath, DialOptions, content_of, dial_options
+from mitmproxy_watm._native_options import AnyPath
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm._starting import at_first, in_thread
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
@@ -69,20 +69,19 @@ async def open_connection(
     `ModuleError` for a module that cannot run, and `ValueError` for invalid options or a
     configuration that a component refuses.
     """
-    loaded = await _load(module, unsealed)
-    options = dial_options(
-        loaded,
+    options = ModuleOptions(
         config=config,
         allow=allow,
         keys=keys,
         limits=limits,
         name=name,
+        unsealed=unsealed,
         udp=udp,
         dns=dns,
         pcap=pcap,
         key_log=key_log,
     )
-    return await _dial(loaded, (host, port), False, options)
+    return await _dial(module, (host, port), options, datagrams=False)
 
 
 async def open_datagrams(
@@ -108,20 +107,19 @@ async def open_datagrams(
     that anybody answers. Datagrams may be lost on the way. A module that carries streams alone,
     such as those of WATER, causes an `OSError` (EOPNOTSUPP).
     """
-    loaded = await _load(module, unsealed)
-    options = dial_options(
-        loaded,
+    options = ModuleOptions(
         config=config,
         allow=allow,
         keys=keys,
         limits=limits,
         name=name,
+        unsealed=unsealed,
         udp=udp,
         dns=dns,
         pcap=pcap,
         key_log=key_log,
     )
-    return await _dial(loaded, (host, port), True, options)
+    return await _dial(module, (host, port), options, datagrams=True)
 
 
 async def open_fixed_connection(
@@ -138,9 +136,8 @@ async def open_fixed_connection(
     The arguments are those of `open_connection`. A destination that `allow` does not admit is a
     `PermissionError`.
     """
-    loaded = await _load(module, unsealed)
-    options = dial_options(loaded, config=config, allow=allow, limits=limits, name=name)
-    return await _dial(loaded, None, False, options)
+    options = ModuleOptions(config=config, allow=allow, limits=limits, name=name, unsealed=unsealed)
+    return await _dial(module, None, options, datagrams=False)
 
 
 async def start_relay(
@@ -162,6 +159,7 @@ async def start_relay(
     any. The other arguments are those of `open_connection`. A failing connection does not affect
     others. Raises `OSError` for a port that is not available.
     """
+    options = ModuleOptions(config=config, allow=allow, limits=limits, name=name, unsealed=unsealed)
     loop = asyncio.get_running_loop()
     set_log_level()
     check_port(port)
@@ -170,7 +168,7 @@ async def start_relay(
     wake = LoopWake.of(loop)
 
     def run() -> _native.Relay:
-        loaded = read_module(module, unsealed=unsealed)
+        loaded = read_module(module, unsealed=options.unsealed)
         return at_first(
             addresses,
             lambda address: _native.relay(
@@ -178,10 +176,10 @@ async def start_relay(
                 address,
                 port,
                 (upstream_host, upstream_port),
-                config=content_of(config),
-                allow=list(allow),
-                limits=limits,
-                name=name or loaded.name,
+                config=options.content,
+                allow=list(options.allow),
+                limits=options.limits,
+                name=options.name or loaded.name,
                 wake=wake.native,
             ),
         )
@@ -236,19 +234,17 @@ class Relay:
         return f"<{type(self).__name__} on {host} port {port}>"
 
 
-async def _load(module: AnyModule, unsealed: bool) -> Module:
-    set_log_level()
-    return await load_module(module, unsealed=unsealed)
-
-
 async def _dial(
-    module: Module, destination: tuple[str, int] | None, datagrams: bool, options: DialOptions
+    module: AnyModule, destination: tuple[str, int] | None, options: ModuleOptions, *, datagrams: bool
 ) -> Stream:
+    set_log_level()
+    loaded = await load_module(module, unsealed=options.unsealed)
+    made = options.dialing(loaded)
     loop = asyncio.get_running_loop()
     if destination is not None:
         check_port(destination[1])
     wake = LoopWake.of(loop)
-    native = _native.dial(module, destination, datagrams=datagrams, options=options, wake=wake.native)
+    native = _native.dial(loaded, destination, datagrams=datagrams, options=made, wake=wake.native)
     return await opened(native, Origin(loop, wake))
 
 

@@ -6,12 +6,13 @@ import errno
 import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from weakref import WeakSet
 
 from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
-from mitmproxy_watm._options import AnyPath, dial_options
+from mitmproxy_watm._native_options import AnyPath
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm._starting import in_thread
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.applications import Applications
@@ -53,10 +54,7 @@ async def start_dialer(
     """
     loop = asyncio.get_running_loop()
     origin = Origin(loop, LoopWake.of(loop))
-    start = functools.partial(
-        make_dialer,
-        origin,
-        module,
+    options = ModuleOptions(
         config=config,
         allow=allow,
         keys=keys,
@@ -71,30 +69,21 @@ async def start_dialer(
         applications=applications,
         updates=updates,
     )
-    return await in_thread(start)
+    return await in_thread(functools.partial(make_dialer, origin, module, options))
 
 
-def make_dialer(
-    origin: Origin,
-    module: AnyModule,
-    *,
-    unsealed: bool,
-    fixed: bool,
-    applications: Applications | None,
-    updates: AnyUpdates | None,
-    **options: Any,
-) -> "Dialer":
+def make_dialer(origin: Origin, module: AnyModule, options: ModuleOptions) -> "Dialer":
     """Does the same as `start_dialer`, blocking. May run in any thread."""
     set_log_level()
-    followed, loaded = read_with_updates(module, updates, origin.wake, unsealed=unsealed)
+    followed, loaded = read_with_updates(module, options.updates, origin.wake, unsealed=options.unsealed)
     try:
-        made = dial_options(loaded, **options)
-        native = _native.Dialer(loaded, options=made, fixed=fixed)
+        made = options.dialing(loaded)
+        native = _native.Dialer(loaded, options=made, fixed=options.fixed)
     except BaseException:
         if followed is not None:
             followed.close()
         raise
-    dialer = Dialer(native, origin, made["name"], fixed, applications)
+    dialer = Dialer(native, origin, made["name"], options.fixed, options.applications)
     if followed is not None:
         followed.follow(native, loaded)
         dialer.updates = followed

@@ -17,6 +17,9 @@ STREAMS = ("plain", "reverse", "tls")
 BOTH = ("proxy-protocol", "shadowsocks")
 """Packaged modules that listen on TCP and UDP, on the same port."""
 
+Transport = Literal["udp", "tcp", "both"]
+"""The protocols that a module listens on."""
+
 AnyModule = str | os.PathLike[str] | bytes | Module
 """A module as functions accept it: one of `PACKAGED`, the path of a `.wasm` file, the bytes of one,
 or the result of `load_module`."""
@@ -60,7 +63,7 @@ def read_name(module: AnyModule) -> str | None:
     return claimed_name(Path(module).expanduser().read_bytes())
 
 
-def usual_transport(module: Module) -> Literal["udp", "tcp", "both"]:
+def usual_transport(module: Module) -> Transport:
     """Returns the default protocols of a module. Its name decides where both are possible."""
     if module.listens_on == ["udp", "tcp"] and Path(module.name).stem in BOTH:
         return "both"

@@ -9,16 +9,17 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
 from mitmproxy_watm import _native
 from mitmproxy_watm._logs import set_log_level
-from mitmproxy_watm._options import AnyPath
+from mitmproxy_watm._native_options import AnyPath
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm._starting import at_first, in_thread
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.limits import Limits
-from mitmproxy_watm.modules import AnyModule, load_module, usual_transport
+from mitmproxy_watm.modules import AnyModule, Transport, load_module, usual_transport
 from mitmproxy_watm.stream import Origin, Stream
 from mitmproxy_watm.updates import AnyUpdates, Updates, load_with_updates
 
@@ -44,7 +45,7 @@ async def start_server(
     config: str | bytes = b"",
     handle_tcp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
     handle_udp_stream: Callable[[Stream], Awaitable[None] | None] | None = None,
-    transport: Literal["udp", "tcp", "both"] | None = None,
+    transport: Transport | None = None,
     limits: Limits = Limits(),
     host_crypto: bool = True,
     keys: Mapping[str, AnyPath] = {},
@@ -93,15 +94,8 @@ async def start_server(
     not support, `ModuleError` for a module that cannot run, and `OSError` for a port that is not
     available.
     """
-    return await start(
-        Server,
-        Stream,
-        module,
-        host,
-        port,
+    options = ModuleOptions(
         config=config,
-        handle_tcp_stream=handle_tcp_stream,
-        handle_udp_stream=handle_udp_stream,
         transport=transport,
         limits=limits,
         host_crypto=host_crypto,
@@ -114,6 +108,7 @@ async def start_server(
         unsealed=unsealed,
         updates=updates,
     )
+    return await start(Server, Stream, module, host, port, options, handle_tcp_stream, handle_udp_stream)
 
 
 async def start(
@@ -122,53 +117,42 @@ async def start(
     module: AnyModule,
     host: str | None,
     port: int,
-    *,
-    config: str | bytes,
+    options: ModuleOptions,
     handle_tcp_stream: Handler | None,
     handle_udp_stream: Handler | None,
-    transport: Literal["udp", "tcp", "both"] | None = None,
-    limits: Limits = Limits(),
-    host_crypto: bool = True,
-    keys: Mapping[str, AnyPath] = {},
-    ipv6_only: bool = False,
-    name: str | None = None,
-    record: AnyPath | None = None,
-    pcap: AnyPath | None = None,
-    key_log: AnyPath | None = None,
-    unsealed: bool = False,
-    updates: AnyUpdates | Updates | None = None,
+    followed: Updates | None = None,
 ) -> AnyServer:
-    """Does the same as `start_server`, with classes of the caller's."""
+    """Does the same as `start_server`, with classes of the caller's.
+
+    `followed` is the source of newer modules if `module` comes from `load_with_updates`.
+    """
     loop = asyncio.get_running_loop()
     set_log_level()
     if not 0 <= port <= 65535:
         raise OverflowError(f"port must be 0-65535, not {port}")
     addresses = await resolve(loop, host, port)
     wake = LoopWake.of(loop)
-    content = config.encode() if isinstance(config, str) else bytes(config)
-
-    followed: Updates | None
-    if isinstance(updates, Updates):
-        followed, loaded = updates, await load_module(module, unsealed=unsealed)
+    if followed is None:
+        followed, loaded = await load_with_updates(module, options.updates, unsealed=options.unsealed)
     else:
-        followed, loaded = await load_with_updates(module, updates, unsealed=unsealed)
+        loaded = await load_module(module, unsealed=options.unsealed)
 
     def run(address: str) -> _native.Server:
         return _native.start(
             loaded,
-            content,
+            options.content or b"",
             address,
             port,
             wake=wake.native,
-            transport=transport or usual_transport(loaded),
-            name=name or loaded.name,
-            ipv6_only=ipv6_only,
-            host_crypto=host_crypto,
-            keys=list(keys.items()),
-            limits=limits,
-            record=record,
-            pcap=pcap,
-            key_log=key_log,
+            transport=options.transport or usual_transport(loaded),
+            name=options.name or loaded.name,
+            ipv6_only=options.ipv6_only,
+            host_crypto=options.host_crypto,
+            keys=list(options.keys.items()),
+            limits=options.limits,
+            record=options.record,
+            pcap=options.pcap,
+            key_log=options.key_log,
         )
 
     native = await in_thread(lambda: at_first(addresses, run), followed)

@@ -5,8 +5,9 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mitmproxy_watm._native import genkey, pubkey
 from mitmproxy_watm import server, stream
+from mitmproxy_watm._native import genkey, pubkey
+from mitmproxy_watm._options import ModuleOptions
 
 __all__ = ["Stream", "WireGuardServer", "genkey", "pubkey", "start_wireguard_server"]
 
@@ -57,8 +58,10 @@ async def start_wireguard_server(
         "wireguard",
         str(ipaddress.ip_address(host)),
         port,
-        config=json.dumps({"server_key": private_key, "peer_public_keys": list(peer_public_keys)}),
-        handle_tcp_stream=handle_tcp_stream,
-        handle_udp_stream=handle_udp_stream,
-        ipv6_only=True,  # so that 0.0.0.0 and :: can each have a server on one port
+        ModuleOptions(
+            config=json.dumps({"server_key": private_key, "peer_public_keys": list(peer_public_keys)}),
+            ipv6_only=True,  # so that 0.0.0.0 and :: can each have a server on one port
+        ),
+        handle_tcp_stream,
+        handle_udp_stream,
     )

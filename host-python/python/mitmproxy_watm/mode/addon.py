@@ -116,7 +116,7 @@ class Watm:
 
         def check() -> None:
             build_config(data, confdir)
-            if data.updates is None:
+            if data.options.updates is None:
                 read_module(data.module, unsealed=unsealed)
 
         # mitmproxy starts the server after the command, and only logs a failure to start.

@@ -18,16 +18,16 @@ def build_config(data: Data, confdir: Path) -> bytes:
     content: dict[str, Any]
     if data.config is not None:
         text = data.config.read_bytes()
-        if not data.options:
+        if not data.fields:
             return text
         try:
             content = dict(json.loads(text))
         except ValueError:
-            names = ", ".join(data.options)
+            names = ", ".join(data.fields)
             raise ValueError(f"{names}: {data.config} is not a JSON object; set it in that file instead") from None
     elif data.keys is not None or data.is_wireguard:
         content = dict(read_keys(data.keys or confdir / "wireguard.conf"))
     else:
         content = {}
-    content.update(data.options)
+    content.update(data.fields)
     return json.dumps(content).encode() if content else b""

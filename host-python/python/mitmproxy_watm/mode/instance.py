@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,13 @@ RULE = "-" * 60
 class FlowStream(wireguard.Stream):
     """A stream in the form that mitmproxy's core expects."""
 
-    upstream: Address | None = None
+    destination: Address | None = None
     """The destination, if the stream names none."""
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Returns a fact, also under the name by which the core asks for a destination."""
-        if name == "remote_endpoint" and self.upstream is not None:
-            return self.upstream
+        if name == "remote_endpoint" and self.destination is not None:
+            return self.destination
         return super().get_extra_info(name, default)
 
     async def read(self, n: int = -1) -> bytes:
@@ -87,15 +88,15 @@ class WatmInstance(ServerInstance[WatmMode]):
         stream, self._arriving = self._arriving, None
         if stream is not None:
             remember(context.client, stream)
-        upstream = self.mode.parsed.upstream
-        if upstream is not None and upstream.reverse is not None:
-            context.client.proxy_mode = ReverseMode.parse(upstream.reverse)
+        destination = self.mode.parsed.destination
+        if destination is not None and destination.reverse is not None:
+            context.client.proxy_mode = ReverseMode.parse(destination.reverse)
             return layers.modes.ReverseProxy(context)
         return layers.modes.TransparentProxy(context)
 
     def client_configs(self) -> list[ClientConfig]:
         """Returns the configurations of its clients, for the address at which this machine is reached."""
-        if self.server is None or self.mode.parsed.upstream is not None:
+        if self.server is None or self.mode.parsed.destination is not None:
             return []
         host = self.mode.listen_host(ctx.options.listen_host)
         if host in ("", "0.0.0.0", "::"):
@@ -129,11 +130,12 @@ class WatmInstance(ServerInstance[WatmMode]):
         config = build_config(data, Path(ctx.options.confdir).expanduser())
         path = Path(data.module).expanduser()
         known = mark(path)
-        followed, module = await load_with_updates(data.module, data.updates, unsealed=ctx.options.watm_unsealed)
+        options = replace(data.options, config=config, name=self.mode.full_spec, unsealed=ctx.options.watm_unsealed)
+        followed, module = await load_with_updates(data.module, options.updates, unsealed=options.unsealed)
         self.module = module
-        if data.upstream is None and names_no_destination(module):
+        if data.destination is None and names_no_destination(module):
             raise ValueError(self._complaint())
-        self.mode.transport_protocol = transport = data.transport or usual_transport(module)
+        self.mode.transport_protocol = transport = options.transport or usual_transport(module)
         try:
             self.server = await start(
                 Server,
@@ -141,16 +143,10 @@ class WatmInstance(ServerInstance[WatmMode]):
                 module,
                 host,
                 port,
-                config=config,
-                handle_tcp_stream=self._handle,
-                handle_udp_stream=self._handle,
-                transport=transport,
-                name=self.mode.full_spec,
-                keys=data.host_keys,
-                record=data.record,
-                pcap=data.pcap,
-                key_log=data.key_log,
-                updates=followed,
+                replace(options, transport=transport),
+                self._handle,
+                self._handle,
+                followed,
             )
         except OSError as e:
             if e.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
@@ -219,8 +215,8 @@ class WatmInstance(ServerInstance[WatmMode]):
         await asyncio.wait_for(stopping.wait_closed(), STOP_TIMEOUT)
 
     async def _handle(self, stream: FlowStream) -> None:
-        if self.mode.parsed.upstream is not None:
-            stream.upstream = self.mode.parsed.upstream.address
+        if self.mode.parsed.destination is not None:
+            stream.destination = self.mode.parsed.destination.address
         elif self.mode.transport_protocol == "tcp" and _says_not_where(stream):
             if not self._complained:
                 self._complained = True

@@ -21,7 +21,7 @@ class WatmMode(WireGuardMode):
         self.parsed = spec.parse(self.data)
         self.description = "WireGuard server" if self.parsed.is_wireguard else f"{self.parsed.name} server"
         # Valid until the module is loaded and reports its own.
-        self.transport_protocol = self.parsed.transport or "both"
+        self.transport_protocol = self.parsed.options.transport or "both"
 
     def listen_host(self, default: str | None = None) -> str:
         """Returns the address to listen on. Removes the brackets of an IPv6 address."""

@@ -4,11 +4,12 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import unquote
 
 from mitmproxy_watm._errors import plain
-from mitmproxy_watm.modules import BOTH, PACKAGED, STREAMS
+from mitmproxy_watm._options import ModuleOptions
+from mitmproxy_watm.modules import BOTH, PACKAGED, STREAMS, Transport
 from mitmproxy_watm.updates import UpdateSource
 
 PREFIX = "watm:"
@@ -20,7 +21,7 @@ _LISTEN = re.compile(r"(?:[^@/?&=%]*:)?[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
-class Upstream:
+class FixedDestination:
     """The destination of connections that name none: `[scheme://]host:port`."""
 
     address: tuple[str, int]
@@ -39,23 +40,13 @@ class Data:
     """A file in the module's own format."""
     keys: Path | None = None
     """A key file in place of mitmproxy's `wireguard.conf`."""
-    host_keys: dict[str, Path] = field(default_factory=dict)
-    """Private keys that the module signs with, by name."""
-    record: Path | None = None
-    """A new file for a recording of the module, with all payload and keys."""
-    pcap: Path | None = None
-    """A new file for the packets in its tunnels."""
-    key_log: Path | None = None
-    """A file for the keys of its tunnels."""
-    upstream: Upstream | None = None
+    destination: FixedDestination | None = None
     """The destination of all connections."""
-    transport: Literal["udp", "tcp", "both"] | None = None
-    """The protocols that the module listens on; None means its own choice."""
     watch: bool = False
     """True if the module is swapped when its file changes."""
-    updates: UpdateSource | None = None
-    """The source of newer modules."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: ModuleOptions = ModuleOptions()
+    """The options of its server, without the configuration."""
+    fields: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration, by name."""
 
     @property
@@ -77,12 +68,14 @@ def parse(data: str) -> Data:
     if config and keys:
         raise ValueError("options config and keys: give one of them; a configuration has its own keys")
     host_keys = take_host_keys(named)
-    upstream = _upstream(to) if (to := named.pop("to", None)) is not None else None
-    transport = _transport(named.pop("transport", None), module, upstream)
+    destination = _destination(to) if (to := named.pop("to", None)) is not None else None
+    transport = _transport(named.pop("transport", None), module, destination)
     updates = take_updates(named)
     watch = take_watch(named.pop("watch", None), module, updates)
-    options = {name: literal(value) for name, value in named.items()}
-    return Data(module, config, keys, host_keys, record, pcap, key_log, upstream, transport, watch, updates, options)
+    options = ModuleOptions(
+        keys=host_keys, record=record, pcap=pcap, key_log=key_log, transport=transport, updates=updates
+    )
+    return Data(module, config, keys, destination, watch, options, {name: literal(value) for name, value in named.items()})
 
 
 def take_apart(data: str) -> tuple[str, dict[str, str]]:
@@ -114,16 +107,16 @@ def complete(spec: str) -> str:
     return PREFIX + data
 
 
-_TRANSPORTS: dict[str, Literal["udp", "tcp", "both"]] = {"udp": "udp", "tcp": "tcp", "both": "both"}
+_TRANSPORTS: dict[str, Transport] = {"udp": "udp", "tcp": "tcp", "both": "both"}
 
 
-def _transport(option: str | None, module: str, upstream: Upstream | None) -> Literal["udp", "tcp", "both"] | None:
+def _transport(option: str | None, module: str, destination: FixedDestination | None) -> Transport | None:
     """Returns the protocols, as far as they are known before the module is loaded."""
     if option is not None:
         if option not in _TRANSPORTS:
             raise ValueError(f"option transport: {option!r} is neither udp nor tcp nor both")
         return _TRANSPORTS[option]
-    if upstream is not None or module in STREAMS:
+    if destination is not None or module in STREAMS:
         return "tcp"
     if module not in PACKAGED:
         return None
@@ -202,7 +195,7 @@ def _every(text: str) -> float:
     return int(number) * unit
 
 
-def _upstream(to: str) -> Upstream:
+def _destination(to: str) -> FixedDestination:
     wanted = "must be host:port, optionally after http://, https://, tcp:// or tls://"
     scheme, separator, rest = to.rpartition("://")
     if separator and scheme not in ("http", "https", "tcp", "tls"):
@@ -211,7 +204,7 @@ def _upstream(to: str) -> Upstream:
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise ValueError(f"option to: {to!r}; {wanted}")
-    return Upstream((host, int(port)), f"reverse:{to}" if separator else None)
+    return FixedDestination((host, int(port)), f"reverse:{to}" if separator else None)
 
 
 def literal(value: str) -> Any:

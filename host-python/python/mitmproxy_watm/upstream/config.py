@@ -1,11 +1,12 @@
-"""Settings of an upstream's module, and the parts of its configuration that the host applies."""
+"""Options of an upstream's module, and the parts of its configuration that the host applies."""
 
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm.applications import Applications
 from mitmproxy_watm.upstream.spec import Spec
 
@@ -14,42 +15,33 @@ _PEER = re.compile(r"^\s*\[\s*peer\s*\]", re.IGNORECASE | re.MULTILINE)
 _FIELD = re.compile(r"\s*(?P<name>[A-Za-z]+)\s*=\s*(?P<value>[^#]*)")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Arguments of `start_dialer`."""
-
-    config: bytes | None
-    allow: tuple[str, ...]
-    dns: tuple[str, ...] | None
-    applications: Applications | None
-
-
-def read_settings(spec: Spec) -> Settings:
-    """Reads the settings from the file and the options, which take precedence. Raises ValueError
+def read_options(spec: Spec) -> ModuleOptions:
+    """Completes the options by the configuration: its file and the fields, which take precedence. Raises ValueError
     and OSError."""
     if spec.config is None:
-        content = json.dumps(spec.options).encode() if spec.options else None
-        return Settings(content, spec.allow, spec.dns, None)
+        content = json.dumps(spec.fields).encode() if spec.fields else None
+        return replace(spec.options, config=content)
     content = spec.config.read_bytes()
     if spec.is_wireguard and not content.lstrip().startswith(b"{"):
-        if spec.options:
-            names = ", ".join(spec.options)
+        if spec.fields:
+            names = ", ".join(spec.fields)
             raise ValueError(f"{names}: {spec.config} is not a JSON object; set it in that file instead")
         return _wireguard(spec, content.decode(errors="replace"))
     try:
         said: Any = json.loads(content)
     except ValueError:
         said = None
-    if spec.options:
+    if spec.fields:
         if not isinstance(said, dict):
-            names = ", ".join(spec.options)
+            names = ", ".join(spec.fields)
             raise ValueError(f"{names}: {spec.config} is not a JSON object; set it in that file instead")
-        content = json.dumps(said | spec.options).encode()
-    return Settings(content, spec.allow + _server(said), spec.dns, None)
+        content = json.dumps(said | spec.fields).encode()
+    return replace(spec.options, config=content, allow=(*spec.options.allow, *_server(said)))
 
 
-def _wireguard(spec: Spec, config: str) -> Settings:
+def _wireguard(spec: Spec, config: str) -> ModuleOptions:
     """Reads a file of wg-quick, whose DNS servers and rules for applications the host applies."""
+    options = spec.options
     rest, applications = Applications.of_wireguard(config)
     found = [match for line in rest.splitlines() if (match := _FIELD.match(line))]
     said = [(match["name"].lower(), match["value"].strip()) for match in found]
@@ -57,14 +49,20 @@ def _wireguard(spec: Spec, config: str) -> Settings:
     # An endpoint may be a name, which the module looks up, and TCP connects to it.
     endpoints = [value for name, value in said if name == "endpoint" and value]
     # A peer may also connect by itself, if it knows the port. A WATER module gets its destination.
-    if not endpoints and not isinstance(spec.udp, str) and spec.to is None and not spec.fixed:
+    if not endpoints and not isinstance(options.udp, str) and spec.to is None and not options.fixed:
         missing = "no [Peer] has an Endpoint" if _PEER.search(rest) else "has no [Peer] section"
         raise ValueError(
             f"{spec.config}: {missing}, so there is no server to connect to; "
             "add a [Peer] with the server's PublicKey, AllowedIPs and Endpoint = HOST:PORT"
         )
     allow = tuple(prefix + endpoint for endpoint in endpoints for prefix in ("udp://", "tcp://"))
-    return Settings(rest.encode(), spec.allow + allow, spec.dns if spec.dns is not None else dns or None, applications)
+    return replace(
+        options,
+        config=rest.encode(),
+        allow=(*options.allow, *allow),
+        dns=options.dns if options.dns is not None else dns or None,
+        applications=applications,
+    )
 
 
 def _addresses(value: str) -> list[str]:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from mitmproxy_watm._native import Pattern
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm.applications import names
 from mitmproxy_watm.mode.spec import SHIPPED, literal, take_apart, take_host_keys, take_path, take_updates, take_watch
-from mitmproxy_watm.updates import UpdateSource
 
 DIRECT = "direct"
 """The name that stands for no upstream: it bypasses all of them."""
@@ -33,27 +33,13 @@ class Spec:
     module: str
     config: Path | None = None
     """A file in the module's own format."""
-    host_keys: dict[str, Path] = field(default_factory=dict)
-    """Private keys that the module signs with, by name."""
-    pcap: Path | None = None
-    """A new file for the packets in its tunnels."""
-    key_log: Path | None = None
-    """A file for the keys of its tunnels."""
     to: tuple[str, int] | None = None
     """The module's destination, in place of each connection's own."""
-    fixed: bool = False
-    """True if the module chooses its destination."""
-    allow: tuple[str, ...] = ()
-    """Further destinations that it may reach."""
-    udp: str | bool | None = None
-    """Its UDP socket; None means one if it needs it."""
-    dns: tuple[str, ...] | None = None
-    """The resolver of names; None means that of its configuration."""
     watch: bool = False
     """True if it is swapped when its file changes."""
-    updates: UpdateSource | None = None
-    """The source of newer modules."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: ModuleOptions = ModuleOptions()
+    """The options of its dialer, without those that the configuration decides."""
+    fields: dict[str, Any] = field(default_factory=dict)
     """Further fields of the configuration."""
 
     @property
@@ -93,19 +79,22 @@ def parse(text: str) -> Spec:
         found is None,
         module,
         config=take_path(named, "config"),
-        host_keys=take_host_keys(named),
-        pcap=take_path(named, "pcap"),
-        key_log=take_path(named, "key_log"),
         to=None if (to := named.pop("to", None)) is None else _destination(to),
-        fixed=_switch(named, "fixed", False),
-        allow=_list(named, "allow") or (),
-        udp=_udp(named.pop("udp", None)),
-        dns=_list(named, "dns"),
         watch=take_watch(named.pop("watch", None), module, updates),
-        updates=updates,
-        options={name: literal(value) for name, value in named.items()},
+        options=ModuleOptions(
+            keys=take_host_keys(named),
+            name=name,
+            pcap=take_path(named, "pcap"),
+            key_log=take_path(named, "key_log"),
+            updates=updates,
+            allow=_list(named, "allow") or (),
+            udp=_udp(named.pop("udp", None)),
+            dns=_list(named, "dns"),
+            fixed=_switch(named, "fixed", False),
+        ),
+        fields={name: literal(value) for name, value in named.items()},
     )
-    if spec.fixed and spec.to is not None:
+    if spec.options.fixed and spec.to is not None:
         raise ValueError("options to and fixed: give one of them; both say where the module connects to")
     return spec
 

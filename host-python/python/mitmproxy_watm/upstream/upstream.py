@@ -4,20 +4,21 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 from mitmproxy import ctx
 from mitmproxy.connection import Server
 
 from mitmproxy_watm._errors import plain
+from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.dialer import Dialer, make_dialer
-from mitmproxy_watm.limits import Limits
 from mitmproxy_watm.mode.waiting import THREADS
 from mitmproxy_watm.mode.watch import Mark, changes, mark
 from mitmproxy_watm.modules import AnyModule, read_module
 from mitmproxy_watm.stream import Origin, Stream
-from mitmproxy_watm.upstream.config import Settings, read_settings
+from mitmproxy_watm.upstream.config import read_options
 from mitmproxy_watm.upstream.errors import through
 from mitmproxy_watm.upstream.spec import Spec
 from mitmproxy_watm.upstream.stream import UpstreamStream
@@ -38,7 +39,7 @@ class Upstream:
         """Must run within an event loop."""
         self.spec = spec
         self.dialer: Dialer | None = None
-        self.settings: Settings | None = None
+        self.options: ModuleOptions | None = None
         self.error: str | None = None
         """The reason why it does not run."""
         self.swap_error: str | None = None
@@ -60,7 +61,7 @@ class Upstream:
 
     def passes(self, application: str | None) -> bool:
         """Returns True if an application may use it. An unknown application must not bypass it."""
-        rules = None if self.settings is None else self.settings.applications
+        rules = None if self.options is None else self.options.applications
         return rules is None or application is None or rules.admits(application)
 
     async def open(self, server: Server, transport: str, host: str, port: int, application: str | None) -> Stream:
@@ -81,8 +82,8 @@ class Upstream:
     @property
     def resolver(self) -> tuple[str, int] | None:
         """A DNS server behind it."""
-        dns = None if self.settings is None else self.settings.dns
-        if not dns or dns == ("host",):
+        dns = None if self.options is None else self.options.dns
+        if not dns or tuple(dns) == ("host",):
             return None
         host, colon, port = dns[0].rpartition(":")
         if colon and port.isdigit() and (host.startswith("[") or ":" not in host):
@@ -141,28 +142,10 @@ class Upstream:
         # The dialer may exist only later.
         self.opening.add_done_callback(_close_opened)
 
-    def _open(self, origin: Origin, unsealed: bool) -> tuple[Settings, Dialer]:
+    def _open(self, origin: Origin, unsealed: bool) -> tuple[ModuleOptions, Dialer]:
         """Starts the module, in a thread."""
-        spec = self.spec
-        settings = read_settings(spec)
-        dialer = make_dialer(
-            origin,
-            spec.module,
-            config=settings.config,
-            allow=settings.allow,
-            name=spec.name,
-            unsealed=unsealed,
-            udp=spec.udp,
-            dns=settings.dns,
-            keys=spec.host_keys,
-            limits=Limits(),
-            pcap=spec.pcap,
-            key_log=spec.key_log,
-            fixed=spec.fixed,
-            applications=settings.applications,
-            updates=spec.updates,
-        )
-        return settings, dialer
+        options = replace(read_options(self.spec), unsealed=unsealed)
+        return options, make_dialer(origin, self.spec.module, options)
 
     async def _start(self, path: Path, known: Mark) -> None:
         try:
@@ -173,7 +156,7 @@ class Upstream:
             if self.on_failure is not None:
                 self.on_failure()
             return
-        self.settings, self.dialer = opened
+        self.options, self.dialer = opened
         if self.spec.watch:
             self._watching = asyncio.ensure_future(self._follow(path, known))
         logger.info("The upstream %s runs %s.", self.spec.name, self.spec.module)
@@ -184,7 +167,7 @@ class Upstream:
             await self.swap(path)
 
 
-def _close_opened(opening: Future[tuple[Settings, Dialer]]) -> None:
+def _close_opened(opening: Future[tuple[ModuleOptions, Dialer]]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[1].close()
 
