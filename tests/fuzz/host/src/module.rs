@@ -4,7 +4,7 @@ use watm_runtime::{Error, ModuleInfo, ModuleKind, inspect};
 
 use crate::{ENGINE, check_line};
 
-/// What the file is called.
+/// The name of the file.
 const NAME: &str = "stranger.wasm";
 
 pub fn run(input: &[u8]) {
@@ -33,7 +33,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// What is said of a file that is WebAssembly agrees with itself and with the file.
+/// Checks that the description of a WebAssembly file agrees with itself and with the file.
 fn check_info(info: &ModuleInfo, input: &[u8]) {
     assert_eq!(info.size, input.len());
     assert_eq!(info.sha256.len(), 64);

@@ -14,7 +14,7 @@ use watm_socks::{Carried, Datagrams, Destination, Dial, Limits, Proxy, Refusal, 
 
 use crate::{check_line, contains};
 
-/// Who may use the proxy, where not everybody may.
+/// The one user of the proxy, if it has users.
 const USER: &str = "ann";
 const PASSWORD: &str = "hunter2";
 /// Both, as HTTP says them.
@@ -22,7 +22,7 @@ const BASIC: &[u8] = b"YW5uOmh1bnRlcjI=";
 /// Both, as SOCKS5 says them.
 const SUBNEGOTIATION: &[u8] = b"\x01\x03ann\x07hunter2";
 
-/// What the upstream says to everybody.
+/// The upstream's greeting to every client.
 const ANSWER: &[u8] = b"from upstream";
 /// The name of an upstream that refuses.
 const CLOSED: &str = "closed";
@@ -43,14 +43,14 @@ pub fn http(input: &[u8]) {
     run(Protocol::Http, input);
 }
 
-/// What came of a client.
+/// The outcome of one client's connection.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     /// Where it was connected to, or was to be.
     dialled: Option<Destination>,
-    /// What the upstream was told.
+    /// The bytes that reached the upstream.
     passed: Vec<u8>,
-    /// What the client was told.
+    /// The bytes that reached the client.
     answers: Vec<u8>,
     error: Option<String>,
 }
@@ -167,7 +167,7 @@ fn check_head(head: &[u8]) {
     );
 }
 
-/// Of one byte, of two, of three and so on.
+/// Cuts bytes into pieces of one byte, of two, of three and so on.
 fn cuts(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     for length in 1.. {
@@ -254,7 +254,7 @@ async fn talk(client: TcpStream, pieces: Vec<&[u8]>) -> Vec<u8> {
     answers
 }
 
-/// What is in the place of the network. Clones share what they know.
+/// The stand-in for the network. Clones share what they know.
 #[derive(Default, Clone)]
 struct Upstreams(Arc<Mutex<Known>>);
 

@@ -1,4 +1,4 @@
-//! What other programs say to the host itself, as functions of bytes: clients of its proxies, servers
+//! Input from other programs to the host itself, as functions of bytes: clients of its proxies, servers
 //! of DNS, registries and web servers with modules. `README.md` in the folder above says how to run
 //! one under a fuzzer.
 

@@ -19,12 +19,12 @@ use watm_update::{Credentials, NetworkOptions, Outcome, Place, Report, Source, T
 
 use crate::{check_line, contains};
 
-/// What the user's password would be shown as.
+/// The user's password, which must never be shown.
 const PASSWORD: &str = "hunter2";
-/// What it is sent as, with the user `ann`.
+/// The same as it is sent, with the user `ann`.
 const BASIC: &str = "YW5uOmh1bnRlcjI=";
 
-/// Of the artifact that the registry should have.
+/// The media type of the artifact's manifest.
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
 /// Answers of the servers, one after another: a byte that says which kind, two of a length, and so many
@@ -49,7 +49,7 @@ struct World {
     folder: PathBuf,
 }
 
-/// What was asked for.
+/// A request that a server read.
 struct Request {
     /// At the other machine.
     elsewhere: bool,
@@ -160,7 +160,7 @@ impl World {
     }
 }
 
-/// What a client asks for.
+/// Reads the head of a client's request.
 async fn head(client: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -252,7 +252,7 @@ fn key(number: u8) -> PrivateKey {
     PrivateKey::from_seed(&[number; 32])
 }
 
-/// Of which key 1 is the root's, and key 11 seals.
+/// The root of trust: key 1 is its own, and key 11 seals.
 fn root() -> &'static Root {
     static ROOT: LazyLock<Root> = LazyLock::new(|| {
         let record = RootRecord {
