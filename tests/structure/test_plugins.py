@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 from watm_test_support import needs
-from watm_test_support.repository import ROOT
 
-SUPPORT = ROOT / "tests" / "support"
 TESTS = """
 import asyncio
 import subprocess
@@ -49,7 +47,7 @@ def outcomes(folder: Path, **process: object) -> dict[str, str]:
     """Returns what pytest says of each test, on a machine that has no programs. Options are those of a process."""
     (folder / "conftest.py").write_text('pytest_plugins = ("watm_test_support.coroutines", "watm_test_support.limits", "watm_test_support.needs")\n')
     (folder / "test_all.py").write_text(TESTS)
-    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {SUPPORT}\n")
+    (folder / "pytest.ini").write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", str(folder)]
     environment = {"PATH": str(folder), "WATM_SKIPPED": str(folder / "skipped")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, **process)
