@@ -6,6 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from proselint.checks import __register__ as CHECKS
+from proselint.config import DEFAULT
+from proselint.registry import CheckRegistry
+from proselint.tools import LintFile
 
 from watm_test_support.repository import ROOT
 
@@ -98,6 +102,31 @@ def test_a_sentence_that_breaks_a_rule_is_found(wrong: str) -> None:
 
 def test_code_and_questions_are_no_faults() -> None:
     assert faults("What runs here?\n\n```console\n$ we will\n```\n\nThe option `what is to be` is off.\n") == []
+
+
+# Proselint knows what writers of English regard as faults: clichés, doubled words, misspelt phrases. Its
+# rules of typography are for print: code has straight quotes.
+
+CheckRegistry().register_many(CHECKS)
+_PROSELINT = {**DEFAULT, "checks": {**DEFAULT["checks"], "typography": False}}
+
+
+def complaints(text: str) -> list[str]:
+    """The complaints of proselint about a page, with their paragraphs."""
+    return [
+        f"{each.check_result.message}: {part}"
+        for part in paragraphs(text)
+        for each in LintFile("page", part).lint(_PROSELINT)
+    ]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_proselint_finds_nothing_in_a_page(page: Path) -> None:
+    assert complaints(page.read_text()) == []
+
+
+def test_proselint_finds_faults() -> None:
+    assert len(complaints("It runs. We could of gone.\n\nThe the file.\n")) == 2
 
 
 # Doc comments of Rust and WIT, and docstrings of Python.
