@@ -7,17 +7,17 @@
 //!
 //! # How costs are counted
 //!
-//! The unit of [`MAX_WORK`] is about a microsecond of one core, by measurements of Cranelift on
+//! The unit of `MAX_WORK` is about a microsecond of one core, by measurements of Cranelift on
 //! files that are costly in only one way, each from small to large. A weight is above the highest
 //! cost that was seen; ordinary code takes about half of the counted time. If the cost of a
 //! function is more than linear (values merged by loops, arguments of calls, indirect calls), it
 //! has a bound of its own, below which it is nearly linear. The counts are:
 //!
-//! - of a [function](function): its instructions, its blocks times the values that live through
+//! - of a function: its instructions, its blocks times the values that live through
 //!   them, the values that its branches merge, and the arguments of its calls;
-//! - of a [module](Module): its functions, its signatures, the code that starts it, its images of
+//! - of a module: its functions, its signatures, the code that starts it, its images of
 //!   memories and tables;
-//! - of a [component]: its instances, and its functions with everything in their types.
+//! - of a component: its instances, and its functions with everything in their types.
 //!
 //! The bounds are two to five times what the largest known transports need: TLS with its ciphers,
 //! and WireGuard.
