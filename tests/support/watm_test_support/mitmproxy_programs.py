@@ -14,6 +14,8 @@ from watm_test_support.wireguard_server import Keys
 
 BIN = Path(sys.executable).parent
 OBSERVER = Path(__file__).with_name("observer.py")
+# Seconds for a line that a test waits for.
+_PATIENCE = 60
 
 
 class Program:
@@ -26,14 +28,15 @@ class Program:
         self._reading = asyncio.create_task(self._read())
 
     async def wait_for(self, pattern: str) -> re.Match[str]:
-        """Returns the first match in its output so far, or later. Fails if it ends without one."""
-        while True:
-            self._news.clear()
-            if match := re.search(pattern, self.text):
-                return match
-            if self._reading.done():
-                raise AssertionError(f"{pattern!r} is not in:\n{self.text}")
-            await self._news.wait()
+        """Returns the first match in its output so far, or within `_PATIENCE`. Fails at once if it ends without one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                while not self._reading.done() and not re.search(pattern, self.text):
+                    self._news.clear()
+                    await self._news.wait()
+        match = re.search(pattern, self.text)
+        assert match, f"{pattern!r} is not in:\n{self.text}"
+        return match
 
     async def port(self) -> int:
         """The port of its first WireGuard server."""
