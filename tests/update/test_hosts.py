@@ -205,7 +205,7 @@ def test_mitmproxy_takes_what_is_newer_and_asks_before_it_gives_more(
         port = free_port()
         spec = f"watm:{user}?update={url}/wireguard.wasm&every=1s@127.0.0.1:{port}"
         async with start("mitmdump-watm", tmp_path, "--mode", spec) as program:
-            await program.wait_for(r": wireguard 1\.2 serves")
+            await program.wait_for(r": now running wireguard 1\.2")
 
             async def status() -> dict:
                 (server,) = json.loads(await program.ask(command="watm.status"))
@@ -218,12 +218,12 @@ def test_mitmproxy_takes_what_is_newer_and_asks_before_it_gives_more(
             assert shown["used"]["instances"] >= 1 and shown["used"]["memory_peak_bytes"] > 1 << 16
             offered.write_bytes(sealed(authority, "1.3", flows=200))
             await program.ask(command=f"watm.update {spec}")
-            await program.wait_for(r"wireguard 1\.3 asks for more than is approved, and waits: .*200")
+            await program.wait_for(r"wireguard 1\.3 asks for more than is approved and waits for approval: .*200")
             shown = await status()
             assert (shown["updates"]["waiting"], shown["seal"]["release"]) == ("1.3", "1.2")
             assert "no release 1.4 waits" in await program.ask(command=f"watm.approve {spec} 1.4")
             await program.ask(command=f"watm.approve {spec} 1.3")
-            await program.wait_for(r": wireguard 1\.3 serves")
+            await program.wait_for(r": now running wireguard 1\.3")
             shown = await status()
             assert (shown["seal"]["release"], shown["asked"]["flows"], shown["granted"]["flows"]) == ("1.3", 200, 200)
         assert "Traceback" not in program.text
