@@ -93,7 +93,7 @@ async def test_a_response_that_is_not_valid_now_is_kept_back(
 
 
 async def test_a_response_is_kept_back_once_it_is_too_old(authority: Authority, localhost, root, tmp_path) -> None:
-    seconds = 4
+    seconds = 8
     response = authority.vouch(localhost, until=datetime.timedelta(seconds=seconds))
     began = asyncio.get_running_loop().time()
     async with backend(echo) as to, saying(stapled(localhost, response), to, tmp_path) as (port, said):
