@@ -402,6 +402,13 @@ bench-completion: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/
 	cargo build --release --locked --workspace --bins --examples
 	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.completion
 
+# How our TCP shares a bottleneck with the kernel's. `make test` has a sample.
+.PHONY: bench-fairness
+bench-fairness: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient $(BUILD)/tools/bin/wireguard
+	tests/setup/apt.sh need iperf3 wg ip sysctl
+	cargo build --release --locked --workspace --bins --examples
+	$(BUILD)/venv-3.13/bin/python -m tests.tunnel.bench.fairness
+
 # mitmproxy's own connections, through modules to other people's servers.
 .PHONY: test-upstream run-test-upstream
 test-upstream: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient

@@ -3,6 +3,7 @@
 import contextlib
 import ipaddress
 import os
+import re
 import signal
 import socket
 import struct
@@ -251,4 +252,6 @@ def test_a_drain_does_not_wait_for_datagrams(busy, tmp_path):
                 assert time.monotonic() < end
             assert running.process.wait(LIMIT) == 0
             assert "did not end in time" not in running.log()
-            assert running.record()["reason"] == ("forced" if busy else "idle")
+            # Another flow may begin for a datagram that comes at the very end.
+            reasons = set(re.findall(r'"reason":"(\w+)"', running.log()))
+            assert reasons == {"forced" if busy else "idle"}

@@ -35,6 +35,7 @@ type lane struct {
 type delayed struct {
 	due    time.Time
 	number uint64
+	route  *route
 	packet []byte
 }
 
@@ -54,8 +55,8 @@ func (l *lane) change(c conditions, stall time.Duration) {
 	l.wake()
 }
 
-// receive reads datagrams until the bind is closed.
-func (l *lane) receive(receive conn.ReceiveFunc, batch int, heard func(conn.Endpoint)) {
+// receive reads datagrams until the bind is closed. Each has the route of its source.
+func (l *lane) receive(receive conn.ReceiveFunc, batch int, of func(conn.Endpoint) *route) {
 	buffers, sizes, from := make([][]byte, batch), make([]int, batch), make([]conn.Endpoint, batch)
 	for index := range buffers {
 		buffers[index] = make([]byte, 1<<16)
@@ -70,14 +71,15 @@ func (l *lane) receive(receive conn.ReceiveFunc, batch int, heard func(conn.Endp
 			if sizes[index] == 0 {
 				continue
 			}
-			heard(from[index])
-			l.accept(buffers[index][:sizes[index]], now)
+			if route := of(from[index]); route != nil {
+				l.accept(route, buffers[index][:sizes[index]], now)
+			}
 		}
 	}
 }
 
 // accept queues copies of a datagram, or drops it.
-func (l *lane) accept(packet []byte, now time.Time) {
+func (l *lane) accept(route *route, packet []byte, now time.Time) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	if l.loses() {
@@ -89,10 +91,10 @@ func (l *lane) accept(packet []byte, now time.Time) {
 	}
 	due := l.due(now)
 	l.count++
-	copied := append([]byte(nil), packet...)
-	l.push(copied, due)
+	accepted := delayed{due, l.count, route, append([]byte(nil), packet...)}
+	l.push(accepted)
 	if l.happens(l.conditions.Duplicated) {
-		l.push(copied, due)
+		l.push(accepted)
 	}
 }
 
@@ -148,11 +150,11 @@ func (l *lane) happens(share float64) bool {
 	return share > 0 && l.chance.Float64() < share
 }
 
-func (l *lane) push(packet []byte, due time.Time) {
+func (l *lane) push(accepted delayed) {
 	if len(l.queue) >= lanePackets {
 		return
 	}
-	heap.Push(&l.queue, delayed{due, l.count, packet})
+	heap.Push(&l.queue, accepted)
 	if l.queue[0].number == l.count {
 		l.wake()
 	}
@@ -166,14 +168,15 @@ func (l *lane) wake() {
 }
 
 // deliver sends what is due.
-func (l *lane) deliver(send func([][]byte)) {
+func (l *lane) deliver(send func(*route, [][]byte)) {
 	var packets [][]byte
 	for {
+		var to *route
 		var wait time.Duration
-		packets, wait = l.pop(packets[:0])
+		to, packets, wait = l.pop(packets[:0])
 		switch {
 		case len(packets) > 0:
-			send(packets)
+			send(to, packets)
 		case wait > 0:
 			select {
 			case <-time.After(wait):
@@ -185,22 +188,28 @@ func (l *lane) deliver(send func([][]byte)) {
 	}
 }
 
-// pop appends a batch of what is due. If nothing is, it returns how long the head of the queue still
-// has to wait, or 0 if there is none.
-func (l *lane) pop(packets [][]byte) ([][]byte, time.Duration) {
+// pop appends a batch of what is due, all of one route. If nothing is, it returns how long the head of
+// the queue still has to wait, or 0 if there is none.
+func (l *lane) pop(packets [][]byte) (*route, [][]byte, time.Duration) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	now := time.Now()
 	if len(l.queue) > 0 && now.Before(l.stalled) {
-		return packets, l.stalled.Sub(now)
+		return nil, packets, l.stalled.Sub(now)
 	}
+	var to *route
 	for len(l.queue) > 0 && len(packets) < conn.IdealBatchSize {
-		if wait := l.queue[0].due.Sub(now); wait > 0 {
-			return packets, wait
+		head := &l.queue[0]
+		if wait := head.due.Sub(now); wait > 0 {
+			return to, packets, wait
 		}
+		if len(packets) > 0 && head.route != to {
+			break
+		}
+		to = head.route
 		packets = append(packets, heap.Pop(&l.queue).(delayed).packet)
 	}
-	return packets, 0
+	return to, packets, 0
 }
 
 // delayedQueue is a heap: the datagram that is due first is the head. Of those due at once it is the

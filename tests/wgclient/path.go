@@ -11,14 +11,14 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.zx2c4.com/wireguard/conn"
 )
 
-// path is an emulated network between a client and a server, for --direct. It prints its UDP port
-// and ends with stdin. Each line on stdin has flags that change the conditions from then on. Trains
+// path is an emulated network between clients and a server, for --direct. Its clients share its rate
+// and its queue. It prints its UDP port and ends with stdin. Each line on stdin has flags that change the conditions from then on. Trains
 // of datagrams stay together, as far as the kernel puts them together.
 type path struct {
 	To   string `json:"to"`
@@ -65,33 +65,19 @@ func (a *path) run(_ context.Context, s *session) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--to: %w", err)
 	}
-	near, far := conn.NewDefaultBind(), conn.NewDefaultBind()
-	fromClient, port, err := near.Open(0)
+	near := conn.NewDefaultBind()
+	fromClients, port, err := near.Open(0)
 	if err != nil {
 		return nil, err
 	}
-	fromServer, _, err := far.Open(0)
-	if err != nil {
-		return nil, err
-	}
-	serverEndpoint, err := far.ParseEndpoint(server.String())
-	if err != nil {
-		return nil, err
-	}
-	var client atomic.Pointer[conn.Endpoint]
 	up, down := newLane(a.conditions, a.Seed, 1), newLane(a.conditions, a.Seed, 2)
-	for _, receive := range fromClient {
-		go up.receive(receive, near.BatchSize(), func(from conn.Endpoint) { client.Store(&from) })
+	all := &routes{server: server.String(), down: down, known: map[string]*route{}}
+	defer all.close()
+	for _, receive := range fromClients {
+		go up.receive(receive, near.BatchSize(), all.of)
 	}
-	for _, receive := range fromServer {
-		go down.receive(receive, far.BatchSize(), func(conn.Endpoint) {})
-	}
-	go up.deliver(func(packets [][]byte) { far.Send(packets, serverEndpoint) })
-	go down.deliver(func(packets [][]byte) {
-		if to := client.Load(); to != nil {
-			near.Send(packets, *to)
-		}
-	})
+	go up.deliver(func(to *route, packets [][]byte) { to.far.Send(packets, to.server) })
+	go down.deliver(func(to *route, packets [][]byte) { near.Send(packets, to.client) })
 	output := json.NewEncoder(os.Stdout)
 	if err := output.Encode(answering{ListenPort: int(port)}); err != nil {
 		return nil, err
@@ -104,7 +90,55 @@ func (a *path) run(_ context.Context, s *session) (any, error) {
 			return nil, err
 		}
 	}
-	return struct{}{}, errors.Join(near.Close(), far.Close())
+	return struct{}{}, near.Close()
+}
+
+// route is the way of one client's datagrams: each client has a socket of its own towards the server.
+type route struct {
+	client conn.Endpoint
+	far    conn.Bind
+	server conn.Endpoint
+}
+
+// routes are those of the clients that have been heard from.
+type routes struct {
+	server string
+	down   *lane
+	lock   sync.Mutex // IPv4 and IPv6 are received side by side
+	known  map[string]*route
+}
+
+// of returns the route of a client, and opens it for a client that is new. It returns nil, and the
+// datagram is lost, if there is no socket for it.
+func (r *routes) of(client conn.Endpoint) *route {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	name := client.DstToString()
+	if one := r.known[name]; one != nil {
+		return one
+	}
+	one := &route{client: client, far: conn.NewDefaultBind()}
+	fromServer, _, err := one.far.Open(0)
+	if err != nil {
+		return nil
+	}
+	if one.server, err = one.far.ParseEndpoint(r.server); err != nil {
+		one.far.Close()
+		return nil
+	}
+	for _, receive := range fromServer {
+		go r.down.receive(receive, one.far.BatchSize(), func(conn.Endpoint) *route { return one })
+	}
+	r.known[name] = one
+	return one
+}
+
+func (r *routes) close() {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for _, one := range r.known {
+		one.far.Close()
+	}
 }
 
 // change parses the flags in line and applies them to both directions.
