@@ -259,7 +259,7 @@ async def test_what_cannot_be_written_or_asked_is_said_before_anything_starts(tm
     (tmp_path / "wg0.conf").write_text(REFUSED)
     for options, expected in (
         (("--pcap", tmp_path / "old"), "is not overwritten"),
-        (("--key-log", tmp_path / "open"), "owner alone"),
+        (("--key-log", tmp_path / "open"), "restrict it to its owner"),
         (("--ready-check", "tcp:10.0.0.1:80"), "--status"),
         (("--status", LOCAL, "--ready-check", "ftp://x/"), "must be http://"),
     ):
