@@ -9,12 +9,17 @@ made=$root/build/prove/mutants
 tree=$made/tree
 
 # PART WORKSPACE PACKAGE TESTS FILE…: files of the package, as globs from the workspace, and which of its
-# tests are to notice.
+# tests are to notice. TESTS may name features too.
 part() {
     local part=$1 workspace=$2 package=$3 tests=() files=()
     if [ -n "$wanted" ] && [ "$wanted" != "$part" ]; then return; fi
     known=yes
-    for test in $4; do tests+=("--cargo-test-arg=$test"); done
+    for test in $4; do
+        case $test in
+        --features=*) tests+=("--cargo-arg=$test") ;;
+        *) tests+=("--cargo-test-arg=$test") ;;
+        esac
+    done
     shift 4
     for file in "$@"; do files+=(--file "$file"); done
     mkdir -p "$made/$part"
@@ -32,6 +37,7 @@ git -C "$root" ls-files --cached --others --exclude-standard -z |
 
 known= failed=
 part routes watm watm-wireguard '--test=routes --test=dial' wireguard/src/routes.rs
+part proxy watm watm-proxy-protocol '' proxy-protocol/src/{codec,parse,refused,sources,spp,tlv,v1,v2,write}.rs
 part replays watm watm-shadowsocks --lib shadowsocks/src/salts.rs shadowsocks/src/datagram/window.rs
 
 if [ -z "$known" ]; then

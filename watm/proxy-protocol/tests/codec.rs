@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::v2;
 use watm_core::{Destination, ErrorCode, FlowInfo};
-use watm_proxy_protocol::{FIELDS, Header, Parsed, ProxyCodec, ProxyProtocol, Rules, parse};
+use watm_proxy_protocol::{FIELDS, Header, Parsed, ProxyCodec, ProxyProtocol, Rules, Tlv, parse};
 use watm_stream::{Buffer, Codec, StreamTransport};
 
 const V4: [u8; 12] = [192, 0, 2, 1, 198, 51, 100, 2, 0xdc, 0x04, 0x01, 0xbb];
@@ -106,10 +106,58 @@ fn facts_become_attributes() {
 }
 
 #[test]
+fn a_connection_is_established_once_its_header_is_complete() {
+    let header = v2(0x21, 0x11, &[&V4[..], b"\x01\0\x02h2"].concat());
+    let mut codec = configured(ANY).accept(None).unwrap();
+    let (mut from, mut application, mut network) = <(Buffer, Buffer, Buffer)>::default();
+    for (length, byte) in header.chunks(1).enumerate() {
+        assert!(!codec.established(), "after {length} bytes");
+        assert_eq!(codec.tlvs().count(), 0, "after {length} bytes");
+        from.extend(byte);
+        codec
+            .inward(&mut from, &mut application, &mut network)
+            .unwrap();
+    }
+    assert!(codec.established());
+    let alpn = Tlv {
+        kind: 0x01,
+        value: b"h2",
+    };
+    assert_eq!(codec.tlvs().collect::<Vec<_>>(), [alpn]);
+}
+
+#[test]
+fn local_connections_can_be_refused() {
+    for header in [v2(0x20, 0, b""), b"PROXY UNKNOWN\r\n".to_vec()] {
+        let refusing = "from = \"any\"\nlocal = \"refuse\"";
+        let error = accepted(refusing, &[&header]).unwrap_err();
+        assert!(error.to_string().contains("LOCAL or UNKNOWN"), "{error}");
+    }
+}
+
+#[test]
+fn a_connection_goes_where_the_application_or_the_configuration_says() {
+    let [told, set] = ["192.0.2.7:7", "192.0.2.8:8"].map(|text| address(text).into());
+    let remote = configured("remote = \"192.0.2.8:8\"");
+    for (transport, destination, expected) in [
+        (&remote, Some(&told), Some(&told)),
+        (&remote, None, Some(&set)),
+        (&configured(""), Some(&told), Some(&told)),
+        (&configured(""), None, None),
+    ] {
+        let outer: Option<Destination> = transport.outer(destination);
+        assert_eq!(outer.as_ref(), expected);
+    }
+}
+
+#[test]
 fn what_has_no_header_is_refused() {
     for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"\0", b"PROXY TCP4 1.2.3.4\r\n"] {
         assert!(matches!(accepted(ANY, &[bytes]), Err(ErrorCode::Other(_))));
     }
+    let error = accepted(ANY, &[b"GET / HTTP/1.1\r\n"]).unwrap_err();
+    let reason = "it does not begin with a PROXY protocol header";
+    assert!(error.to_string().contains(reason), "{error}");
     let error = accepted(ANY, &[&v2(0x21, 0x12, &V4)]).unwrap_err();
     assert!(error.to_string().contains("datagram"));
 }
