@@ -464,8 +464,16 @@ test-guest: setup
 		../target/tmp/guests/wasm32-unknown-unknown/release/watm_test_guest.wasm ../$(BUILD)/guest.wasm
 
 .PHONY: test-programs
-test-programs:
+test-programs: $(BUILD)/axe/axe.min.js
 	tests/setup/apt.sh want chromium chromedriver curl wg ip ping
+
+# Checks of accessibility in the browser. Without npm the tests that need it are skipped.
+$(BUILD)/axe/axe.min.js: tests/setup/axe/package.json tests/setup/axe/package-lock.json
+	tests/setup/apt.sh want npm
+	mkdir -p $(@D)
+	cp $^ $(@D)
+	! command -v npm >/dev/null || npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund
+	! command -v npm >/dev/null || cp $(@D)/node_modules/axe-core/axe.min.js $@
 
 # Modules that do nothing but harm, beside one that behaves: see tests/hostile/README.md.
 

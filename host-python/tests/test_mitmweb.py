@@ -2,6 +2,7 @@
 
 import json
 import re
+from urllib.parse import quote
 
 import pytest
 from test_mitmdump import ADDON
@@ -25,20 +26,28 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
         keys, port = keys_in(tmp_path), await program.port()
         for part in (
             mode,
-            "running",
+            "Running",
+            "Scan this",
             f"Writes all packets, unencrypted, to {packets}: ",
             f"PrivateKey = {keys.client}",
             f"Endpoint = 127.0.0.1:{port}",
-            pubkey(keys.client),
-            "not seen yet",
             "<svg ",
+            "send UDP to any address",
+            "read or write files",
+            "use up to 4 GiB of memory and one core",
         ):
             assert part in answer.text
+        assert pubkey(keys.client) not in answer.text
         async with client(tmp_path, port) as inside:
             assert (await inside.do("http", url="http://10.9.8.7/seen"))["status"] == 200
             fragment = (await visitor.get("/watm/servers")).text
-            assert "not seen yet" not in fragment
-            assert re.search(r">127\.0\.0\.1:\d+</td><td[^>]*>\d+ s ago</td>", fragment)
+            assert pubkey(keys.client) in fragment
+            assert re.search(r">127\.0\.0\.1:\d+</td><td[^>]*>(just now|\d+ s ago)</td>", fragment)
+            file = await visitor.get(f"/watm/client?spec={quote(mode)}&index=0")
+            assert file.headers["Content-Disposition"] == 'attachment; filename="wg0.conf"'
+            assert f"PrivateKey = {keys.client}" in file.text
+            for wrong in (f"spec={quote(mode)}&index=1", f"spec={quote(mode)}&index=-1", "spec=nobody&index=0", ""):
+                assert (await visitor.get(f"/watm/client?{wrong}")).status == 404
         for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"), ("icon.svg", "image/svg+xml")):
             answer = await visitor.get(f"/watm/{name}")
             assert answer.status == 200 and answer.headers["Content-Type"].startswith(kind)
@@ -48,7 +57,7 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
 async def test_the_page_is_behind_mitmwebs_login(tmp_path):
     async with start_web(tmp_path, "--mode", MODE) as (_, link):
         stranger = Visitor(link.partition("/watm")[0])
-        for path in ("/watm", "/watm/servers", "/watm/page.js"):
+        for path in ("/watm", "/watm/servers", "/watm/page.js", f"/watm/client?spec={quote(MODE)}&index=0"):
             answer = await stranger.get(path)
             assert answer.status == (403 if HAS_LOGIN else 200)
             assert ("PrivateKey" in answer.text) == (not HAS_LOGIN and path != "/watm/page.js")
@@ -68,7 +77,7 @@ async def test_a_configuration_too_long_for_a_qr_code_is_shown_without_one(tmp_p
         answer = await (await log_in(link)).get("/watm")
         assert answer.status == 200
         assert f"Address = {many}" in answer.text
-        assert "too long for a QR code" in answer.text and "<svg" not in answer.text
+        assert "too long for a QR code" in answer.text and 'class="qr"' not in answer.text
 
 
 async def test_the_page_escapes_what_it_shows(tmp_path):

@@ -1,16 +1,19 @@
 """Swaps of a running mitmproxy's module: by command, by its file, from the page."""
 
+import asyncio
+import contextlib
 import json
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 from test_mitmdump import MODULE
 from test_mitmweb import fetch
 
 from watm_test_support.mitmproxy_programs import client, start
-from watm_test_support.mitmweb import log_in, start_web
+from watm_test_support.mitmweb import HAS_LOGIN, Visitor, log_in, start_web
 from watm_test_support.ports import free_port
 
 UNSEALED = ("--set", "watm_unsealed=true")
@@ -92,24 +95,77 @@ async def test_a_command_names_the_switch_that_allows_modules_without_a_seal(tmp
 
 
 @pytest.mark.limit(60)
-async def test_the_page_swaps_and_shows_what_came_of_it(tmp_path):
+async def test_the_page_swaps_and_shows_the_result(tmp_path):
     path, port = put(tmp_path / "other.wasm", 0), free_port()
     mode = f"watm:wireguard@127.0.0.1:{port}"
     async with start_web(tmp_path, *UNSEALED, "--mode", mode) as (_, link):
         visitor = await log_in(link)
         async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
             await fetch(connection, "/before")
-            assert f'data-swap="{mode}"' in (await visitor.get("/watm")).text
+            answer = await visitor.post("/watm/rollback", {"spec": mode})
+            assert answer.status == 409 and "no previous module" in answer.text
             answer = await visitor.post("/watm/swap", {"spec": mode, "module": str(path)})
-            assert json.loads(answer.text) == {"swapped": True, "error": None}
+            assert json.loads(answer.text) == {"swapped": True, "error": None, "module": str(path)}
             await fetch(connection, "/still")
             shown = (await visitor.get("/watm/servers")).text
-            assert re.search(r">0</td>.*finishes its flows.*>1</td>.*serves", shown, re.DOTALL)
+            assert re.search(r"other\.wasm.*In service for.*wireguard.*Finishes 1 flow", shown, re.DOTALL)
             answer = await visitor.post("/watm/swap", {"spec": mode, "module": str(tmp_path / "absent.wasm")})
             assert json.loads(answer.text)["swapped"] is False
             assert "The swap failed" in (await visitor.get("/watm/servers")).text
+            answer = await visitor.post("/watm/rollback", {"spec": mode})
+            assert json.loads(answer.text) == {"swapped": True, "error": None, "module": "wireguard"}
+            await fetch(connection, "/back")
         for content, status in (({"spec": "watm:nobody", "module": "x"}, 404), ({"module": "x"}, 400), ([], 400)):
             assert (await visitor.post("/watm/swap", content)).status == status
+        for content, status in (({"spec": "watm:nobody"}, 404), ({"spec": 1}, 400), ([], 400)):
+            assert (await visitor.post("/watm/rollback", content)).status == status
         # A foreign page has no access.
         visitor.cookies.clear()
         assert (await visitor.post("/watm/swap", {"spec": mode, "module": str(path)})).status == 403
+        assert (await visitor.post("/watm/rollback", {"spec": mode})).status == 403
+
+
+@pytest.mark.limit(60)
+async def test_the_page_checks_a_file_that_a_browser_sends(tmp_path):
+    content, port = put(tmp_path / "other.wasm", 0).read_bytes(), free_port()
+    mode = f"watm:wireguard@127.0.0.1:{port}"
+    query = f"/watm/upload?{urlencode({'spec': mode, 'name': '../up/a<b>.wasm'})}"
+    async with start_web(tmp_path, "--mode", mode) as (program, link):
+        visitor = await log_in(link)
+
+        async def refused(sent: bytes) -> str:
+            answer = json.loads((await visitor.post_bytes(query, sent)).text)
+            assert answer["swapped"] is False and answer["module"] == "wireguard"
+            return answer["error"]
+
+        # As for every other swap, the file needs a seal that the user trusts.
+        assert "a_b_.wasm: not sealed" in await refused(content)
+        assert "a_b_.wasm: not WebAssembly; a .wasm file is expected. wireguard stays in service" in await refused(b"text")
+        assert "the file is empty" in await refused(b"")
+        await program.ask(options={"watm_unsealed": True})
+        answer = await visitor.post_bytes(query, content)
+        assert json.loads(answer.text) == {"swapped": True, "error": None, "module": "a_b_.wasm"}
+        await program.wait_for("now running a_b_.wasm as generation 1")
+        assert (await visitor.post_bytes("/watm/upload?spec=watm:nobody&name=x", content)).status == 404
+
+
+@pytest.mark.limit(60)
+async def test_nobody_can_send_the_page_more_than_a_module(tmp_path):
+    mode = f"watm:wireguard@127.0.0.1:{free_port()}"
+    async with start_web(tmp_path, "--mode", mode) as (_, link):
+        visitor = await log_in(link)
+        path = f"/watm/upload?{urlencode({'spec': mode, 'name': 'big.wasm'})}"
+        # Refused by its header, before the body is sent.
+        answer = await visitor.begin(path, {"Content-Length": str((64 << 20) + 1)})
+        assert answer.startswith("HTTP/1.1 413 ") and "64 MiB, the limit for modules" in answer
+        # Refused as soon as it is too long, if no header says how long it is: the answer may get lost.
+        chunk = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
+        answer = ""
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            answer = await visitor.begin(path, {"Transfer-Encoding": "chunked"}, chunk * 64 + b"1\r\nx\r\n0\r\n\r\n")
+        assert answer == "" or answer.startswith("HTTP/1.1 400 ")
+        if HAS_LOGIN:
+            # Who is not logged in, is refused before the body is sent.
+            stranger = Visitor(visitor.url)
+            answer = await stranger.begin(path, {"Content-Length": "1000000", "Cookie": "_mitmproxy_xsrf=x; _xsrf=x", "X-XSRFToken": "x"})
+            assert answer.startswith("HTTP/1.1 403 ")

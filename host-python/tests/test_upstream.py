@@ -282,7 +282,7 @@ async def test_mitmwebs_page_shows_upstreams_and_swaps_them(tmp_path):
             await program.wait_for("The upstream far runs plain")
             visitor = await log_in(link)
             text = (await visitor.get("/watm")).text
-            for part in ("Upstream far", f"far=plain?to=127.0.0.1:{port}", "running", 'data-swap="far"', "Sealed as watm/plain"):
+            for part in ("Upstream far", f"far=plain?to=127.0.0.1:{port}", "Running", 'data-swap="far"', "Sealed as watm/plain"):
                 assert part in text
             await program.ask(command="watm.swap far reverse")
             await program.wait_for("far: now running reverse for new connections")

@@ -1,46 +1,65 @@
 """`make screenshot`: mitmweb's page with a real client's traffic, as a real browser shows it."""
 
 import asyncio
-import base64
-import io
+import contextlib
+import math
 import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
 
-from watm_test_support.browser import Browser, browser
+from watm_test_support.browser import browser
 from watm_test_support.mitmproxy_programs import client
 from watm_test_support.mitmweb import start_web
+from watm_test_support.wgclient import WgClient
 
 # CSS pixels; the height is the page's.
 WIDTH, HEIGHT = 1000, 760
 # Of the picture, which is smaller than the page.
-SHOWN = 720
-COLOURS = 32
-TIMEOUT = 120
+SHOWN = 840
+COLOURS = 200
+# Of traffic, which the graphs show.
+SECONDS = 100
+TIMEOUT = 180
 
 MODE = "watm:wireguard@127.0.0.1:51820"
 
 
-async def picture(window: Browser) -> Image.Image:
-    """The window in colour."""
-    return Image.open(io.BytesIO(base64.b64decode(await window._do("GET", "/screenshot", None))))
+async def upload(tunnel: WgClient, size: int) -> None:
+    """Sends mitmproxy a request with a body of this many bytes."""
+    async with tunnel.tcp("10.9.8.7:80") as connection:
+        await connection.write(f"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n\r\n".encode() + bytes(size))
+        await connection.read()
+
+
+async def use(tunnel: WgClient) -> None:
+    """Makes traffic that rises and falls, and opens and closes flows."""
+    async with contextlib.AsyncExitStack() as flows:
+        for moment in range(SECONDS * 4):
+            await upload(tunnel, 20_000 + round(60_000 * (1 + math.sin(moment / 9)) * (1 + math.sin(moment / 3.7) / 2)))
+            if moment % 16 == 0:
+                await flows.enter_async_context(tunnel.tcp("10.9.8.7:80"))
+            await asyncio.sleep(0.25)
 
 
 async def take(file: Path, folder: Path) -> None:
-    """Fetch a page through the tunnel and write the picture of the page that shows it."""
+    """Uses a tunnel, and writes the picture of the page that shows it."""
     async with start_web(folder, "--mode", MODE) as (program, link), browser() as window:
         await window.resize(WIDTH, HEIGHT)
+        await window.prefer("light")
         await window.open(link)
         async with client(folder, await program.port()) as inside:
-            await inside.do("http", url="http://10.9.8.7/")
-            await window.wait_until("document.querySelector('table').innerText.includes('s ago')")
+            using = asyncio.create_task(use(inside))
+            await asyncio.sleep(SECONDS)
             await window.resize(WIDTH, await window.run("return document.documentElement.scrollHeight"))
-            shown = (await picture(window)).convert("RGB")
+            shown = (await window.screenshot()).convert("RGB")
+            using.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await using
     # Keys that were made a moment ago and are gone: nobody's.
     height = round(shown.height * SHOWN / shown.width)
-    shown.resize((SHOWN, height), Image.Resampling.LANCZOS).quantize(COLOURS).save(file, optimize=True)
+    shown.resize((SHOWN, height), Image.Resampling.LANCZOS).quantize(COLOURS, Image.Quantize.FASTOCTREE).save(file, optimize=True)
     print(f"{file}: {file.stat().st_size} bytes")
 
 

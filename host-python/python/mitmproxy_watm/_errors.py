@@ -1,6 +1,6 @@
 """Error messages for people who read a log or a flow."""
 
-from mitmproxy_watm._native import ModuleError
+from mitmproxy_watm._native import Module, ModuleError
 
 UNSEALED = ("unsealed=True", "--set watm_unsealed=true")
 """The option for modules without a seal, as programs and as users of mitmproxy write it."""
@@ -13,6 +13,11 @@ def plain(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     return str(error) or type(error).__name__
+
+
+def swap_failure(error: BaseException, current: Module | None) -> str:
+    """Returns the message for a failed swap: the file, the reason with its remedy, and the result."""
+    return f"The swap failed: {plain(error)}. {'The old module' if current is None else current.name} stays in service."
 
 
 def worded(error: OSError | ValueError, text: str | None = None) -> OSError | ValueError:

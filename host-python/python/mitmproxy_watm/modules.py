@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -20,7 +21,20 @@ BOTH = ("proxy-protocol", "shadowsocks")
 Transport = Literal["udp", "tcp", "both"]
 """The protocols that a module listens on."""
 
-AnyModule = str | os.PathLike[str] | bytes | Module
+LARGEST = 64 << 20
+"""The bytes of the largest module that is loaded."""
+
+
+@dataclass(frozen=True)
+class NamedBytes:
+    """The content of a `.wasm` file that is not on this machine."""
+
+    name: str
+    """The name of the file, for records and errors."""
+    content: bytes = field(repr=False)
+
+
+AnyModule = str | os.PathLike[str] | bytes | NamedBytes | Module
 """A module as functions accept it: one of `PACKAGED`, the path of a `.wasm` file, the bytes of one,
 or the result of `load_module`."""
 
@@ -46,6 +60,8 @@ def read_module(module: AnyModule, *, unsealed: bool = False) -> Module:
         return module
     if isinstance(module, bytes):
         return load("module", module, unsealed=unsealed)
+    if isinstance(module, NamedBytes):
+        return load(module.name, module.content, unsealed=unsealed)
     if module in PACKAGED:
         folder = resources.files(__package__) / "modules"
         return load_packaged(str(module), (folder / f"{module}.wasm").read_bytes(), (folder / "root.watm").read_bytes())
@@ -58,6 +74,8 @@ def read_name(module: AnyModule) -> str | None:
         return None if module.seal is None else module.seal.name
     if isinstance(module, bytes):
         return claimed_name(module)
+    if isinstance(module, NamedBytes):
+        return claimed_name(module.content)
     if module in PACKAGED:
         return claimed_name((resources.files(__package__) / "modules" / f"{module}.wasm").read_bytes())
     return claimed_name(Path(module).expanduser().read_bytes())

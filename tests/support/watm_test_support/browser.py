@@ -7,11 +7,16 @@ import io
 import json
 import urllib.request
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from watm_test_support.ports import free_port
+
+
+KEYS = {"TAB": "\ue004", "ENTER": "\ue007", "SPACE": " "}
+"""Keys by name, with their code points (https://www.w3.org/TR/webdriver2/#keyboard-actions)."""
 
 
 class Browser:
@@ -28,6 +33,11 @@ class Browser:
         """Returns the value of a JavaScript function body."""
         return await self._do("POST", "/execute/sync", {"script": script, "args": []})
 
+    async def run_async(self, script: str) -> Any:
+        """Returns the value that an asynchronous JavaScript function body returns."""
+        wrapped = f"const done = arguments[0]; (async () => {{ {script} }})().then(done, (error) => done(String(error)))"
+        return await self._do("POST", "/execute/async", {"script": wrapped, "args": []})
+
     async def wait_until(self, expression: str) -> Any:
         """Waits until an expression is true, and returns its value."""
         while not (value := await self.run(f"return {expression}")):
@@ -41,6 +51,31 @@ class Browser:
         (element,) = found[0].values()
         await self._do("POST", f"/element/{element}/click", {})
 
+    async def choose(self, selector: str, path: Path) -> None:
+        """Chooses a file in the first file picker that a CSS selector finds."""
+        (element,) = (await self._do("POST", "/element", {"using": "css selector", "value": selector})).values()
+        await self._do("POST", f"/element/{element}/value", {"text": str(path)})
+
+    async def press(self, *keys: str) -> None:
+        """Presses keys one after another, by their names in WebDriver, such as TAB."""
+        presses = [{"type": kind, "value": KEYS[key]} for key in keys for kind in ("keyDown", "keyUp")]
+        await self._do("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": presses}]})
+
+    async def allow(self, *permissions: str) -> None:
+        """Grants the open page permissions that a user would be asked for (https://www.w3.org/TR/permissions/#automation)."""
+        for name in permissions:
+            await self._do("POST", "/permissions", {"descriptor": {"name": name}, "state": "granted"})
+
+    async def download_to(self, folder: Path) -> None:
+        """Saves downloads in a folder."""
+        parameters = {"behavior": "allow", "downloadPath": str(folder)}
+        await self._do("POST", "/goog/cdp/execute", {"cmd": "Browser.setDownloadBehavior", "params": parameters})
+
+    async def prefer(self, scheme: str) -> None:
+        """Prefers the colour scheme "light" or "dark"."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        await self._do("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
+
     async def resize(self, width: int, height: int) -> None:
         """Shows pages as a screen of this size does, which may be smaller than a window can be."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -48,7 +83,7 @@ class Browser:
 
     async def screenshot(self) -> Image.Image:
         """Returns an image of the page."""
-        return Image.open(io.BytesIO(base64.b64decode(await self._do("GET", "/screenshot", None)))).convert("L")
+        return Image.open(io.BytesIO(base64.b64decode(await self._do("GET", "/screenshot", None))))
 
     async def complaints(self) -> list[str]:
         """Returns errors in the browser's console, such as breaches of the security policy."""

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import http.cookiejar
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import mitmproxy.version
 
@@ -43,14 +45,35 @@ class Visitor:
     async def post(self, path: str, content: Any) -> Answer:
         return await asyncio.to_thread(self._fetch, "POST", path, content)
 
+    async def post_bytes(self, path: str, content: bytes) -> Answer:
+        return await asyncio.to_thread(self._fetch, "POST", path, content, **{"Content-Type": "application/wasm"})
+
+    async def begin(self, path: str, headers: dict[str, str], body: bytes = b"") -> str:
+        """Sends a POST that need not be whole, and returns the answer."""
+        address = urlsplit(self.url)
+        cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in self.cookies)
+        headers = {"Host": address.netloc, "Cookie": cookies, "X-XSRFToken": self._token or "", "Connection": "close"} | headers
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        try:
+            lines = [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+            writer.write("\r\n".join(lines).encode() + body)
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: (\d+)", head)
+            return (head + await reader.readexactly(int(length.group(1)) if length else 0)).decode()
+        finally:
+            writer.close()
+
+    @property
+    def _token(self) -> str | None:
+        return next((cookie.value for cookie in self.cookies if cookie.name.endswith("_xsrf")), None)
+
     def _fetch(self, method: str, path: str, content: Any, **headers: str) -> Answer:
-        if content is not None:
+        if content is not None and not isinstance(content, bytes):
             headers["Content-Type"] = "application/json"
-        token = next((cookie.value for cookie in self.cookies if cookie.name.endswith("_xsrf")), None)
-        if token and method != "GET":
-            headers["X-XSRFToken"] = token
-        data = None if content is None else json.dumps(content).encode()
-        request = urllib.request.Request(self.url + path, data, headers, method=method)
+            content = json.dumps(content).encode()
+        if self._token and method != "GET":
+            headers["X-XSRFToken"] = self._token
+        request = urllib.request.Request(self.url + path, content, headers, method=method)
         try:
             with self._opener.open(request, timeout=10) as response:
                 return Answer(response.status, response.read().decode(), response.headers)

@@ -141,7 +141,7 @@ class Watm:
         serving = found.serving()
         swapping = found.begin_swap(module)
         wait(swapping, lambda: found.serving() != serving)
-        self._keep(found.finish_swap(swapping, module))
+        self._keep(found.finish_swap(swapping))
 
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:

@@ -20,8 +20,9 @@ from mitmproxy.proxy.mode_servers import ServerInstance
 from mitmproxy.proxy.mode_specs import ReverseMode
 
 from mitmproxy_watm import wireguard
-from mitmproxy_watm._errors import plain, worded
+from mitmproxy_watm._errors import swap_failure, worded
 from mitmproxy_watm._native import ClientConfig, Module
+from mitmproxy_watm.history import History
 from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import remember
@@ -67,6 +68,8 @@ class WatmInstance(ServerInstance[WatmMode]):
     server: Server | None = None
     module: Module | None = None
     """The module of the server."""
+    history: History
+    """The server's past."""
     _arriving: FlowStream | None = None
     swap_error: str | None = None
     """The reason why the last swap failed."""
@@ -135,6 +138,7 @@ class WatmInstance(ServerInstance[WatmMode]):
         self.module = module
         if data.destination is None and names_no_destination(module):
             raise ValueError(self._complaint())
+        self.history = History()
         self.mode.transport_protocol = transport = options.transport or usual_transport(module)
         try:
             self.server = await start(
@@ -155,6 +159,7 @@ class WatmInstance(ServerInstance[WatmMode]):
             if e.errno == errno.EADDRINUSE and self.mode.custom_listen_port is None:
                 message += f"\nTry specifying a different port by using `--mode {self.mode.full_spec}@{port + 2}`."
             raise worded(e, message) from e
+        self.observe()
         if data.watch:
             self._watching = asyncio.ensure_future(self._follow(path, known))
         for client in self.client_configs():
@@ -167,11 +172,12 @@ class WatmInstance(ServerInstance[WatmMode]):
         """
         if self.server is None:
             return False
-        return await self.finish_swap(self.begin_swap(module, name=name), module)
+        return await self.finish_swap(self.begin_swap(module, name=name))
 
     def begin_swap(self, module: AnyModule, *, name: str | None = None) -> Future[tuple[Module, int]]:
         """Start a swap in a thread, which fails with OSError or ValueError. `finish_swap` must follow."""
         assert self.server is not None  # the caller has looked
+        self.observe()
         server, unsealed = self.server, ctx.options.watm_unsealed
 
         def run() -> tuple[Module, int]:
@@ -187,17 +193,26 @@ class WatmInstance(ServerInstance[WatmMode]):
         known = [] if self.server is None else self.server.status().generations
         return max((generation.number for generation in known), default=None)
 
-    async def finish_swap(self, swapping: Future[tuple[Module, int]], module: AnyModule) -> bool:
+    async def finish_swap(self, swapping: Future[tuple[Module, int]]) -> bool:
         """Log and keep the result of a swap. Returns True if it was done."""
         try:
             loaded, generation = await asyncio.wrap_future(swapping)
         except (OSError, ValueError) as e:
-            self.swap_error = f"The swap failed: {plain(e)}"
+            self.swap_error = swap_failure(e, self.history.current)
             logger.error("%s: %s", self.mode.full_spec, self.swap_error)
             return False
         self.module, self.swap_error = loaded, None
-        logger.info("%s: now running %s as generation %d", self.mode.full_spec, module, generation)
+        self.observe()
+        logger.info("%s: now running %s as generation %d", self.mode.full_spec, loaded.name, generation)
         return True
+
+    def observe(self, *, sample: bool = False) -> None:
+        """Note what runs, and with `sample` also the traffic. Raises OSError."""
+        if self.server is not None:
+            status = self.server.status()
+            self.history.observe(status, status.module or self.module)
+            if sample:
+                self.history.sample(status)
 
     async def _follow(self, path: Path, known: Mark) -> None:
         """Swap the module whenever its file changes, if the name stays the same."""

@@ -10,10 +10,12 @@ from pathlib import Path
 from mitmproxy import ctx
 from mitmproxy.connection import Server
 
-from mitmproxy_watm._errors import plain
+from mitmproxy_watm._errors import plain, swap_failure
+from mitmproxy_watm._native import Module
 from mitmproxy_watm._options import ModuleOptions
 from mitmproxy_watm._wake import LoopWake
 from mitmproxy_watm.dialer import Dialer, make_dialer
+from mitmproxy_watm.history import History
 from mitmproxy_watm.mode.waiting import THREADS
 from mitmproxy_watm.mode.watch import Mark, changes, mark
 from mitmproxy_watm.modules import AnyModule, read_module
@@ -44,6 +46,8 @@ class Upstream:
         """The reason why it does not run."""
         self.swap_error: str | None = None
         """The reason why the last swap failed."""
+        self.history = History()
+        """Its past."""
         self.on_failure: Callable[[], None] | None = None
         """Called if it does not start."""
         self._watching: asyncio.Future[None] | None = None
@@ -106,30 +110,46 @@ class Upstream:
         """Use another module for future connections. A failure is logged and kept."""
         if self.dialer is None:
             return False
-        return await self.finish_swap(self.begin_swap(module), module)
+        return await self.finish_swap(self.begin_swap(module))
 
-    def begin_swap(self, module: AnyModule) -> Future[None]:
+    def begin_swap(self, module: AnyModule) -> Future[Module]:
         """Start a swap in a thread, which fails with OSError or ValueError. `finish_swap` must follow."""
         assert self.dialer is not None  # the caller has looked
+        self.observe()
         dialer, unsealed = self.dialer, ctx.options.watm_unsealed
-        return THREADS.submit(lambda: dialer.swap_now(read_module(module, unsealed=unsealed)))
+
+        def run() -> Module:
+            loaded = read_module(module, unsealed=unsealed)
+            dialer.swap_now(loaded)
+            return loaded
+
+        return THREADS.submit(run)
 
     def serving(self) -> int | None:
         """Returns the number of the generation that makes the connections, if the module has any."""
         known = [] if self.dialer is None else self.dialer.status().generations
         return max((generation.number for generation in known), default=None)
 
-    async def finish_swap(self, swapping: Future[None], module: AnyModule) -> bool:
+    async def finish_swap(self, swapping: Future[Module]) -> bool:
         """Log and keep the result of a swap. Returns True if it was done."""
         try:
-            await asyncio.wrap_future(swapping)
+            loaded = await asyncio.wrap_future(swapping)
         except (OSError, ValueError) as e:
-            self.swap_error = f"The swap failed: {plain(e)}"
+            self.swap_error = swap_failure(e, self.history.current)
             logger.error("%s: %s", self.spec.name, self.swap_error)
             return False
         self.swap_error = None
-        logger.info("%s: now running %s for new connections", self.spec.name, module)
+        self.observe()
+        logger.info("%s: now running %s for new connections", self.spec.name, loaded.name)
         return True
+
+    def observe(self, *, sample: bool = False) -> None:
+        """Note what runs, and with `sample` also the traffic. Raises OSError."""
+        if self.dialer is not None:
+            status = self.dialer.status()
+            self.history.observe(status, status.module)
+            if sample:
+                self.history.sample(status)
 
     def close(self) -> None:
         """Stop connecting; open connections stay open."""
@@ -157,6 +177,7 @@ class Upstream:
                 self.on_failure()
             return
         self.options, self.dialer = opened
+        self.observe()
         if self.spec.watch:
             self._watching = asyncio.ensure_future(self._follow(path, known))
         logger.info("The upstream %s runs %s.", self.spec.name, self.spec.module)
