@@ -143,7 +143,7 @@ async def test_modes_come_and_go_at_run_time(tmp_path):
             async with client(tmp_path, port) as inside:
                 assert (await inside.do("http", url=f"http://10.9.8.7/{port}"))["status"] == 200
 
-        status = json.loads(await program.ask(command="watm.status"))
+        status = json.loads(await program.ask(command="watm.status.json"))
         assert [(server["spec"], server["phase"]) for server in status] == [(mode, "running") for mode in modes[1:]]
         (peer,) = status[0]["peers"]
         assert peer["name"] == pubkey(keys_in(tmp_path).client)
@@ -157,7 +157,7 @@ async def test_modes_come_and_go_at_run_time(tmp_path):
         await program.wait_for(rf"server at 127.0.0.1:{two} stopped")
         assert await program.ask(modes=True) == modes[:1]
         assert "not loaded" in await program.ask(command="watm.unload regular@127.0.0.1:0")
-        assert await program.ask(command="watm.status") == "[]"
+        assert await program.ask(command="watm.status.json") == "[]"
         assert await program.ask(command=f"watm.load wireguard@127.0.0.1:{one}") is None
         await program.ask(options={"mode": ["regular@127.0.0.1:0"]})
         assert await program.ask(modes=True) == modes[:1]
@@ -260,7 +260,7 @@ async def test_an_at_sign_in_a_path(tmp_path):
     for way in ways:
         async with start("mitmdump-watm", tmp_path, *way, "--set", "watm_unsealed=true") as program:
             await program.port()
-            [status] = json.loads(await program.ask(command="watm.status"))
+            [status] = json.loads(await program.ask(command="watm.status.json"))
             assert status["seal"] is None and "not sealed" in status["warnings"][0]
     assert "not sealed" in program.text
     assert (folder / "keys.json").is_file()
@@ -373,4 +373,4 @@ def test_programs_say_what_they_need_and_show_what_they_have():
     options = subprocess.run([BIN / "mitmdump-watm", "--options"], check=True, capture_output=True, text=True, timeout=60).stdout
     assert "\nwatm:" in options
     commands = subprocess.run([BIN / "mitmdump-watm", "--commands"], check=True, capture_output=True, text=True, timeout=60).stdout
-    assert {"watm.load", "watm.status", "watm.unload"} <= {line.split()[0] for line in commands.splitlines() if line}
+    assert {"watm.load", "watm.rollback", "watm.status", "watm.unload"} <= {line.split()[0] for line in commands.splitlines() if line}

@@ -23,6 +23,7 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
         answer = await visitor.get("/watm")
         assert answer.headers["Content-Type"].startswith("text/html")
         assert answer.headers["Cache-Control"] == "no-store"
+        assert await program.ask(command="watm.page") == link
         keys, port = keys_in(tmp_path), await program.port()
         for part in (
             mode,
@@ -48,7 +49,7 @@ async def test_the_page_shows_servers_peers_and_client_configurations(tmp_path):
             assert f"PrivateKey = {keys.client}" in file.text
             for wrong in (f"spec={quote(mode)}&index=1", f"spec={quote(mode)}&index=-1", "spec=nobody&index=0", ""):
                 assert (await visitor.get(f"/watm/client?{wrong}")).status == 404
-        for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript"), ("icon.svg", "image/svg+xml")):
+        for name, kind in (("page.css", "text/css"), ("link.css", "text/css"), ("page.js", "text/javascript"), ("icon.svg", "image/svg+xml")):
             answer = await visitor.get(f"/watm/{name}")
             assert answer.status == 200 and answer.headers["Content-Type"].startswith(kind)
         assert (await visitor.get("/watm/page.html")).status in (403, 404)
@@ -64,6 +65,9 @@ async def test_the_page_is_behind_mitmwebs_login(tmp_path):
             # A foreign page whose name was made to point here.
             assert (await stranger.get(path, host="rebound.example")).status == 403
         assert ("token=" in link) == HAS_LOGIN
+        # mitmweb's own start page links to it, its login does not.
+        assert ('href="/watm"' in (await stranger.get("/")).text) == (not HAS_LOGIN)
+        assert 'href="/watm"' in (await (await log_in(link)).get("/")).text
 
 
 async def test_a_configuration_too_long_for_a_qr_code_is_shown_without_one(tmp_path):

@@ -40,7 +40,7 @@ async def test_a_file_that_changes_is_swapped_in_and_a_bad_one_is_not(tmp_path):
             path.write_bytes(b"\0asm cut short")
             await program.wait_for("The swap failed: .*wireguard.wasm")
             await fetch(connection, "/unimpressed")
-            (server,) = json.loads(await program.ask(command="watm.status"))
+            (server,) = json.loads(await program.ask(command="watm.status.json"))
             assert "cut short or damaged" in server["swap_error"]
             old, new = server["generations"]
             assert (old["number"], new["number"], new["draining"]) == (0, 1, None)
@@ -48,7 +48,7 @@ async def test_a_file_that_changes_is_swapped_in_and_a_bad_one_is_not(tmp_path):
             put(path, 2)
             await program.wait_for("now running .* as generation 2")
             await fetch(connection, "/again")
-            (server,) = json.loads(await program.ask(command="watm.status"))
+            (server,) = json.loads(await program.ask(command="watm.status.json"))
             assert server["swap_error"] is None
     assert "Traceback" not in program.text
 
@@ -62,6 +62,7 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
         await program.wait_for(rf"listening at 127.0.0.1:{port}")
         async with client(tmp_path, port) as inside, inside.tcp("10.9.8.7:80") as connection:
             await fetch(connection, "/before")
+            assert "has no previous module" in await program.ask(command=f"watm.rollback {mode}")
             await program.ask(command=f"watm.swap {mode} {path}")
             await program.wait_for("now running .* as generation 1")
             await fetch(connection, "/still")
@@ -81,6 +82,23 @@ async def test_a_command_swaps_a_module_that_was_named(tmp_path):
             await fetch(connection, "/unimpressed")
             assert await program.ask(command=f"watm.swap wireguard {path}") is None
             await program.wait_for("now running .* as generation 3")
+            # And back.
+            assert await program.ask(command="watm.rollback wireguard") is None
+            await program.wait_for("now running wireguard as generation 4")
+            await fetch(connection, "/back-again")
+            said = "\n".join(await program.ask(command="watm.status"))
+            for part in (
+                f"server {with_options}\n  running on 127.0.0.1 port {port}, uses ",
+                "  the module may accept TCP and UDP; may connect by TCP to any address; may send UDP to any address; ",
+                "; cannot read or write files; cannot start other programs\n",
+                "  generation 4, wireguard: in service for ",
+                "finishes 1 flow, for ",
+                ": handshake ",
+                "127.0.0.1:",
+            ):
+                assert part in said, said
+            assert "True" not in said and "4294967296" not in said
+            assert "part of mitmweb, which does not run" in await program.ask(command="watm.page")
 
 
 @pytest.mark.limit(60)

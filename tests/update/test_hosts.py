@@ -208,7 +208,7 @@ def test_mitmproxy_takes_what_is_newer_and_asks_before_it_gives_more(
             await program.wait_for(r": now running wireguard 1\.2")
 
             async def status() -> dict:
-                (server,) = json.loads(await program.ask(command="watm.status"))
+                (server,) = json.loads(await program.ask(command="watm.status.json"))
                 return server
 
             shown = await status()

@@ -117,7 +117,7 @@ async def test_a_mode_and_an_upstream_of_mitmproxys(tmp_path) -> None:
             async with WgClient.start(**keys.client_options(port)) as device, device.tcp(f"{INSIDE}:80") as page:
                 await page.write(REQUEST)
                 assert (await page.read_all()).endswith(b"inside")
-            server, through = json.loads(await program.ask(command="watm.status"))
+            server, through = json.loads(await program.ask(command="watm.status.json"))
             check_told(server["captures"], inner)
             check_told(through["captures"], outer)
     for wanted in (inner, outer):

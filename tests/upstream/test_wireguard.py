@@ -25,7 +25,7 @@ async def test_all_goes_out_by_name_and_by_address(tmp_path, strategy: str) -> N
             found = await flow(program, flow="http", address=["inside.test", 80])
             assert (found["upstream"], found["saved"]) == ("wireguard", "wireguard")
             assert found["peername"] == [INSIDE, 80]
-            status = json.loads(await program.ask(command="watm.status"))
+            status = json.loads(await program.ask(command="watm.status.json"))
             assert (status[-1]["upstream"], status[-1]["phase"]) == ("wireguard", "running")
             assert status[-1]["peers"][0]["last_handshake"] is not None
             # The log is for people.
@@ -168,7 +168,7 @@ async def test_an_upstream_is_swapped(tmp_path) -> None:
             async with asyncio.timeout(LIMIT):
                 await program.wait_for("wg0: now running wireguard for new connections")
             assert await fetch(port, f"http://{INSIDE}/") == "inside"
-            status = json.loads(await program.ask(command="watm.status"))
+            status = json.loads(await program.ask(command="watm.status.json"))
             assert status[-1]["generation"] == 1
             assert "missing.wasm: No such file" in await program.ask(command="watm.swap wg0 missing.wasm")
             assert await fetch(port, f"http://{INSIDE}/") == "inside"

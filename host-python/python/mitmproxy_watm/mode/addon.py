@@ -20,10 +20,11 @@ from mitmproxy_watm.mode.config import build_config
 from mitmproxy_watm.mode.instance import WatmInstance
 from mitmproxy_watm.mode.mode import WatmMode
 from mitmproxy_watm.mode.peers import annotate
+from mitmproxy_watm.mode.report import report
 from mitmproxy_watm.mode.spec import PREFIX, complete
 from mitmproxy_watm.mode.status import describe, instances
 from mitmproxy_watm.mode.waiting import THREADS, wait
-from mitmproxy_watm.modules import read_module
+from mitmproxy_watm.modules import AnyModule, read_module
 from mitmproxy_watm.updates import Updates
 from mitmproxy_watm.upstream.addon import Upstreams
 from mitmproxy_watm.upstream.status import describe as describe_upstream
@@ -53,7 +54,8 @@ class Watm:
             Sequence[str],
             [],
             "Run a transport module as a server: wireguard or PATH.wasm, options as ?name=value&..., "
-            "where to listen as @[host:]port. In addition to what mode says, or in place of its default.",
+            "where to listen as @[host:]port. In addition to what mode says, or in place of its default. "
+            "mitmweb shows its clients, QR codes and peers at /watm.",
         )
         loader.add_option(
             "watm_unsealed",
@@ -137,11 +139,7 @@ class Watm:
     @command.command("watm.swap")
     def swap(self, spec: str, module: str) -> None:
         """Replace a running module with another (a name, or PATH.wasm), and keep its flows."""
-        found: Any = self.upstreams.find(spec) or self._running(spec)
-        serving = found.serving()
-        swapping = found.begin_swap(module)
-        wait(swapping, lambda: found.serving() != serving)
-        self._keep(found.finish_swap(swapping))
+        self._swap(self.upstreams.find(spec) or self._running(spec), module)
 
     @command.command("watm.update")
     def ask_for_update(self, spec: str) -> None:
@@ -157,11 +155,41 @@ class Watm:
             raise exceptions.CommandError(f"no release {release} waits for approval; waiting: {waiting}")
         wait(THREADS.submit(updates.approve_now, release))
 
+    @command.command("watm.rollback")
+    def rollback(self, spec: str) -> None:
+        """Return to the module that a running server or upstream had before its last swap."""
+        found: Any = self.upstreams.find(spec) or self._running(spec)
+        found.observe()
+        if found.history.previous is None:
+            raise exceptions.CommandError(f"{spec} has no previous module; swap another in first")
+        self._swap(found, found.history.previous)
+
     @command.command("watm.status")
-    def status(self) -> str:
-        """Show the status of the servers and upstreams that run transport modules, as JSON."""
-        upstreams = [describe_upstream(upstream) for upstream in self.upstreams.upstreams.values()]
-        return json.dumps([*(describe(instance) for instance in instances()), *upstreams], indent=4)
+    def status(self) -> Sequence[str]:
+        """Show the servers and upstreams that run transport modules, in words."""
+        return report([*(describe(instance) for instance in instances()), *self._upstreams()])
+
+    @command.command("watm.status.json")
+    def status_json(self) -> str:
+        """Return the status of the servers and upstreams that run transport modules, as JSON."""
+        return json.dumps([*(describe(instance) for instance in instances()), *self._upstreams()], indent=4)
+
+    @command.command("watm.page")
+    def page_address(self) -> str:
+        """Show the address of the page in mitmweb with the servers, QR codes and peers."""
+        address = page.address()
+        if address is None:
+            raise exceptions.CommandError("the page is part of mitmweb, which does not run; watm.status shows the same")
+        return address
+
+    def _upstreams(self) -> list[dict[str, Any]]:
+        return [describe_upstream(upstream) for upstream in self.upstreams.upstreams.values()]
+
+    def _swap(self, found: Any, module: AnyModule) -> None:
+        serving = found.serving()
+        swapping = found.begin_swap(module)
+        wait(swapping, lambda: found.serving() != serving)
+        self._keep(found.finish_swap(swapping))
 
     def _running(self, spec: str) -> WatmInstance:
         among = {instance.mode.full_spec: instance for instance in instances() if instance.is_running}

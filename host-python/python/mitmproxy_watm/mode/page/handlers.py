@@ -22,6 +22,8 @@ from mitmproxy_watm.words import size
 
 logger = logging.getLogger(__name__)
 
+_LINK = '<link rel="stylesheet" href="/watm/link.css"><a class="watm-link" href="/watm">Transport modules</a>'
+
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -131,6 +133,17 @@ class Asset(_Handler):
         self.write(sections.asset(name))
 
 
+class Index(app.IndexHandler):
+    """mitmweb's own start page, with a link to this one beside its tabs."""
+
+    def render(self, template_name: str, **arguments: Any) -> Any:
+        """Add the link, unless this is the login."""
+        if not template_name.endswith("index.html"):
+            return super().render(template_name, **arguments)
+        html = self.render_string(template_name, **arguments).decode()
+        return self.finish(html.replace("</body>", f"{_LINK}</body>", 1))
+
+
 class Options(app.Options):
     """mitmweb's own handler, except that a toggle in the Capture tab leaves `watm:` modes alone.
 
@@ -207,6 +220,7 @@ handlers: list[Any] = [
     (r"/watm/swap", Swap),
     (r"/watm/rollback", Rollback),
     (r"/watm/upload", Upload),
-    (r"/watm/(page\.css|page\.js|icon\.svg)", Asset),
+    (r"/watm/(page\.css|page\.js|link\.css|icon\.svg)", Asset),
+    (r"/", Index),
     (r"/options(?:\.json)?", Options),
 ]
