@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -80,6 +81,10 @@ async def test_a_user_copies_and_downloads_the_configuration(tmp_path):
         await window.click("//button[normalize-space()='Copy']")
         await window.wait_until("document.querySelector('.client .said').innerText.startsWith('Copied')")
         assert (await window.run_async("return await navigator.clipboard.readText()")).strip() == shown.strip()
+        # The message stays when the page refreshes itself.
+        before = await window.run("return document.querySelector('.timeline').innerText")
+        await window.wait_until(f"document.querySelector('.timeline').innerText !== {json.dumps(before)}")
+        assert (await window.run("return document.querySelector('.client .said').innerText")).startswith("Copied")
         await window.click("//a[contains(., 'Download')]")
         file = tmp_path / "wg0.conf"
         while not (file.exists() and file.stat().st_size):
@@ -160,6 +165,9 @@ for (const element of document.querySelectorAll("main *:not(svg *, .hidden, [hid
   const box = element.getBoundingClientRect();
   if (box.width === 0 || !element.checkVisibility()) continue;
   if (box.left < 0 || box.right > innerWidth + 0.5) wrong.push(element.outerHTML.slice(0, 120));
+  const card = element.closest(".card");
+  if (card !== null && box.right > card.getBoundingClientRect().right + 0.5)
+    wrong.push("leaves its card: " + element.outerHTML.slice(0, 120));
   if (element.matches("table, table *") && element.scrollWidth > element.clientWidth + 1 && element.clientWidth > 0)
     wrong.push("overflows: " + element.outerHTML.slice(0, 120));
 }
