@@ -382,7 +382,7 @@ def test_a_shadowsocks_server_shows_what_its_clients_do(example_com, tmp_path):
 
 FILES = (
     "root.key", "release.key", "root.json", "root.watm", "wireguard.json", "wireguard.sealed.wasm", "wireguard.wasm",
-    "own.json", "own.sealed.wasm", "own.wasm",
+    "own.json", "own.sealed.wasm", "own.wasm", "undo.wasm",
 )  # fmt: skip
 
 
@@ -480,6 +480,16 @@ def test_a_module_of_ones_own_is_sealed_and_swapped(echo, tmp_path):
             signer.run("watm update own", "updated +team-a/own 1.1")
             listening.expect("swapped in")
             exchange(before, b"still open")
+            # Both ways back: under a higher number, and on this host alone.
+            (tmp_path / "own.json").write_text(manifest.replace('"release": "1.1"', '"release": "1.2"'))
+            signer.run("watm seal own.sealed", "sealed +team-a/own 1.2")
+            signer.run("watm update undo", "updated +team-a/own 1.2, from 1.1")
+            listening.expect("swapped in")
+            signer.run("watm trust --forget", "root +[0-9a-f]{64}")
+            signer.run("watm trust --approve own", "team-a/own")
+            signer.run("watm update --allow-downgrade", "updated +team-a/own 1.1, from 1.2")
+            listening.expect("swapped in")
+            exchange(before, b"open through all swaps")
         with socket.create_connection(("127.0.0.1", port), timeout=START) as after:
             exchange(after, b"after")
 
