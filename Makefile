@@ -14,6 +14,15 @@ PROGRAM_web := mitmweb-watm
 PROGRAM_dump := mitmdump-watm
 PROGRAM_console := mitmproxy-watm
 
+# Mistakes in the arguments end `make` before it builds anything.
+ifneq ($(filter run,$(MAKECMDGOALS)),)
+$(if $(PROGRAM_$(UI)),,$(error UI=$(UI) is no front end; choose one of: web dump console))
+endif
+ifneq ($(filter tunnel,$(MAKECMDGOALS)),)
+$(if $(CONF),,$(error CONF is missing; name the file of the tunnel: make tunnel CONF=wg0.conf))
+$(if $(wildcard $(CONF)),,$(error CONF=$(CONF) is no file; name the file of the tunnel))
+endif
+
 # What the tests need that is other people's.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
 PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
@@ -24,7 +33,6 @@ PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient 
 	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo test-mitmproxy
 
 run: $(BUILD)/venv/ready
-	$(if $(PROGRAM_$(UI)),,$(error UI is one of: web dump console))
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
 
 # The tunnel of CONF=wg0.conf, for programs that know proxies. OPTIONS are more for `watm tunnel`.
@@ -32,7 +40,6 @@ SOCKS5 ?= 127.0.0.1:1080
 HTTP ?= 127.0.0.1:8080
 .PHONY: tunnel
 tunnel: modules
-	$(if $(CONF),,$(error CONF is the file of the tunnel, such as wg0.conf))
 	cargo build --release --locked --workspace --bins
 	WATM_MODULES=watm/target/modules target/release/watm tunnel --unsealed $(CONF) \
 		--socks5 $(SOCKS5) --http $(HTTP) $(OPTIONS)

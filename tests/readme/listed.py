@@ -37,6 +37,8 @@ TESTED = {
     "make modules": "test_the_modules_are_made_and_the_documentation_too",
     "cargo doc": "test_the_modules_are_made_and_the_documentation_too",
     "cargo run --release --example serve": "test_the_rust_program_answers",
+    "watm listen --unsealed watm/target/modules/wireguard.wasm udp": "test_wireguard_serves_an_application",
+    "watm tunnel --unsealed client.conf": "test_one_machine_shows_a_flow",
     "watm listen --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
     "watm relay --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",
     "watm dial --unsealed watm/target/modules/wireguard": "test_wireguard_carries_a_page_in_a_stream",

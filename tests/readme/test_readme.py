@@ -285,8 +285,8 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
     dialling = blocks("ini,wireguard")[1]
     (tmp_path / "client.conf").write_text(here(with_keys(dialling, client_key, pubkey(server_key))))
     listen, relay, dial = (
-        here(next(c for c in commands() if c.startswith(f"watm {name} --unsealed watm/target/modules/wireguard")))
-        for name in ("listen", "relay", "dial")
+        here(next(c for c in commands() if c.startswith(f"watm {name} --unsealed watm/target/modules/{module}")))
+        for name, module in (("listen", "wireguard.watm1"), ("relay", "wireguard.watm1"), ("dial", "wireguard.wasm"))
     )
     question = "GET / HTTP/1.0\r\nHost: example.com\r\n\r\n"
     with terminal(f"exec {listen}", tmp_path) as listening, terminal(f"exec {relay}", tmp_path) as relaying:
@@ -300,6 +300,65 @@ def test_wireguard_carries_a_page_in_a_stream(example_com, tmp_path):
         for command in (dial, f"{fixed} --fixed --allow 127.0.0.1:{ports['4432']}"):
             answer = subprocess.run(command, **run, input=question, capture_output=True, text=True).stdout
             assert "the page of example.com" in answer
+
+
+def page_through_tunnel(config: str, url: str, tmp_path: pathlib.Path) -> str:
+    """The page that the commands for one machine fetch with this configuration of a client."""
+    port = free_port()
+    tunnel, curl = (
+        next(c for c in commands() if c.startswith(begin)).replace("1080", str(port))
+        for begin in ("watm tunnel --unsealed client.conf", "curl --socks5-hostname")
+    )
+    (tmp_path / "client.conf").write_text(config)
+    curl = re.sub(r"http://\S+", url, curl)
+    env = environment(tmp_path) | {"WATM_MODULES": str(MODULES)}
+    with terminal(f"export WATM_MODULES={MODULES}; exec {tunnel}", tmp_path, cwd=tmp_path) as running:
+        running.expect(f"listening on .*{port}")
+        run = {"shell": True, "env": env, "check": True, "timeout": START, "capture_output": True, "text": True}
+        return subprocess.run(curl, **run).stdout
+
+
+def test_one_machine_shows_a_flow(example_com, tmp_path):
+    mode = next(c for c in commands() if c.startswith("mitmweb-watm --mode watm:wireguard"))
+    mode = mode.replace("mitmweb", "mitmdump").replace("watm:wireguard", f"watm:wireguard@{free_port()}")
+    with terminal(f"exec {mode}", tmp_path) as serving:
+        serving.expect(r"(\[Interface\].*Endpoint = [0-9.:]+)")
+        config = serving.match[1].replace("\r", "")
+        serving.expect(LISTENING)
+        assert page_through_tunnel(config, f"http://{example_com}/", tmp_path) == f"the page of {example_com}"
+        serving.expect(f"GET.*{example_com}")
+
+
+def test_wireguard_serves_an_application(example_com, tmp_path):
+    from mitmproxy_watm.wireguard import pubkey
+
+    server_key, client_key, client_public_key = keys()
+    [listen] = (c for c in commands() if c.startswith("watm listen --unsealed watm/target/modules/wireguard.wasm udp"))
+    port = free_port()
+    (tmp_path / "server.conf").write_text(configuration(server_key, client_public_key))
+    listen = listen.replace("51820", str(port)).replace("example.com:80", example_com)
+    config = (
+        f"[Interface]\nPrivateKey = {client_key}\nAddress = 10.0.0.2/32\n"
+        f"[Peer]\nPublicKey = {pubkey(server_key)}\nAllowedIPs = 0.0.0.0/0\nEndpoint = 127.0.0.1:{port}\n"
+    )
+    with terminal(f"exec {listen.replace('server.conf', f'{tmp_path}/server.conf')}", tmp_path) as listening:
+        listening.expect(f"listening on udp://127.0.0.1:{port}")
+        assert page_through_tunnel(config, "http://10.1.2.3/", tmp_path) == "the page of 10.1.2.3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ("tunnel", "CONF is missing"),
+        ("tunnel CONF=nothing.conf", "CONF=nothing.conf is no file"),
+        ("run UI=nothing", "UI=nothing is no front end"),
+    ],
+)
+def test_mistakes_are_found_before_anything_is_built(arguments, error):
+    run = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": START}
+    result = subprocess.run(["make", "-n", *arguments.split()], **run)
+    assert result.returncode and error in result.stderr
+    assert not result.stdout
 
 
 def test_a_balancers_client_is_seen(example_com, tmp_path):
@@ -498,7 +557,7 @@ def test_the_program_is_built_with_its_modules(tmp_path):
     make, export = (next(c for c in commands() if c.startswith(begin)) for begin in ("make modules program", "export PATH="))
     subprocess.run(make, shell=True, cwd=ROOT, env=environment(tmp_path), check=True, timeout=BUILD)
     # Nothing of an environment for developers.
-    command = f"{export} && command -v watm && watm inspect watm/target/modules/plain.wasm"
+    command = f'{export} && command -v watm && watm inspect "$WATM_MODULES/plain.wasm"'
     run = {"shell": True, "cwd": ROOT, "check": True, "timeout": START, "capture_output": True, "text": True}
     output = subprocess.run(command, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}, **run).stdout
     assert output.startswith(str(PROGRAM / "watm")) and "runs      yes" in output
