@@ -284,6 +284,8 @@ async def test_mitmwebs_page_shows_upstreams_and_swaps_them(tmp_path):
             text = (await visitor.get("/watm")).text
             for part in ("Upstream far", f"far=plain?to=127.0.0.1:{port}", "Running", 'data-swap="far"', "Sealed as watm/plain"):
                 assert part in text
+            # The host does not see the bytes of a WATER module.
+            assert "Open flows" in text and "Throughput" not in text
             await program.ask(command="watm.swap far reverse")
             await program.wait_for("far: now running reverse for new connections")
             assert "Sealed as watm/reverse" in (await visitor.get("/watm/servers")).text

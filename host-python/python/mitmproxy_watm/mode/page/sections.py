@@ -136,18 +136,21 @@ def _live(facts: dict[str, Any], history: History, names: dict[str, str]) -> str
     connected = sum(_is_connected(peer) for peer in peers)
     cpu, _, unit = words.cores(used["cpu_permille"]).partition(" of ")
     counters = facts["counters"]
+    # A WATER module has its connection itself, so that nobody counts.
+    counted = history.current is None or not history.current.kind.startswith("WATER")
     tiles = [
         tile("Peers connected", f"{connected} of {len(peers)}") if peers else "",
         tile("Open flows", f"{facts['flows']:,}", f"{used['flows_opened']:,} in all"),
-        tile("Received", words.size(counters.get("host.bytes_received", 0)), "since its start"),
-        tile("Sent", words.size(counters.get("host.bytes_sent", 0)), "since its start"),
+        tile("Received", words.size(counters.get("host.bytes_received", 0)), "since its start") if counted else "",
+        tile("Sent", words.size(counters.get("host.bytes_sent", 0)), "since its start") if counted else "",
         tile("CPU", cpu, f"of {unit}" if unit else ""),
         tile("Memory", words.size(used["memory_bytes"]), f"{words.size(used['memory_peak_bytes'])} at most"),
     ]
+    graphs = (graph.throughput(history) if counted else "") + graph.flows(history)
     return (
         (_peers(peers, names) if peers else "")
         + f'<dl class="tiles card" data-key="tiles">{"".join(tiles)}</dl>'
-        + f'<div class="graphs" data-key="graphs">{graph.throughput(history)}{graph.flows(history)}</div>'
+        + f'<div class="graphs" data-key="graphs">{graphs}</div>'
     )
 
 
