@@ -20,6 +20,7 @@ mod approval_prompt;
 mod commands;
 mod durations;
 mod failure;
+mod follow;
 mod forward;
 mod inputs;
 mod join;

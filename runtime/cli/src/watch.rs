@@ -1,28 +1,18 @@
-//! `--watch` and `--update`: the module of a running program follows its file, or a source of newer
-//! releases.
+//! The options `--watch` and `--update`, and the origins that they name. `options` reads them, and
+//! `follow` acts on them.
 
-use std::fmt::Display;
 use std::fs;
-use std::future::Future;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 use watm_runtime::update::Source;
-use watm_runtime::{Error, Module, UpdateOptions, Updates};
+use watm_runtime::{Module, UpdateOptions, Updates};
 
 use crate::durations::interval;
 use crate::failure::Failure;
 use crate::loading::LoadingOptions;
-use crate::logging::PROGRAM;
 use crate::network::NetworkArguments;
-use crate::options::Loaded;
-
-/// The interval of checks. A file is loaded when two checks in a row saw the same, so that one that
-/// is still being written is left alone.
-pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 
 /// Options for replacing a module while connections are accepted.
 #[derive(clap::Args)]
@@ -103,80 +93,6 @@ impl WatchOptions {
             before,
         ))
     }
-}
-
-/// Passes each new module to `swap`, and logs the results. After an error the previous module
-/// continues. Never returns.
-pub(crate) async fn follow<Swapping>(loaded: &Loaded, swap: impl Fn(Module) -> Swapping)
-where
-    Swapping: Future<Output = Result<(), Error>>,
-{
-    match &loaded.following {
-        Following::Nothing => {}
-        Following::File(mark) => follow_file(loaded, *mark, &swap).await,
-        Following::Source(updates) => {
-            let updates = updates
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(updates) = updates {
-                let swap = async |module: Module| {
-                    let name = module.name().to_owned();
-                    swap(module).await?;
-                    tell_swapped(&name);
-                    Ok(())
-                };
-                updates.follow(&loaded.module, swap).await;
-            }
-        }
-    }
-    std::future::pending().await
-}
-
-/// Logs that another module serves.
-pub(crate) fn tell_swapped(module: &impl Display) {
-    tracing::info!(target: PROGRAM, %module, "swapped in {module}");
-}
-
-/// Logs that another module could not be put in place.
-pub(crate) fn tell_refused(failure: &Failure) {
-    tracing::error!(target: PROGRAM, "{failure}; keeping the previous module");
-}
-
-async fn follow_file<Swapping>(
-    loaded: &Loaded,
-    mut known: Option<Mark>,
-    swap: &impl Fn(Module) -> Swapping,
-) where
-    Swapping: Future<Output = Result<(), Error>>,
-{
-    let mut seen = known;
-    loop {
-        sleep(INTERVAL).await;
-        let now = Mark::of(&loaded.file);
-        if now.is_some() && now == seen && now != known {
-            known = now;
-            match replace(loaded, swap).await {
-                Ok(()) => tell_swapped(&loaded.file.display()),
-                Err(failure) => tell_refused(&failure),
-            }
-        }
-        seen = now;
-    }
-}
-
-async fn replace<Swapping>(
-    loaded: &Loaded,
-    swap: &impl Fn(Module) -> Swapping,
-) -> Result<(), Failure>
-where
-    Swapping: Future<Output = Result<(), Error>>,
-{
-    let (loading, file) = (loaded.loading.bound_to(&loaded.module), loaded.file.clone());
-    let module = spawn_blocking(move || loading.load(&file, false))
-        .await
-        .map_err(Failure::failed)??;
-    Ok(swap(module).await?)
 }
 
 /// Properties by which a file is told from another, or from itself when it was written again.

@@ -34,9 +34,9 @@ use watm_net::account::{CALL_BYTES, Charge};
 use watm_net::flow::{
     DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
 };
+use watm_net::ports::Port;
 use watm_net::quota::Permit;
 use watm_net::ready::{ReadyList, Token, WakeBatch};
-use watm_net::sockets::Port;
 use watm_policy::access::Access;
 use watm_policy::keys::Keys;
 use watm_types::one_line;

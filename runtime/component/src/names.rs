@@ -15,7 +15,7 @@ use super::convert::{address_to_guest, check_destination};
 use super::{Failure, Kept, State};
 use crate::recording::Function;
 use crate::{Destination, ErrorCode, Family, Network, Target};
-use watm_net::sockets::Port;
+use watm_net::ports::Port;
 use watm_policy::access::Access;
 
 type Found = Result<Vec<SocketAddr>, ErrorCode>;

@@ -20,7 +20,8 @@ use crate::recording::{Digest, Function};
 use crate::{Destination, ErrorCode, Target};
 use watm_net::flow::GuestStream;
 use watm_net::log_refusal;
-use watm_net::sockets::{Connection, DatagramPort, Entry, FRESH, Port, Protocol, TcpPort};
+use watm_net::ports::{DatagramPort, FRESH, Port};
+use watm_net::sockets::{Connection, Entry, Protocol, TcpPort};
 use watm_policy::access::Access;
 
 /// The longest interval between calls that a module may ask for.

@@ -1,6 +1,6 @@
 //! Sockets and flows: everything that moves the bytes of a module, without the module.
 //!
-//! Data enters through [`sockets`] and leaves through [`flow`]. [`account`] charges the memory for
+//! Data enters through [`sockets`], which a module sees as [`ports`], and leaves through [`flow`]. [`account`] charges the memory for
 //! it to the module, [`quota`] bounds flows and descriptors, and [`ready`] tells who can make
 //! progress. Programs use the types for applications through `watm-runtime`.
 
@@ -9,6 +9,7 @@ pub mod connect;
 pub mod counters;
 pub mod flow;
 mod limits;
+pub mod ports;
 pub mod quota;
 pub mod ready;
 mod refusals;

@@ -1,18 +1,17 @@
 //! Freshness notes: signed statements of the newest release of a module. `watm note` writes them,
 //! and hosts check them to notice updates that are kept from them.
 
+use crate::announcement::Announcement;
 use crate::bytes::{Reader, Writer, malformed};
 use crate::clock;
 use crate::key::{Domain, PrivateKey, Signatures};
-use crate::manifest::{read_name, write_name};
 use crate::root::Purpose;
 use crate::state::State;
 use crate::verify::{check_delegations, check_epoch, check_root_expiry};
-use crate::{Digest, Name, PublicKey, Refused, Release, Root};
+use crate::{PublicKey, Refused, Root};
 
 /// The beginning of the note's file.
 const MAGIC: &[u8] = b"watm/note-file/v1\0";
-const FORMAT: u8 = 1;
 /// The largest note, in bytes. A name and the most signatures possible stay far below it.
 const MAX_BYTES: usize = 4 << 10;
 
@@ -27,19 +26,6 @@ pub struct Note {
     announcement: Announcement,
     encoded: Vec<u8>,
     signatures: Signatures,
-}
-
-/// The content of a note.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Announcement {
-    /// The [id](Root::id) of the root that it is signed under.
-    pub root: Digest,
-    /// The name of the module.
-    pub name: Name,
-    /// The newest release.
-    pub release: Release,
-    /// The time of the statement, in seconds since 1970.
-    pub time: u64,
 }
 
 impl Note {
@@ -114,35 +100,5 @@ impl Note {
         check_delegations(Purpose::Freshness, name, root.record(), &signers)?;
         check_epoch(name, self.announcement.release, root.record())?;
         Ok(self.announcement.clone())
-    }
-}
-
-impl Announcement {
-    fn encode(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
-        writer.u8(FORMAT).bytes(&self.root.0);
-        write_name(&mut writer, &self.name);
-        self.release.write(&mut writer);
-        writer.u64(self.time);
-        writer.finish()
-    }
-
-    fn parse(bytes: &[u8]) -> Result<Announcement, Refused> {
-        let mut reader = Reader::new(bytes);
-        match reader.u8("note format")? {
-            FORMAT => {}
-            other => {
-                let reason = format!("{other}; this host knows {FORMAT}");
-                return Err(malformed("note format", reason));
-            }
-        }
-        let announcement = Announcement {
-            root: Digest(reader.array("root")?),
-            name: read_name(&mut reader, "name")?,
-            release: Release::read(&mut reader, "release")?,
-            time: reader.u64("time")?,
-        };
-        reader.end("freshness note")?;
-        Ok(announcement)
     }
 }

@@ -226,6 +226,7 @@
 //!
 //! None that a file can cause.
 
+mod announcement;
 mod bytes;
 mod capabilities;
 mod clock;
@@ -237,6 +238,7 @@ mod manifest;
 mod name;
 mod policy;
 pub mod private;
+mod proof;
 mod refused;
 mod release;
 mod root;
@@ -247,20 +249,22 @@ mod verify;
 mod wasm;
 mod world;
 
+pub use announcement::Announcement;
 pub use capabilities::{Capabilities, Socket};
 pub use digest::Digest;
-pub use freshness::{Announcement, Note};
+pub use freshness::Note;
 pub use key::{PrivateKey, PublicKey};
 pub use keyfile::{KeyError, KeyFile};
 pub use manifest::{Manifest, ModuleRole};
 pub use name::{Name, NamePattern};
 pub use policy::{Approval, Policy, Warning};
+pub use proof::{Proof, Verified};
 pub use refused::Refused;
 pub use release::Release;
 pub use root::{Delegation, Purpose, Root, RootRecord, SignedRoot};
 pub use sealed::{MAX_FILE_BYTES, MAX_SEAL_BYTES, Sealed, add_signature, seal};
 pub use state::State;
 pub use time::{DAY, Moment};
-pub use verify::{Proof, Verified, check_running, verify, verify_set};
+pub use verify::{check_running, verify, verify_set};
 pub use watm_types::{ConnectPattern, Network};
 pub use world::World;

@@ -30,9 +30,8 @@ use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
 use watm_net::connect::Connect;
 use watm_net::flow::{DatagramFlow, StreamFlow};
-use watm_net::sockets::{
-    Admission, BoundSocket, CarriedPort, DatagramPort, Port, TcpPort, UdpPort,
-};
+use watm_net::ports::{CarriedPort, DatagramPort, Port};
+use watm_net::sockets::{Admission, BoundSocket, TcpPort, UdpPort};
 use watm_policy::access::{Access, MAX_LOOKUPS};
 use watm_policy::keys::Keys;
 

@@ -8,7 +8,7 @@ use super::generation::Generation;
 use super::run::{Driver, StartFailure};
 use crate::{Module, Phase};
 use watm_component::{Grants, Instance, StartError, Trap};
-use watm_net::sockets::Port;
+use watm_net::ports::Port;
 
 /// The interval at which sockets are emptied while there is no instance.
 const DISCARD_INTERVAL: Duration = Duration::from_millis(20);

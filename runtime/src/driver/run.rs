@@ -18,7 +18,8 @@ use super::swap::{Candidate, Predecessor, Probation, Started};
 use super::{Command, Reply};
 use crate::{Error, GenerationStatus, Module, Phase, Status};
 use watm_component::{Grants, StartError, Trap};
-use watm_net::sockets::{NetworkChanges, Port};
+use watm_net::ports::Port;
+use watm_net::sockets::NetworkChanges;
 
 /// The most calls in a row without a look at the sockets, while the application keeps tokens ready.
 /// A look costs a system call.

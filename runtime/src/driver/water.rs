@@ -221,7 +221,7 @@ impl WaterServer {
         let generation = self.next;
         self.next = self.next.wrapping_add(1);
         let made = self.make(&module, config, generation);
-        let before = Arc::downgrade(&self.current.current().runner);
+        let before = Arc::downgrade(self.current.current().runner.connections());
         let hub = self.hub.clone();
         let listens = self.listens;
         tokio::spawn(async move {
@@ -232,9 +232,9 @@ impl WaterServer {
                 let proved = change.prove(next, options.probation, remembered).await;
                 proved.map_err(|(before, why)| before.runner.serves_again(&module, why))?;
                 hub.keep_for(&module);
-                // The former runner is gone if it has no connections.
+                // They are gone if none are open.
                 if let (Some(drain), Some(before)) = (options.drain, before.upgrade()) {
-                    before.end_connections_after(drain);
+                    before.end_after(drain);
                 }
                 Ok(generation)
             };

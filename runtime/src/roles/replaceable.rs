@@ -79,7 +79,7 @@ impl Replaceable {
         proved.map_err(|(before, why)| before.serves_again(&module, why))?;
         self.kept.change(&module);
         if let Some(drain) = self.settings.drain {
-            before.end_connections_after(drain);
+            before.connections().end_after(drain);
         }
         let mut serving = self.serving();
         *serving = (serving.0 + 1, module);

@@ -59,6 +59,7 @@
 
 mod authorization;
 mod error;
+mod fault;
 mod fetch;
 mod network;
 mod outcome;

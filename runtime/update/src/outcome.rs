@@ -6,7 +6,7 @@ use std::time::Duration;
 use watm_seal::{Digest, Manifest, Refused, Release, Warning};
 
 use crate::error::FetchError;
-use crate::updater::Fault;
+use crate::fault::Fault;
 
 /// The result of one check of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]

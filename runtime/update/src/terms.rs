@@ -8,8 +8,8 @@ use watm_seal::{
     check_running, verify,
 };
 
+use crate::fault::Fault;
 use crate::outcome::Module;
-use crate::updater::Fault;
 
 /// The terms by which a module is verified, the same as when its host loads it.
 #[derive(Debug, Clone)]

@@ -1,15 +1,14 @@
 //! The updater: one check takes a module from a source to a place. `Watch` and `watm update` drive
 //! it.
 
-use std::io;
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use watm_seal::state::StateError;
 use watm_seal::{Digest, Note, Refused, Release};
 
 use crate::error::FetchError;
+use crate::fault::{Fault, at};
 use crate::fetch::{Fetched, Folder, LIMIT, Part, fetch, fetch_small, read_file};
 use crate::network::Network;
 use crate::outcome::{Notice, Outcome, Report, Skipped};
@@ -372,48 +371,5 @@ fn check_folder(
             let reason = format!("has no usable {name}{}", first.unwrap_or_default());
             Err(FetchError::NoCandidate(reason).into())
         }
-    }
-}
-
-/// The reason why a check failed, by its origin.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Fault {
-    /// The source failed.
-    #[error("{0}")]
-    Fetch(#[from] FetchError),
-    /// The file was refused.
-    #[error("{0}")]
-    Refused(#[from] Refused),
-    /// The state of this machine cannot be used.
-    #[error("{0}")]
-    State(#[from] StateError),
-    #[error("{path}: {source}", path = path.display())]
-    Place { path: PathBuf, source: io::Error },
-}
-
-impl Fault {
-    pub(crate) fn code(&self) -> &'static str {
-        match self {
-            Fault::Fetch(error) => error.code(),
-            Fault::Refused(refused) => refused.code(),
-            Fault::State(_) => "state",
-            Fault::Place { .. } => "place",
-        }
-    }
-
-    pub(crate) fn fetch(&self) -> Option<&FetchError> {
-        match self {
-            Fault::Fetch(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-/// Adds the path of the file to an error.
-fn at(path: &Path) -> impl Fn(io::Error) -> Fault {
-    let path = path.to_owned();
-    move |source| Fault::Place {
-        path: path.clone(),
-        source,
     }
 }

@@ -32,6 +32,7 @@
 //! connections again. A listener or a relay that refuses input from a client does not count as
 //! failed: otherwise strangers would decide which module runs.
 
+mod connections;
 mod cpu;
 mod end;
 mod env;
@@ -53,6 +54,7 @@ use watm_net::Limits;
 use watm_policy::water_abi::Abi;
 use watm_types::{Destination, Error, ErrorCode, FlowInfo, Role, Target};
 
+pub use connections::Connections;
 pub use runner::WaterRunner;
 pub use slot::Slot;
 

@@ -3,12 +3,12 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use super::Prepared;
+use super::connections::Connections;
 use super::cpu::CpuMeter;
 use super::end::{Caller, Control};
 use super::fds::{Descriptor, Resource};
@@ -18,7 +18,6 @@ use super::outside::Outside;
 use super::slot::Unproven;
 use super::state::State;
 use super::worker::{Closing, Worker};
-use watm_engine::Ticking;
 use watm_net::counters::Counters;
 
 use crate::{Destination, Error, FlowInfo, Limits, Module, Role, Target};
@@ -44,11 +43,7 @@ pub struct WaterRunner {
     descriptors: Quota,
     /// The share of a core that all its instances have together.
     cpu_quota: CpuQuota,
-    /// The first failure of an instance that its connections do not explain.
-    fault: watch::Sender<Option<String>>,
-    /// True once its connections must end.
-    over: watch::Sender<bool>,
-    _ticking: Ticking,
+    connections: Arc<Connections>,
 }
 
 impl WaterRunner {
@@ -61,7 +56,6 @@ impl WaterRunner {
             settings.log_level,
         );
         Ok(WaterRunner {
-            _ticking: module.engine().tick()?,
             module: module.clone(),
             access: Arc::new(Access {
                 name: settings.name.clone(),
@@ -78,8 +72,7 @@ impl WaterRunner {
             flows: settings.flows,
             descriptors: settings.descriptors,
             cpu_quota: CpuQuota::new(module.granted().cpu_permille()),
-            fault: watch::Sender::new(None),
-            over: watch::Sender::new(false),
+            connections: Arc::new(Connections::new(module)?),
             limits: settings.limits,
         })
     }
@@ -105,36 +98,9 @@ impl WaterRunner {
         }
     }
 
-    /// Returns the first failure of an instance that its connections do not explain, if there is
-    /// one by now or within `time`.
-    pub async fn fault_within(&self, time: Duration) -> Option<String> {
-        let mut fault = self.fault.subscribe();
-        let found = timeout(time, fault.wait_for(Option::is_some)).await;
-        found.ok()?.ok()?.clone()
-    }
-
-    /// Resets the open connections.
-    pub fn end_connections(&self) {
-        self.over.send_replace(true);
-    }
-
-    /// Resets the connections that are still open after `time`. Does nothing if none are left then.
-    pub fn end_connections_after(self: &Arc<Self>, time: Duration) {
-        // The connections hold the runner, and nobody else does for long.
-        let runner = Arc::downgrade(self);
-        tokio::spawn(async move {
-            sleep(time).await;
-            if let Some(runner) = runner.upgrade() {
-                runner.end_connections();
-            }
-        });
-    }
-
-    /// Returns when its connections are to be reset.
-    pub(super) async fn connections_end(&self) {
-        let mut over = self.over.subscribe();
-        // An error would mean that no sender is left, and `self` holds one.
-        let _ = over.wait_for(|over| *over).await;
+    /// Returns the connections that it has opened.
+    pub fn connections(&self) -> &Arc<Connections> {
+        &self.connections
     }
 
     /// Logs that `failed` was rolled back and this module serves again, and returns the error for
@@ -160,18 +126,9 @@ impl WaterRunner {
         error
     }
 
-    /// Notes a failure of an instance that its connections do not explain.
-    pub(super) fn is_at_fault(&self, reason: &str) {
-        self.fault.send_if_modified(|known| {
-            let first = known.is_none();
-            known.get_or_insert_with(|| reason.to_owned());
-            first
-        });
-    }
-
     /// Returns the error for a call of the handshake that did not return.
     fn stopped(&self, stop: Stop) -> Error {
-        self.is_at_fault(&stop.reason());
+        self.connections.is_at_fault(&stop.reason());
         stop.into_error(&self.name)
     }
 
@@ -322,7 +279,7 @@ impl WaterRunner {
             reset: false,
             grace: self.limits.close_grace,
             name: self.name.clone(),
-            runner: self.clone(),
+            connections: self.connections.clone(),
         };
         tokio::spawn(async move {
             worker.run().await;
@@ -412,7 +369,7 @@ impl WaterRunner {
         }
         // A module may refuse what a client sends.
         if !state.outside.accepts() && !state.has_lost() {
-            self.is_at_fault(&reason);
+            self.connections.is_at_fault(&reason);
         }
         Err(Error::Handshake {
             module: self.name.to_string(),

@@ -71,7 +71,7 @@ impl<T: Clone + AsRef<WaterRunner>> Change<T> {
         remember: Option<&Module>,
     ) -> Result<(), (T, Unproven)> {
         let before = self.set(next.clone());
-        let unproven = match next.as_ref().fault_within(probation).await {
+        let unproven = match next.as_ref().connections().fault_within(probation).await {
             Some(reason) => Unproven::Failed(reason),
             None => match remembered(remember).await {
                 Ok(()) => return Ok(()),

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::connections::Connections;
 use super::end::{Caller, Control};
 use super::errno::Errno;
 use super::instance::{Instance, Stop, with_last_words};
-use super::runner::WaterRunner;
 use crate::ErrorCode;
 
 /// The future that returns when the application wants no more.
@@ -29,8 +29,8 @@ pub(super) struct Worker {
     pub(super) grace: Duration,
     /// The connection's name in logs.
     pub(super) name: Arc<str>,
-    /// The runner, which hears of the module's faults. Holding it keeps the epoch advancing.
-    pub(super) runner: Arc<WaterRunner>,
+    /// The connections of the module, which hear of its faults.
+    pub(super) connections: Arc<Connections>,
 }
 
 impl Worker {
@@ -80,8 +80,8 @@ impl Worker {
     /// Returns the result of [`serve`](Self::serve), or `None` if the connections' time is over
     /// before.
     async fn serve_in_time(&mut self) -> Option<Option<Result<i32, Stop>>> {
-        let runner = self.runner.clone();
-        let mut over = pin!(runner.connections_end());
+        let connections = self.connections.clone();
+        let mut over = pin!(connections.ended());
         let mut served = pin!(self.serve());
         poll_fn(|cx| {
             if let Poll::Ready(ended) = served.as_mut().poll(cx) {
@@ -146,7 +146,7 @@ impl Worker {
                 // The runtimes of some languages exit this way when a connection has ended.
                 let regular = matches!(stop, Stop::Exit(_)) && (told || state.has_lost());
                 if !regular {
-                    self.runner.is_at_fault(&reason);
+                    self.connections.is_at_fault(&reason);
                 }
                 return Some(reason);
             }
@@ -163,7 +163,7 @@ impl Worker {
         let reason = format!("the module failed with {result} ({})", errno.name());
         let reason = with_last_words(state, reason);
         if !told && !state.saw_end && !state.outside.accepts() {
-            self.runner.is_at_fault(&reason);
+            self.connections.is_at_fault(&reason);
         }
         Some(reason)
     }

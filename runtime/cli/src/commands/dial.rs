@@ -15,7 +15,7 @@ use crate::options::{Loaded, ModuleOptions};
 use crate::proxies::ProxyOptions;
 use crate::stop::{self, DrainOptions, Stop};
 use crate::through::{Through, ThroughOptions};
-use crate::{accept_loop, join, stdio, tcp, through, watch};
+use crate::{accept_loop, follow, join, stdio, tcp, through};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         return stop::run_draining(arguments.drain.time(), |stop| async move {
             tokio::select! {
                 served = proxies.serve(dialer.clone(), &stop) => served,
-                () = watch::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
+                () = follow::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
             }
         });
     }
@@ -197,7 +197,7 @@ async fn for_clients(
     let serving = accept_loop::all(accept, carry, &mut stop);
     tokio::select! {
         served = serving => served,
-        () = watch::follow(loaded, async |module| swapped.swap(&module).await) => Ok(()),
+        () = follow::follow(loaded, async |module| swapped.swap(&module).await) => Ok(()),
     }
 }
 

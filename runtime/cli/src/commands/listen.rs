@@ -21,7 +21,7 @@ use crate::options::ModuleOptions;
 use crate::shape::{self, Needs};
 use crate::stop::{self, DrainOptions, Stop};
 use crate::transparent::TransparentArguments;
-use crate::{accept_loop, join, stdio, watch};
+use crate::{accept_loop, follow, join, stdio};
 
 /// The time limit for connecting to the upstream: a little more than four unanswered SYNs.
 const CONNECTING: Duration = Duration::from_secs(20);
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
         let serving = accept_loop::all(accept, carry, &mut stop);
         tokio::select! {
             served = serving => served,
-            () = watch::follow(&loaded, async |module| swapped.swap(&module).await) => Ok(()),
+            () = follow::follow(&loaded, async |module| swapped.swap(&module).await) => Ok(()),
             () = accept_until_asked(stopped) => Ok(()),
         }
     })

@@ -7,7 +7,7 @@ use watm_runtime::{Destination, Relay};
 use crate::failure::{Failure, Outcome};
 use crate::inputs::{destination, listening_address};
 use crate::options::ModuleOptions;
-use crate::{accept_loop, stop, watch};
+use crate::{accept_loop, follow, stop};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -30,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         accept_loop::announce(relay.local_addr());
         tokio::select! {
             () = stop.requested() => {}
-            () = watch::follow(&loaded, async |module| relay.swap(&module).await) => {}
+            () = follow::follow(&loaded, async |module| relay.swap(&module).await) => {}
         }
         relay.close().await;
         Ok(())

@@ -2,13 +2,15 @@
 //! `roles::incoming`.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 
 use socket2::{Domain, Socket, Type};
 
 use super::options;
-use super::tunneled_port::NO_ADDRESS;
 use crate::Error;
+
+/// The unspecified address, for ends whose address is unknown.
+pub(crate) const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// The buffer size asked of the kernel for each direction of a UDP socket; it may give less
 /// (`net.core.rmem_max`). 4 MiB is 30 ms of 1 Gbit/s, about the time that a busy machine takes

@@ -10,7 +10,6 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
 
-use super::datagrams::{Gone, Sent};
 use super::options;
 use super::watched::Watched;
 use crate::counters::Counters;
@@ -45,6 +44,25 @@ const MAX_ERRORS: usize = 1 << 16;
 /// The most link-local addresses whose interface is remembered; more than one link has.
 const MAX_SCOPES: usize = 256;
 
+/// The outcome of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sent {
+    /// The number of entries that were sent or dropped; the others are the caller's to keep.
+    pub accepted: usize,
+    /// True if some of those were dropped because they are longer than what arrives whole.
+    pub too_long: bool,
+}
+
+/// The outcome for datagrams that leave together.
+pub(crate) enum Gone {
+    /// Not sent: there is no room now.
+    Not,
+    /// Sent, as far as the network takes them.
+    Sent,
+    /// Dropped, at least some of them for their length.
+    TooLong,
+}
+
 /// A bound UDP socket. It outlives the instances of the module that use it.
 pub struct UdpPort {
     socket: Watched,
@@ -70,10 +88,10 @@ pub struct UdpPort {
 /// The wakers of all generations that wait for room. A socket wakes one waiter a direction, and
 /// more than one generation may want to send.
 #[derive(Default)]
-pub(super) struct Waiting(Mutex<Vec<Waker>>);
+pub(crate) struct Waiting(Mutex<Vec<Waker>>);
 
 impl Waiting {
-    pub(super) fn add(&self, waker: &Waker) {
+    pub(crate) fn add(&self, waker: &Waker) {
         let mut waiting = self.0.lock().expect("no panic under this lock");
         if waiting.iter().any(|known| known.will_wake(waker)) {
             return;
@@ -224,7 +242,7 @@ impl UdpPort {
         Sent { accepted, too_long }
     }
 
-    /// See [`DatagramPort::longest`](super::DatagramPort::longest).
+    /// See [`DatagramPort::longest`](crate::ports::DatagramPort::longest).
     pub fn longest(&self, remote: SocketAddr) -> Option<usize> {
         /// The header bytes of UDP and IP, without options or extensions: for IPv4 and for IPv6.
         const HEADERS: (usize, usize) = (8 + 20, 8 + 40);
@@ -241,7 +259,7 @@ impl UdpPort {
         Some(path.checked_sub(headers)?.min(MAX_SEND_BYTES))
     }
 
-    /// See [`DatagramPort::set_dont_fragment`](super::DatagramPort::set_dont_fragment).
+    /// See [`DatagramPort::set_dont_fragment`](crate::ports::DatagramPort::set_dont_fragment).
     pub fn set_dont_fragment(&self, on: bool) {
         if self.dont_fragment.swap(on, Ordering::Relaxed) != on {
             options::set_dont_fragment(&self.socket, on);
@@ -404,7 +422,7 @@ impl UdpPort {
         }
     }
 
-    /// See [`DatagramPort::refused`](super::DatagramPort::refused). The first call starts to listen
+    /// See [`DatagramPort::refused`](crate::ports::DatagramPort::refused). The first call starts to listen
     /// for ICMP errors.
     pub fn refused(&self) -> Vec<IpAddr> {
         if !self.hears_errors.swap(true, Ordering::Relaxed) {

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use file::{StateError, StateFile};
 pub use files::{Files, System, beside, follow_links, replace, replace_shared, write_new};
 
-use crate::freshness::Announcement;
+use crate::announcement::Announcement;
 use crate::policy::Approval;
-use crate::verify::{Proof, Verified};
+use crate::proof::{Proof, Verified};
 use crate::{Capabilities, Digest, Manifest, Name, Refused, Release, Root};
 
 /// The most names: more than one host ever loads.

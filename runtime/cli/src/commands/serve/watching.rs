@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::time::sleep;
 
 use super::service::Service;
-use crate::watch::{self, INTERVAL, Mark};
+use crate::follow::{self, INTERVAL};
+use crate::watch::Mark;
 
 pub(super) struct Watching(Vec<Followed>);
 
@@ -66,9 +67,9 @@ impl Watching {
                         continue;
                     }
                     match service.reload_module(frontend).await {
-                        Ok(true) => watch::tell_swapped(&file.display()),
+                        Ok(true) => follow::tell_swapped(&file.display()),
                         Ok(false) => {}
-                        Err(failure) => watch::tell_refused(&failure),
+                        Err(failure) => follow::tell_refused(&failure),
                     }
                 }
             }

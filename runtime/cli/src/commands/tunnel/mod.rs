@@ -22,7 +22,7 @@ use crate::proxies::{DNS_PORT, ProxyOptions};
 use crate::reporting::dialer::ReportOptions;
 use crate::stop::{self, Stop};
 use crate::through::{LABEL, ThroughOptions};
-use crate::{logging, stdio, watch};
+use crate::{follow, logging, stdio};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Outcome, Failure> {
             served = reverses.serve(dialer.clone(), stop.clone()), if reversed => served,
             () = up::tell(&dialer) => Ok(()),
             reported = arguments.report.serve(&name, dialer.clone(), reported) => reported,
-            () = watch::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
+            () = follow::follow(&loaded, async |module| dialer.swap(&module).await) => Ok(()),
         }
     })
 }

@@ -2,7 +2,7 @@
 //! each remote address. `datagrams::DatagramPort` wraps it.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Waker};
@@ -12,13 +12,12 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use super::datagrams::{Gone, Sent};
-use super::udp::{Entry, Waiting};
 use crate::account::Charge;
 use crate::connect::{Connect, Wire, WireKind};
 use crate::counters::Counters;
 use crate::flow::DatagramFlow;
 use crate::ready::register;
+use crate::sockets::{Entry, Gone, NO_ADDRESS, Sent, Waiting};
 use crate::{Destination, Network, Target};
 
 /// The most addresses with a flow: more than a client has peers. Beyond it, the least recently used
@@ -123,7 +122,7 @@ impl CarriedPort {
         NO_ADDRESS
     }
 
-    /// Receives, as [`UdpPort::receive`](super::UdpPort::receive).
+    /// Receives, as [`UdpPort::receive`](crate::sockets::UdpPort::receive).
     pub fn receive(
         &self,
         max_entries: usize,
@@ -164,7 +163,7 @@ impl CarriedPort {
         (batch.payload, batch.entries)
     }
 
-    /// Sends, as [`UdpPort::send`](super::UdpPort::send).
+    /// Sends, as [`UdpPort::send`](crate::sockets::UdpPort::send).
     pub fn send(&self, payload: &[u8], entries: &[Entry], cx: &mut Context<'_>) -> Sent {
         let room = self.waiting.clone().into();
         let mut for_all = Context::from_waker(&room);
@@ -206,7 +205,7 @@ impl CarriedPort {
         self.dont_fragment.store(on, Ordering::Relaxed);
     }
 
-    /// Discards, as [`UdpPort::discard`](super::UdpPort::discard).
+    /// Discards, as [`UdpPort::discard`](crate::sockets::UdpPort::discard).
     pub fn discard(&self) {
         let mut cx = Context::from_waker(Waker::noop());
         let mut links = self.shared.lock();
@@ -348,10 +347,6 @@ impl CarriedPort {
         }
     }
 }
-
-/// The unspecified address, for ends whose address is unknown.
-pub(super) const NO_ADDRESS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// An attempt to open a flow. Reports its outcome when it is dropped.
 struct Attempt {

@@ -7,28 +7,9 @@ use std::task::Context;
 use std::time::Instant;
 
 use super::remotes::{Known, Remotes};
-use super::tunneled_port::CarriedPort;
-use super::udp::{Entry, UdpPort};
+use super::tunneled::CarriedPort;
 use crate::account::Account;
-
-/// The outcome of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sent {
-    /// The number of entries that were sent or dropped; the others are the caller's to keep.
-    pub accepted: usize,
-    /// True if some of those were dropped because they are longer than what arrives whole.
-    pub too_long: bool,
-}
-
-/// The outcome for datagrams that leave together.
-pub(super) enum Gone {
-    /// Not sent: there is no room now.
-    Not,
-    /// Sent, as far as the network takes them.
-    Sent,
-    /// Dropped, at least some of them for their length.
-    TooLong,
-}
+use crate::sockets::{Entry, Sent, UdpPort};
 
 /// A datagram socket. It outlives the instances of the module that use it.
 pub struct DatagramPort {

@@ -1,0 +1,32 @@
+//! Sockets as a module sees them, whoever carries their datagrams. The driver makes them, and
+//! `component` grants them to the module.
+
+mod datagrams;
+mod remotes;
+mod tunneled;
+
+pub use datagrams::DatagramPort;
+pub use remotes::FRESH;
+pub use tunneled::CarriedPort;
+
+use std::sync::Arc;
+
+use crate::sockets::{Protocol, TcpPort};
+
+/// A socket of a server. Sockets of one protocol have different labels.
+pub enum Port {
+    /// A socket for datagrams.
+    Udp(Arc<DatagramPort>),
+    /// A listener, or connections that the module makes.
+    Tcp(Arc<TcpPort>),
+}
+
+impl Port {
+    /// Returns the protocol.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Port::Udp(_) => Protocol::Udp,
+            Port::Tcp(_) => Protocol::Tcp,
+        }
+    }
+}
