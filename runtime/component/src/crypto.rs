@@ -6,7 +6,7 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::crypto;
 use super::{Failure, Kept, State};
 use crate::ErrorCode;
-use crate::recording::{Digest, Function};
+use crate::recording::{Digest, import};
 
 /// A key that a module has given to the host.
 pub struct AeadKey {
@@ -72,7 +72,7 @@ impl crypto::HostAeadKey for State {
         algorithm: crypto::AeadAlgorithm,
         key: Vec<u8>,
     ) -> Result<Resource<AeadKey>, Failure> {
-        self.turn(Function::AeadKeyCreate, || (algorithm, Digest::of(&key)))
+        self.turn(import::AeadKeyCreate, || (algorithm, Digest::of(&key)))
             .repeat(self, |state| {
                 if !state.host_crypto {
                     return Err(ErrorCode::AccessDenied.into());

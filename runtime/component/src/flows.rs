@@ -7,7 +7,7 @@ use super::bindings::watm::transport::{flows, types};
 use super::convert::check_destination;
 use super::sockets::ByteStream;
 use super::{Failure, Kept, State};
-use crate::recording::{Digest, Function};
+use crate::recording::{Digest, import};
 use crate::{ErrorCode, FlowInfo, Network};
 use watm_net::flow::{
     Flow, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
@@ -78,7 +78,7 @@ impl flows::Host for State {
         kind: flows::Kind,
         destination: types::Destination,
     ) -> wasmtime::Result<bool> {
-        self.turn(Function::Accepts, || (&kind, &destination))
+        self.turn(import::Accepts, || (&kind, &destination))
             .take(self, |state| {
                 let network = match kind {
                     flows::Kind::Bytes => Network::Tcp,
@@ -94,7 +94,7 @@ impl flows::Host for State {
         info: flows::FlowInfo,
         token: u64,
     ) -> Result<Resource<ByteStream>, Failure> {
-        self.turn(Function::OpenStream, || (&info, token))
+        self.turn(import::OpenStream, || (&info, token))
             .take(self, |state| state.offer_stream(info.into(), token))
             .map(Resource::new_own)
     }
@@ -104,7 +104,7 @@ impl flows::Host for State {
         info: flows::FlowInfo,
         token: u64,
     ) -> Result<Resource<GuestDatagrams>, Failure> {
-        self.turn(Function::OpenDatagrams, || (&info, token))
+        self.turn(import::OpenDatagrams, || (&info, token))
             .take(self, |state| state.offer_datagrams(info.into(), token))
             .map(Resource::new_own)
     }
@@ -117,7 +117,7 @@ impl flows::HostDatagramFlow for State {
         max_datagrams: u32,
         max_bytes: u32,
     ) -> Result<Option<flows::Datagrams>, Failure> {
-        self.turn(Function::DatagramFlowReceive, || {
+        self.turn(import::DatagramFlowReceive, || {
             (flow.rep(), max_datagrams, max_bytes)
         })
         .take(self, |state| {
@@ -138,7 +138,7 @@ impl flows::HostDatagramFlow for State {
         flow: Resource<GuestDatagrams>,
         datagrams: flows::Datagrams,
     ) -> Result<u32, Failure> {
-        self.turn(Function::DatagramFlowSend, || {
+        self.turn(import::DatagramFlowSend, || {
             (
                 flow.rep(),
                 Digest::of(&datagrams.payload),
@@ -157,7 +157,7 @@ impl flows::HostDatagramFlow for State {
     }
 
     fn set_longest(&mut self, flow: Resource<GuestDatagrams>, bytes: u32) -> wasmtime::Result<()> {
-        self.turn(Function::DatagramFlowSetLongest, || (flow.rep(), bytes))
+        self.turn(import::DatagramFlowSetLongest, || (flow.rep(), bytes))
             .take(self, |state| {
                 state.table.get(&flow)?.set_longest(bytes as usize);
                 Ok(())
@@ -166,7 +166,7 @@ impl flows::HostDatagramFlow for State {
     }
 
     fn drop(&mut self, flow: Resource<GuestDatagrams>) -> wasmtime::Result<()> {
-        self.turn(Function::DatagramFlowDrop, || (flow.rep(),))
+        self.turn(import::DatagramFlowDrop, || (flow.rep(),))
             .take(self, |state| {
                 state.let_go(flow)?;
                 Ok(())

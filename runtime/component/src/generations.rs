@@ -9,7 +9,7 @@ use super::bindings::watm::transport::generations;
 use super::{Failure, Kept, State};
 use crate::ErrorCode;
 use crate::mailboxes::Message;
-use crate::recording::{Digest, Function};
+use crate::recording::{Digest, import};
 
 /// A generation's mailbox for the others.
 pub struct Mailbox {
@@ -27,7 +27,7 @@ impl generations::Host for State {}
 
 impl generations::HostMailbox for State {
     fn open(&mut self, token: u64) -> Result<Resource<Mailbox>, Failure> {
-        self.turn(Function::MailboxOpen, || (token,))
+        self.turn(import::MailboxOpen, || (token,))
             .take(self, |state| {
                 if !state.mailboxes.open(state.generation) {
                     return Err(ErrorCode::InvalidState.into());
@@ -46,7 +46,7 @@ impl generations::HostMailbox for State {
         max_messages: u32,
         max_bytes: u32,
     ) -> wasmtime::Result<generations::Mail> {
-        self.turn(Function::MailboxReceive, || {
+        self.turn(import::MailboxReceive, || {
             (mailbox.rep(), max_messages, max_bytes)
         })
         .take(self, |state| {
@@ -81,7 +81,7 @@ impl generations::HostMailbox for State {
         mailbox: Resource<Mailbox>,
         messages: generations::Messages,
     ) -> Result<u32, Failure> {
-        self.turn(Function::MailboxSend, || {
+        self.turn(import::MailboxSend, || {
             (
                 mailbox.rep(),
                 Digest::of(&messages.payload),
@@ -115,7 +115,7 @@ impl generations::HostMailbox for State {
     }
 
     fn drop(&mut self, mailbox: Resource<Mailbox>) -> wasmtime::Result<()> {
-        self.turn(Function::MailboxDrop, || (mailbox.rep(),))
+        self.turn(import::MailboxDrop, || (mailbox.rep(),))
             .take(self, |state| {
                 state.let_go(mailbox)?;
                 state.mailboxes.close(state.generation);

@@ -3,7 +3,7 @@
 use super::bindings::watm::transport::log;
 use super::convert::tracing_level;
 use super::{Failure, State};
-use crate::recording::Function;
+use crate::recording::import;
 use watm_engine::log::MAX_TARGET;
 use watm_types::cut;
 
@@ -12,7 +12,7 @@ const MAX_RECORDED: usize = 512;
 
 impl log::Host for State {
     fn log(&mut self, level: log::Level, target: String, message: String) -> wasmtime::Result<()> {
-        self.turn(Function::Log, || {
+        self.turn(import::Log, || {
             (
                 level,
                 cut(&target, MAX_TARGET),

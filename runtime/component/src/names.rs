@@ -13,7 +13,7 @@ use super::bindings::watm::transport::{names, types};
 use super::connect::code;
 use super::convert::{address_to_guest, check_destination};
 use super::{Failure, Kept, State};
-use crate::recording::Function;
+use crate::recording::import;
 use crate::{Destination, ErrorCode, Family, Network, Target};
 use watm_net::ports::Port;
 use watm_policy::access::Access;
@@ -42,7 +42,7 @@ impl names::Host for State {}
 
 impl names::HostLookup for State {
     fn start(&mut self, name: String, port: u16, token: u64) -> Result<Resource<Lookup>, Failure> {
-        self.turn(Function::LookupStart, || (&name, port, token))
+        self.turn(import::LookupStart, || (&name, port, token))
             .take(self, |state| {
                 let waker = state.token(token)?.into();
                 let answer = Answer::Expected(state.look_up(name, port)?);
@@ -58,7 +58,7 @@ impl names::HostLookup for State {
         &mut self,
         lookup: Resource<Lookup>,
     ) -> Result<Option<Vec<types::IpSocketAddress>>, Failure> {
-        self.turn(Function::LookupAddresses, || (lookup.rep(),))
+        self.turn(import::LookupAddresses, || (lookup.rep(),))
             .take(self, |state| {
                 let lookup = state.table.get_mut(&lookup)?;
                 let Some(found) = lookup.poll() else {
@@ -70,7 +70,7 @@ impl names::HostLookup for State {
     }
 
     fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
-        self.turn(Function::LookupDrop, || (lookup.rep(),))
+        self.turn(import::LookupDrop, || (lookup.rep(),))
             .take(self, |state| {
                 state.let_go(lookup)?;
                 Ok(())

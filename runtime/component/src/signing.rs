@@ -7,7 +7,7 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::signing;
 use super::{Failure, Kept, State};
 use crate::ErrorCode;
-use crate::recording::{Digest, Function};
+use crate::recording::{Digest, import};
 use watm_policy::keys::{Signer, is_of_handshake};
 
 /// A key that a module may sign with.
@@ -24,7 +24,7 @@ impl signing::Host for State {}
 
 impl signing::HostPrivateKey for State {
     fn open(&mut self, name: String) -> Result<Resource<PrivateKey>, Failure> {
-        self.turn(Function::PrivateKeyOpen, || (&name,))
+        self.turn(import::PrivateKeyOpen, || (&name,))
             .take(self, |state| {
                 let key = state.private_keys.get(&name);
                 let key = key.ok_or(ErrorCode::AccessDenied)?;
@@ -34,13 +34,13 @@ impl signing::HostPrivateKey for State {
     }
 
     fn public_key(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<Vec<u8>> {
-        self.turn(Function::PrivateKeyPublicKey, || (key.rep(),))
+        self.turn(import::PrivateKeyPublicKey, || (key.rep(),))
             .take(self, |state| Ok(state.table.get(&key)?.0.public_key()))
             .map_err(Failure::into_trap)
     }
 
     fn schemes(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<Vec<u16>> {
-        self.turn(Function::PrivateKeySchemes, || (key.rep(),))
+        self.turn(import::PrivateKeySchemes, || (key.rep(),))
             .take(self, |state| Ok(state.table.get(&key)?.0.schemes()))
             .map_err(Failure::into_trap)
     }
@@ -51,7 +51,7 @@ impl signing::HostPrivateKey for State {
         scheme: u16,
         message: Vec<u8>,
     ) -> Result<Vec<u8>, Failure> {
-        self.turn(Function::PrivateKeySign, || {
+        self.turn(import::PrivateKeySign, || {
             (key.rep(), scheme, Digest::of(&message))
         })
         .take(self, |state| {
@@ -74,7 +74,7 @@ impl signing::HostPrivateKey for State {
     }
 
     fn drop(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<()> {
-        self.turn(Function::PrivateKeyDrop, || (key.rep(),))
+        self.turn(import::PrivateKeyDrop, || (key.rep(),))
             .take(self, |state| {
                 state.let_go(key)?;
                 Ok(())

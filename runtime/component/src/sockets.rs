@@ -16,7 +16,7 @@ use super::convert::{
     ip_from_guest, ip_to_guest,
 };
 use super::{Failure, Kept, State};
-use crate::recording::{Digest, Function};
+use crate::recording::{Digest, import};
 use crate::{Destination, ErrorCode, Target};
 use watm_net::flow::GuestStream;
 use watm_net::log_refusal;
@@ -123,7 +123,7 @@ impl sockets::Host for State {
         destination: types::Destination,
         token: u64,
     ) -> Result<Resource<ByteStream>, Failure> {
-        self.turn(Function::Connect, || (&destination, token))
+        self.turn(import::Connect, || (&destination, token))
             .take(self, |state| {
                 state.open_connection(&destination.into(), token)
             })
@@ -131,7 +131,7 @@ impl sockets::Host for State {
     }
 
     fn coalesce(&mut self, microseconds: u32) -> wasmtime::Result<()> {
-        self.turn(Function::Coalesce, || (microseconds,))
+        self.turn(import::Coalesce, || (microseconds,))
             .take(self, |state| {
                 let interval = Duration::from_micros(microseconds.into());
                 state.coalescing = interval.min(LONGEST_COALESCING);
@@ -143,7 +143,7 @@ impl sockets::Host for State {
 
 impl sockets::HostDatagramSocket for State {
     fn open(&mut self, label: String, token: u64) -> Result<Resource<DatagramSocket>, Failure> {
-        self.turn(Function::DatagramSocketOpen, || (&label, token))
+        self.turn(import::DatagramSocketOpen, || (&label, token))
             .take(self, |state| state.open_datagram_socket(&label, token))
             .map(Resource::new_own)
     }
@@ -154,7 +154,7 @@ impl sockets::HostDatagramSocket for State {
         max_datagrams: u32,
         max_bytes: u32,
     ) -> Result<sockets::DatagramBatch, Failure> {
-        self.turn(Function::DatagramSocketReceive, || {
+        self.turn(import::DatagramSocketReceive, || {
             (socket.rep(), max_datagrams, max_bytes)
         })
         .take(self, |state| {
@@ -183,7 +183,7 @@ impl sockets::HostDatagramSocket for State {
         socket: Resource<DatagramSocket>,
         batch: sockets::DatagramBatch,
     ) -> Result<u32, Failure> {
-        self.turn(Function::DatagramSocketSend, || {
+        self.turn(import::DatagramSocketSend, || {
             (socket.rep(), Digest::of(&batch.payload), &batch.datagrams)
         })
         .take(self, |state| state.send_batch(&socket, batch))
@@ -194,7 +194,7 @@ impl sockets::HostDatagramSocket for State {
         socket: Resource<DatagramSocket>,
         remote: types::IpSocketAddress,
     ) -> wasmtime::Result<Option<u32>> {
-        self.turn(Function::DatagramSocketLongest, || (socket.rep(), remote))
+        self.turn(import::DatagramSocketLongest, || (socket.rep(), remote))
             .take(self, |state| {
                 let longest = state
                     .table
@@ -211,21 +211,19 @@ impl sockets::HostDatagramSocket for State {
         socket: Resource<DatagramSocket>,
         on: bool,
     ) -> wasmtime::Result<()> {
-        self.turn(Function::DatagramSocketSetDontFragment, || {
-            (socket.rep(), on)
-        })
-        .take(self, |state| {
-            state.table.get(&socket)?.port.set_dont_fragment(on);
-            Ok(())
-        })
-        .map_err(Failure::into_trap)
+        self.turn(import::DatagramSocketSetDontFragment, || (socket.rep(), on))
+            .take(self, |state| {
+                state.table.get(&socket)?.port.set_dont_fragment(on);
+                Ok(())
+            })
+            .map_err(Failure::into_trap)
     }
 
     fn refused(
         &mut self,
         socket: Resource<DatagramSocket>,
     ) -> wasmtime::Result<Vec<types::IpAddress>> {
-        self.turn(Function::DatagramSocketRefused, || (socket.rep(),))
+        self.turn(import::DatagramSocketRefused, || (socket.rep(),))
             .take(self, |state| {
                 let refused = state.table.get(&socket)?.port.refused();
                 Ok(refused.into_iter().map(ip_to_guest).collect())
@@ -237,7 +235,7 @@ impl sockets::HostDatagramSocket for State {
         &mut self,
         socket: Resource<DatagramSocket>,
     ) -> wasmtime::Result<types::IpSocketAddress> {
-        self.turn(Function::DatagramSocketLocalAddress, || (socket.rep(),))
+        self.turn(import::DatagramSocketLocalAddress, || (socket.rep(),))
             .take(self, |state| {
                 let socket = state.table.get(&socket)?;
                 Ok(address_to_guest(socket.port.local_addr()))
@@ -246,7 +244,7 @@ impl sockets::HostDatagramSocket for State {
     }
 
     fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
-        self.turn(Function::DatagramSocketDrop, || (socket.rep(),))
+        self.turn(import::DatagramSocketDrop, || (socket.rep(),))
             .take(self, |state| {
                 let socket = state.let_go(socket)?;
                 state.taken.remove(&(Protocol::Udp, socket.label));
@@ -403,7 +401,7 @@ impl sockets::HostByteStream for State {
         max_bytes: u32,
     ) -> Result<Option<Vec<u8>>, Failure> {
         let max = max_bytes as usize;
-        self.turn(Function::ByteStreamRead, || (stream.rep(), max_bytes))
+        self.turn(import::ByteStreamRead, || (stream.rep(), max_bytes))
             .take(self, |state| {
                 let read = match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.read(max, &mut state.wakers)?,
@@ -420,7 +418,7 @@ impl sockets::HostByteStream for State {
     }
 
     fn write(&mut self, stream: Resource<ByteStream>, data: Vec<u8>) -> Result<u32, Failure> {
-        self.turn(Function::ByteStreamWrite, || {
+        self.turn(import::ByteStreamWrite, || {
             (stream.rep(), Digest::of(&data))
         })
         .take(self, |state| {
@@ -446,7 +444,7 @@ impl sockets::HostByteStream for State {
     ) -> Result<(), Failure> {
         let read = direction != sockets::Direction::Write;
         let write = direction != sockets::Direction::Read;
-        self.turn(Function::ByteStreamShutdown, || (stream.rep(), direction))
+        self.turn(import::ByteStreamShutdown, || (stream.rep(), direction))
             .take(self, |state| {
                 match state.table.get_mut(&stream)? {
                     ByteStream::Flow(flow) => flow.shutdown(read, write, &mut state.wakers),
@@ -464,7 +462,7 @@ impl sockets::HostByteStream for State {
         stream: Resource<ByteStream>,
         reason: types::ErrorCode,
     ) -> wasmtime::Result<()> {
-        self.turn(Function::ByteStreamReset, || (stream.rep(), &reason))
+        self.turn(import::ByteStreamReset, || (stream.rep(), &reason))
             .take(self, |state| {
                 if let Some(answer) = state.awaited.remove(&stream.rep()) {
                     answer.tell(Err(reason.clone().into()));
@@ -485,7 +483,7 @@ impl sockets::HostByteStream for State {
         &mut self,
         stream: Resource<ByteStream>,
     ) -> wasmtime::Result<Option<types::IpSocketAddress>> {
-        self.turn(Function::ByteStreamRemoteAddress, || (stream.rep(),))
+        self.turn(import::ByteStreamRemoteAddress, || (stream.rep(),))
             .take(self, |state| {
                 let address = match state.table.get(&stream)? {
                     ByteStream::Flow(flow) => Some(flow.source()),
@@ -498,7 +496,7 @@ impl sockets::HostByteStream for State {
     }
 
     fn connecting(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
-        self.turn(Function::ByteStreamConnecting, || (stream.rep(),))
+        self.turn(import::ByteStreamConnecting, || (stream.rep(),))
             .take(self, |state| {
                 // The call has no effect on streams other than the one that is dialled.
                 state.table.get(&stream)?;
@@ -514,7 +512,7 @@ impl sockets::HostByteStream for State {
     }
 
     fn connected(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
-        self.turn(Function::ByteStreamConnected, || (stream.rep(),))
+        self.turn(import::ByteStreamConnected, || (stream.rep(),))
             .take(self, |state| {
                 state.table.get(&stream)?;
                 if let Some(answer) = state.awaited.remove(&stream.rep()) {
@@ -526,7 +524,7 @@ impl sockets::HostByteStream for State {
     }
 
     fn drop(&mut self, stream: Resource<ByteStream>) -> wasmtime::Result<()> {
-        self.turn(Function::ByteStreamDrop, || (stream.rep(),))
+        self.turn(import::ByteStreamDrop, || (stream.rep(),))
             .take(self, |state| {
                 state.awaited.remove(&stream.rep());
                 state.let_go(stream)?;
@@ -538,7 +536,7 @@ impl sockets::HostByteStream for State {
 
 impl sockets::HostListener for State {
     fn open(&mut self, label: String, token: u64) -> Result<Resource<Listener>, Failure> {
-        self.turn(Function::ListenerOpen, || (&label, token))
+        self.turn(import::ListenerOpen, || (&label, token))
             .take(self, |state| state.open_listener(&label, token))
             .map(Resource::new_own)
     }
@@ -549,7 +547,7 @@ impl sockets::HostListener for State {
         token: u64,
     ) -> Result<Option<Resource<ByteStream>>, Failure> {
         let stream = self
-            .turn(Function::ListenerAccept, || (listener.rep(), token))
+            .turn(import::ListenerAccept, || (listener.rep(), token))
             .take(self, |state| state.accept_connection(&listener, token))?;
         Ok(stream.map(Resource::new_own))
     }
@@ -558,7 +556,7 @@ impl sockets::HostListener for State {
         &mut self,
         listener: Resource<Listener>,
     ) -> wasmtime::Result<types::IpSocketAddress> {
-        self.turn(Function::ListenerLocalAddress, || (listener.rep(),))
+        self.turn(import::ListenerLocalAddress, || (listener.rep(),))
             .take(self, |state| {
                 let listener = state.table.get(&listener)?;
                 Ok(address_to_guest(listener.port.local_addr()))
@@ -567,7 +565,7 @@ impl sockets::HostListener for State {
     }
 
     fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
-        self.turn(Function::ListenerDrop, || (listener.rep(),))
+        self.turn(import::ListenerDrop, || (listener.rep(),))
             .take(self, |state| {
                 let listener = state.let_go(listener)?;
                 state.taken.remove(&(Protocol::Tcp, listener.label));

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Failure, State};
-use crate::recording::{Event, Function, Outcome, Recorder, encode};
+use crate::recording::{Event, Function, Import, Outcome, Recorder, encode};
 
 /// The tape between an instance and the host while its life is recorded or replayed.
 #[derive(Clone)]
@@ -80,22 +80,23 @@ impl State {
         matches!(&self.tape, Some(Tape::Replay(player)) if lock(player).interrupts())
     }
 
-    /// Begins an import. `arguments` is only called if there is a tape.
-    pub(super) fn turn<T: DeserializeOwned, A: Serialize>(
+    /// Begins an import, whose answer has the type that the table of imports gives it. `arguments` is
+    /// only called if there is a tape.
+    pub(super) fn turn<I: Import, A: Serialize>(
         &self,
-        function: Function,
+        _: I,
         arguments: impl FnOnce() -> A,
-    ) -> Turn<T> {
+    ) -> Turn<I::Answer> {
         match &self.tape {
             None => Turn::Live,
             Some(Tape::Record(recorder)) => {
-                recorder.import(function, &arguments());
+                recorder.import(I::FUNCTION, &arguments());
                 Turn::Recorded(recorder.clone())
             }
             Some(Tape::Replay(player)) => {
                 let mut bytes = Vec::new();
                 encode(&arguments(), &mut bytes);
-                Turn::Replayed(replayed(lock(player).import(function, &bytes)))
+                Turn::Replayed(replayed(lock(player).import(I::FUNCTION, &bytes)))
             }
         }
     }

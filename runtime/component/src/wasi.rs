@@ -11,7 +11,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower};
 
 use super::{Failure, State};
-use crate::recording::Function;
+use crate::recording::import;
 
 /// The most random bytes of one call. A key takes 32; a megabyte takes milliseconds.
 const MAX_RANDOM_BYTES: u64 = 1 << 20;
@@ -40,7 +40,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         |mut store: StoreContextMut<'_, State>, (len,): (u64,)| {
             let state = store.data_mut();
             state
-                .turn(Function::RandomBytes, || (len,))
+                .turn(import::RandomBytes, || (len,))
                 .take(state, |_| random_bytes(len))
                 .map(|bytes| (bytes,))
                 .map_err(Failure::into_trap)
@@ -50,7 +50,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
         "get-random-u64",
         |mut store: StoreContextMut<'_, State>, (): ()| {
             let state = store.data_mut();
-            let random = state.turn(Function::RandomU64, || ()).take(state, |_| {
+            let random = state.turn(import::RandomU64, || ()).take(state, |_| {
                 let mut bytes = [0; 8];
                 fill(&mut bytes)?;
                 Ok(u64::from_le_bytes(bytes))
@@ -61,7 +61,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     let mut clock = linker.instance("wasi:clocks/wall-clock@0.2.0")?;
     clock.func_wrap("now", |mut store: StoreContextMut<'_, State>, (): ()| {
         let state = store.data_mut();
-        let since = state.turn(Function::WallClock, || ()).take(state, |_| {
+        let since = state.turn(import::WallClock, || ()).take(state, |_| {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             Ok(since.unwrap_or_default())
         });

@@ -14,6 +14,7 @@
 //! or because the server closed, meets the module at another instruction each time: there the
 //! replay stops the call too, anywhere after the last action that was recorded.
 
+mod answers;
 mod exact;
 mod fitting;
 mod report;

@@ -8,8 +8,7 @@ use cpu_time::ThreadTime;
 
 use crate::{Error, Limits, LogRecord, Module, RecordingEnd, Report};
 use watm_component::convert::tracing_level;
-use watm_component::recording::{Call, End, Function, Header};
-use watm_component::wit::log::Level;
+use watm_component::recording::{Asked, Call, End, Function, Header};
 use watm_component::{Grants, Instance, Player, StartError, Tape, Trap};
 use watm_engine::Ticking;
 use watm_engine::cpu_quota::CpuQuota;
@@ -166,12 +165,16 @@ pub(super) fn keep_log(log: &mut Vec<LogRecord>, function: Function, arguments: 
     if function != Function::Log || log.len() >= MAX_LOG_RECORDS {
         return;
     }
-    if let Ok((level, part, message, _)) =
-        postcard::from_bytes::<(Level, String, String, u64)>(arguments)
+    if let Some(Asked::Log {
+        level,
+        target,
+        message,
+        ..
+    }) = function.asked(arguments)
     {
         log.push(LogRecord {
             level: tracing_level(level),
-            part: printable(&part, part.len()).into_owned(),
+            part: printable(&target, target.len()).into_owned(),
             message: printable(&message, message.len()).into_owned(),
         });
     }

@@ -5,15 +5,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ring::digest;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use super::answers::{done, encoded, refused};
 use super::signing::Signing;
-use watm_component::recording::{Digest, Function, Outcome, encode};
-use watm_component::wit::flows::{Datagrams, FlowInfo, Kind};
-use watm_component::wit::generations::{Mail, MessageInfo, Messages};
+use watm_component::recording::{Asked, Function, Outcome, Recorded};
+use watm_component::wit::flows::{Datagrams, FlowInfo};
+use watm_component::wit::generations::{Mail, Messages};
 use watm_component::wit::sockets::{DatagramBatch, DatagramInfo};
-use watm_component::wit::types::{Destination, ErrorCode, IpAddress, IpSocketAddress};
+use watm_component::wit::types::{ErrorCode, IpAddress, IpSocketAddress};
 
 /// The first handle of resources that the recording does not have, above any handle of a host.
 const OWN_HANDLES: u32 = 1 << 30;
@@ -168,156 +167,141 @@ impl World {
 
     /// Returns the outcome of an import; `None` if the replay has none.
     pub(super) fn answer(&mut self, function: Function, arguments: &[u8]) -> Option<Vec<u8>> {
-        match function {
-            Function::DatagramSocketOpen => {
-                let (label, token) = read::<(String, u64)>(arguments)?;
+        match function.asked(arguments)? {
+            Asked::DatagramSocketOpen { label, token } => {
                 self.resources.open(Key::Socket(label), token)
             }
-            Function::ListenerOpen => {
-                let (label, token) = read::<(String, u64)>(arguments)?;
+            Asked::ListenerOpen { label, token } => {
                 self.resources.open(Key::Listener(label), token)
             }
-            Function::OpenStream | Function::OpenDatagrams => {
-                let (info, token) = read::<(FlowInfo, u64)>(arguments)?;
-                let base = flow_base(function, &info);
-                let count = self.resources.flows.entry(base.clone()).or_default();
-                *count += 1;
-                let key = Key::Flow(base.0, base.1, *count);
-                self.resources.open(key, token)
-            }
-            Function::Connect => {
-                let (destination, token) = read::<(Destination, u64)>(arguments)?;
+            Asked::OpenStream { info, token } => self.resources.open_flow(true, &info, token),
+            Asked::OpenDatagrams { info, token } => self.resources.open_flow(false, &info, token),
+            Asked::Connect { destination, token } => {
                 let base = encoded(&destination);
                 let count = self.resources.outgoing.entry(base.clone()).or_default();
                 *count += 1;
                 let key = Key::Outgoing(base, *count);
                 self.resources.open(key, token)
             }
-            Function::LookupStart => {
-                let (name, port, token) = read::<(String, u16, u64)>(arguments)?;
+            Asked::LookupStart { name, port, token } => {
                 let base = encoded(&(name, port));
                 let count = self.resources.lookups.entry(base.clone()).or_default();
                 *count += 1;
                 let key = Key::Lookup(base, *count);
                 self.resources.open(key, token)
             }
-            Function::LookupAddresses => {
-                let (handle,) = read::<(u32,)>(arguments)?;
-                Some(self.resources.source(handle)?.addresses())
+            Asked::LookupAddresses { lookup } => Some(self.resources.source(lookup)?.addresses()),
+            Asked::PrivateKeyOpen { name } => Some(self.resources.signing.open(name)),
+            Asked::PrivateKeyPublicKey { key } => {
+                Some(done(&self.resources.signing.key(key)?.public_key))
             }
-            Function::PrivateKeyOpen
-            | Function::PrivateKeyPublicKey
-            | Function::PrivateKeySchemes
-            | Function::PrivateKeySign
-            | Function::PrivateKeyDrop => self.resources.signing.answer(function, arguments),
-            Function::ListenerAccept => {
-                let (listener, token) = read::<(u32, u64)>(arguments)?;
-                self.resources.accept(listener, token)
+            Asked::PrivateKeySchemes { key } => {
+                Some(done(&self.resources.signing.key(key)?.schemes))
             }
-            Function::DatagramSocketReceive => {
-                let (handle, max, room) = read::<(u32, u32, u32)>(arguments)?;
-                Some(self.resources.source(handle)?.receive(max, room))
+            Asked::PrivateKeySign {
+                key,
+                scheme,
+                message,
+            } => Some(self.resources.signing.key(key)?.sign(scheme, message)),
+            Asked::PrivateKeyDrop { key } => {
+                self.resources.signing.close(key);
+                Some(done(&()))
             }
-            Function::DatagramFlowReceive => {
-                let (handle, max, room) = read::<(u32, u32, u32)>(arguments)?;
-                Some(self.resources.source(handle)?.receive_of_flow(max, room))
-            }
-            Function::ByteStreamRead => {
-                let (handle, max) = read::<(u32, u32)>(arguments)?;
-                Some(self.resources.source(handle)?.read(max))
-            }
-            Function::DatagramSocketSend => {
-                let (_, digest, infos) = read::<(u32, Digest, Vec<DatagramInfo>)>(arguments)?;
-                let total: u64 = infos.iter().map(|info| u64::from(info.len)).sum();
-                if total != u64::from(digest.len) {
+            Asked::ListenerAccept { listener, token } => self.resources.accept(listener, token),
+            Asked::DatagramSocketReceive {
+                socket,
+                max,
+                max_bytes,
+            } => Some(self.resources.source(socket)?.receive(max, max_bytes)),
+            Asked::DatagramFlowReceive {
+                flow,
+                max,
+                max_bytes,
+            } => Some(self.resources.source(flow)?.receive_of_flow(max, max_bytes)),
+            Asked::ByteStreamRead { stream, max } => Some(self.resources.source(stream)?.read(max)),
+            Asked::DatagramSocketSend {
+                payload, datagrams, ..
+            } => {
+                let total: u64 = datagrams.iter().map(|info| u64::from(info.len)).sum();
+                if total != u64::from(payload.len) {
                     return Some(refused(ErrorCode::InvalidArgument));
                 }
-                Some(done(&(infos.len() as u32)))
+                Some(done(&(datagrams.len() as u32)))
             }
-            Function::DatagramFlowSend => {
-                let (handle, digest, lengths) = read::<(u32, Digest, Vec<u32>)>(arguments)?;
+            Asked::DatagramFlowSend {
+                flow,
+                payload,
+                lengths,
+            } => {
                 let total: u64 = lengths.iter().map(|length| u64::from(*length)).sum();
-                if total != u64::from(digest.len) {
+                if total != u64::from(payload.len) {
                     return Some(refused(ErrorCode::InvalidArgument));
                 }
-                Some(self.resources.source(handle)?.written(lengths.len() as u32))
+                Some(self.resources.source(flow)?.written(lengths.len() as u32))
             }
-            Function::ByteStreamWrite => {
-                let (handle, digest) = read::<(u32, Digest)>(arguments)?;
-                Some(self.resources.source(handle)?.written(digest.len))
+            Asked::ByteStreamWrite { stream, data } => {
+                Some(self.resources.source(stream)?.written(data.len))
             }
-            Function::DatagramSocketLongest => {
-                let (handle, remote) = read::<(u32, IpSocketAddress)>(arguments)?;
-                let said = &self.resources.source(handle)?.longest;
-                Some(done(said.get(&encoded(&remote)).unwrap_or(&None)))
+            Asked::DatagramSocketLongest { socket, remote } => {
+                let known = &self.resources.source(socket)?.longest;
+                Some(done(known.get(&encoded(&remote)).unwrap_or(&None)))
             }
-            Function::DatagramSocketRefused => {
-                let (handle,) = read::<(u32,)>(arguments)?;
-                let source = self.resources.source(handle)?;
+            Asked::DatagramSocketRefused { socket } => {
+                let source = self.resources.source(socket)?;
                 Some(done(&std::mem::take(&mut source.refusing)))
             }
-            Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
-                let (handle,) = read::<(u32,)>(arguments)?;
+            Asked::DatagramSocketLocalAddress { socket: handle }
+            | Asked::ListenerLocalAddress { listener: handle } => {
                 Some(done(&self.resources.source(handle)?.local?))
             }
-            Function::ByteStreamRemoteAddress => {
-                let (handle,) = read::<(u32,)>(arguments)?;
-                Some(done(&self.resources.source(handle)?.remote))
+            Asked::ByteStreamRemoteAddress { stream } => {
+                Some(done(&self.resources.source(stream)?.remote))
             }
             // A recording ends when another generation begins, so the mailbox stays empty.
-            Function::MailboxOpen => {
-                let (token,) = read::<(u64,)>(arguments)?;
-                self.resources.open(Key::Mailbox, token)
-            }
-            Function::MailboxReceive => Some(done(&Mail {
+            Asked::MailboxOpen { token } => self.resources.open(Key::Mailbox, token),
+            Asked::MailboxReceive { .. } => Some(done(&Mail {
                 messages: Messages {
                     payload: Vec::new(),
                     messages: Vec::new(),
                 },
                 ended: Vec::new(),
             })),
-            Function::MailboxSend => {
-                let (_, _, infos) = read::<(u32, Digest, Vec<MessageInfo>)>(arguments)?;
-                Some(done(&(infos.len() as u32)))
-            }
-            Function::DatagramSocketDrop
-            | Function::MailboxDrop
-            | Function::LookupDrop
-            | Function::ListenerDrop
-            | Function::ByteStreamDrop
-            | Function::DatagramFlowDrop => {
-                let (handle,) = read::<(u32,)>(arguments)?;
+            Asked::MailboxSend { messages, .. } => Some(done(&(messages.len() as u32))),
+            Asked::DatagramSocketDrop { socket: handle }
+            | Asked::MailboxDrop { mailbox: handle }
+            | Asked::LookupDrop { lookup: handle }
+            | Asked::ListenerDrop { listener: handle }
+            | Asked::ByteStreamDrop { stream: handle }
+            | Asked::DatagramFlowDrop { flow: handle } => {
                 self.resources.close(handle);
                 Some(done(&()))
             }
-            Function::RandomBytes => {
-                let (len,) = read::<(u64,)>(arguments)?;
+            Asked::RandomBytes { len } => {
                 let bytes: Vec<u8> = (0..len).map(|_| self.random_byte()).collect();
                 Some(done(&bytes))
             }
-            Function::RandomU64 => {
+            Asked::RandomU64 {} => {
                 let bytes: [u8; 8] = std::array::from_fn(|_| self.random_byte());
                 Some(done(&u64::from_le_bytes(bytes)))
             }
-            Function::WallClock => {
+            Asked::WallClock {} => {
                 self.time = self.times.pop_front().unwrap_or(self.time);
                 Some(done(&self.time))
             }
-            Function::Accepts => {
-                let (kind, destination) = read::<(Kind, Destination)>(arguments)?;
-                let said = self.resources.accepts.get(&encoded(&(kind, destination)));
+            Asked::Accepts { kind, destination } => {
+                let known = self.resources.accepts.get(&encoded(&(kind, destination)));
                 // An application accepts all flows by default.
-                Some(done(said.unwrap_or(&true)))
+                Some(done(known.unwrap_or(&true)))
             }
-            Function::ByteStreamShutdown
-            | Function::ByteStreamReset
-            | Function::ByteStreamConnecting
-            | Function::ByteStreamConnected
-            | Function::DatagramSocketSetDontFragment
-            | Function::DatagramFlowSetLongest
-            | Function::Coalesce
-            | Function::AeadKeyCreate
-            | Function::Log => Some(done(&())),
+            Asked::ByteStreamShutdown { .. }
+            | Asked::ByteStreamReset { .. }
+            | Asked::ByteStreamConnecting { .. }
+            | Asked::ByteStreamConnected { .. }
+            | Asked::DatagramSocketSetDontFragment { .. }
+            | Asked::DatagramFlowSetLongest { .. }
+            | Asked::Coalesce { .. }
+            | Asked::AeadKeyCreate { .. }
+            | Asked::Log { .. } => Some(done(&())),
         }
     }
 
@@ -333,73 +317,100 @@ impl World {
 
     fn try_learn(&mut self, function: Function, rest: &[u8]) -> Option<()> {
         let resources = &mut self.resources;
-        match function {
-            Function::MailboxOpen => {
-                let ((token,), outcome) = split::<(u64,), u32>(rest)?;
+        match function.recorded(rest)? {
+            Recorded::MailboxOpen { token, outcome } => {
                 resources.opened(Key::Mailbox, token, outcome);
             }
-            Function::DatagramSocketOpen => {
-                let ((label, token), outcome) = split::<(String, u64), u32>(rest)?;
-                resources.opened(Key::Socket(label), token, outcome);
-            }
-            Function::ListenerOpen => {
-                let ((label, token), outcome) = split::<(String, u64), u32>(rest)?;
-                resources.opened(Key::Listener(label), token, outcome);
-            }
-            Function::OpenStream | Function::OpenDatagrams => {
-                let ((info, token), outcome) = split::<(FlowInfo, u64), u32>(rest)?;
-                let base = flow_base(function, &info);
-                let count = resources.recorded_flows.entry(base.clone()).or_default();
-                *count += 1;
-                let key = Key::Flow(base.0, base.1, *count);
-                resources.opened(key, token, outcome);
-            }
-            Function::Connect => {
-                let ((destination, token), outcome) = split::<(Destination, u64), u32>(rest)?;
+            Recorded::DatagramSocketOpen {
+                label,
+                token,
+                outcome,
+            } => resources.opened(Key::Socket(label), token, outcome),
+            Recorded::ListenerOpen {
+                label,
+                token,
+                outcome,
+            } => resources.opened(Key::Listener(label), token, outcome),
+            Recorded::OpenStream {
+                info,
+                token,
+                outcome,
+            } => resources.opened_flow(true, &info, token, outcome),
+            Recorded::OpenDatagrams {
+                info,
+                token,
+                outcome,
+            } => resources.opened_flow(false, &info, token, outcome),
+            Recorded::Connect {
+                destination,
+                token,
+                outcome,
+            } => {
                 let base = encoded(&destination);
                 let count = resources.recorded_outgoing.entry(base.clone()).or_default();
                 *count += 1;
                 let key = Key::Outgoing(base, *count);
                 resources.opened(key, token, outcome);
             }
-            Function::LookupStart => {
-                let ((name, port, token), outcome) = split::<(String, u16, u64), u32>(rest)?;
+            Recorded::LookupStart {
+                name,
+                port,
+                token,
+                outcome,
+            } => {
                 let base = encoded(&(name, port));
                 let count = resources.recorded_lookups.entry(base.clone()).or_default();
                 *count += 1;
                 let key = Key::Lookup(base, *count);
                 resources.opened(key, token, outcome);
             }
-            Function::LookupAddresses => {
-                let ((handle,), outcome) = split::<(u32,), Option<Vec<IpSocketAddress>>>(rest)?;
-                let source = resources.recorded(handle)?;
+            Recorded::LookupAddresses { lookup, outcome } => {
+                let source = resources.recorded(lookup)?;
                 match outcome {
                     Outcome::Done(Some(found)) => source.found = Some((found, false)),
                     Outcome::Refused(code) => source.read_error = Some(code),
                     Outcome::Done(None) | Outcome::Trapped(_) => {}
                 }
             }
-            Function::PrivateKeyOpen
-            | Function::PrivateKeyPublicKey
-            | Function::PrivateKeySchemes
-            | Function::PrivateKeySign => resources.signing.learn(function, rest)?,
-            Function::ListenerAccept => {
-                let ((listener, token), outcome) = split::<(u32, u64), Option<u32>>(rest)?;
-                if let Outcome::Done(Some(handle)) = outcome {
-                    let Some(Key::Listener(label)) = resources.recorded_handles.get(&listener)
-                    else {
-                        return None;
-                    };
-                    let label = label.clone();
-                    let source = resources.recorded(listener)?;
-                    source.connections += 1;
-                    let key = Key::Connection(label, source.connections);
-                    resources.opened(key, token, Outcome::Done(handle));
-                }
+            Recorded::PrivateKeyOpen {
+                name,
+                outcome: Outcome::Done(handle),
+            } => resources.signing.opened(name, handle),
+            Recorded::PrivateKeyPublicKey {
+                key,
+                outcome: Outcome::Done(public_key),
+            } => resources.signing.recorded(key)?.public_key = public_key,
+            Recorded::PrivateKeySchemes {
+                key,
+                outcome: Outcome::Done(schemes),
+            } => resources.signing.recorded(key)?.schemes = schemes,
+            Recorded::PrivateKeySign {
+                key,
+                scheme,
+                message,
+                outcome: Outcome::Done(signature),
+            } => resources
+                .signing
+                .recorded(key)?
+                .signed(scheme, message, signature),
+            Recorded::ListenerAccept {
+                listener,
+                token,
+                outcome: Outcome::Done(Some(handle)),
+            } => {
+                let Some(Key::Listener(label)) = resources.recorded_handles.get(&listener) else {
+                    return None;
+                };
+                let label = label.clone();
+                let source = resources.recorded(listener)?;
+                source.connections += 1;
+                let key = Key::Connection(label, source.connections);
+                resources.opened(key, token, Outcome::Done(handle));
             }
-            Function::DatagramSocketReceive => {
-                let ((handle, ..), outcome) = split::<(u32, u32, u32), DatagramBatch>(rest)?;
-                let source = resources.recorded(handle)?;
+            Recorded::DatagramSocketReceive {
+                socket, outcome, ..
+            } => {
+                let source = resources.recorded(socket)?;
                 match outcome {
                     Outcome::Done(batch) => {
                         let mut payload = batch.payload.as_slice();
@@ -413,9 +424,8 @@ impl World {
                     Outcome::Trapped(_) => {}
                 }
             }
-            Function::DatagramFlowReceive => {
-                let ((handle, ..), outcome) = split::<(u32, u32, u32), Option<Datagrams>>(rest)?;
-                let source = resources.recorded(handle)?;
+            Recorded::DatagramFlowReceive { flow, outcome, .. } => {
+                let source = resources.recorded(flow)?;
                 match outcome {
                     Outcome::Done(Some(datagrams)) => {
                         let mut payload = datagrams.payload.as_slice();
@@ -430,9 +440,10 @@ impl World {
                     Outcome::Trapped(_) => {}
                 }
             }
-            Function::ByteStreamRead => {
-                let ((handle, _), outcome) = split::<(u32, u32), Option<Vec<u8>>>(rest)?;
-                let source = resources.recorded(handle)?;
+            Recorded::ByteStreamRead {
+                stream, outcome, ..
+            } => {
+                let source = resources.recorded(stream)?;
                 match outcome {
                     Outcome::Done(Some(bytes)) => source.bytes.extend(bytes),
                     Outcome::Done(None) => source.ended = true,
@@ -440,88 +451,95 @@ impl World {
                     Outcome::Trapped(_) => {}
                 }
             }
-            Function::ByteStreamWrite => {
-                let ((handle, _), outcome) = split::<(u32, Digest), u32>(rest)?;
-                if let Outcome::Refused(code) = outcome {
-                    resources.recorded(handle)?.write_error = Some(code);
-                }
+            Recorded::ByteStreamWrite {
+                stream: handle,
+                outcome: Outcome::Refused(code),
+                ..
             }
-            Function::DatagramFlowSend => {
-                let ((handle, ..), outcome) = split::<(u32, Digest, Vec<u32>), u32>(rest)?;
-                if let Outcome::Refused(code) = outcome {
-                    resources.recorded(handle)?.write_error = Some(code);
-                }
+            | Recorded::DatagramFlowSend {
+                flow: handle,
+                outcome: Outcome::Refused(code),
+                ..
+            } => resources.recorded(handle)?.write_error = Some(code),
+            Recorded::DatagramSocketLongest {
+                socket,
+                remote,
+                outcome: Outcome::Done(longest),
+            } => {
+                let source = resources.recorded(socket)?;
+                source.longest.insert(encoded(&remote), longest);
             }
-            Function::DatagramSocketLongest => {
-                let ((handle, remote), outcome) =
-                    split::<(u32, IpSocketAddress), Option<u32>>(rest)?;
-                if let Outcome::Done(longest) = outcome {
-                    let source = resources.recorded(handle)?;
-                    source.longest.insert(encoded(&remote), longest);
-                }
+            Recorded::DatagramSocketRefused {
+                socket,
+                outcome: Outcome::Done(refused),
+            } => resources.recorded(socket)?.refusing.extend(refused),
+            Recorded::DatagramSocketLocalAddress {
+                socket: handle,
+                outcome: Outcome::Done(address),
             }
-            Function::DatagramSocketRefused => {
-                let ((handle,), outcome) = split::<(u32,), Vec<IpAddress>>(rest)?;
-                if let Outcome::Done(refused) = outcome {
-                    resources.recorded(handle)?.refusing.extend(refused);
-                }
+            | Recorded::ListenerLocalAddress {
+                listener: handle,
+                outcome: Outcome::Done(address),
+            } => resources.recorded(handle)?.local = Some(address),
+            Recorded::ByteStreamRemoteAddress {
+                stream,
+                outcome: Outcome::Done(address),
+            } => resources.recorded(stream)?.remote = address,
+            Recorded::RandomBytes {
+                outcome: Outcome::Done(bytes),
+                ..
+            } => self.random.extend(bytes),
+            Recorded::RandomU64 {
+                outcome: Outcome::Done(number),
+            } => self.random.extend(number.to_le_bytes()),
+            Recorded::WallClock {
+                outcome: Outcome::Done(time),
+            } => self.times.push_back(time),
+            Recorded::Accepts {
+                kind,
+                destination,
+                outcome: Outcome::Done(accepted),
+            } => {
+                let asked = encoded(&(kind, destination));
+                resources.accepts.insert(asked, accepted);
             }
-            Function::DatagramSocketLocalAddress | Function::ListenerLocalAddress => {
-                let ((handle,), outcome) = split::<(u32,), IpSocketAddress>(rest)?;
-                if let Outcome::Done(address) = outcome {
-                    resources.recorded(handle)?.local = Some(address);
-                }
-            }
-            Function::ByteStreamRemoteAddress => {
-                let ((handle,), outcome) = split::<(u32,), Option<IpSocketAddress>>(rest)?;
-                if let Outcome::Done(address) = outcome {
-                    resources.recorded(handle)?.remote = address;
-                }
-            }
-            Function::RandomBytes => {
-                let ((_,), outcome) = split::<(u64,), Vec<u8>>(rest)?;
-                if let Outcome::Done(bytes) = outcome {
-                    self.random.extend(bytes);
-                }
-            }
-            Function::RandomU64 => {
-                let ((), outcome) = split::<(), u64>(rest)?;
-                if let Outcome::Done(number) = outcome {
-                    self.random.extend(number.to_le_bytes());
-                }
-            }
-            Function::WallClock => {
-                let ((), outcome) = split::<(), Duration>(rest)?;
-                if let Outcome::Done(time) = outcome {
-                    self.times.push_back(time);
-                }
-            }
-            Function::Accepts => {
-                let (asked, outcome) = split::<(Kind, Destination), bool>(rest)?;
-                if let Outcome::Done(accepted) = outcome {
-                    resources.accepts.insert(encoded(&asked), accepted);
-                }
-            }
+            // The outcome says nothing that a replay needs.
+            Recorded::PrivateKeyOpen { .. }
+            | Recorded::PrivateKeyPublicKey { .. }
+            | Recorded::PrivateKeySchemes { .. }
+            | Recorded::PrivateKeySign { .. }
+            | Recorded::ListenerAccept { .. }
+            | Recorded::ByteStreamWrite { .. }
+            | Recorded::DatagramFlowSend { .. }
+            | Recorded::DatagramSocketLongest { .. }
+            | Recorded::DatagramSocketRefused { .. }
+            | Recorded::DatagramSocketLocalAddress { .. }
+            | Recorded::ListenerLocalAddress { .. }
+            | Recorded::ByteStreamRemoteAddress { .. }
+            | Recorded::RandomBytes { .. }
+            | Recorded::RandomU64 { .. }
+            | Recorded::WallClock { .. }
+            | Recorded::Accepts { .. } => {}
             // The host returns no data for these.
-            Function::DatagramSocketSend
-            | Function::ByteStreamConnecting
-            | Function::ByteStreamConnected
-            | Function::DatagramSocketSetDontFragment
-            | Function::DatagramFlowSetLongest
-            | Function::Coalesce
-            | Function::MailboxReceive
-            | Function::MailboxSend
-            | Function::MailboxDrop
-            | Function::LookupDrop
-            | Function::PrivateKeyDrop
-            | Function::DatagramSocketDrop
-            | Function::ByteStreamShutdown
-            | Function::ByteStreamReset
-            | Function::ByteStreamDrop
-            | Function::ListenerDrop
-            | Function::DatagramFlowDrop
-            | Function::AeadKeyCreate
-            | Function::Log => {}
+            Recorded::DatagramSocketSend { .. }
+            | Recorded::ByteStreamConnecting { .. }
+            | Recorded::ByteStreamConnected { .. }
+            | Recorded::DatagramSocketSetDontFragment { .. }
+            | Recorded::DatagramFlowSetLongest { .. }
+            | Recorded::Coalesce { .. }
+            | Recorded::MailboxReceive { .. }
+            | Recorded::MailboxSend { .. }
+            | Recorded::MailboxDrop { .. }
+            | Recorded::LookupDrop { .. }
+            | Recorded::PrivateKeyDrop { .. }
+            | Recorded::DatagramSocketDrop { .. }
+            | Recorded::ByteStreamShutdown { .. }
+            | Recorded::ByteStreamReset { .. }
+            | Recorded::ByteStreamDrop { .. }
+            | Recorded::ListenerDrop { .. }
+            | Recorded::DatagramFlowDrop { .. }
+            | Recorded::AeadKeyCreate { .. }
+            | Recorded::Log { .. } => {}
         }
         Some(())
     }
@@ -541,6 +559,24 @@ impl Resources {
             Outcome::Refused(code) if source.handle.is_none() => source.refused = Some(code),
             Outcome::Refused(_) | Outcome::Trapped(_) => {}
         }
+    }
+
+    /// Notes a flow of the recording: a stream or datagrams.
+    fn opened_flow(&mut self, stream: bool, info: &FlowInfo, token: u64, outcome: Outcome<u32>) {
+        let base = (stream, ends(info));
+        let count = self.recorded_flows.entry(base.clone()).or_default();
+        *count += 1;
+        let key = Key::Flow(base.0, base.1, *count);
+        self.opened(key, token, outcome);
+    }
+
+    /// Opens a flow in this run: a stream or datagrams.
+    fn open_flow(&mut self, stream: bool, info: &FlowInfo, token: u64) -> Option<Vec<u8>> {
+        let base = (stream, ends(info));
+        let count = self.flows.entry(base.clone()).or_default();
+        *count += 1;
+        let key = Key::Flow(base.0, base.1, *count);
+        self.open(key, token)
     }
 
     /// Returns a resource by its handle in the recording.
@@ -722,44 +758,17 @@ impl Source {
     }
 }
 
-/// Returns true for a stream, and the encoded ends of the flow.
-fn flow_base(function: Function, info: &FlowInfo) -> (bool, Vec<u8>) {
-    let mut ends = Vec::new();
-    encode(&(&info.source, &info.destination), &mut ends);
-    (function == Function::OpenStream, ends)
-}
-
-pub(super) fn encoded<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode(value, &mut bytes);
-    bytes
-}
-
-pub(super) fn read<A: DeserializeOwned>(arguments: &[u8]) -> Option<A> {
-    postcard::from_bytes(arguments).ok()
-}
-
-pub(super) fn split<A: DeserializeOwned, T: DeserializeOwned>(
-    rest: &[u8],
-) -> Option<(A, Outcome<T>)> {
-    let (arguments, rest) = postcard::take_from_bytes(rest).ok()?;
-    Some((arguments, read(rest)?))
-}
-
-pub(super) fn done<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode(&Outcome::Done(value), &mut bytes);
-    bytes
-}
-
-pub(super) fn refused(code: ErrorCode) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    encode(&Outcome::<()>::Refused(code), &mut bytes);
-    bytes
+/// Returns the encoded ends of a flow.
+fn ends(info: &FlowInfo) -> Vec<u8> {
+    encoded(&(&info.source, &info.destination))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+    use watm_component::recording::Digest;
+
     use super::*;
     use watm_component::wit::sockets::Ecn;
     use watm_component::wit::types::{Destination, IpAddress};
@@ -771,14 +780,8 @@ mod tests {
         }
     }
 
-    fn bytes<T: Serialize>(value: &T) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        encode(value, &mut bytes);
-        bytes
-    }
-
     fn learn<A: Serialize, T: Serialize>(world: &mut World, function: Function, said: (A, T)) {
-        let rest = [bytes(&said.0), bytes(&Outcome::Done(said.1))].concat();
+        let rest = [encoded(&said.0), done(&said.1)].concat();
         world.learn(function, &rest);
     }
 
@@ -787,7 +790,7 @@ mod tests {
         function: Function,
         arguments: A,
     ) -> Result<T, ErrorCode> {
-        let answer = world.answer(function, &bytes(&arguments)).expect("known");
+        let answer = world.answer(function, &encoded(&arguments)).expect("known");
         match postcard::from_bytes(&answer).expect("of this type") {
             Outcome::Done(value) => Ok(value),
             Outcome::Refused(code) => Err(code),
@@ -921,5 +924,37 @@ mod tests {
             let time: Duration = ask(&mut world, Function::WallClock, ()).expect("given");
             assert_eq!(time, Duration::from_secs(9));
         }
+    }
+
+    #[test]
+    fn only_recorded_signatures_are_given_again() {
+        let (message, other) = (Digest::of(b"message"), Digest::of(b"other"));
+        let mut world = World::new(Duration::ZERO);
+        learn(&mut world, Function::PrivateKeyOpen, (("web",), 7u32));
+        let public_key = ((7u32,), vec![1u8, 2]);
+        learn(&mut world, Function::PrivateKeyPublicKey, public_key);
+        let schemes = ((7u32,), vec![0x0403u16]);
+        learn(&mut world, Function::PrivateKeySchemes, schemes);
+        let signature = ((7u32, 0x0403u16, message), vec![3u8, 4]);
+        learn(&mut world, Function::PrivateKeySign, signature);
+
+        let denied = ask::<_, u32>(&mut world, Function::PrivateKeyOpen, ("other",));
+        assert!(matches!(denied, Err(ErrorCode::AccessDenied)));
+        let key: u32 = ask(&mut world, Function::PrivateKeyOpen, ("web",)).expect("known");
+        assert_eq!(key, 1);
+        let public_key = ask(&mut world, Function::PrivateKeyPublicKey, (key,));
+        assert_eq!(public_key.ok(), Some(vec![1u8, 2]));
+        let schemes = ask(&mut world, Function::PrivateKeySchemes, (key,));
+        assert_eq!(schemes.ok(), Some(vec![0x0403u16]));
+        let sign = |world: &mut World, message| {
+            ask::<_, Vec<u8>>(world, Function::PrivateKeySign, (key, 0x0403u16, message))
+        };
+        assert_eq!(sign(&mut world, message).ok(), Some(vec![3u8, 4]));
+        assert!(sign(&mut world, other).is_err());
+        let unknown = encoded(&(7u32, 0x0403u16, message));
+        assert_eq!(world.answer(Function::PrivateKeySign, &unknown), None);
+        assert!(ask::<_, ()>(&mut world, Function::PrivateKeyDrop, (key,)).is_ok());
+        let dropped = encoded(&(key,));
+        assert_eq!(world.answer(Function::PrivateKeyPublicKey, &dropped), None);
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ring::digest;
 use serde_derive::{Deserialize, Serialize};
 
+use super::Function;
 use crate::convert::guest_level;
 use crate::wit::log::Level;
 use crate::wit::types::{Destination, ErrorCode};
@@ -210,57 +211,6 @@ pub enum Outcome<T> {
     Done(T),
     Refused(ErrorCode),
     Trapped(String),
-}
-
-/// A function that a module imports. New variants go to the end: the file holds their numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Function {
-    DatagramSocketOpen,
-    DatagramSocketReceive,
-    DatagramSocketSend,
-    DatagramSocketLocalAddress,
-    DatagramSocketDrop,
-    ByteStreamRead,
-    ByteStreamWrite,
-    ByteStreamShutdown,
-    ByteStreamReset,
-    ByteStreamRemoteAddress,
-    ByteStreamDrop,
-    ListenerOpen,
-    ListenerAccept,
-    ListenerLocalAddress,
-    ListenerDrop,
-    OpenStream,
-    OpenDatagrams,
-    DatagramFlowReceive,
-    DatagramFlowSend,
-    DatagramFlowDrop,
-    AeadKeyCreate,
-    Log,
-    RandomBytes,
-    RandomU64,
-    WallClock,
-    Connect,
-    MailboxOpen,
-    MailboxReceive,
-    MailboxSend,
-    MailboxDrop,
-    LookupStart,
-    LookupAddresses,
-    LookupDrop,
-    PrivateKeyOpen,
-    PrivateKeyPublicKey,
-    PrivateKeySchemes,
-    PrivateKeySign,
-    PrivateKeyDrop,
-    ByteStreamConnecting,
-    ByteStreamConnected,
-    Accepts,
-    DatagramSocketLongest,
-    DatagramSocketSetDontFragment,
-    DatagramFlowSetLongest,
-    DatagramSocketRefused,
-    Coalesce,
 }
 
 /// A digest in the place of bytes that the module passes to the host.

@@ -10,7 +10,7 @@
 //! eight bytes, each in four bytes, little-endian, and the body. Bodies have the encoding of the
 //! crate `postcard` 1. The first body is a [`Header`], each other one an [`Event`], followed by
 //!
-//! - for [`Event::Import`] the arguments, a tuple as in `describe`, and the [`Outcome`];
+//! - for [`Event::Import`] the arguments, a tuple as in `imports`, and the [`Outcome`];
 //! - for [`Event::Returned`] the answer, in the type that `wit/` gives it.
 //!
 //! A call is an [`Event::Call`], the imports that the module made during it, and
@@ -25,9 +25,11 @@
 
 mod describe;
 mod format;
+mod imports;
 mod reader;
 mod recorder;
 
-pub use format::{Call, Digest, Event, Function, Header, Outcome, Socket, encode};
+pub use format::{Call, Digest, Event, Header, Outcome, Socket, encode};
+pub use imports::{Asked, Function, Import, Recorded, import};
 pub use reader::{End, Frame, Reader};
 pub use recorder::Recorder;
