@@ -37,7 +37,8 @@ git -C "$root" ls-files --cached --others --exclude-standard -z |
 
 known= failed=
 part routes watm watm-wireguard '--test=routes --test=dial' wireguard/src/routes.rs
-part proxy watm watm-proxy-protocol '' proxy-protocol/src/{codec,parse,refused,sources,spp,tlv,v1,v2,write}.rs
+part proxy watm watm-proxy-protocol '' proxy-protocol/src/{codec,parse,refused,sources,spp,tlv,v1,v2}.rs
+part headers watm watm-proxy-header --package=watm-proxy-protocol proxy-header/src/{lib,tlv,write}.rs
 part replays watm watm-shadowsocks --lib shadowsocks/src/salts.rs shadowsocks/src/datagram/window.rs
 
 if [ -z "$known" ]; then

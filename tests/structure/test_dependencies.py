@@ -16,6 +16,7 @@ WASM = {'cfg(target_family = "wasm")', 'cfg(any(target_family = "wasm", miri))'}
 TRANSPORTS = {
     "watm-core": {},
     "watm-schema": {},
+    "watm-proxy-header": {},
     "watm-netstack": {"watm-core": "always"},
     "watm-wireguard": {
         "watm-core": "always",
@@ -28,6 +29,7 @@ TRANSPORTS = {
     "watm-stream": {"watm-core": "always", "watm-schema": "always"},
     "watm-proxy-protocol": {
         "watm-core": "always",
+        "watm-proxy-header": "always",
         "watm-schema": "always",
         "watm-stream": "always",
         "watm-guest": "wasm",
@@ -65,6 +67,7 @@ TLS = {
         "watm-core": "always",
         "watm-schema": "always",
         "watm-stream": "always",
+        "watm-proxy-header": "always",
         "watm-proxy-protocol": "always",
         "watm-guest": "wasm",
         "watm-guest-v1": "wasm",
@@ -100,6 +103,7 @@ HOST = {
     },
     "watm": {
         "watm-runtime": "always",
+        "watm-proxy-header": "always",
         "watm-schema": "always",
         "watm-seal": "always",
         "watm-socks": "always",
@@ -130,6 +134,7 @@ FORBIDDEN = {
     "watm-python": {"boringtun", "smoltcp", "wasmtime"},
     "watm-core": INPUT_OUTPUT,
     "watm-schema": INPUT_OUTPUT,
+    "watm-proxy-header": INPUT_OUTPUT,
     "watm-netstack": INPUT_OUTPUT,
     "watm-stream": INPUT_OUTPUT,
     "watm-plain": INPUT_OUTPUT,
@@ -188,5 +193,6 @@ def test_workspaces_do_not_reach_into_each_other():
     for workspace, others in (("watm", HOST), ("watm/tls", HOST), (".", TRANSPORTS | TLS)):
         for package in packages(workspace).values():
             paths = {d["name"] for d in package["dependencies"] if "path" in d}
-            # Fields of configurations are words that both sides use, and nothing of a transport.
-            assert not paths & (others.keys() - {"watm-schema"}), f"{package['name']} crosses the boundary of wit/"
+            # Both sides use fields of configurations and headers of the PROXY protocol; neither is a transport.
+            shared = {"watm-schema", "watm-proxy-header"}
+            assert not paths & (others.keys() - shared), f"{package['name']} crosses the boundary of wit/"

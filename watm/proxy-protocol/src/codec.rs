@@ -4,16 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
 use watm_core::{ConfigError, Destination, ErrorCode, FlowInfo};
+use watm_proxy_header::{Protocol, Tlvs, write_v1, write_v2};
 use watm_stream::{Buffer, Codec, Limits, StreamTransport};
 
 use crate::account::{Account, Event};
 use crate::config::{Config, Version};
 use crate::facts::Facts;
-use crate::header::{Header, Protocol};
+use crate::header::Header;
 use crate::parse::{Parsed, parse};
 use crate::reason::Reason;
-use crate::tlv::Tlvs;
-use crate::write::{write_v1, write_v2};
 
 /// The PROXY protocol over connections. Its configuration has the fields in [`FIELDS`](crate::FIELDS).
 ///
@@ -89,7 +88,7 @@ impl StreamTransport for ProxyProtocol {
     fn dial(&self, _destination: Option<&Destination>) -> Result<ProxyCodec, ErrorCode> {
         let header = match self.config.send {
             Version::One => Some(write_v1(self.config.ends)),
-            Version::Two => write_v2(self.config.ends, &[]),
+            Version::Two => write_v2(Protocol::Stream, self.config.ends, &[]),
         };
         // A header without TLVs always fits.
         let header = header.ok_or(ErrorCode::InvalidState)?;

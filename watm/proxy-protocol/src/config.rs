@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use watm_core::{ConfigError, Destination};
+use watm_proxy_header::FIXED;
 use watm_schema::{ADDRESS_AND_PORT, Described, Field, Kind, fields};
 use watm_stream::{REMOTE, Settings};
 
 use crate::parse::{LONGEST, Rules};
 use crate::sources::Sources;
-use crate::v2;
 
 /// The longest header that may be configured, in bytes: the most that HAProxy's own buffer leaves
 /// for it.
@@ -30,7 +30,7 @@ pub const FIELDS: [Described; 13] = [
         "The versions that the module accepts.",
     ),
     (
-        Field::number("longest", "bytes", v2::FIXED as u64, MOST).or_number(LONGEST as u64),
+        Field::number("longest", "bytes", FIXED as u64, MOST).or_number(LONGEST as u64),
         "The longest header of version 2.",
     ),
     (

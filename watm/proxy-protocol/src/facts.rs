@@ -5,9 +5,12 @@ use std::net::SocketAddr;
 use std::str;
 
 use watm_core::FlowInfo;
+use watm_proxy_header::Tlvs;
+use watm_proxy_header::tlv::{
+    self, CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, SSL_ATTRIBUTES,
+};
 
 use crate::header::{Addresses, Proxied};
-use crate::tlv::{self, Tlvs};
 
 /// The description of a flow from a header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -68,7 +71,7 @@ impl Facts {
 
     /// The TLVs, without the checksum and padding.
     pub fn tlvs(&self) -> Tlvs<'_> {
-        Tlvs::sound(&self.tlvs)
+        Tlvs::new(&self.tlvs).unwrap_or_default()
     }
 
     /// Describes a flow, without the TLVs of these types.
@@ -92,26 +95,18 @@ impl Facts {
     }
 
     fn add_ssl(&mut self, client: u8, verify: u32, facts: Tlvs<'_>) {
-        const USED: u8 = 1;
-        const CERTIFICATE: u8 = 2 | 4;
-        if client & USED == 0 {
+        if client & CLIENT_SSL == 0 {
             return;
         }
         let mut add = |name: &str, value: &[u8]| self.add(tlv::SSL, name, value);
-        if client & CERTIFICATE != 0 {
+        if client & (CLIENT_CERT_CONN | CLIENT_CERT_SESS) != 0 {
             add("tls.verified", if verify == 0 { b"yes" } else { b"no" });
         }
         for tlv in facts {
-            match tlv.kind {
-                0x21 => add("tls.version", tlv.value),
-                0x22 => add("tls.client-cn", tlv.value),
-                0x23 => add("tls.cipher", tlv.value),
-                0x24 => add("tls.signature-algorithm", tlv.value),
-                0x25 => add("tls.key-algorithm", tlv.value),
-                0x26 => add("tls.group", tlv.value),
-                0x27 => add("tls.signature-scheme", tlv.value),
-                0x28 => add("tls.client-certificate", tlv.value),
-                kind => add(&format!("tls.tlv-{kind:#04x}"), tlv.value),
+            let known = SSL_ATTRIBUTES.iter().find(|(kind, _)| *kind == tlv.kind);
+            match known {
+                Some((_, name)) => add(name, tlv.value),
+                None => add(&format!("tls.tlv-{:#04x}", tlv.kind), tlv.value),
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::tlv::Tlvs;
+use watm_proxy_header::{Protocol, Tlvs};
 
 /// The content of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,13 +42,4 @@ pub enum Addresses<'a> {
         /// The destination of the client.
         destination: &'a [u8],
     },
-}
-
-/// The kind of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    /// TCP, or a stream of a Unix socket.
-    Stream,
-    /// UDP, or datagrams of a Unix socket.
-    Datagram,
 }

@@ -74,17 +74,15 @@ mod tlv;
 mod transport;
 mod v1;
 mod v2;
-mod write;
 
 pub use codec::{ProxyCodec, ProxyProtocol};
 pub use config::FIELDS;
-pub use header::{Addresses, Header, Protocol, Proxied};
+pub use header::{Addresses, Header, Proxied};
 pub use parse::{LONGEST, Parsed, Rules, parse};
 pub use refused::Refused;
 pub use spp::{SPP_LENGTH, parse_spp, write_spp};
-pub use tlv::{Ssl, Tlv, Tlvs};
 pub use transport::ProxyServer;
-pub use write::{write_v1, write_v2};
+pub use watm_proxy_header::{Protocol, Ssl, Tlv, Tlvs, write_v1, write_v2};
 
 #[cfg(all(target_family = "wasm", feature = "module", not(feature = "water-v1")))]
 watm_guest::export!(ProxyServer);

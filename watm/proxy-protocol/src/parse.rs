@@ -1,5 +1,7 @@
 //! The parser of both versions, for the codec, for datagrams and for other programs.
 
+use watm_proxy_header::SIGNATURE;
+
 use crate::header::Header;
 use crate::refused::Refused;
 use crate::{v1, v2};
@@ -45,7 +47,7 @@ pub enum Parsed<'a> {
 /// Parses a header at the front of `bytes`. The result does not depend on how the bytes arrive:
 /// refused bytes are refused whatever follows.
 pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> {
-    if rules.v2 && begins(bytes, v2::SIGNATURE) {
+    if rules.v2 && begins(bytes, SIGNATURE) {
         v2::parse(bytes, rules)
     } else if rules.v1 && begins(bytes, v1::SIGNATURE) {
         v1::parse(bytes)

@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::{self, FromStr};
 
-use crate::header::{Addresses, Header, Protocol, Proxied};
+use watm_proxy_header::{Protocol, Tlvs};
+
+use crate::header::{Addresses, Header, Proxied};
 use crate::parse::Parsed;
 use crate::refused::Refused;
-use crate::tlv::Tlvs;
 
 pub const SIGNATURE: &[u8] = b"PROXY ";
 

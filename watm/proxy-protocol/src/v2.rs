@@ -2,37 +2,19 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use crc::{CRC_32_ISCSI, Crc};
+use watm_proxy_header::{
+    CHECKSUM, DATAGRAM, FIXED, INET, INET6, LOCAL, PROXY, Protocol, STREAM, UNIX, UNSPECIFIED,
+};
 
-use crate::header::{Addresses, Header, Protocol, Proxied};
+use crate::header::{Addresses, Header, Proxied};
 use crate::parse::{Parsed, Rules};
 use crate::refused::Refused;
-use crate::tlv::Tlvs;
-
-pub const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-
-/// The bytes before the addresses: the signature, version and command, family and protocol, length.
-pub const FIXED: usize = 16;
-
-/// The byte of version 2 with each command.
-pub const LOCAL: u8 = 0x20;
-pub const PROXY: u8 = 0x21;
-
-/// The families, in the high half of a byte; the protocols are in the low half.
-pub const UNSPECIFIED: u8 = 0;
-pub const INET: u8 = 1;
-pub const INET6: u8 = 2;
-pub const UNIX: u8 = 3;
-pub const STREAM: u8 = 1;
-pub const DATAGRAM: u8 = 2;
+use crate::tlv;
 
 /// The bytes of a Unix socket's path.
 const PATH: usize = 108;
 
-/// CRC-32C (RFC 3720).
-pub const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
-
-/// Parses bytes that begin with [`SIGNATURE`], or are its beginning.
+/// Parses bytes that begin with [`SIGNATURE`](watm_proxy_header::SIGNATURE), or are its beginning.
 pub fn parse<'a>(bytes: &'a [u8], rules: &Rules) -> Result<Parsed<'a>, Refused> {
     let command = bytes.get(12).copied();
     if command.is_some_and(|command| command != LOCAL && command != PROXY) {
@@ -81,8 +63,8 @@ fn proxied<'a>(header: &'a [u8], rules: &Rules) -> Result<Header<'a>, Refused> {
             false => Err(Refused::Unspecified),
         };
     };
-    let tlvs = Tlvs::new(rest)?;
-    if let Some(at) = tlvs.checksum_at() {
+    let tlvs = tlv::check(rest)?;
+    if let Some(at) = tlv::checksum_at(tlvs) {
         check(header, header.len() - rest.len() + at)?;
     }
     Ok(Header::Proxied(Proxied {

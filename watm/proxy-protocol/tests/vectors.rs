@@ -442,13 +442,17 @@ fn what_is_written_is_read_again() {
         (None, "local"),
     ] {
         taken(&watm_proxy_protocol::write_v1(ends), expected);
-        taken(&watm_proxy_protocol::write_v2(ends, &[]).unwrap(), expected);
+        taken(
+            &watm_proxy_protocol::write_v2(Protocol::Stream, ends, &[]).unwrap(),
+            expected,
+        );
     }
     let fact = watm_proxy_protocol::Tlv {
         kind: 0x02,
         value: b"example.com",
     };
-    let header = watm_proxy_protocol::write_v2(Some((v4[0], v4[1])), &[fact]).unwrap();
+    let header =
+        watm_proxy_protocol::write_v2(Protocol::Stream, Some((v4[0], v4[1])), &[fact]).unwrap();
     let Ok(Parsed::Complete(_, Header::Proxied(proxied))) = parse(&header, &Rules::default())
     else {
         panic!("refused");
@@ -458,5 +462,8 @@ fn what_is_written_is_read_again() {
         kind: 0x04,
         value: &[0; 65_536],
     };
-    assert_eq!(watm_proxy_protocol::write_v2(None, &[long]), None);
+    assert_eq!(
+        watm_proxy_protocol::write_v2(Protocol::Stream, None, &[long]),
+        None
+    );
 }

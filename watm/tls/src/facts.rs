@@ -121,21 +121,6 @@ pub fn suite(suite: CipherSuite) -> String {
     format!("{suite:?}").replacen("TLS13_", "TLS_", 1)
 }
 
-/// OpenSSL's name of a cipher, from [`suite`]; the PROXY protocol uses these. Ciphers of TLS 1.3
-/// have IANA's names in OpenSSL too.
-pub fn openssl_name(suite: &str) -> String {
-    let Some((exchange, cipher)) = suite
-        .strip_prefix("TLS_")
-        .and_then(|name| name.split_once("_WITH_"))
-    else {
-        return suite.to_owned();
-    };
-    format!("{exchange}-{cipher}")
-        .replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
-        .replace("AES_", "AES")
-        .replace('_', "-")
-}
-
 /// The name of a version, as in OpenSSL.
 pub fn version(version: ProtocolVersion) -> &'static str {
     match version {

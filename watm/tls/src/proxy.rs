@@ -3,27 +3,15 @@
 use std::net::SocketAddr;
 
 use ring::rand::{SecureRandom, SystemRandom};
-use watm_proxy_protocol::{Tlv, Tlvs, write_v1, write_v2};
+use watm_proxy_header::tlv::{
+    ALPN, AUTHORITY, CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, SSL, SSL_CIPHER,
+    SSL_CLIENT_CERT, SSL_CN, SSL_GROUP, SSL_VERSION, UNIQUE_ID, write_ssl,
+};
+use watm_proxy_header::{Protocol, Tlv, Tlvs, openssl_name, write_v1, write_v2};
 
 use crate::accepted::Said;
 use crate::config::{ProxyOut, Version};
 use crate::facts;
-
-// The types of TLVs (section 2.2 of the specification).
-const ALPN: u8 = 0x01;
-const AUTHORITY: u8 = 0x02;
-const UNIQUE_ID: u8 = 0x05;
-const SSL: u8 = 0x20;
-const SSL_VERSION: u8 = 0x21;
-const SSL_COMMON_NAME: u8 = 0x22;
-const SSL_CIPHER: u8 = 0x23;
-const SSL_GROUP: u8 = 0x26;
-const SSL_CLIENT_CERTIFICATE: u8 = 0x28;
-
-/// The flags: the client used TLS; it presented a certificate on this connection; in this session.
-const USED: u8 = 1;
-const ON_CONNECTION: u8 = 2;
-const IN_SESSION: u8 = 4;
 
 /// The types of TLVs about the TLS that ends here. A previous proxy's TLVs of these types describe another connection.
 pub const OWN: [u8; 3] = [ALPN, AUTHORITY, SSL];
@@ -58,7 +46,7 @@ pub fn header(
                 })
             });
             let came = came.filter(|tlv| !OWN.contains(&tlv.kind));
-            write_v2(ends, &own.chain(came).collect::<Vec<_>>())
+            write_v2(Protocol::Stream, ends, &own.chain(came).collect::<Vec<_>>())
         })
         .unwrap_or_default()
 }
@@ -73,35 +61,30 @@ fn unique_id() -> Option<Vec<u8>> {
 /// The TLV about TLS. `None` if it is too long.
 fn ssl(said: &Said, certificate: bool) -> Option<Vec<u8>> {
     let client = match (&said.client, said.resumed) {
-        (None, _) => USED,
-        (Some(_), true) => USED | IN_SESSION,
-        (Some(_), false) => USED | ON_CONNECTION | IN_SESSION,
+        (None, _) => CLIENT_SSL,
+        (Some(_), true) => CLIENT_SSL | CLIENT_CERT_SESS,
+        (Some(_), false) => CLIENT_SSL | CLIENT_CERT_CONN | CLIENT_CERT_SESS,
     };
     // 0: the presented certificate is valid. Other clients do not get here.
     let verify = u32::from(said.client.is_none());
-    let mut bytes = vec![client];
-    bytes.extend(verify.to_be_bytes());
     let common_name = said
         .client
         .as_ref()
         .and_then(|(_, facts)| facts.common_name.as_deref());
     let shown = said.client.as_ref().filter(|_| certificate);
-    let cipher = said.cipher.as_deref().map(facts::openssl_name);
-    for (kind, value) in [
+    let cipher = said.cipher.as_deref().map(openssl_name);
+    let facts = [
         (SSL_VERSION, said.version.map(str::as_bytes)),
-        (SSL_COMMON_NAME, common_name.map(str::as_bytes)),
+        (SSL_CN, common_name.map(str::as_bytes)),
         (SSL_CIPHER, cipher.as_deref().map(str::as_bytes)),
         (SSL_GROUP, said.group.as_deref().map(str::as_bytes)),
-        (
-            SSL_CLIENT_CERTIFICATE,
-            shown.map(|(bytes, _)| bytes.as_slice()),
-        ),
-    ] {
-        if let Some(value) = value {
-            bytes.push(kind);
-            bytes.extend(u16::try_from(value.len()).ok()?.to_be_bytes());
-            bytes.extend(value);
-        }
-    }
-    Some(bytes)
+        (SSL_CLIENT_CERT, shown.map(|(bytes, _)| bytes.as_slice())),
+    ];
+    let facts = facts.into_iter().filter_map(|(kind, value)| {
+        Some(Tlv {
+            kind,
+            value: value?,
+        })
+    });
+    write_ssl(client, verify, facts)
 }

@@ -5,7 +5,8 @@ mod support;
 use std::net::SocketAddr;
 
 use support::{Authority, Two, client, quote, server};
-use watm_proxy_protocol::{Addresses, Header, Parsed, Rules, Tlv, parse, write_v1, write_v2};
+use watm_proxy_header::{Protocol, Tlv, write_v1, write_v2};
+use watm_proxy_protocol::{Addresses, Header, Parsed, Rules, parse};
 use watm_stream::Codec;
 
 fn ends() -> Option<(SocketAddr, SocketAddr)> {
@@ -20,7 +21,10 @@ fn who_a_client_is_may_come_first() {
     let authority = Authority::new();
     let pair = authority.sign(&["example.com"], "example.com");
     let server = server(&pair, "\"proxy-in\": {\"from\": \"192.0.2.0/24\"}");
-    for header in [write_v1(ends()), write_v2(ends(), &[]).unwrap()] {
+    for header in [
+        write_v1(ends()),
+        write_v2(Protocol::Stream, ends(), &[]).unwrap(),
+    ] {
         for piece in [1, 1 << 16] {
             let mut two = Two::new(&client(&authority, ""), &server, "example.com");
             two.piece = piece;
@@ -106,7 +110,7 @@ fn what_a_balancer_said_goes_on_but_for_its_own_tls() {
         tlv(0x02, b"front.example"),
         tlv(0x20, b"\x03\0\0\0\x13\x21\0\x07TLSv1.2"),
     ];
-    let came = write_v2(ends(), &[&kept[..], &outer].concat()).unwrap();
+    let came = write_v2(Protocol::Stream, ends(), &[&kept[..], &outer].concat()).unwrap();
     let server = server(
         &pair,
         "\"proxy-in\": {\"from\": \"any\"}, \"proxy-out\": {\"version\": \"v2\", \"unique-id\": true}",

@@ -2,14 +2,15 @@
 
 use std::net::SocketAddr;
 
+use watm_proxy_header::{Protocol, Tlvs};
+
 use crate::config::{Config, Mode};
 use crate::facts::{Facts, ends};
-use crate::header::{Addresses, Header, Protocol, Proxied};
+use crate::header::{Addresses, Header, Proxied};
 use crate::parse::{Parsed, Rules, parse};
 use crate::reason::Reason;
 use crate::refused::Refused;
 use crate::spp::{SPP_LENGTH, parse_spp};
-use crate::tlv::Tlvs;
 
 /// A datagram's header, and its payload.
 pub struct Opened<'a> {

@@ -4,25 +4,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crc::{CRC_32_ISCSI, Crc};
+use watm_proxy_header::tlv::{
+    self, CLIENT_CERT_CONN, CLIENT_CERT_SESS, CLIENT_SSL, LONGEST_UNIQUE_ID, SSL_ATTRIBUTES,
+};
+use watm_proxy_header::{Protocol, Tlv, Tlvs, openssl_name, write_v1, write_v2};
 use watm_runtime::{Destination, FlowInfo, Network};
 
 use super::values::ProxyHeader;
 
-const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-const CHECKSUM: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
-
-const VERSION_2_PROXY: u8 = 0x21;
-const IPV4: u8 = 0x10;
-const IPV6: u8 = 0x20;
-
-/// The length of the header before the addresses, in bytes.
-const FIXED: usize = 16;
-
-/// The most bytes of a value, so that readers get a header at once, and of a unique id (section
-/// 2.2.5).
+/// The most bytes of a value, so that readers get a header at once.
 const LONGEST_VALUE: usize = 255;
-const LONGEST_UNIQUE_ID: usize = 128;
 
 /// The attribute with the TLVs of the client's connection, in hexadecimal. They are forwarded
 /// unchanged: an upstream may compare an identifier, or know a type that is unknown here.
@@ -31,30 +22,11 @@ const TLVS: &str = "proxy.tlvs";
 const LONGEST_TLVS: usize = 4096;
 
 /// Types, each with the attribute of a flow that has its value.
-const VALUES: [(u8, &str); 3] = [
-    (0x01, "alpn"),
-    (0x02, "sni"),
-    (UNIQUE_ID, "proxy.unique-id"),
+const ATTRIBUTES: [(u8, &str); 3] = [
+    (tlv::ALPN, "alpn"),
+    (tlv::AUTHORITY, "sni"),
+    (tlv::UNIQUE_ID, "proxy.unique-id"),
 ];
-const UNIQUE_ID: u8 = 0x05;
-const CRC32C: u8 = 0x03;
-const SSL: u8 = 0x20;
-const SSL_VALUES: [(u8, &str); 7] = [
-    (0x21, "tls.version"),
-    (0x22, "tls.client-cn"),
-    (SSL_CIPHER, "tls.cipher"),
-    (0x24, "tls.signature-algorithm"),
-    (0x25, "tls.key-algorithm"),
-    (0x26, "tls.group"),
-    (0x27, "tls.signature-scheme"),
-];
-
-const SSL_CIPHER: u8 = 0x23;
-
-/// Flags of TLS: it was used; a certificate came in this connection; one came in this session.
-const CLIENT_SSL: u8 = 1;
-const CERTIFICATE_ON_CONNECTION: u8 = 2;
-const CERTIFICATE_IN_SESSION: u8 = 4;
 
 /// Writes the source and the destination of a flow, and in version 2 also the transport's knowledge
 /// of TLS, with a checksum. The header is never LOCAL or UNKNOWN: a flow always has a client.
@@ -62,15 +34,13 @@ const CERTIFICATE_IN_SESSION: u8 = 4;
 pub(super) fn write(version: ProxyHeader, info: &FlowInfo, network: Network) -> Vec<u8> {
     let ends = ends(info);
     match version {
-        ProxyHeader::V1 => write_v1(ends),
-        ProxyHeader::V2 => write_v2(ends, info, network),
+        ProxyHeader::V1 => write_v1(Some(ends)),
+        ProxyHeader::V2 => with_tlvs(ends, info, network),
     }
 }
 
-/// Returns the client's address, and the one it connected to, both of one family. If the families
-/// differ, the IPv4 address becomes an IPv4-mapped IPv6 address, as HAProxy writes it. A
-/// destination that is a name, of a flow without an underlay, becomes the unspecified address with
-/// the name's port.
+/// Returns the client's address, and the one it connected to. A destination that is a name, of a flow
+/// without an underlay, becomes the unspecified address with the name's port.
 fn ends(info: &FlowInfo) -> (SocketAddr, SocketAddr) {
     let source = canonical(info.source);
     let arrived = match (&info.destination, &info.underlay) {
@@ -78,21 +48,11 @@ fn ends(info: &FlowInfo) -> (SocketAddr, SocketAddr) {
         (_, Some((_, local))) => canonical(*local),
         (Destination::Name(_, port), None) => SocketAddr::new(unspecified(source.ip()), *port),
     };
-    match source.is_ipv4() == arrived.is_ipv4() {
-        true => (source, arrived),
-        false => (mapped(source), mapped(arrived)),
-    }
+    (source, arrived)
 }
 
 fn canonical(end: SocketAddr) -> SocketAddr {
     SocketAddr::new(end.ip().to_canonical(), end.port())
-}
-
-fn mapped(end: SocketAddr) -> SocketAddr {
-    match end.ip() {
-        IpAddr::V4(address) => SocketAddr::new(address.to_ipv6_mapped().into(), end.port()),
-        IpAddr::V6(_) => end,
-    }
 }
 
 /// Returns `0.0.0.0` or `::`, in the family of this address.
@@ -103,72 +63,27 @@ fn unspecified(like: IpAddr) -> IpAddr {
     }
 }
 
-fn write_v1((source, arrived): (SocketAddr, SocketAddr)) -> Vec<u8> {
-    let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
-    let (from, to) = (source.ip(), arrived.ip());
-    let (from_port, to_port) = (source.port(), arrived.port());
-    format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n").into_bytes()
-}
-
-fn write_v2(ends: (SocketAddr, SocketAddr), info: &FlowInfo, network: Network) -> Vec<u8> {
+fn with_tlvs(ends: (SocketAddr, SocketAddr), info: &FlowInfo, network: Network) -> Vec<u8> {
     let protocol = match network {
-        Network::Tcp => 1,
-        Network::Udp => 2,
+        Network::Tcp => Protocol::Stream,
+        Network::Udp => Protocol::Datagram,
     };
-    let (source, arrived) = ends;
-    let family = if source.is_ipv4() { IPV4 } else { IPV6 };
-    let mut header = SIGNATURE.to_vec();
-    // The length follows once it is known.
-    header.extend([VERSION_2_PROXY, family | protocol, 0, 0]);
-    for end in [source, arrived] {
-        match end.ip() {
-            IpAddr::V4(address) => header.extend(address.octets()),
-            IpAddr::V6(address) => header.extend(address.octets()),
-        }
-    }
-    for end in [source, arrived] {
-        header.extend(end.port().to_be_bytes());
-    }
-    let came = tlvs(info);
-    let has_come = |kind: u8| came.iter().any(|(known, _)| *known == kind);
-    for (kind, value) in &came {
-        add(&mut header, *kind, value);
-    }
-    let own = VALUES.iter().filter(|(kind, _)| !has_come(*kind));
-    add_all(&mut header, own, info);
-    if attribute(info, "tls.version").is_some() && !has_come(SSL) {
-        add(&mut header, SSL, &ssl(info));
-    }
-    add(&mut header, CRC32C, &[0; 4]);
-    // 4 KiB and a few values of 255 bytes each: it fits.
-    let length = u16::try_from(header.len() - FIXED).unwrap_or(u16::MAX);
-    header[FIXED - 2..FIXED].copy_from_slice(&length.to_be_bytes());
-    let checksum = CHECKSUM.checksum(&header).to_be_bytes();
-    let at = header.len() - checksum.len();
-    header[at..].copy_from_slice(&checksum);
-    header
-}
-
-/// Parses the TLVs that a flow came with. Returns none if they are invalid.
-fn tlvs(info: &FlowInfo) -> Vec<(u8, Vec<u8>)> {
-    let text = attribute(info, TLVS).filter(|text| text.len() <= 2 * LONGEST_TLVS);
-    let bytes = text.and_then(from_hex).unwrap_or_default();
-    let (mut all, mut rest) = (Vec::new(), &bytes[..]);
-    while let Some((&[kind, high, low], after)) = rest.split_first_chunk() {
-        let length = usize::from(u16::from_be_bytes([high, low]));
-        let Some((value, after)) = after.split_at_checked(length) else {
-            return Vec::new();
-        };
-        // This header has a checksum of its own.
-        if kind != CRC32C {
-            all.push((kind, value.to_vec()));
-        }
-        rest = after;
-    }
-    match rest.is_empty() {
-        true => all,
-        false => Vec::new(),
-    }
+    let came = attribute(info, TLVS).filter(|text| text.len() <= 2 * LONGEST_TLVS);
+    let came = came.and_then(from_hex).unwrap_or_default();
+    let came = Tlvs::new(&came).unwrap_or_default();
+    let has_come = |kind: u8| came.value(kind).is_some();
+    let own = ATTRIBUTES.iter().filter(|(kind, _)| !has_come(*kind));
+    let own: Vec<(u8, String)> = own.filter_map(|known| value(info, known)).collect();
+    let ssl = (attribute(info, "tls.version").is_some() && !has_come(tlv::SSL)).then(|| ssl(info));
+    // This header has a checksum of its own.
+    let came = came.filter(|tlv| tlv.kind != tlv::CRC32C);
+    let ssl = ssl.as_deref().map(|value| Tlv {
+        kind: tlv::SSL,
+        value,
+    });
+    let tlvs: Vec<Tlv<'_>> = came.chain(own.iter().map(as_tlv)).chain(ssl).collect();
+    let header = write_v2(protocol, Some(ends), &tlvs);
+    header.expect("4 KiB, and a few values of 255 bytes each, fit a header")
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
@@ -186,58 +101,41 @@ fn ssl(info: &FlowInfo) -> Vec<u8> {
     let verified = attribute(info, "tls.verified");
     // A resumed session has the certificate of the connection that it began with.
     let resumed = attribute(info, "tls.resumed") == Some("yes");
-    let mut value = vec![match (verified, resumed) {
+    let flags = match (verified, resumed) {
         (None, _) => CLIENT_SSL,
-        (Some(_), true) => CLIENT_SSL | CERTIFICATE_IN_SESSION,
-        (Some(_), false) => CLIENT_SSL | CERTIFICATE_ON_CONNECTION | CERTIFICATE_IN_SESSION,
-    }];
+        (Some(_), true) => CLIENT_SSL | CLIENT_CERT_SESS,
+        (Some(_), false) => CLIENT_SSL | CLIENT_CERT_CONN | CLIENT_CERT_SESS,
+    };
     // Zero means that a certificate came and was verified.
     let failed = u32::from(verified != Some("yes"));
-    value.extend(failed.to_be_bytes());
-    add_all(&mut value, &SSL_VALUES, info);
-    value
+    let facts = SSL_ATTRIBUTES.iter();
+    let facts: Vec<(u8, String)> = facts
+        .filter(|(kind, _)| *kind != tlv::SSL_CLIENT_CERT)
+        .filter_map(|known| value(info, known))
+        .collect();
+    let ssl = tlv::write_ssl(flags, failed, facts.iter().map(as_tlv));
+    ssl.expect("a value has 255 bytes at most")
 }
 
-fn add_all<'a>(
-    header: &mut Vec<u8>,
-    values: impl IntoIterator<Item = &'a (u8, &'a str)>,
-    info: &FlowInfo,
-) {
-    for (kind, name) in values {
-        let longest = match *kind {
-            UNIQUE_ID => LONGEST_UNIQUE_ID,
-            _ => LONGEST_VALUE,
-        };
-        let value = attribute(info, name).map(|value| match *kind {
-            SSL_CIPHER => openssl_name(value),
-            _ => value.to_owned(),
-        });
-        if let Some(value) = value.filter(|value| value.len() <= longest) {
-            add(header, *kind, value.as_bytes());
-        }
-    }
-}
-
-/// Returns OpenSSL's name of a cipher, as in the specification's example and as HAProxy sends it.
-/// OpenSSL also uses IANA's names for ciphers of TLS 1.3.
-fn openssl_name(iana: &str) -> String {
-    let Some((exchange, cipher)) = iana
-        .strip_prefix("TLS_")
-        .and_then(|name| name.split_once("_WITH_"))
-    else {
-        return iana.to_owned();
+/// Returns the value of a TLV, which is the attribute of this name; `None` if it is too long.
+fn value(info: &FlowInfo, (kind, name): &(u8, &str)) -> Option<(u8, String)> {
+    let longest = match *kind {
+        tlv::UNIQUE_ID => LONGEST_UNIQUE_ID,
+        _ => LONGEST_VALUE,
     };
-    format!("{exchange}-{cipher}")
-        .replace("CHACHA20_POLY1305_SHA256", "CHACHA20_POLY1305")
-        .replace("AES_", "AES")
-        .replace('_', "-")
+    let value = attribute(info, name)?;
+    let value = match *kind {
+        tlv::SSL_CIPHER => openssl_name(value),
+        _ => value.to_owned(),
+    };
+    (value.len() <= longest).then_some((*kind, value))
 }
 
-fn add(header: &mut Vec<u8>, kind: u8, value: &[u8]) {
-    header.push(kind);
-    // The callers' values are short.
-    header.extend(u16::try_from(value.len()).unwrap_or(u16::MAX).to_be_bytes());
-    header.extend(value);
+fn as_tlv((kind, value): &(u8, String)) -> Tlv<'_> {
+    Tlv {
+        kind: *kind,
+        value: value.as_bytes(),
+    }
 }
 
 /// Returns the attribute of a flow with this name.
@@ -248,6 +146,8 @@ pub(super) fn attribute<'a>(info: &'a FlowInfo, name: &str) -> Option<&'a str> {
 
 #[cfg(test)]
 mod tests {
+    use watm_proxy_header::{CHECKSUM, INET, INET6};
+
     use super::*;
 
     fn flow(source: &str, destination: &str, attributes: &[(&str, &str)]) -> FlowInfo {
@@ -333,8 +233,6 @@ mod tests {
         let mut zeroed = before.to_vec();
         zeroed.extend([0; 4]);
         assert_eq!(checksum, CHECKSUM.checksum(&zeroed).to_be_bytes());
-        // RFC 3720, B.4: the same checksum as iSCSI has.
-        assert_eq!(CHECKSUM.checksum(&[0; 32]), 0x8a91_36aa);
         // A certificate of the session, and not of the connection.
         let resumed = [&attributes[2..4], &[("tls.resumed", "yes")]].concat();
         let flow = flow("10.0.0.1:1", "10.0.0.2:2", &resumed);
@@ -350,18 +248,18 @@ mod tests {
         let six_to_four = [&one[..], &mapped, &[0, 1, 0, 2]].concat();
         for (network, protocol) in [(Network::Tcp, 1), (Network::Udp, 2)] {
             for (source, destination, family, expected) in [
-                ("203.0.113.9:1", "[::1]:2", IPV6, four_to_six.clone()),
-                ("[::1]:1", "203.0.113.9:2", IPV6, six_to_four.clone()),
+                ("203.0.113.9:1", "[::1]:2", INET6, four_to_six.clone()),
+                ("[::1]:1", "203.0.113.9:2", INET6, six_to_four.clone()),
                 (
                     "[::ffff:203.0.113.9]:1",
                     "[::1]:2",
-                    IPV6,
+                    INET6,
                     four_to_six.clone(),
                 ),
                 (
                     "203.0.113.9:1",
                     "name:2",
-                    IPV4,
+                    INET,
                     vec![203, 0, 113, 9, 0, 0, 0, 0, 0, 1, 0, 2],
                 ),
             ] {
@@ -369,7 +267,7 @@ mod tests {
                 let header = write(ProxyHeader::V2, &flow, network);
                 assert_eq!(
                     header[12..14],
-                    [0x21, family | protocol],
+                    [0x21, family << 4 | protocol],
                     "{source} {destination}"
                 );
                 assert_eq!(
@@ -413,23 +311,6 @@ mod tests {
         let long = format!("ea2000{}", "00".repeat(0x2000));
         for unsound in [&tlvs[..9], &tlvs[..8], "zz", &long] {
             assert_eq!(of_flow(unsound), own, "{unsound}");
-        }
-    }
-
-    #[test]
-    fn ciphers_have_openssls_names() {
-        for (iana, openssl) in [
-            (
-                "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
-                "ECDHE-RSA-AES128-GCM-SHA256",
-            ),
-            (
-                "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
-                "ECDHE-ECDSA-CHACHA20-POLY1305",
-            ),
-            ("TLS_AES_256_GCM_SHA384", "TLS_AES_256_GCM_SHA384"),
-        ] {
-            assert_eq!(openssl_name(iana), openssl);
         }
     }
 }
