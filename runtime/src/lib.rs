@@ -147,12 +147,14 @@
 
 mod driver;
 mod engine;
+mod incoming;
 mod replay;
 mod roles;
 mod server;
 mod status;
 #[cfg(feature = "update")]
 mod updates;
+mod water;
 
 pub use engine::{Engine, EngineConfig};
 pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};

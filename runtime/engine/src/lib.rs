@@ -12,11 +12,13 @@ pub mod job;
 pub mod limiter;
 pub mod log;
 mod module;
+mod rollback;
 mod ticker;
 mod usage;
 
 pub use engine::{CacheDir, Engine};
 pub use module::{Code, Module};
+pub use rollback::{Rollback, remember};
 pub use ticker::Ticking;
 pub use usage::{Kept, Subject, note_usage};
 use watm_net::Limits;

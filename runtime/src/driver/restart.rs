@@ -8,6 +8,7 @@ use super::generation::Generation;
 use super::run::{Driver, StartFailure};
 use crate::{Module, Phase};
 use watm_component::{Grants, Instance, StartError, Trap};
+use watm_engine::Rollback;
 use watm_net::ports::Port;
 
 /// The interval at which sockets are emptied while there is no instance.
@@ -67,7 +68,7 @@ impl Driver {
             return self.set_alarm();
         }
         if self.probation.is_some() {
-            self.roll_back(&trap.reason);
+            self.roll_back(Rollback::Failed(trap.reason));
         } else {
             if age >= HEALTHY {
                 self.failures = 0;

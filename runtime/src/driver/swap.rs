@@ -3,13 +3,15 @@
 //! The new module starts with the old one's snapshot, on a thread of its own, so that the old one
 //! serves meanwhile. Then the new one serves, and the old one finishes its flows. During the
 //! probation the old one is kept in any case, and serves again if the new one fails.
+//!
+//! WATER modules are swapped in `water`: their instances have one connection each, so that nothing is
+//! handed over and no generations run beside each other. Both ways end with the same [`Rollback`].
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc as blocking;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ use super::run::{Driver, StartFailure};
 use crate::{Error, Keys, Module, Phase, SwapOptions};
 use watm_component::{Grants, Tape};
 use watm_engine::cpu_quota::CpuQuota;
+use watm_engine::{Rollback, remember};
 
 /// The interval between checks if a state has been written, which takes some milliseconds.
 const REMEMBERING: Duration = Duration::from_millis(5);
@@ -39,6 +42,9 @@ pub(crate) struct Swap {
     /// True if the swap requires that the module's acceptance is written to the state.
     pub(crate) remember: bool,
 }
+
+/// The writing of a module's acceptance, which runs on a thread of its own.
+type Remembering = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 /// A module that served well, and its configuration.
 pub(super) struct Predecessor {
@@ -57,8 +63,8 @@ pub(super) struct Probation {
     reply: Reply<u32>,
     /// True if the module's acceptance must be written to the state at the end.
     remember: bool,
-    /// The result of that writing, which runs on a thread of its own, since a disk takes its time.
-    remembering: Option<blocking::Receiver<Result<(), Error>>>,
+    /// That writing, once it has begun.
+    remembering: Option<Remembering>,
 }
 
 impl Probation {
@@ -356,60 +362,38 @@ impl Driver {
         }
     }
 
-    /// Rolls back a module that failed during its probation.
-    pub(super) fn roll_back(&mut self, reason: &str) {
-        self.take_back("failed during probation", |failed| Error::Swap {
-            module: failed.name().to_owned(),
-            reason: format!("failed during probation and was rolled back: {reason}"),
-        });
-    }
-
-    /// Rolls back because the module's acceptance could not be written: otherwise somebody could use
-    /// that to bring back an older module. Resets what the module has opened meanwhile.
+    /// Rolls back a module whose acceptance could not be written. Resets what it has opened meanwhile.
     fn forget(&mut self, error: Error) {
         let serving = self.grants.mailboxes.serving();
         if let Some(index) = self.generations.iter().position(|g| g.number == serving) {
             let generation = self.generations.remove(index);
             self.end(generation);
         }
-        self.take_back("cannot be saved as accepted", |_| error);
+        self.roll_back(Rollback::NotSaved(error));
     }
 
     /// Returns the result of writing the module's acceptance; `None` while it is still being written.
     fn remembered(&mut self, now: Instant) -> Option<Result<(), Error>> {
         let probation = self.probation.as_mut()?;
-        if !probation.remember || self.module.is_remembered() {
+        if !probation.remember {
             return Some(Ok(()));
         }
-        let failed = |reason: String| Some(Err(Error::System(reason)));
-        let answer = match &probation.remembering {
-            Some(answer) => answer,
-            None => {
-                let (sender, answer) = blocking::sync_channel(1);
-                let module = self.module.clone();
-                let spawned = thread::Builder::new()
-                    .name("watm-state".to_owned())
-                    // The driver may have ended.
-                    .spawn(move || drop(sender.send(module.accept())));
-                if let Err(error) = spawned {
-                    return failed(format!("cannot start a thread: {error}"));
-                }
-                probation.remembering.insert(answer)
-            }
-        };
-        match answer.try_recv() {
-            Ok(remembered) => Some(remembered),
-            Err(blocking::TryRecvError::Empty) => {
+        let module = &self.module;
+        let remembering = probation
+            .remembering
+            .get_or_insert_with(|| Box::pin(remember(module.clone())));
+        let mut cx = Context::from_waker(Waker::noop());
+        match remembering.as_mut().poll(&mut cx) {
+            Poll::Ready(remembered) => Some(remembered),
+            Poll::Pending => {
                 probation.until = now + REMEMBERING;
                 None
-            }
-            Err(blocking::TryRecvError::Disconnected) => {
-                failed("the thread that writes the state ended".to_owned())
             }
         }
     }
 
-    fn take_back(&mut self, said: &str, error: impl FnOnce(&Module) -> Error) {
+    /// Makes the former module serve again.
+    pub(super) fn roll_back(&mut self, reason: Rollback) {
         let Some(probation) = self.probation.take() else {
             return;
         };
@@ -423,19 +407,13 @@ impl Driver {
             Some(old) => {
                 old.retired = None;
                 self.grants.mailboxes.serve(number);
-                tracing::error!(
-                    target: "watm::server",
-                    server = self.name(),
-                    "the module {} {said}; rolled back to {}",
-                    failed.name(),
-                    self.module.name()
-                );
+                reason.log(self.name(), &failed, &self.module);
                 self.announce();
             }
             // The old one failed too.
             None => self.begin_rest(Phase::Restarting),
         }
-        (probation.reply)(Err(error(&failed)));
+        (probation.reply)(Err(reason.into_error(&failed)));
     }
 
     /// Ends a probation that is over, and generations whose time to drain is.

@@ -10,7 +10,8 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::{Command, Plan, Reply, Swap};
-use crate::roles::serve_all;
+use crate::incoming::serve_all;
+use crate::water::{Replacement, WaterModule};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
 use watm_component::{Attempts, Begun};
 use watm_engine::hub::Hub;
@@ -18,37 +19,22 @@ use watm_engine::job::{Job, Opened, Settings};
 use watm_net::connect::{Wire, WireKind};
 use watm_net::flow::{Flow, StreamFlow};
 use watm_net::sockets::{Admission, Admitted, BoundSocket};
-use watm_water::{Slot, WaterRunner};
+use watm_water::{Serving, WaterRunner};
 
 /// The label of the only socket that such a module can use.
 const LISTEN: &str = "listen";
 
 pub(super) struct WaterServer {
     hub: Arc<Hub>,
-    reach: Reach,
-    log_level: tracing::Level,
     listener: Option<TcpListener>,
-    /// True if there is or was a listener.
-    listens: bool,
     /// Decides which connections it takes.
     admission: Option<Arc<dyn Admission>>,
     /// True once the listener is to be closed.
     ending: watch::Sender<bool>,
     /// The module and configuration of new connections; a swap or reconfiguration changes it.
-    current: Arc<Slot<Current>>,
-    /// The number of the next generation.
-    next: u32,
+    module: Arc<WaterModule>,
     /// The permits of dials in progress.
     dialling: Arc<Semaphore>,
-}
-
-/// The module that serves new connections.
-#[derive(Clone)]
-struct Current {
-    generation: u32,
-    module: Module,
-    config: Vec<u8>,
-    runner: Arc<WaterRunner>,
 }
 
 impl WaterServer {
@@ -80,28 +66,13 @@ impl WaterServer {
             return refuse(format!("does not have the role {}", Role::Listener));
         }
         let dialling = Arc::new(Semaphore::new(plan.hub.limits.handshakes));
-        let runner = make_runner(
-            &plan.hub,
-            &plan.module,
-            plan.config.clone(),
-            plan.reach.clone(),
-            plan.log_level,
-        )?;
-        let listens = listener.is_some();
-        runner.check_config(listens).await?;
+        let settings = settings(&plan.hub, plan.config, plan.reach, plan.log_level);
+        let module = WaterModule::new(&plan.module, settings, listener.is_some())?;
+        module.check_config().await?;
         Ok(WaterServer {
-            current: Slot::new(Current {
-                generation: 0,
-                module: plan.module,
-                config: plan.config,
-                runner,
-            }),
-            next: 1,
+            module: Arc::new(module),
             hub: plan.hub,
-            reach: plan.reach,
-            log_level: plan.log_level,
             listener,
-            listens,
             admission: plan.admission,
             ending: watch::channel(false).0,
             dialling,
@@ -131,7 +102,7 @@ impl WaterServer {
         let Some(listener) = self.listener.take() else {
             return Box::pin(pending());
         };
-        let (hub, slot) = (self.hub.clone(), self.current.clone());
+        let (hub, module) = (self.hub.clone(), self.module.clone());
         let admission = self.admission.clone();
         let at_once = hub.limits.handshakes;
         let mut asked = self.ending.subscribe();
@@ -141,7 +112,7 @@ impl WaterServer {
         };
         Box::pin(serve_all(listener, at_once, ending, move |wire| {
             hub.counters.connections_accepted.add(1);
-            accept(hub.clone(), slot.current(), admission.clone(), wire)
+            accept(hub.clone(), module.serving(), admission.clone(), wire)
         }))
     }
 
@@ -153,7 +124,9 @@ impl WaterServer {
                 code: ErrorCode::NotSupported,
             })),
             Command::Reconfigure(config, reply) => {
-                self.reconfigure(config, reply);
+                let module = self.module.clone();
+                let config = some_config(config);
+                tokio::spawn(async move { reply(module.reconfigure(config).await) });
             }
             Command::Swap(swap, reply) => match self.check_swap(&swap.module) {
                 Ok(()) => self.replace(swap, reply),
@@ -174,7 +147,7 @@ impl WaterServer {
                         module: self.hub.name.clone(),
                     }));
                 };
-                let runner = self.current.current().runner;
+                let runner = self.module.serving().runner;
                 tokio::spawn(async move {
                     reply(dial(runner, asked.destination).await);
                     drop(permit);
@@ -186,82 +159,27 @@ impl WaterServer {
         }
     }
 
-    /// Makes new connections use this configuration, once the module has accepted it.
-    fn reconfigure(&self, config: Vec<u8>, reply: Reply<()>) {
-        let Some(change) = self.current.begin() else {
-            return reply(Err(self.busy()));
+    /// Makes new connections use this module, with this configuration or the one in force. Replies
+    /// when the module has passed its probation.
+    fn replace(&self, swap: Swap, reply: Reply<u32>) {
+        let (hub, serving) = (self.hub.clone(), self.module.clone());
+        let replacement = Replacement {
+            module: swap.module.clone(),
+            config: match swap.options.config {
+                Some(config) => some_config(config),
+                None => serving.serving().config,
+            },
+            probation: swap.options.probation,
+            remembers: swap.remember,
+            drain: swap.options.drain,
         };
-        let before = self.current.current();
-        let made = self.make(&before.module, config, before.generation);
-        let listens = self.listens;
         tokio::spawn(async move {
-            let checked = async {
-                let next = made?;
-                next.runner.check_config(listens).await?;
-                change.set(next);
-                Ok(())
-            };
-            reply(checked.await);
+            let replaced = serving.replace(replacement).await;
+            if replaced.is_ok() {
+                hub.keep_for(&swap.module);
+            }
+            reply(replaced);
         });
-    }
-
-    /// Makes new connections use this module, with this configuration or the one in force, once the
-    /// module has accepted it. Replies when the module has passed its probation.
-    fn replace(&mut self, swap: Swap, reply: Reply<u32>) {
-        let Swap {
-            module,
-            options,
-            remember,
-        } = swap;
-        let Some(change) = self.current.begin() else {
-            return reply(Err(self.busy()));
-        };
-        let config = options.config;
-        let config = config.unwrap_or_else(|| self.current.current().config);
-        let generation = self.next;
-        self.next = self.next.wrapping_add(1);
-        let made = self.make(&module, config, generation);
-        let before = Arc::downgrade(self.current.current().runner.connections());
-        let hub = self.hub.clone();
-        let listens = self.listens;
-        tokio::spawn(async move {
-            let checked = async {
-                let next = made?;
-                next.runner.check_config(listens).await?;
-                let remembered = remember.then_some(&module);
-                let proved = change.prove(next, options.probation, remembered).await;
-                proved.map_err(|(before, why)| before.runner.serves_again(&module, why))?;
-                hub.keep_for(&module);
-                // They are gone if none are open.
-                if let (Some(drain), Some(before)) = (options.drain, before.upgrade()) {
-                    before.end_after(drain);
-                }
-                Ok(generation)
-            };
-            reply(checked.await);
-        });
-    }
-
-    fn make(&self, module: &Module, config: Vec<u8>, generation: u32) -> Result<Current, Error> {
-        let runner = make_runner(
-            &self.hub,
-            module,
-            config.clone(),
-            self.reach.clone(),
-            self.log_level,
-        )?;
-        Ok(Current {
-            generation,
-            module: module.clone(),
-            config,
-            runner,
-        })
-    }
-
-    fn busy(&self) -> Error {
-        Error::Busy {
-            module: self.hub.name.clone(),
-        }
     }
 
     fn check_swap(&self, module: &Module) -> Result<(), String> {
@@ -271,7 +189,7 @@ impl WaterServer {
                 module.info().kind
             ));
         }
-        let before = self.current.current().module;
+        let before = self.module.serving().module;
         let lost = before
             .info()
             .roles
@@ -287,11 +205,12 @@ impl WaterServer {
     }
 
     fn status(&self) -> Status {
+        let serving = self.module.serving();
         Status {
             phase: Phase::Running,
-            generation: self.current.current().generation,
+            generation: serving.generation,
             generations: Vec::new(),
-            module: Some(self.current.current().module),
+            module: Some(serving.module),
             used: self.hub.used(),
             captures: Vec::new(),
             peers: Vec::new(),
@@ -301,21 +220,17 @@ impl WaterServer {
     }
 }
 
-fn make_runner(
-    hub: &Hub,
-    module: &Module,
-    config: Vec<u8>,
-    reach: Reach,
-    log_level: tracing::Level,
-) -> Result<Arc<WaterRunner>, Error> {
-    module.check_granted(&hub.name, [])?;
-    let limits = module
-        .granted()
-        .limits(module.info().kind, hub.limits.clone());
-    let settings = Settings {
+/// Returns the configuration of a server as that of its module: an empty one, which is the default,
+/// is none.
+fn some_config(config: Vec<u8>) -> Option<Vec<u8>> {
+    (!config.is_empty()).then_some(config)
+}
+
+/// Returns the settings of connections on behalf of a server.
+fn settings(hub: &Hub, config: Vec<u8>, reach: Reach, log_level: tracing::Level) -> Settings {
+    Settings {
         name: hub.name.clone(),
-        // A server always has a configuration, which is empty by default.
-        config: (!config.is_empty()).then_some(config),
+        config: some_config(config),
         sockets: Vec::new(),
         listens: None,
         drain: None,
@@ -326,22 +241,15 @@ fn make_runner(
         accepting: None,
         log_level,
         counters: hub.counters.clone(),
-        flows: hub.flows.limited(limits.flows),
+        flows: hub.flows.clone(),
         descriptors: hub.descriptors.clone(),
         lookups: hub.lookups.clone(),
-        limits,
-    };
-    Ok(Arc::new(WaterRunner::new(module, settings)?))
-}
-
-impl AsRef<WaterRunner> for Current {
-    fn as_ref(&self) -> &WaterRunner {
-        &self.runner
+        limits: hub.limits.clone(),
     }
 }
 
 /// Opens a connection, and offers it when its handshake is over. Returns when an instance has it.
-async fn accept(hub: Arc<Hub>, by: Current, admission: Option<Arc<dyn Admission>>, wire: Wire) {
+async fn accept(hub: Arc<Hub>, by: Serving, admission: Option<Arc<dyn Admission>>, wire: Wire) {
     let client = wire.peer;
     let admitted = match (admission, wire.peer.zip(wire.local)) {
         (Some(admission), Some((remote, local))) => {

@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, watch};
 use super::builder::RoleBuilder;
 use super::component::ComponentRunner;
 use super::connection::Connection;
-use super::incoming;
 use super::runner::Runner;
 use crate::Role;
+use crate::incoming;
 use crate::{Error, ErrorCode, Module};
 use watm_engine::job::Job;
 

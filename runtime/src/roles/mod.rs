@@ -8,20 +8,18 @@ mod component;
 mod connection;
 mod dialer;
 mod fixed_dialer;
-mod incoming;
 mod listener;
 #[cfg(feature = "socks")]
 mod proxies;
 mod relay;
-mod replaceable;
 mod runner;
 mod through;
+mod water;
 
 pub use builder::RoleBuilder;
 pub use connection::Connection;
 pub use dialer::{DialOptions, Dialer};
 pub use fixed_dialer::FixedDialer;
-pub(crate) use incoming::serve_all;
 pub use listener::Listener;
 #[cfg(feature = "socks")]
 pub use proxies::DialerWithOptions;

@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use super::builder::RoleBuilder;
 use super::component::{ComponentRunner, Gone};
-use super::incoming;
 use super::runner::Runner;
 use crate::Role;
 use crate::Target;
+use crate::incoming;
 use crate::{Error, ErrorCode, Module, StreamFlow};
 use watm_engine::job::{Job, Opened};
 use watm_net::connect::{WireKind, datagrams};

@@ -8,7 +8,7 @@ use watm_engine::job::{Job, Opened, Settings};
 use watm_net::flow::{DatagramFlow, Flow};
 
 use super::component::ComponentRunner;
-use super::replaceable::Replaceable;
+use super::water::WaterRole;
 use crate::{Error, Module, ModuleKind, Role, Status};
 
 /// A module behind a dialer, a listener or a relay, of whichever kind it is.
@@ -70,7 +70,7 @@ pub(crate) fn runner(
             settings.name
         )));
     }
-    let runner = Replaceable::new(module, role, settings)?;
+    let runner = WaterRole::new(module, role, settings)?;
     // The module is compiled and linked, and has the role; its instances come with the connections.
     module.accept()?;
     Ok(Arc::new(runner))

@@ -56,7 +56,7 @@ use watm_types::{Destination, Error, ErrorCode, FlowInfo, Role, Target};
 
 pub use connections::Connections;
 pub use runner::WaterRunner;
-pub use slot::Slot;
+pub use slot::{Serving, Slot};
 
 use state::State;
 

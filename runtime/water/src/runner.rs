@@ -15,7 +15,6 @@ use super::fds::{Descriptor, Resource};
 use super::instance::{Instance, Stop};
 use super::output::{Output, Stream};
 use super::outside::Outside;
-use super::slot::Unproven;
 use super::state::State;
 use super::worker::{Closing, Worker};
 use watm_net::counters::Counters;
@@ -101,29 +100,6 @@ impl WaterRunner {
     /// Returns the connections that it has opened.
     pub fn connections(&self) -> &Arc<Connections> {
         &self.connections
-    }
-
-    /// Logs that `failed` was rolled back and this module serves again, and returns the error for
-    /// the caller of the swap.
-    pub fn serves_again(&self, failed: &Module, why: Unproven) -> Error {
-        let failed = failed.name();
-        let (said, error) = match why {
-            Unproven::Failed(reason) => (
-                "failed during probation",
-                Error::Swap {
-                    module: failed.to_owned(),
-                    reason: format!("failed during probation and was rolled back: {reason}"),
-                },
-            ),
-            Unproven::Forgotten(error) => ("cannot be saved as accepted", error),
-        };
-        tracing::error!(
-            target: "watm::server",
-            server = &*self.name,
-            "the module {failed} {said}; rolled back to {}",
-            self.module.name()
-        );
-        error
     }
 
     /// Returns the error for a call of the handshake that did not return.

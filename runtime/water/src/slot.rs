@@ -1,101 +1,103 @@
-//! The module that makes new connections, and the probation of one that replaces it. Called by
-//! `driver::water` and `roles::replaceable`.
+//! The module that makes new connections, and the probation of one that replaces it. The library's
+//! `WaterModule` uses it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
+use watm_engine::{Rollback, remember};
 
 use super::WaterRunner;
 use crate::{Error, Module};
 
-/// The maker of new connections: a runner, or a type that has one. Open connections stay with the
-/// runner that made them.
-pub struct Slot<T> {
-    current: Mutex<T>,
-    swapping: AtomicBool,
+/// The maker of new connections. Open connections stay with the one that made them.
+pub struct Slot {
+    serving: Mutex<Serving>,
+    changing: AtomicBool,
 }
 
-/// The reason for a rollback.
-pub enum Unproven {
-    /// An instance failed, with this reason.
-    Failed(String),
-    /// The module's acceptance could not be written to the state.
-    Forgotten(Error),
+/// A module that makes connections.
+#[derive(Clone)]
+pub struct Serving {
+    /// The number of modules that were begun with before it.
+    pub generation: u32,
+    /// The module.
+    pub module: Module,
+    /// Its configuration, if there is one.
+    pub config: Option<Vec<u8>>,
+    /// Its runner.
+    pub runner: Arc<WaterRunner>,
 }
 
 /// A change of the slot. There is one at a time.
-pub struct Change<T> {
-    slot: Arc<Slot<T>>,
+pub struct Change {
+    slot: Arc<Slot>,
 }
 
-impl<T: Clone + AsRef<WaterRunner>> Slot<T> {
-    /// Creates a slot with what serves first.
-    pub fn new(current: T) -> Arc<Slot<T>> {
+impl Slot {
+    /// Creates a slot with the module that serves first.
+    pub fn new(serving: Serving) -> Arc<Slot> {
         Arc::new(Slot {
-            current: Mutex::new(current),
-            swapping: AtomicBool::new(false),
+            serving: Mutex::new(serving),
+            changing: AtomicBool::new(false),
         })
     }
 
-    /// Returns what serves now.
-    pub fn current(&self) -> T {
-        let current = self.current.lock().expect("no panic under this lock");
-        current.clone()
+    /// Returns the module that serves now.
+    pub fn serving(&self) -> Serving {
+        let serving = self.serving.lock().expect("no panic under this lock");
+        serving.clone()
     }
 
     /// Begins a change. Returns `None` if another one is under way.
-    pub fn begin(self: &Arc<Self>) -> Option<Change<T>> {
-        if self.swapping.swap(true, Ordering::Acquire) {
+    pub fn begin(self: &Arc<Self>) -> Option<Change> {
+        if self.changing.swap(true, Ordering::Acquire) {
             return None;
         }
         Some(Change { slot: self.clone() })
     }
 }
 
-impl<T: Clone + AsRef<WaterRunner>> Change<T> {
-    /// Makes `next` the maker of new connections, and returns the former one.
-    pub fn set(&self, next: T) -> T {
-        let mut current = self.slot.current.lock().expect("no panic under this lock");
-        std::mem::replace(&mut *current, next)
+impl Change {
+    /// Makes `next` serve, and returns the module that served before.
+    pub fn set(&self, next: Serving) -> Serving {
+        let mut serving = self.slot.serving.lock().expect("no panic under this lock");
+        std::mem::replace(&mut *serving, next)
     }
 
-    /// Does the same on probation. If no instance of `next` fails within `probation`, and
-    /// `remember` (if any) is written to the state after that, `next` stays. Otherwise rolls back
-    /// to the former maker, and returns it with the reason.
+    /// Does the same on probation. If no instance of `next` fails within `probation`, and its
+    /// acceptance is written to the state after that (with `remembers`), `next` stays, and the
+    /// connections of the former module have `drain` to end. Otherwise rolls back.
     pub async fn prove(
         self,
-        next: T,
+        server: &str,
+        next: Serving,
         probation: Duration,
-        remember: Option<&Module>,
-    ) -> Result<(), (T, Unproven)> {
+        remembers: bool,
+        drain: Option<Duration>,
+    ) -> Result<(), Error> {
         let before = self.set(next.clone());
-        let unproven = match next.as_ref().connections().fault_within(probation).await {
-            Some(reason) => Unproven::Failed(reason),
-            None => match remembered(remember).await {
-                Ok(()) => return Ok(()),
-                Err(error) => Unproven::Forgotten(error),
-            },
+        let proved = match next.runner.connections().fault_within(probation).await {
+            Some(reason) => Err(Rollback::Failed(reason)),
+            None if remembers => remember(next.module.clone())
+                .await
+                .map_err(Rollback::NotSaved),
+            None => Ok(()),
         };
-        self.set(before.clone());
-        Err((before, unproven))
+        if let Err(rollback) = proved {
+            self.set(before.clone());
+            rollback.log(server, &next.module, &before.module);
+            return Err(rollback.into_error(&next.module));
+        }
+        if let Some(drain) = drain {
+            before.runner.connections().end_after(drain);
+        }
+        Ok(())
     }
 }
 
-/// Writes the module's acceptance to the state, on a blocking thread, since a disk takes its time.
-async fn remembered(module: Option<&Module>) -> Result<(), Error> {
-    let Some(module) = module.filter(|module| !module.is_remembered()) else {
-        return Ok(());
-    };
-    let module = module.clone();
-    spawn_blocking(move || module.accept())
-        .await
-        .unwrap_or_else(|error| Err(Error::System(format!("cannot write the state: {error}"))))
-}
-
-impl<T> Drop for Change<T> {
+impl Drop for Change {
     fn drop(&mut self) {
-        self.slot.swapping.store(false, Ordering::Release);
+        self.slot.changing.store(false, Ordering::Release);
     }
 }

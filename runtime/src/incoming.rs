@@ -1,5 +1,5 @@
 //! Incoming connections, which are served concurrently, each with its handshake. Called by
-//! `listener` and `relay`.
+//! the roles and by the server of a WATER module.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -23,10 +23,10 @@ use watm_net::sockets::{BoundSocket, Grant, Protocol};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A task that is aborted when its owner is dropped.
-pub(super) struct Task(JoinHandle<()>);
+pub(crate) struct Task(JoinHandle<()>);
 
 impl Task {
-    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Task {
+    pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Task {
         Task(tokio::spawn(task))
     }
 }
@@ -38,7 +38,7 @@ impl Drop for Task {
 }
 
 /// Binds a listening socket at `address`.
-pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
+pub(crate) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
     let grant = Grant {
         label: "listen".to_owned(),
         protocol: Protocol::Tcp,
@@ -54,7 +54,7 @@ pub(super) fn bind(address: SocketAddr) -> Result<StdListener, Error> {
 }
 
 /// Fails if there is no tokio runtime to start tasks in.
-pub(super) fn check_runtime() -> Result<(), Error> {
+pub(crate) fn check_runtime() -> Result<(), Error> {
     match Handle::try_current() {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::Options(
@@ -64,7 +64,7 @@ pub(super) fn check_runtime() -> Result<(), Error> {
 }
 
 /// Registers a listener with the runtime, and returns it with its address.
-pub(super) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr), Error> {
+pub(crate) fn register(listener: StdListener) -> Result<(TcpListener, SocketAddr), Error> {
     check_runtime()?;
     let registered = || -> io::Result<(TcpListener, SocketAddr)> {
         listener.set_nonblocking(true)?;
