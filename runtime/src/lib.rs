@@ -152,6 +152,7 @@ mod replay;
 mod roles;
 mod server;
 mod status;
+mod swap_options;
 #[cfg(feature = "update")]
 mod updates;
 mod water;
@@ -161,8 +162,9 @@ pub use replay::{Difference, LogRecord, Mode, Recording, RecordingEnd, Report};
 #[cfg(feature = "socks")]
 pub use roles::DialerWithOptions;
 pub use roles::{Connection, DialOptions, Dialer, FixedDialer, Listener, Relay, RoleBuilder};
-pub use server::{Server, ServerBuilder, SwapOptions, swap_all};
+pub use server::{Server, ServerBuilder, swap_all};
 pub use status::Status;
+pub use swap_options::SwapOptions;
 #[cfg(feature = "update")]
 pub use updates::{
     UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
 use super::carry::{CARRY_BYTES, carry};
-use super::dialling::{Addresses, News};
+use super::dialling::{Addresses, AttemptReporter};
 use crate::{Destination, Error, ErrorCode, FlowInfo, Limits, Target};
 use watm_net::connect::{Wire, WireKind, datagrams};
 use watm_net::flow::{GuestStream, charge_stream_anyway, stream_pair};
@@ -124,17 +124,17 @@ pub struct Dialled {
 }
 
 enum State {
-    Connecting(Connecting, News),
+    Connecting(Connecting, AttemptReporter),
     Tcp(Connection),
     Carried(GuestStream),
     Failed(ErrorCode),
 }
 
 impl Dialled {
-    /// Begins to connect. `news` gets the outcome. `permit` is that of a descriptor.
-    pub(super) fn new(request: Request, news: News, permit: Permit) -> Dialled {
+    /// Begins to connect. `outcome` gets the outcome. `permit` is that of a descriptor.
+    pub(super) fn new(request: Request, outcome: AttemptReporter, permit: Permit) -> Dialled {
         Dialled {
-            state: State::Connecting(request.begin(), news),
+            state: State::Connecting(request.begin(), outcome),
             peer: None,
             shut: (false, false),
             _permit: permit,
@@ -143,18 +143,18 @@ impl Dialled {
 
     /// Continues to connect; `cx` is woken when that is done.
     fn poll_connected(&mut self, cx: &mut Context<'_>, wakers: &mut WakeBatch) {
-        let State::Connecting(connecting, news) = &mut self.state else {
+        let State::Connecting(connecting, outcome) = &mut self.state else {
             return;
         };
         let Poll::Ready(made) = connecting.as_mut().poll(cx) else {
             return;
         };
-        let mut news = std::mem::take(news);
+        let mut outcome = std::mem::take(outcome);
         let (read, write) = self.shut;
         self.state = match made {
             Ok((link, addresses)) => {
                 self.peer = addresses.1;
-                news.tell(Ok(addresses));
+                outcome.tell(Ok(addresses));
                 let connected = match link {
                     Link::Tcp(stream) => Connection::new(stream)
                         .map_err(|error| ErrorCode::from(&error))
@@ -171,7 +171,7 @@ impl Dialled {
             }
             Err(error) => {
                 let code = code(&error);
-                news.tell(Err(error));
+                outcome.tell(Err(error));
                 State::Failed(code)
             }
         };

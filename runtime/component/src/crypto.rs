@@ -4,7 +4,7 @@ use ring::aead::{self, Aad, LessSafeKey, Nonce, UnboundKey};
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::crypto;
-use super::{Failure, Kept, State};
+use super::{Failure, HostObject, State};
 use crate::ErrorCode;
 use crate::recording::{Digest, import};
 
@@ -58,7 +58,7 @@ fn nonce_of(nonce: &[u8]) -> Result<Nonce, ErrorCode> {
     Nonce::try_assume_unique_for_key(nonce).map_err(|_| ErrorCode::InvalidArgument)
 }
 
-impl Kept for AeadKey {
+impl HostObject for AeadKey {
     fn bytes(&self) -> usize {
         size_of::<AeadKey>()
     }
@@ -111,7 +111,7 @@ impl crypto::HostAeadKey for State {
     }
 
     fn drop(&mut self, key: Resource<AeadKey>) -> wasmtime::Result<()> {
-        self.let_go(key).map_err(Failure::into_trap)?;
+        self.release(key).map_err(Failure::into_trap)?;
         self.keys -= 1;
         Ok(())
     }

@@ -18,7 +18,7 @@ pub type Addresses = (Option<SocketAddr>, Option<SocketAddr>);
 type Attempt = Result<Addresses, Error>;
 
 /// A report on a dial.
-enum Told {
+enum Report {
     /// The outcome of a connection that it needs.
     Attempt(Attempt),
     /// The module also waits for an answer of the other side.
@@ -45,7 +45,7 @@ impl Dial {
 }
 
 /// A dial that the module has accepted.
-pub struct Begun<F> {
+pub struct BegunDial<F> {
     /// The application's end of the flow.
     pub flow: F,
     /// The attempts to connect that it waits for.
@@ -54,7 +54,7 @@ pub struct Begun<F> {
 
 /// The reports on the connections that the module asked for during a dial, and on the answer that
 /// it waits for.
-pub struct Attempts(mpsc::Receiver<Told>);
+pub struct Attempts(mpsc::Receiver<Report>);
 
 impl Attempts {
     /// Waits for the answer, if the module waits for one, or else for the first connection that is
@@ -62,18 +62,18 @@ impl Attempts {
     /// reports later failures.
     pub async fn first(mut self) -> Result<Addresses, Error> {
         let (mut last, mut awaited) = (Ok((None, None)), false);
-        while let Some(told) = self.0.recv().await {
-            match told {
-                Told::Attempt(attempt) => {
+        while let Some(report) = self.0.recv().await {
+            match report {
+                Report::Attempt(attempt) => {
                     last = attempt;
                     if last.is_ok() && !awaited {
                         break;
                     }
                 }
-                Told::Awaited => awaited = true,
-                Told::Answered(Ok(())) => return Ok(last.unwrap_or((None, None))),
+                Report::Awaited => awaited = true,
+                Report::Answered(Ok(())) => return Ok(last.unwrap_or((None, None))),
                 // The error of a failed connection says more.
-                Told::Answered(Err(error)) => return last.and(Err(error)),
+                Report::Answered(Err(error)) => return last.and(Err(error)),
             }
         }
         last
@@ -88,7 +88,7 @@ impl Attempts {
 /// A call of `endpoint.dial` in progress.
 pub(super) struct Dialling {
     pub(super) dial: Dial,
-    news: mpsc::Sender<Told>,
+    reports: mpsc::Sender<Report>,
     /// The last refusal of a connection that the module asked for.
     refusal: Option<Error>,
     /// The handle of the application's stream, if the dial is one of a stream.
@@ -99,11 +99,11 @@ impl Dialling {
     /// Begins a dial of the stream with this handle, or of datagrams.
     pub(super) fn new(dial: Dial, handle: u32) -> (Dialling, Attempts) {
         // Two more places hold the reports that an answer is awaited, and that it has come.
-        let (news, attempts) = mpsc::channel(MAX_ATTEMPTS + 2);
+        let (reports, attempts) = mpsc::channel(MAX_ATTEMPTS + 2);
         let dialling = Dialling {
             stream: (dial.network == Network::Tcp).then_some(handle),
             dial,
-            news,
+            reports,
             refusal: None,
         };
         (dialling, Attempts(attempts))
@@ -115,16 +115,16 @@ impl Dialling {
     }
 
     /// Notes that the module gets a connection, and returns where to report its outcome.
-    pub(super) fn admit(&mut self, module: &str) -> News {
+    pub(super) fn admit(&mut self, module: &str) -> AttemptReporter {
         self.refusal = None;
-        News(Some((self.news.clone(), module.to_owned())))
+        AttemptReporter(Some((self.reports.clone(), module.to_owned())))
     }
 
     /// Notes that the module waits for an answer, and returns where to report it.
-    pub(super) fn await_answer(&mut self, module: &str) -> Answer {
+    pub(super) fn await_answer(&mut self, module: &str) -> AnswerReporter {
         // There is room; see `new`.
-        let _ = self.news.try_send(Told::Awaited);
-        Answer(Some((self.news.clone(), module.to_owned())))
+        let _ = self.reports.try_send(Report::Awaited);
+        AnswerReporter(Some((self.reports.clone(), module.to_owned())))
     }
 
     /// Returns the reason why the module did not accept the dial, if it returned `code`.
@@ -138,47 +138,47 @@ impl Dialling {
 
 /// The place where a connection reports its outcome, if a dial has asked for it.
 #[derive(Default)]
-pub(super) struct News(Option<(mpsc::Sender<Told>, String)>);
+pub(super) struct AttemptReporter(Option<(mpsc::Sender<Report>, String)>);
 
-impl News {
+impl AttemptReporter {
     pub(super) fn tell(&mut self, attempt: Attempt) {
-        if let Some((news, _)) = self.0.take() {
+        if let Some((reports, _)) = self.0.take() {
             // Nobody waits any more, or there were too many reports.
-            let _ = news.try_send(Told::Attempt(attempt));
+            let _ = reports.try_send(Report::Attempt(attempt));
         }
     }
 }
 
 /// Reports a failure: the module trapped, or dropped the connection.
-impl Drop for News {
+impl Drop for AttemptReporter {
     fn drop(&mut self) {
-        if let Some((news, module)) = self.0.take() {
+        if let Some((reports, module)) = self.0.take() {
             // The error is ignored for the same reasons.
-            let _ = news.try_send(Told::Attempt(Err(given_up(module))));
+            let _ = reports.try_send(Report::Attempt(Err(given_up(module))));
         }
     }
 }
 
 /// The place where the module reports the answer to a stream.
-pub(super) struct Answer(Option<(mpsc::Sender<Told>, String)>);
+pub(super) struct AnswerReporter(Option<(mpsc::Sender<Report>, String)>);
 
-impl Answer {
+impl AnswerReporter {
     /// Reports that the answer has come, or the reason why it will not.
     pub(super) fn tell(mut self, answer: Result<(), ErrorCode>) {
-        if let Some((news, module)) = self.0.take() {
+        if let Some((reports, module)) = self.0.take() {
             let answer = answer.map_err(|code| Error::Refused { module, code });
             // Nobody waits any more.
-            let _ = news.try_send(Told::Answered(answer));
+            let _ = reports.try_send(Report::Answered(answer));
         }
     }
 }
 
 /// Reports a failure: the module trapped, or dropped the stream.
-impl Drop for Answer {
+impl Drop for AnswerReporter {
     fn drop(&mut self) {
-        if let Some((news, module)) = self.0.take() {
+        if let Some((reports, module)) = self.0.take() {
             // The error is ignored for the same reason.
-            let _ = news.try_send(Told::Answered(Err(given_up(module))));
+            let _ = reports.try_send(Report::Answered(Err(given_up(module))));
         }
     }
 }

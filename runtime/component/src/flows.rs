@@ -6,19 +6,17 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::{flows, types};
 use super::convert::check_destination;
 use super::sockets::ByteStream;
-use super::{Failure, Kept, State};
+use super::{Failure, HostObject, State};
 use crate::recording::{Digest, import};
 use crate::{ErrorCode, FlowInfo, Network};
-use watm_net::flow::{
-    Flow, GuestDatagrams, charge_datagrams, charge_stream, datagram_pair, stream_pair,
-};
+use watm_net::flow::{Flow, GuestDatagrams, charge, datagram_pair, stream_pair};
 use watm_net::quota::Permit;
 
 /// The most bytes of the names that come with a flow (the peer, attributes), all together. They are
 /// kept for as long as the flow; a TLS server name has 255 at most.
 const MAX_INFO_BYTES: usize = 16 << 10;
 
-impl Kept for GuestDatagrams {
+impl HostObject for GuestDatagrams {
     /// Returns 0: the flow is charged separately.
     fn bytes(&self) -> usize {
         0
@@ -44,7 +42,12 @@ impl State {
 
     fn offer_stream(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(Network::Tcp, &info)?;
-        let charge = charge_stream(&info, &self.hub.limits, &self.hub.counters.account)?;
+        let charge = charge(
+            Network::Tcp,
+            &info,
+            &self.hub.limits,
+            &self.hub.counters.account,
+        )?;
         let token = self.token(token)?;
         let (guest, flow) = stream_pair(info, token, &self.hub.limits, permit, charge);
         let handle = self.keep(ByteStream::Flow(guest))?;
@@ -55,7 +58,12 @@ impl State {
 
     fn offer_datagrams(&mut self, info: FlowInfo, token: u64) -> Result<u32, Failure> {
         let permit = self.admit(Network::Udp, &info)?;
-        let charge = charge_datagrams(&info, &self.hub.limits, &self.hub.counters.account)?;
+        let charge = charge(
+            Network::Udp,
+            &info,
+            &self.hub.limits,
+            &self.hub.counters.account,
+        )?;
         let (guest, flow) = datagram_pair(
             info,
             self.token(token)?,
@@ -168,7 +176,7 @@ impl flows::HostDatagramFlow for State {
     fn drop(&mut self, flow: Resource<GuestDatagrams>) -> wasmtime::Result<()> {
         self.turn(import::DatagramFlowDrop, || (flow.rep(),))
             .take(self, |state| {
-                state.let_go(flow)?;
+                state.release(flow)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)

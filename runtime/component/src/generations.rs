@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::generations;
-use super::{Failure, Kept, State};
+use super::{Failure, HostObject, State};
 use crate::ErrorCode;
 use crate::mailboxes::Message;
 use crate::recording::{Digest, import};
@@ -16,7 +16,7 @@ pub struct Mailbox {
     waker: Waker,
 }
 
-impl Kept for Mailbox {
+impl HostObject for Mailbox {
     /// Returns 0: the mailboxes bound their contents themselves.
     fn bytes(&self) -> usize {
         0
@@ -117,7 +117,7 @@ impl generations::HostMailbox for State {
     fn drop(&mut self, mailbox: Resource<Mailbox>) -> wasmtime::Result<()> {
         self.turn(import::MailboxDrop, || (mailbox.rep(),))
             .take(self, |state| {
-                state.let_go(mailbox)?;
+                state.release(mailbox)?;
                 state.mailboxes.close(state.generation);
                 Ok(())
             })

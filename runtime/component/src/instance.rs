@@ -18,22 +18,22 @@ use super::bindings::watm::transport::types;
 use super::connect::UNKNOWN;
 use super::convert::{config_error, destination_to_guest, guest_level, shortened};
 use super::cpu::CpuMeter;
-use super::dialling::{Begun, Dial, Dialling};
+use super::dialling::{BegunDial, Dial, Dialling};
 use super::sockets::ByteStream;
 use super::tape::Tape;
 use super::{Failure, Prepared, State};
 use crate::mailboxes::Mailboxes;
 use crate::recording::{Call, Event};
-use crate::{Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, PeerStatus};
+use crate::{
+    Capture, ClientConfig, Destination, Error, ErrorCode, FlowInfo, Module, Network, PeerStatus,
+};
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
 use watm_engine::limiter::Limiter;
 use watm_engine::log::Logger;
 use watm_engine::log::MAX_MESSAGE;
 use watm_net::account::{CALL_BYTES, Charge};
-use watm_net::flow::{
-    DatagramFlow, StreamFlow, charge_datagrams, charge_stream, datagram_pair, stream_pair,
-};
+use watm_net::flow::{DatagramFlow, StreamFlow, charge, datagram_pair, stream_pair};
 use watm_net::ports::Port;
 use watm_net::quota::Permit;
 use watm_net::ready::{ReadyList, Token, WakeBatch};
@@ -313,11 +313,16 @@ impl Instance {
 
     /// Has a stream carried to `destination`, or to the one of the configuration. Returns the
     /// application's end of it, which later failures reset.
-    pub fn dial(&mut self, dial: Dial) -> Result<Result<Begun<StreamFlow>, Error>, Trap> {
+    pub fn dial(&mut self, dial: Dial) -> Result<Result<BegunDial<StreamFlow>, Error>, Trap> {
         self.begin(
             dial,
             |state, info, token, permit| {
-                let charge = charge_stream(&info, &state.hub.limits, &state.hub.counters.account)?;
+                let charge = charge(
+                    Network::Tcp,
+                    &info,
+                    &state.hub.limits,
+                    &state.hub.counters.account,
+                )?;
                 let (guest, flow) = stream_pair(info, token, &state.hub.limits, permit, charge);
                 let handle = state.keep(ByteStream::Flow(guest))?;
                 Ok((handle.rep(), flow))
@@ -330,7 +335,7 @@ impl Instance {
     pub fn dial_datagrams(
         &mut self,
         dial: Dial,
-    ) -> Result<Result<Begun<DatagramFlow>, Error>, Trap> {
+    ) -> Result<Result<BegunDial<DatagramFlow>, Error>, Trap> {
         // The module may send to this address on its own sockets.
         if let Some(Destination::Address(to)) = &dial.destination {
             for (_, port) in self.store.data().ports.iter() {
@@ -343,7 +348,7 @@ impl Instance {
             dial,
             |state, info, token, permit| {
                 let (counters, failed) = (state.hub.counters.clone(), state.failed.clone());
-                let charge = charge_datagrams(&info, &state.hub.limits, &counters.account)?;
+                let charge = charge(Network::Udp, &info, &state.hub.limits, &counters.account)?;
                 let (guest, flow) = datagram_pair(
                     info,
                     token,
@@ -369,7 +374,7 @@ impl Instance {
             Option<types::Destination>,
             u32,
         ) -> Result<Result<u64, types::ErrorCode>, Trap>,
-    ) -> Result<Result<Begun<F>, Error>, Trap> {
+    ) -> Result<Result<BegunDial<F>, Error>, Trap> {
         let state = self.store.data_mut();
         let full = |module: &str| {
             Ok(Err(Error::Refused {
@@ -402,7 +407,7 @@ impl Instance {
                 token.name(name);
                 // The token had no name when it was listed before.
                 token.notify();
-                Ok(Begun { flow, attempts })
+                Ok(BegunDial { flow, attempts })
             }
             Err(code) => Err(match dialling {
                 Some(dialling) => dialling.failure(&state.hub.name, code.into()),

@@ -29,14 +29,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use wasmtime::component::{HasSelf, Linker, Resource, ResourceTable};
 
-pub use dialling::{Addresses, Attempts, Begun, Dial};
+pub use dialling::{Addresses, Attempts, BegunDial, Dial};
 pub use instance::{Grants, Instance, StartError, Trap, Wakeup};
 pub use tape::{Player, Stop, Tape};
 
 use crate::mailboxes::Mailboxes;
 use bindings::watm::transport::types;
 use cpu::CpuMeter;
-use dialling::{Answer, Dialling};
+use dialling::{AnswerReporter, Dialling};
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
 use watm_engine::limiter::Limiter;
@@ -128,7 +128,7 @@ pub struct State {
     /// The `dial` in progress.
     dialling: Option<Dialling>,
     /// The dialled streams that still wait for an answer, by their handles.
-    awaited: BTreeMap<u32, Answer>,
+    awaited: BTreeMap<u32, AnswerReporter>,
     host_crypto: bool,
     keys: usize,
     private_keys: Keys,
@@ -161,7 +161,7 @@ impl State {
     }
 
     /// Gives the guest a handle of `value`. Fails with [`ErrorCode::LimitReached`].
-    fn keep<T: Kept>(&mut self, value: T) -> Result<Resource<T>, Failure> {
+    fn keep<T: HostObject>(&mut self, value: T) -> Result<Resource<T>, Failure> {
         let bytes = HANDLE_BYTES + value.bytes();
         self.objects.add(bytes)?;
         let handle = self.table.push(value);
@@ -169,7 +169,7 @@ impl State {
     }
 
     /// Removes a handle that the guest has dropped.
-    fn let_go<T: Kept>(&mut self, handle: Resource<T>) -> Result<T, Failure> {
+    fn release<T: HostObject>(&mut self, handle: Resource<T>) -> Result<T, Failure> {
         let value = self.table.delete(handle)?;
         self.objects.sub(HANDLE_BYTES + value.bytes());
         Ok(value)
@@ -177,7 +177,7 @@ impl State {
 }
 
 /// An object that a guest may have handles of.
-trait Kept: Send + 'static {
+trait HostObject: Send + 'static {
     /// Returns the memory that the host keeps for it, in bytes. The same for as long as it lives.
     fn bytes(&self) -> usize;
 }

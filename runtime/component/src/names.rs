@@ -12,7 +12,7 @@ use wasmtime::component::Resource;
 use super::bindings::watm::transport::{names, types};
 use super::connect::code;
 use super::convert::{address_to_guest, check_destination};
-use super::{Failure, Kept, State};
+use super::{Failure, HostObject, State};
 use crate::recording::import;
 use crate::{Destination, ErrorCode, Family, Network, Target};
 use watm_net::ports::Port;
@@ -31,7 +31,7 @@ enum Answer {
     There(Found),
 }
 
-impl Kept for Lookup {
+impl HostObject for Lookup {
     /// Returns an estimate for the result, and for the channel that delivers it.
     fn bytes(&self) -> usize {
         1024
@@ -72,7 +72,7 @@ impl names::HostLookup for State {
     fn drop(&mut self, lookup: Resource<Lookup>) -> wasmtime::Result<()> {
         self.turn(import::LookupDrop, || (lookup.rep(),))
             .take(self, |state| {
-                state.let_go(lookup)?;
+                state.release(lookup)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wasmtime::component::Resource;
 
 use super::bindings::watm::transport::signing;
-use super::{Failure, Kept, State};
+use super::{Failure, HostObject, State};
 use crate::ErrorCode;
 use crate::recording::{Digest, import};
 use watm_policy::keys::{Signer, is_of_handshake};
@@ -13,7 +13,7 @@ use watm_policy::keys::{Signer, is_of_handshake};
 /// A key that a module may sign with.
 pub struct PrivateKey(Arc<dyn Signer>);
 
-impl Kept for PrivateKey {
+impl HostObject for PrivateKey {
     /// Returns 0: the key itself is the user's.
     fn bytes(&self) -> usize {
         0
@@ -76,7 +76,7 @@ impl signing::HostPrivateKey for State {
     fn drop(&mut self, key: Resource<PrivateKey>) -> wasmtime::Result<()> {
         self.turn(import::PrivateKeyDrop, || (key.rep(),))
             .take(self, |state| {
-                state.let_go(key)?;
+                state.release(key)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)

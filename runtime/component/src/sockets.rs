@@ -15,7 +15,7 @@ use super::convert::{
     address_from_guest, address_to_guest, check_destination, ecn_from_guest, ecn_to_guest,
     ip_from_guest, ip_to_guest,
 };
-use super::{Failure, Kept, State};
+use super::{Failure, HostObject, State};
 use crate::recording::{Digest, import};
 use crate::{Destination, ErrorCode, Target};
 use watm_net::flow::GuestStream;
@@ -62,19 +62,19 @@ pub enum ByteStream {
     Dialled(Dialled, Waker),
 }
 
-impl Kept for DatagramSocket {
+impl HostObject for DatagramSocket {
     fn bytes(&self) -> usize {
         self.label.len()
     }
 }
 
-impl Kept for Listener {
+impl HostObject for Listener {
     fn bytes(&self) -> usize {
         self.label.len()
     }
 }
 
-impl Kept for ByteStream {
+impl HostObject for ByteStream {
     fn bytes(&self) -> usize {
         /// The memory of a socket in the executor, in bytes.
         const CONNECTION: usize = 1024;
@@ -246,7 +246,7 @@ impl sockets::HostDatagramSocket for State {
     fn drop(&mut self, socket: Resource<DatagramSocket>) -> wasmtime::Result<()> {
         self.turn(import::DatagramSocketDrop, || (socket.rep(),))
             .take(self, |state| {
-                let socket = state.let_go(socket)?;
+                let socket = state.release(socket)?;
                 state.taken.remove(&(Protocol::Udp, socket.label));
                 Ok(())
             })
@@ -527,7 +527,7 @@ impl sockets::HostByteStream for State {
         self.turn(import::ByteStreamDrop, || (stream.rep(),))
             .take(self, |state| {
                 state.awaited.remove(&stream.rep());
-                state.let_go(stream)?;
+                state.release(stream)?;
                 Ok(())
             })
             .map_err(Failure::into_trap)
@@ -567,7 +567,7 @@ impl sockets::HostListener for State {
     fn drop(&mut self, listener: Resource<Listener>) -> wasmtime::Result<()> {
         self.turn(import::ListenerDrop, || (listener.rep(),))
             .take(self, |state| {
-                let listener = state.let_go(listener)?;
+                let listener = state.release(listener)?;
                 state.taken.remove(&(Protocol::Tcp, listener.label));
                 Ok(())
             })

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Semaphore;
 
-use crate::usage::{Kept, Subject};
+use crate::usage::{Subject, UsageRecord};
 use crate::{Destination, ErrorCode, Limits, Module, Network, Used};
 use watm_net::counters::Counters;
 use watm_net::flow::Flow;
@@ -34,7 +34,7 @@ pub struct Hub {
     /// The permits of lookups of names.
     pub lookups: Arc<Semaphore>,
     /// The usage record, from the server's start on.
-    kept: OnceLock<Kept>,
+    usage: OnceLock<UsageRecord>,
     /// Set once; a running call is stopped at the next tick.
     closing: AtomicBool,
     /// The application's decision about flows. `None`: all are accepted.
@@ -61,7 +61,7 @@ impl Hub {
             descriptors: Quota::new(limits.descriptors),
             limits,
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
-            kept: OnceLock::new(),
+            usage: OnceLock::new(),
             closing: AtomicBool::new(false),
             accepting: None,
             state: Mutex::default(),
@@ -80,34 +80,37 @@ impl Hub {
     }
 
     /// Starts the usage record, for this module. The sockets are as in [`Used`].
-    pub fn begin_keeping(&self, module: &Module, sockets: Vec<String>) {
-        self.kept.get_or_init(|| {
+    pub fn begin_usage_record(&self, module: &Module, sockets: Vec<String>) {
+        self.usage.get_or_init(|| {
             let subject = Subject {
                 counters: self.counters.clone(),
                 flows: self.flows.clone(),
                 sockets,
             };
-            Kept::new(module, subject)
+            UsageRecord::new(module, subject)
         });
     }
 
     /// Continues the usage record for this module.
-    pub fn keep_for(&self, module: &Module) {
-        if let Some(kept) = self.kept.get() {
-            kept.change(module);
+    pub fn continue_usage_record(&self, module: &Module) {
+        if let Some(usage) = self.usage.get() {
+            usage.change(module);
         }
     }
 
     /// Writes the usage record.
-    pub fn keep(&self) {
-        if let Some(kept) = self.kept.get() {
-            kept.write();
+    pub fn write_usage_record(&self) {
+        if let Some(usage) = self.usage.get() {
+            usage.write();
         }
     }
 
     /// Returns the usage as of now.
     pub fn used(&self) -> Used {
-        self.kept.get().map(|kept| kept.used()).unwrap_or_default()
+        self.usage
+            .get()
+            .map(|usage| usage.used())
+            .unwrap_or_default()
     }
 
     /// Notes that the server is to close.
@@ -141,10 +144,10 @@ impl Hub {
     /// Drops the flows of this generation that nobody has accepted.
     pub fn withdraw_offers(&self, generation: u32) {
         let mut state = self.lock();
-        let (gone, kept) = mem::take(&mut state.offered)
+        let (gone, usage) = mem::take(&mut state.offered)
             .into_iter()
             .partition::<VecDeque<_>, _>(|(owner, _)| *owner == generation);
-        state.offered = kept;
+        state.offered = usage;
         drop(state);
         drop(gone);
     }

@@ -20,7 +20,7 @@ pub use engine::{CacheDir, Engine};
 pub use module::{Code, Module};
 pub use rollback::{Rollback, remember};
 pub use ticker::Ticking;
-pub use usage::{Kept, Subject, note_usage};
+pub use usage::{Subject, UsageRecord, note_usage};
 use watm_net::Limits;
 use watm_policy::LastUse;
 use watm_types::{Destination, Error, ErrorCode, ModuleKind, Network, Role, Target, Used};

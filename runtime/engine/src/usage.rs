@@ -1,5 +1,5 @@
 //! Writes the usage of modules to disk, for `watm inspect`: once a minute, and when they end. Servers
-//! and dialers hold a [`Kept`].
+//! and dialers hold a [`UsageRecord`].
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -34,7 +34,7 @@ impl Subject {
 }
 
 /// A usage record. Dropping it writes what was used until then.
-pub struct Kept(Arc<Record>);
+pub struct UsageRecord(Arc<Record>);
 
 /// The record, which stays in the list until it has been written for the last time, so that code at
 /// the end of the process finds it.
@@ -53,16 +53,16 @@ struct Of {
     written: Option<Used>,
 }
 
-impl Kept {
+impl UsageRecord {
     /// Starts a record for this module.
-    pub fn new(module: &Module, subject: Subject) -> Kept {
+    pub fn new(module: &Module, subject: Subject) -> UsageRecord {
         let record = Arc::new(Record {
             subject,
             since: now(),
             of: Mutex::new(Of::new(module)),
         });
         look_after(record.clone());
-        Kept(record)
+        UsageRecord(record)
     }
 
     /// Continues the record for another module, which serves now.
@@ -108,7 +108,7 @@ impl Record {
     }
 }
 
-impl Drop for Kept {
+impl Drop for UsageRecord {
     fn drop(&mut self) {
         self.write();
         if let Some(list) = KEPT.get() {

@@ -25,7 +25,7 @@ use run::Driver;
 pub(crate) use swap::Swap;
 use water::WaterServer;
 use watm_component::recording::Recorder;
-use watm_component::{Begun, Dial, Grants, Tape};
+use watm_component::{BegunDial, Dial, Grants, Tape};
 use watm_engine::cpu_quota::CpuQuota;
 use watm_engine::hub::Hub;
 use watm_net::connect::Connect;
@@ -68,8 +68,8 @@ pub(crate) enum Command {
     Status(Reply<Status>),
     ClientConfigs(Destination, Reply<Vec<ClientConfig>>),
     Reconfigure(Vec<u8>, Reply<()>),
-    Dial(Dial, Reply<Begun<StreamFlow>>),
-    DialDatagrams(Dial, Reply<Begun<DatagramFlow>>),
+    Dial(Dial, Reply<BegunDial<StreamFlow>>),
+    DialDatagrams(Dial, Reply<BegunDial<DatagramFlow>>),
     Swap(Swap, Reply<u32>),
     Snapshot(Reply<Vec<u8>>),
     StopAccepting(Reply<()>),
@@ -217,7 +217,7 @@ struct ClosedOnDrop(Arc<Hub>);
 
 impl Drop for ClosedOnDrop {
     fn drop(&mut self) {
-        self.0.keep();
+        self.0.write_usage_record();
         self.0.set_closed();
     }
 }

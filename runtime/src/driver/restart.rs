@@ -178,7 +178,7 @@ impl Driver {
         );
         self.failures = 0;
         self.module = before.module;
-        self.grants.hub.keep_for(&self.module);
+        self.grants.hub.continue_usage_record(&self.module);
         self.config = before.config;
         self.grants.cpu_quota = before.cpu_quota;
         self.grants.keys = before.keys;

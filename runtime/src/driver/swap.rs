@@ -433,7 +433,7 @@ impl Driver {
                 self.module.name(),
                 probation.before.module.name()
             );
-            self.grants.hub.keep_for(&self.module);
+            self.grants.hub.continue_usage_record(&self.module);
             self.fallback = Some(probation.before);
             self.failures = 0;
             (probation.reply)(Ok(number));

@@ -13,7 +13,7 @@ use super::{Command, Plan, Reply, Swap};
 use crate::incoming::serve_all;
 use crate::water::{Replacement, WaterModule};
 use crate::{Destination, Error, ErrorCode, Keys, Module, Phase, Reach, Role, Status, Target};
-use watm_component::{Attempts, Begun};
+use watm_component::{Attempts, BegunDial};
 use watm_engine::hub::Hub;
 use watm_engine::job::{Job, Opened, Settings};
 use watm_net::connect::{Wire, WireKind};
@@ -176,7 +176,7 @@ impl WaterServer {
         tokio::spawn(async move {
             let replaced = serving.replace(replacement).await;
             if replaced.is_ok() {
-                hub.keep_for(&swap.module);
+                hub.continue_usage_record(&swap.module);
             }
             reply(replaced);
         });
@@ -329,7 +329,7 @@ fn offer(hub: &Hub, generation: u32, opened: Opened) -> Result<Option<Waker>, Er
 async fn dial(
     runner: Arc<WaterRunner>,
     destination: Option<Destination>,
-) -> Result<Begun<StreamFlow>, Error> {
+) -> Result<BegunDial<StreamFlow>, Error> {
     let job = Job {
         target: destination.map(Target::tcp),
         accepted: None,
@@ -339,7 +339,7 @@ async fn dial(
     let flow = opened
         .flow
         .ok_or_else(|| Error::System("the connection has no application".to_owned()))?;
-    Ok(Begun {
+    Ok(BegunDial {
         flow,
         attempts: Attempts::none(),
     })

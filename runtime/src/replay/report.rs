@@ -57,9 +57,9 @@ impl fmt::Display for Difference {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecordingEnd {
     /// The host ended it, for this reason.
-    Said(String),
+    Ended(String),
     /// It was truncated, by a power cut or the end of the process; everything before was replayed.
-    CutShort,
+    Truncated,
     /// The replay ended before the recording did, at a difference.
     #[default]
     NotReached,

@@ -154,8 +154,8 @@ impl From<Option<End>> for RecordingEnd {
     fn from(end: Option<End>) -> RecordingEnd {
         match end {
             None => RecordingEnd::NotReached,
-            Some(End::Said(reason)) => RecordingEnd::Said(reason),
-            Some(End::CutShort) => RecordingEnd::CutShort,
+            Some(End::Ended(reason)) => RecordingEnd::Ended(reason),
+            Some(End::Truncated) => RecordingEnd::Truncated,
         }
     }
 }

@@ -18,14 +18,14 @@ use crate::{
 };
 use watm_component::Addresses;
 use watm_engine::job::{Job, Opened, OuterSocket, Settings};
-use watm_net::flow::{DatagramFlow, Flow, Held};
+use watm_net::flow::{DatagramFlow, Flow, KeepAlive};
 use watm_net::quota::Permit;
 
 /// The label of the listener of a stream transport's component.
 const LISTEN: &str = "listen";
 
-/// See [`ComponentRunner::gone`].
-pub(super) type Gone = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
+/// See [`ComponentRunner::closed`].
+pub(super) type Closed = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// Dials or listens through a component. One instance, on a thread of its own, has all connections
 /// except those with a configuration of their own, which have one instance each.
@@ -93,7 +93,7 @@ impl ComponentRunner {
     }
 
     /// Waits until nobody holds the runner any more, and its port is free.
-    pub(super) fn gone(&self) -> Gone {
+    pub(super) fn closed(&self) -> Closed {
         Box::pin(self.server.closed())
     }
 
@@ -210,10 +210,10 @@ impl ComponentRunner {
         // unused.
         let (stop, _) = oneshot::channel();
         let (_, finished) = oneshot::channel();
-        flow.hold(Held {
+        flow.hold(KeepAlive {
             grace: self.settings.limits.close_grace,
             runtime: Handle::current(),
-            _needed: self,
+            _resource: self,
         });
         Opened {
             flow: Some(flow),

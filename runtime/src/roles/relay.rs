@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::builder::RoleBuilder;
-use super::component::{ComponentRunner, Gone};
+use super::component::{Closed, ComponentRunner};
 use super::runner::Runner;
 use crate::Role;
 use crate::Target;
@@ -38,7 +38,7 @@ pub struct Relay {
     /// Closed when all tasks of the relay have ended.
     ended: mpsc::Receiver<()>,
     /// For a component: returns when it has freed the port.
-    gone: Option<Gone>,
+    closed: Option<Closed>,
     open: Arc<AtomicUsize>,
     /// A weak reference: a component's port is freed with the task.
     runner: Weak<dyn Runner>,
@@ -77,15 +77,15 @@ impl Relay {
             task,
             closing,
             mut ended,
-            gone,
+            closed,
             ..
         } = self;
         drop(task);
         drop(closing);
         // Nothing is ever sent; the tasks hold the other half.
         let _ = ended.recv().await;
-        if let Some(gone) = gone {
-            gone.await;
+        if let Some(closed) = closed {
+            closed.await;
         }
     }
 }
@@ -142,7 +142,7 @@ impl RoleBuilder<Relay> {
             task: incoming::Task::spawn(serve),
             closing,
             ended,
-            gone: None,
+            closed: None,
             open,
             runner: by,
         })
@@ -152,7 +152,7 @@ impl RoleBuilder<Relay> {
         incoming::check_runtime()?;
         let access = Arc::new(self.access());
         let runner = self.listening(listener)?;
-        let gone = Some(runner.gone());
+        let closed = Some(runner.closed());
         let by: Weak<dyn Runner> = Arc::<ComponentRunner>::downgrade(&runner);
         let local = runner
             .local_addr()
@@ -198,7 +198,7 @@ impl RoleBuilder<Relay> {
             task: incoming::Task::spawn(serve),
             closing,
             ended,
-            gone,
+            closed,
             open,
             runner: by,
         })

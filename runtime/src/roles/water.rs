@@ -7,7 +7,7 @@ use super::runner::{Done, Opening, Runner, check_role};
 use crate::water::{Replacement, WaterModule};
 use crate::{Error, Module, Network, Phase, Role, Status, SwapOptions};
 use watm_engine::job::{Job, Opened, Settings};
-use watm_engine::{Kept, Subject};
+use watm_engine::{Subject, UsageRecord};
 use watm_net::flow::DatagramFlow;
 
 /// The label of a module's listening socket.
@@ -17,7 +17,7 @@ const LISTEN: &str = "listen";
 pub(super) struct WaterRole {
     role: Role,
     module: WaterModule,
-    kept: Kept,
+    usage: UsageRecord,
 }
 
 impl WaterRole {
@@ -33,7 +33,7 @@ impl WaterRole {
         };
         Ok(WaterRole {
             module: WaterModule::new(module, settings, role == Role::Listener)?,
-            kept: Kept::new(module, subject),
+            usage: UsageRecord::new(module, subject),
             role,
         })
     }
@@ -63,7 +63,7 @@ impl WaterRole {
             },
             other => other,
         })?;
-        self.kept.change(&module);
+        self.usage.change(&module);
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl WaterRole {
             generation: serving.generation,
             generations: Vec::new(),
             module: Some(serving.module),
-            used: self.kept.used(),
+            used: self.usage.used(),
             captures: Vec::new(),
             peers: Vec::new(),
             flows: u32::try_from(flows).unwrap_or(u32::MAX),

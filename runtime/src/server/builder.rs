@@ -328,7 +328,7 @@ impl ServerBuilder {
             }),
         };
         module.accept()?;
-        server.handle.hub.begin_keeping(&module, used);
+        server.handle.hub.begin_usage_record(&module, used);
         if let Some(begun) = capturing {
             begun.keep();
         }

@@ -12,11 +12,11 @@ use std::task::{Context, Poll};
 use tokio::sync::mpsc;
 
 pub use builder::ServerBuilder;
-pub use swap::{SwapOptions, swap_all};
+pub use swap::swap_all;
 
 use crate::driver::Command;
 use crate::{ClientConfig, Destination, Error, ErrorCode, Module, Network, Phase, Status};
-use watm_component::{Begun, Dial};
+use watm_component::{BegunDial, Dial};
 use watm_engine::hub::Hub;
 use watm_net::flow::{DatagramFlow, Flow, StreamFlow};
 use watm_net::sockets::Protocol;
@@ -114,7 +114,7 @@ impl Server {
     pub(crate) async fn begin_dial(
         &self,
         destination: Option<Destination>,
-    ) -> Result<Begun<StreamFlow>, Error> {
+    ) -> Result<BegunDial<StreamFlow>, Error> {
         let dial = dial(Network::Tcp, destination);
         self.handle
             .ask_async(|reply| Command::Dial(dial, reply))
@@ -135,7 +135,7 @@ impl Server {
     pub(crate) async fn begin_dial_datagrams(
         &self,
         destination: Option<Destination>,
-    ) -> Result<Begun<DatagramFlow>, Error> {
+    ) -> Result<BegunDial<DatagramFlow>, Error> {
         let dial = dial(Network::Udp, destination);
         let begun = self
             .handle

@@ -42,7 +42,7 @@ fn the_same_module_does_the_same_again() {
         assert_eq!(report.instances, 4);
         assert_eq!(
             report.end,
-            RecordingEnd::Said("the server was closed".to_owned())
+            RecordingEnd::Ended("the server was closed".to_owned())
         );
         let traps = report.traps.join("; ");
         assert_eq!(report.traps.len(), 3, "{traps}");
@@ -71,7 +71,7 @@ fn another_module_is_told_by_what_it_does() {
     client.ask("!ping");
     drop(server);
     wait_until("the end is written", || {
-        replay(&path, &guest(), Mode::Exact).end != RecordingEnd::CutShort
+        replay(&path, &guest(), Mode::Exact).end != RecordingEnd::Truncated
     });
 
     let exact = replay(&path, &load(&reworded_guest()), Mode::Exact);
@@ -96,7 +96,7 @@ fn another_module_is_told_by_what_it_does() {
         fitting.traps,
         ["wasm trap: wasm `unreachable` instruction executed"]
     );
-    assert!(matches!(fitting.end, RecordingEnd::Said(_)));
+    assert!(matches!(fitting.end, RecordingEnd::Ended(_)));
     assert!(fitting.counters["received"] >= 1);
 
     for mode in [Mode::Exact, Mode::Fitting] {
@@ -142,7 +142,7 @@ fn a_file_that_is_cut_short_is_good_up_to_there() {
         for mode in [Mode::Exact, Mode::Fitting] {
             let report = replay(&cut, &guest(), mode);
             assert_eq!(report.difference, None, "{len} bytes");
-            assert_eq!(report.end, RecordingEnd::CutShort);
+            assert_eq!(report.end, RecordingEnd::Truncated);
             assert!((events..whole).contains(&report.events));
             events = report.events;
         }
@@ -228,7 +228,7 @@ fn a_recording_ends_at_its_limit_and_the_server_goes_on() {
     assert_eq!(report.difference, None);
     assert_eq!(
         report.end,
-        RecordingEnd::Said("the size limit of 8192 bytes was reached".to_owned())
+        RecordingEnd::Ended("the size limit of 8192 bytes was reached".to_owned())
     );
 }
 
@@ -264,7 +264,7 @@ fn a_start_that_fails_is_recorded() {
         let started = builder("at start").config(config).record(&path).start();
         started.err().expect("refused");
         wait_until("the end is written", || {
-            replay(&path, &guest(), Mode::Exact).end != RecordingEnd::CutShort
+            replay(&path, &guest(), Mode::Exact).end != RecordingEnd::Truncated
         });
         let report = replay(&path, &guest(), Mode::Exact);
         assert_eq!(report.difference, None);

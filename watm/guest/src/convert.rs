@@ -81,44 +81,35 @@ pub fn to_error(error: wit::ErrorCodeResult) -> ErrorCode {
     }
 }
 
+/// Converts an error to one of the two types that are generated for it.
+macro_rules! convert_error {
+    ($error:expr, $type:ident) => {
+        match $error {
+            ErrorCode::AccessDenied => wit::$type::AccessDenied,
+            ErrorCode::NotSupported => wit::$type::NotSupported,
+            ErrorCode::InvalidArgument => wit::$type::InvalidArgument,
+            ErrorCode::InvalidState => wit::$type::InvalidState,
+            ErrorCode::LimitReached => wit::$type::LimitReached,
+            ErrorCode::Timeout => wit::$type::Timeout,
+            ErrorCode::RemoteUnreachable => wit::$type::RemoteUnreachable,
+            ErrorCode::ConnectionRefused => wit::$type::ConnectionRefused,
+            ErrorCode::ConnectionReset => wit::$type::ConnectionReset,
+            ErrorCode::ConnectionAborted => wit::$type::ConnectionAborted,
+            ErrorCode::DatagramTooLarge => wit::$type::DatagramTooLarge,
+            ErrorCode::NameUnresolvable => wit::$type::NameUnresolvable,
+            ErrorCode::Other(text) => wit::$type::Other(Some(text)),
+        }
+    };
+}
+
 /// Converts to a parameter, which borrows the text.
 pub fn error_param(error: &ErrorCode) -> wit::ErrorCodeParam<'_> {
-    use wit::ErrorCodeParam as E;
-    match error {
-        ErrorCode::AccessDenied => E::AccessDenied,
-        ErrorCode::NotSupported => E::NotSupported,
-        ErrorCode::InvalidArgument => E::InvalidArgument,
-        ErrorCode::InvalidState => E::InvalidState,
-        ErrorCode::LimitReached => E::LimitReached,
-        ErrorCode::Timeout => E::Timeout,
-        ErrorCode::RemoteUnreachable => E::RemoteUnreachable,
-        ErrorCode::ConnectionRefused => E::ConnectionRefused,
-        ErrorCode::ConnectionReset => E::ConnectionReset,
-        ErrorCode::ConnectionAborted => E::ConnectionAborted,
-        ErrorCode::DatagramTooLarge => E::DatagramTooLarge,
-        ErrorCode::NameUnresolvable => E::NameUnresolvable,
-        ErrorCode::Other(text) => E::Other(Some(text)),
-    }
+    convert_error!(error, ErrorCodeParam)
 }
 
 /// Converts to a result, which owns the text.
 pub fn error_result(error: ErrorCode) -> wit::ErrorCodeResult {
-    use wit::ErrorCodeResult as E;
-    match error {
-        ErrorCode::AccessDenied => E::AccessDenied,
-        ErrorCode::NotSupported => E::NotSupported,
-        ErrorCode::InvalidArgument => E::InvalidArgument,
-        ErrorCode::InvalidState => E::InvalidState,
-        ErrorCode::LimitReached => E::LimitReached,
-        ErrorCode::Timeout => E::Timeout,
-        ErrorCode::RemoteUnreachable => E::RemoteUnreachable,
-        ErrorCode::ConnectionRefused => E::ConnectionRefused,
-        ErrorCode::ConnectionReset => E::ConnectionReset,
-        ErrorCode::ConnectionAborted => E::ConnectionAborted,
-        ErrorCode::DatagramTooLarge => E::DatagramTooLarge,
-        ErrorCode::NameUnresolvable => E::NameUnresolvable,
-        ErrorCode::Other(text) => E::Other(Some(text)),
-    }
+    convert_error!(error, ErrorCodeResult)
 }
 
 pub fn to_level(level: wit_log::Level) -> Level {

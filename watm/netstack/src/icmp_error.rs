@@ -18,7 +18,7 @@ pub(crate) enum Fate {
 }
 
 /// A segment or datagram of this stack, and its fate.
-pub(crate) struct Told {
+pub(crate) struct ReportedError {
     pub protocol: Protocol,
     pub key: Key,
     /// The sequence number of the segment; meaningless for a datagram.
@@ -28,7 +28,7 @@ pub(crate) struct Told {
 
 /// Parses the fate of a TCP or UDP packet. `None` if the message reports something else, or on
 /// something else. The checksum of `packet` is valid.
-pub(crate) fn of_packet(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
+pub(crate) fn of_packet(peer: PeerId, packet: &Packet<'_>) -> Option<ReportedError> {
     let (head, quoted) = packet.payload.split_first_chunk::<8>()?;
     let [kind, code, _, _, field @ ..] = *head;
     let fate = match packet.source {
@@ -45,7 +45,7 @@ pub(crate) fn of_packet(peer: PeerId, packet: &Packet<'_>) -> Option<Told> {
         source: to,
         destination: from,
     };
-    Some(Told {
+    Some(ReportedError {
         protocol: match protocol {
             ip::TCP => Protocol::Tcp,
             ip::UDP => Protocol::Udp,

@@ -10,7 +10,7 @@ use watm_core::{DatagramFlow, Datagrams, FlowInfo, FlowKind, Instant, Token};
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::{Keyed, Map};
-use crate::icmp_error::{Fate, Told};
+use crate::icmp_error::{Fate, ReportedError};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender, checksum};
 use crate::table::{FlowId, Key, Protocol, Table};
@@ -205,7 +205,7 @@ impl Udp {
 
     /// Process an ICMP error about a datagram of a flow. Returns true if there is such a flow, and
     /// its state has changed.
-    pub(crate) fn learn(&mut self, told: Told, sender: &Sender) -> bool {
+    pub(crate) fn learn(&mut self, told: ReportedError, sender: &Sender) -> bool {
         let Fate::TooBig(mtu) = told.fate else {
             return false;
         };

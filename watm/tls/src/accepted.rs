@@ -181,7 +181,7 @@ impl Accepted {
         if self.decoy.is_raw() {
             return;
         }
-        let said = Said::of(self.session.connection());
+        let said = HandshakeFacts::of(self.session.connection());
         let resumed = if said.resumed { "yes" } else { "no" };
         for (name, value) in [
             ("sni", said.name.clone()),
@@ -244,7 +244,7 @@ impl Accepted {
             _ => None,
         };
         let came = self.proxy.as_ref().map(ProxyCodec::tlvs);
-        let said = Said::of(self.session.connection());
+        let said = HandshakeFacts::of(self.session.connection());
         proxy::header(out, ends.or(proxied), &said, came.unwrap_or_default())
     }
 }
@@ -271,7 +271,7 @@ fn names_nobody(error: &Error, network: &mut Buffer) -> bool {
 const NOBODY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The results of a handshake.
-pub struct Said {
+pub struct HandshakeFacts {
     pub name: Option<String>,
     pub protocol: Option<Vec<u8>>,
     pub version: Option<&'static str>,
@@ -282,8 +282,8 @@ pub struct Said {
     pub client: Option<(Vec<u8>, Facts)>,
 }
 
-impl Said {
-    fn of(connection: &Connection) -> Said {
+impl HandshakeFacts {
+    fn of(connection: &Connection) -> HandshakeFacts {
         let name = match connection {
             Connection::Server(server) => server.server_name().map(str::to_owned),
             Connection::Client(_) => None,
@@ -292,7 +292,7 @@ impl Said {
             .peer_certificates()
             .and_then(<[_]>::first)
             .and_then(|shown| Some((shown.to_vec(), Facts::of(shown).ok()?)));
-        Said {
+        HandshakeFacts {
             name,
             protocol: connection.alpn_protocol().map(<[u8]>::to_vec),
             version: connection.protocol_version().map(facts::version),

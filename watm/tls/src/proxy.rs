@@ -9,7 +9,7 @@ use watm_proxy_header::tlv::{
 };
 use watm_proxy_header::{Protocol, Tlv, Tlvs, openssl_name, write_v1, write_v2};
 
-use crate::accepted::Said;
+use crate::accepted::HandshakeFacts;
 use crate::config::{ProxyOut, Version};
 use crate::facts;
 
@@ -20,7 +20,7 @@ pub const OWN: [u8; 3] = [ALPN, AUTHORITY, SSL];
 pub fn header(
     out: ProxyOut,
     ends: Option<(SocketAddr, SocketAddr)>,
-    said: &Said,
+    said: &HandshakeFacts,
     came: Tlvs<'_>,
 ) -> Vec<u8> {
     if out.version == Version::One {
@@ -59,7 +59,7 @@ fn unique_id() -> Option<Vec<u8>> {
 }
 
 /// The TLV about TLS. `None` if it is too long.
-fn ssl(said: &Said, certificate: bool) -> Option<Vec<u8>> {
+fn ssl(said: &HandshakeFacts, certificate: bool) -> Option<Vec<u8>> {
     let client = match (&said.client, said.resumed) {
         (None, _) => CLIENT_SSL,
         (Some(_), true) => CLIENT_SSL | CLIENT_CERT_SESS,

@@ -82,8 +82,8 @@ fn conclude(report: &Report) -> Outcome {
         println!("counter   {name} {count}");
     }
     match &report.end {
-        RecordingEnd::Said(reason) => println!("end       {reason}"),
-        RecordingEnd::CutShort => println!("end       the file is cut short after the last event"),
+        RecordingEnd::Ended(reason) => println!("end       {reason}"),
+        RecordingEnd::Truncated => println!("end       the file is cut short after the last event"),
         RecordingEnd::NotReached => {}
     }
     match &report.difference {

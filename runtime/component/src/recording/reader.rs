@@ -35,14 +35,14 @@ pub struct Frame {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// The host ended it, for this reason.
-    Said(String),
+    Ended(String),
     /// The file was truncated: the machine or the process was stopped.
-    CutShort,
+    Truncated,
 }
 
 enum Body {
     Whole(Vec<u8>),
-    CutShort,
+    Truncated,
 }
 
 impl Reader {
@@ -72,7 +72,7 @@ impl Reader {
             )));
         }
         match reader.body()? {
-            Body::CutShort => Err(reader.error("cut short before its first event")),
+            Body::Truncated => Err(reader.error("cut short before its first event")),
             Body::Whole(body) => {
                 let (header, rest) = reader.decode::<Header>(&body)?;
                 if !rest.is_empty() {
@@ -89,13 +89,13 @@ impl Reader {
     /// Returns the next event, or the end of the recording. Fails where the file was changed.
     pub fn next_frame(&mut self) -> Result<Result<Frame, End>, Error> {
         let body = match self.body()? {
-            Body::CutShort => return Ok(Err(End::CutShort)),
+            Body::Truncated => return Ok(Err(End::Truncated)),
             Body::Whole(body) => body,
         };
         let (event, rest) = self.decode::<Event<'static>>(&body)?;
         self.frames += 1;
         if let Event::End(reason) = event {
-            return Ok(Err(End::Said(reason.into_owned())));
+            return Ok(Err(End::Ended(reason.into_owned())));
         }
         Ok(Ok(Frame {
             event,
@@ -115,7 +115,7 @@ impl Reader {
     fn body(&mut self) -> Result<Body, Error> {
         let mut head = [0; FRAME_HEAD];
         if self.fill(&mut head)? < head.len() {
-            return Ok(Body::CutShort);
+            return Ok(Body::Truncated);
         }
         let [a, b, c, d, ..] = head;
         let len = u32::from_le_bytes([a, b, c, d]);
@@ -127,7 +127,7 @@ impl Reader {
         let read = (&mut self.input).take(len.into()).read_to_end(&mut body);
         read.map_err(|error| self.io(error))?;
         if body.len() < len as usize {
-            return Ok(Body::CutShort);
+            return Ok(Body::Truncated);
         }
         if frame_head(&body) != head {
             return self.changed(&body);
@@ -165,7 +165,7 @@ impl Reader {
         let mut rest = [0; 4096];
         while zeros {
             match self.fill(&mut rest)? {
-                0 => return Ok(Body::CutShort),
+                0 => return Ok(Body::Truncated),
                 count => zeros = rest[..count].iter().all(|byte| *byte == 0),
             }
         }

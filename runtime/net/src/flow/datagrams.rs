@@ -7,19 +7,19 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use joined::Joined;
 
 use super::KEPT_CAPACITY;
-use crate::account::{Account, Charge};
+use super::locked::{FlowState, Locked};
+use crate::account::Charge;
 use crate::counters::Counters;
 use crate::quota::Permit;
 use crate::ready::{Token, WakeBatch, register};
+use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, MutexGuard};
 use crate::{ErrorCode, FlowInfo, Limits};
 
 /// The longest datagram, in bytes: the most that fits an IPv6 packet without extension (RFC 8200
@@ -54,17 +54,7 @@ struct Shared {
 }
 
 /// The memory of both ends of a flow, in bytes, without its contents and its names.
-const FLOW_BYTES: usize = 1024;
-
-/// Charges the account of a module for a flow, and for what the application keeps for it. Fails with
-/// [`ErrorCode::LimitReached`].
-pub fn charge(
-    info: &FlowInfo,
-    limits: &Limits,
-    account: &Arc<Account>,
-) -> Result<Charge, ErrorCode> {
-    account.charge(FLOW_BYTES + limits.flow_bytes + info.kept_bytes())
-}
+pub(super) const FLOW_BYTES: usize = 1024;
 
 struct State {
     /// The memory charged: the queues' contents, and `base`.
@@ -95,7 +85,7 @@ struct Queue {
     bytes: usize,
 }
 
-/// Makes both ends of a flow. `charge` is the result of [`charge()`]. `failed` is set before a
+/// Makes both ends of a flow. `charge` is the result of [`charge`](super::charge()). `failed` is set before a
 /// failed instance is dropped.
 pub fn pair(
     info: FlowInfo,
@@ -402,7 +392,7 @@ impl Drop for GuestDatagrams {
 }
 
 impl Shared {
-    fn lock(&self) -> Locked<'_> {
+    fn lock(&self) -> Locked<'_, State> {
         Locked(self.state.lock().expect("no panic under this lock"))
     }
 
@@ -418,29 +408,15 @@ impl Shared {
     }
 }
 
-/// The state, while the lock is held. Charges its contents when the lock is released.
-struct Locked<'a>(MutexGuard<'a, State>);
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.0
+impl FlowState for State {
+    fn waiting(&self) -> (usize, bool) {
+        let bytes = self.inbound.memory() + self.outbound.memory();
+        let waits = self.inbound.bytes + self.outbound.bytes > 0;
+        (bytes, waits)
     }
-}
 
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.0
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let state = &mut *self.0;
-        let waiting = state.inbound.memory() + state.outbound.memory();
-        let waits = state.inbound.bytes + state.outbound.bytes > 0;
-        state.charge.set_flow(state.base + waiting, waits);
+    fn charge(&mut self) -> (&mut Charge, usize) {
+        (&mut self.charge, self.base)
     }
 }
 

@@ -6,25 +6,28 @@
 
 mod chunks;
 mod datagrams;
-mod held;
 mod join;
+mod keep_alive;
+mod locked;
 #[cfg(feature = "socks")]
 mod proxied;
 mod stream;
 
+pub use datagrams::pair as datagram_pair;
 pub use datagrams::{DatagramFlow, GuestDatagrams};
-pub use datagrams::{charge as charge_datagrams, pair as datagram_pair};
-pub use held::Held;
 pub use join::{JoinError, Meter};
+pub use keep_alive::KeepAlive;
 #[cfg(feature = "socks")]
 pub use proxied::join_failure;
 pub use stream::StreamFlow;
 pub use stream::{
-    CloseWatch, GuestStream, charge as charge_stream, charge_anyway as charge_stream_anyway,
-    pair as stream_pair,
+    CloseWatch, GuestStream, charge_anyway as charge_stream_anyway, pair as stream_pair,
 };
 
-use crate::FlowInfo;
+use std::sync::Arc;
+
+use crate::account::{Account, Charge};
+use crate::{ErrorCode, FlowInfo, Limits, Network};
 
 /// A flow of the inner side, between a module and the application.
 #[derive(Debug)]
@@ -47,3 +50,18 @@ impl Flow {
 
 /// The most entries that the table of an empty queue may keep capacity for: less than a kilobyte.
 const KEPT_CAPACITY: usize = 32;
+
+/// Charges the account of a module for a stream or for datagrams, and for what the application keeps
+/// for the flow. Fails with [`ErrorCode::LimitReached`].
+pub fn charge(
+    network: Network,
+    info: &FlowInfo,
+    limits: &Limits,
+    account: &Arc<Account>,
+) -> Result<Charge, ErrorCode> {
+    let own = match network {
+        Network::Tcp => stream::FLOW_BYTES,
+        Network::Udp => datagrams::FLOW_BYTES,
+    };
+    account.charge(own + limits.flow_bytes + info.kept_bytes())
+}

@@ -7,7 +7,6 @@ mod joined;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -19,8 +18,9 @@ use tokio::time::timeout;
 pub use direct::CloseWatch;
 use joined::Joined;
 
-use super::Held;
+use super::KeepAlive;
 use super::chunks::Chunks;
+use super::locked::{FlowState, Locked};
 use crate::account::{Account, Charge, LEAST};
 use crate::quota::Permit;
 use crate::ready::{WakeBatch, register};
@@ -34,7 +34,7 @@ use crate::{ErrorCode, FlowInfo, Limits};
 pub struct StreamFlow {
     shared: Arc<Shared>,
     /// Resources that are kept until the application drops the flow.
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<KeepAlive>>,
 }
 
 /// The module's end of a stream flow.
@@ -54,17 +54,7 @@ struct Shared {
 }
 
 /// The memory of both ends of a flow, in bytes, without its contents and its names.
-const FLOW_BYTES: usize = 1536;
-
-/// Charges the account of a module for a flow, and for what the application keeps for it. Fails with
-/// [`ErrorCode::LimitReached`].
-pub fn charge(
-    info: &FlowInfo,
-    limits: &Limits,
-    account: &Arc<Account>,
-) -> Result<Charge, ErrorCode> {
-    account.charge(FLOW_BYTES + limits.flow_bytes + info.kept_bytes())
-}
+pub(super) const FLOW_BYTES: usize = 1536;
 
 /// Charges for a flow that another limit bounds; never fails.
 pub fn charge_anyway(info: &FlowInfo, account: &Arc<Account>) -> Charge {
@@ -118,7 +108,7 @@ struct State {
 }
 
 /// Makes both ends of a flow, which is counted if there is a permit. `charge` is the result of
-/// [`charge()`].
+/// [`charge`](super::charge()).
 pub fn pair(
     info: FlowInfo,
     token: impl Into<Waker>,
@@ -289,7 +279,7 @@ impl StreamFlow {
     /// Keeps `held` until the flow is gone: until the application and the module have dropped it, or
     /// the module's time to do so is over.
     #[doc(hidden)]
-    pub fn hold(&self, held: Held) {
+    pub fn hold(&self, held: KeepAlive) {
         *self.held() = Some(held);
     }
 
@@ -320,7 +310,7 @@ impl StreamFlow {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+    fn held(&self) -> MutexGuard<'_, Option<KeepAlive>> {
         self.held.lock().expect("no panic under this lock")
     }
 
@@ -518,13 +508,13 @@ impl Drop for GuestStream {
 }
 
 impl Shared {
-    fn lock(&self) -> Locked<'_> {
+    fn lock(&self) -> Locked<'_, State> {
         Locked(self.state.lock().expect("no panic under this lock"))
     }
 
     /// Keeps `held` until the module has dropped its end, or its time to do so is over. Bytes that
     /// have not left by then are lost.
-    async fn outlast(&self, held: Held) {
+    async fn outlast(&self, held: KeepAlive) {
         let gone = poll_fn(|cx| self.poll_guest_gone(cx));
         let _ = timeout(held.grace * 2, gone).await;
         drop(held);
@@ -541,7 +531,7 @@ impl Shared {
     }
 
     /// Queues what the application writes, and wakes the module.
-    fn queue(&self, mut state: Locked<'_>, data: &[u8]) {
+    fn queue(&self, mut state: Locked<'_, State>, data: &[u8]) {
         if data.is_empty() {
             return;
         }
@@ -555,29 +545,15 @@ impl Shared {
     }
 }
 
-/// The state, while the lock is held. Charges its contents when the lock is released.
-struct Locked<'a>(MutexGuard<'a, State>);
-
-impl Deref for Locked<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.0
+impl FlowState for State {
+    fn waiting(&self) -> (usize, bool) {
+        let bytes = self.inbound.memory() + self.outbound.memory();
+        let waits = !self.inbound.is_empty() || !self.outbound.is_empty();
+        (bytes, waits)
     }
-}
 
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.0
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let state = &mut *self.0;
-        let waiting = state.inbound.memory() + state.outbound.memory();
-        let waits = !state.inbound.is_empty() || !state.outbound.is_empty();
-        state.charge.set_flow(state.base + waiting, waits);
+    fn charge(&mut self) -> (&mut Charge, usize) {
+        (&mut self.charge, self.base)
     }
 }
 

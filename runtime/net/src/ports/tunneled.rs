@@ -17,7 +17,7 @@ use crate::connect::{Connect, Wire, WireKind};
 use crate::counters::Counters;
 use crate::flow::DatagramFlow;
 use crate::ready::register;
-use crate::sockets::{Entry, Gone, NO_ADDRESS, Sent, Waiting};
+use crate::sockets::{Entry, NO_ADDRESS, SendOutcome, Sent, Waiting};
 use crate::{Destination, Network, Target};
 
 /// The most addresses with a flow: more than a client has peers. Beyond it, the least recently used
@@ -176,12 +176,12 @@ impl CarriedPort {
         for entry in entries {
             let (contents, tail) = rest.split_at(entry.len.min(rest.len()));
             match self.send_entry(&mut links, entry, contents, &mut for_all) {
-                Gone::Not => {
+                SendOutcome::Blocked => {
                     self.waiting.add(cx.waker());
                     break;
                 }
-                Gone::Sent => {}
-                Gone::TooLong => sent.too_long = true,
+                SendOutcome::Sent => {}
+                SendOutcome::TooLong => sent.too_long = true,
             }
             rest = tail;
             sent.accepted += 1;
@@ -223,26 +223,26 @@ impl CarriedPort {
         entry: &Entry,
         contents: &[u8],
         cx: &mut Context<'_>,
-    ) -> Gone {
+    ) -> SendOutcome {
         let counters = &self.shared.counters;
         let size = entry.segment_size.map_or(contents.len(), usize::from);
         let link = self.link(links, entry.remote);
         let mut datagrams = Datagrams::new(contents, size);
         let mut sent = 0;
-        let mut gone = Gone::Sent;
+        let mut gone = SendOutcome::Sent;
         if let State::Open(flow) = &link.state {
             let strict = self.dont_fragment.load(Ordering::Relaxed);
             let longest = flow.longest().filter(|_| strict).unwrap_or(usize::MAX);
             while let Some(datagram) = datagrams.next {
                 if datagram.len() > longest {
                     counters.dropped_send_too_large.add(1);
-                    gone = Gone::TooLong;
+                    gone = SendOutcome::TooLong;
                     sent += 1;
                     datagrams.advance();
                     continue;
                 }
                 match flow.poll_writable(cx) {
-                    Poll::Pending if sent == 0 => return Gone::Not,
+                    Poll::Pending if sent == 0 => return SendOutcome::Blocked,
                     // The rest of the train is dropped; otherwise its head would be sent twice.
                     Poll::Pending => {
                         counters.dropped_send_buffer.add(datagrams.count() as u64);

@@ -30,7 +30,7 @@ pub use options::readable_bytes;
 pub use share::{share_address, share_datagram_address};
 pub use tcp::{Connection, TcpPort};
 pub use udp::{Entry, Sent, UdpPort};
-pub(crate) use udp::{Gone, Waiting};
+pub(crate) use udp::{SendOutcome, Waiting};
 pub use upstream::{
     BindTransparent, TransparentOptions, UpstreamStream, connect_upstream,
     connect_upstream_datagrams,

@@ -54,9 +54,9 @@ pub struct Sent {
 }
 
 /// The outcome for datagrams that leave together.
-pub(crate) enum Gone {
+pub(crate) enum SendOutcome {
     /// Not sent: there is no room now.
-    Not,
+    Blocked,
     /// Sent, as far as the network takes them.
     Sent,
     /// Dropped, at least some of them for their length.
@@ -229,12 +229,12 @@ impl UdpPort {
             let run = Run::gather(&entries[accepted..], self.max_segments());
             let (contents, tail) = rest.split_at(run.bytes.min(rest.len()));
             match self.send_run(&entries[accepted], &run, contents, &mut for_all) {
-                Gone::Not => {
+                SendOutcome::Blocked => {
                     self.waiting.add(cx.waker());
                     break;
                 }
-                Gone::Sent => {}
-                Gone::TooLong => too_long = true,
+                SendOutcome::Sent => {}
+                SendOutcome::TooLong => too_long = true,
             }
             rest = tail;
             accepted += run.entries;
@@ -321,19 +321,25 @@ impl UdpPort {
         false
     }
 
-    fn send_run(&self, entry: &Entry, run: &Run, contents: &[u8], cx: &mut Context<'_>) -> Gone {
+    fn send_run(
+        &self,
+        entry: &Entry,
+        run: &Run,
+        contents: &[u8],
+        cx: &mut Context<'_>,
+    ) -> SendOutcome {
         let Some(destination) = self.outer(entry.remote) else {
             self.counters
                 .dropped_send_unreachable
                 .add(run.segments as u64);
-            return Gone::Sent;
+            return SendOutcome::Sent;
         };
         let lost = *self.lost_source.lock().expect("no panic under this lock");
         let source = entry.local.filter(|_| lost != entry.local);
         let mut src_ip = source.and_then(|local| self.outer_ip(local));
         let size = run.segment_size.max(1);
         let mut rest = contents;
-        let mut gone = Gone::Sent;
+        let mut gone = SendOutcome::Sent;
         // The kernel does not fragment the datagrams of a train.
         let mut one_by_one = false;
         loop {
@@ -358,7 +364,7 @@ impl UdpPort {
                 }
                 Poll::Pending => {
                     if rest.len() == contents.len() {
-                        return Gone::Not;
+                        return SendOutcome::Blocked;
                     }
                     // The head of the train is gone; the tail is dropped, or the head would be sent
                     // twice.
@@ -377,7 +383,7 @@ impl UdpPort {
                 }
                 Poll::Ready(Err(error)) if options::is_too_large(&error) => {
                     if self.dont_fragment.load(Ordering::Relaxed) {
-                        gone = Gone::TooLong;
+                        gone = SendOutcome::TooLong;
                     } else if segments > 1 {
                         one_by_one = true;
                         continue;

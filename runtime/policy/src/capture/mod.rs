@@ -109,7 +109,7 @@ impl Capture {
 
     /// Opens the files, once, for the server of this name. `None` if they are already open.
     #[doc(hidden)]
-    pub fn begin(&self, server: &str) -> Result<Option<Begun>, Error> {
+    pub fn begin(&self, server: &str) -> Result<Option<StartingCapture>, Error> {
         let mut open = self.0.lock();
         if open.begun {
             return Ok(None);
@@ -117,7 +117,7 @@ impl Capture {
         // If one file cannot be opened, neither is kept.
         open.begin(&self.0, server)
             .inspect_err(|_| open.end())
-            .map(|()| Some(Begun(Some(self.clone()))))
+            .map(|()| Some(StartingCapture(Some(self.clone()))))
     }
 
     /// Stops writing. Removes an empty file that the capture has created.
@@ -190,9 +190,9 @@ impl Capture {
 }
 
 /// Open files for a server that may not start, in which case they are closed again.
-pub struct Begun(Option<Capture>);
+pub struct StartingCapture(Option<Capture>);
 
-impl Begun {
+impl StartingCapture {
     /// Keeps the files open, and logs them: the server runs.
     #[doc(hidden)]
     pub fn keep(mut self) {
@@ -220,7 +220,7 @@ impl Begun {
     }
 }
 
-impl Drop for Begun {
+impl Drop for StartingCapture {
     fn drop(&mut self) {
         if let Some(capture) = &self.0 {
             capture.end();

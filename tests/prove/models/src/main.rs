@@ -34,7 +34,7 @@ pub use doorbell::Doorbell;
 pub use flow::{DatagramFlow, StreamFlow};
 pub use host::Limits;
 pub(crate) use host::{counters, sockets};
-pub use watm_types::{ErrorCode, FlowInfo};
+pub use watm_types::{ErrorCode, FlowInfo, Network};
 
 fn main() {
     let wanted = std::env::args().nth(1).unwrap_or_default();

@@ -33,7 +33,7 @@ use self::width::Width;
 use crate::counters::Counters;
 use crate::elsewhere::{Admission, Elsewhere};
 use crate::hash::Keyed;
-use crate::icmp_error::{Fate, Told};
+use crate::icmp_error::{Fate, ReportedError};
 use crate::io::{Io, flow_info};
 use crate::ip::{self, Packet, Sender};
 use crate::limit::Limiter;
@@ -374,7 +374,7 @@ impl Tcp {
 
     /// Process an ICMP error about a segment of a flow. Returns true if there is such a flow, and
     /// its state has changed.
-    pub(crate) fn learn(&mut self, told: Told) -> bool {
+    pub(crate) fn learn(&mut self, told: ReportedError) -> bool {
         let key = &told.key;
         let Some(id) = self.flows.find(key) else {
             return false;

@@ -202,7 +202,7 @@ pub(crate) fn finish(packet: &mut [u8]) {
 
 /// The content of a sent segment, parsed from the packet that smoltcp wrote.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Said {
+pub(crate) struct SentSegment {
     pub reset: bool,
     pub start: Sequence,
     /// The number after the last byte. SYN and FIN count as one each.
@@ -218,15 +218,15 @@ pub(crate) struct Said {
     pub received: Option<(Sequence, Sequence)>,
 }
 
-impl Said {
-    pub(crate) fn read(packet: &[u8]) -> Option<Said> {
+impl SentSegment {
+    pub(crate) fn read(packet: &[u8]) -> Option<SentSegment> {
         let segment = TcpPacket::new_checked(packet.get(start_of(packet)?..)?).ok()?;
         let sequence = |number: TcpSeqNumber| Sequence(number.0 as u32);
         let has_options = usize::from(segment.header_len()) > HEADER;
         let received = (has_options && !segment.syn())
             .then(|| segment.selective_ack_ranges().ok()?[0])
             .flatten();
-        Some(Said {
+        Some(SentSegment {
             reset: segment.rst(),
             start: sequence(segment.seq_number()),
             end: sequence(segment.seq_number()).plus(segment.segment_len()),

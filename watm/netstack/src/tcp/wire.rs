@@ -6,7 +6,7 @@ use smoltcp::time::Instant;
 use super::arrivals::Arrivals;
 use super::numbers::Numbers;
 use super::scoreboard::Scoreboard;
-use super::segment::{self, Said, Sequence};
+use super::segment::{self, SentSegment, Sequence};
 use crate::{PacketSink, PeerId};
 
 /// Carries packets between smoltcp and one peer, for one call.
@@ -79,7 +79,7 @@ impl Log {
     /// packet must be sent.
     fn note(&mut self, packet: &mut Vec<u8>) -> bool {
         self.numbers.leave(packet);
-        let Some(said) = Said::read(packet) else {
+        let Some(said) = SentSegment::read(packet) else {
             return true;
         };
         if said.reset {
@@ -118,7 +118,7 @@ impl Log {
     }
 
     /// Puts the blocks of all arrivals into an acknowledgement.
-    fn tell_arrivals(&mut self, said: &Said, packet: &mut Vec<u8>) {
+    fn tell_arrivals(&mut self, said: &SentSegment, packet: &mut Vec<u8>) {
         let mut arrivals = self.arrivals.take().unwrap_or_default();
         arrivals.forget_before(said.acknowledged);
         if let Some(block) = said.received {
@@ -134,7 +134,7 @@ impl Log {
     }
 
     /// Returns true if a segment that was sent before must be sent again.
-    fn is_due(&self, said: &Said) -> bool {
+    fn is_due(&self, said: &SentSegment) -> bool {
         match self.repeats {
             Repeats::All => true,
             Repeats::Nothing => false,

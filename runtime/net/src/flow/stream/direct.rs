@@ -191,7 +191,7 @@ impl GuestStream {
 }
 
 /// Wakes the waiting tasks after the failure of an upstream.
-fn told(mut state: Locked<'_>, reason: ErrorCode) -> ErrorCode {
+fn told(mut state: Locked<'_, State>, reason: ErrorCode) -> ErrorCode {
     let wakers = state.take_wakers();
     drop(state);
     wake(wakers);

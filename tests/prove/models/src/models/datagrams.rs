@@ -8,12 +8,13 @@ use loom::sync::atomic::AtomicBool;
 use loom::thread;
 
 use super::streams::{LIMITS, World, info, wait};
+use crate::Network;
 use crate::counters::Counters;
-use crate::flow::{DatagramFlow, GuestDatagrams, charge_datagrams, datagram_pair};
+use crate::flow::{DatagramFlow, GuestDatagrams, charge, datagram_pair};
 use crate::ready::{Token, WakeBatch};
 
 fn pair(world: &World) -> (GuestDatagrams, DatagramFlow) {
-    let charge = charge_datagrams(&info(), &LIMITS, &world.account).expect("there is room");
+    let charge = charge(Network::Udp, &info(), &LIMITS, &world.account).expect("there is room");
     let permit = world.count.permit().expect("there is room");
     let counters = Arc::<Counters>::default();
     let failed = Arc::new(AtomicBool::new(false));

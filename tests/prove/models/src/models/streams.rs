@@ -8,8 +8,9 @@ use loom::future::block_on;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
+use crate::Network;
 use crate::account::Account;
-use crate::flow::{GuestStream, StreamFlow, charge_stream, stream_pair};
+use crate::flow::{GuestStream, StreamFlow, charge, stream_pair};
 use crate::quota::Quota;
 use crate::ready::{ReadyList, Token, WakeBatch};
 use crate::{ErrorCode, FlowInfo, Limits};
@@ -53,7 +54,7 @@ impl World {
     }
 
     fn pair(&self) -> (GuestStream, StreamFlow) {
-        let charge = charge_stream(&info(), &LIMITS, &self.account).expect("there is room");
+        let charge = charge(Network::Tcp, &info(), &LIMITS, &self.account).expect("there is room");
         let permit = self.count.permit().expect("there is room");
         stream_pair(info(), Token::new(1, &self.list), &LIMITS, permit, charge)
     }

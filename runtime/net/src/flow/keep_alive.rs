@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 /// A resource that a flow needs, kept for as long as the flow exists.
-pub struct Held {
+pub struct KeepAlive {
     /// The resource.
-    pub _needed: Arc<dyn Any + Send + Sync>,
+    pub _resource: Arc<dyn Any + Send + Sync>,
     /// The runtime of the task that waits after the application has closed the flow.
     pub runtime: Handle,
     /// The time that the module then has to pass on what was written, and again to drop its end.
