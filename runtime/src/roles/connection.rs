@@ -1,17 +1,16 @@
 //! A stream through a module, as dialers and listeners return it.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
-use tokio::time::{Sleep, timeout};
+use tokio::time::timeout;
 
 use crate::{Error, ErrorCode, FlowInfo, JoinError, Meter, StreamFlow, UpstreamStream};
 use watm_engine::job::Opened;
@@ -20,7 +19,7 @@ use watm_engine::job::Opened;
 ///
 /// Reads and writes behave as those of a TCP stream. Shutting down the writing half tells the
 /// module that no more will come; what it still sends can be read. If the module failed, reads end
-/// with an error that names the cause.
+/// with an error that names the cause. It has no deadlines: use tokio's timeouts.
 ///
 /// Dropping it closes it: a task of the runtime that it was made in passes on what was written,
 /// within [`Limits::close_grace`](crate::Limits::close_grace).
@@ -29,8 +28,6 @@ pub struct Connection {
     local: Option<SocketAddr>,
     peer: Option<SocketAddr>,
     finished: oneshot::Receiver<()>,
-    read_deadline: Option<Pin<Box<Sleep>>>,
-    write_deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
@@ -45,8 +42,6 @@ impl Connection {
             local: opened.local,
             peer: opened.peer,
             finished: opened.finished,
-            read_deadline: None,
-            write_deadline: None,
         })
     }
 
@@ -65,17 +60,6 @@ impl Connection {
     /// Returns the source and the destination, as far as the application knows them.
     pub fn info(&self) -> &FlowInfo {
         self.flow.info()
-    }
-
-    /// Sets the time from which reads that would wait fail with [`io::ErrorKind::TimedOut`]; `None`
-    /// for never. Must be called within a tokio runtime.
-    pub fn set_read_deadline(&mut self, deadline: Option<Instant>) {
-        self.read_deadline = deadline.map(sleep_until);
-    }
-
-    /// Sets the deadline of writes, as [`set_read_deadline`](Connection::set_read_deadline).
-    pub fn set_write_deadline(&mut self, deadline: Option<Instant>) {
-        self.write_deadline = deadline.map(sleep_until);
     }
 
     /// Closes the connection, and waits until the module has passed on what was written and has
@@ -115,21 +99,6 @@ impl Connection {
     }
 }
 
-fn sleep_until(deadline: Instant) -> Pin<Box<Sleep>> {
-    Box::pin(tokio::time::sleep_until(deadline.into()))
-}
-
-/// Returns an error once the deadline has passed.
-fn poll_deadline(deadline: &mut Option<Pin<Box<Sleep>>>, cx: &mut Context<'_>) -> Poll<io::Error> {
-    match deadline {
-        Some(deadline) => deadline
-            .as_mut()
-            .poll(cx)
-            .map(|()| io::Error::new(io::ErrorKind::TimedOut, ErrorCode::Timeout)),
-        None => Poll::Pending,
-    }
-}
-
 fn no_address() -> io::Error {
     io::Error::new(
         io::ErrorKind::AddrNotAvailable,
@@ -143,11 +112,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        match Pin::new(&mut this.flow).poll_read(cx, buffer) {
-            Poll::Pending => poll_deadline(&mut this.read_deadline, cx).map(Err),
-            ready => ready,
-        }
+        Pin::new(&mut self.get_mut().flow).poll_read(cx, buffer)
     }
 }
 
@@ -157,11 +122,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         data: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        match Pin::new(&mut this.flow).poll_write(cx, data) {
-            Poll::Pending => poll_deadline(&mut this.write_deadline, cx).map(Err),
-            ready => ready,
-        }
+        Pin::new(&mut self.get_mut().flow).poll_write(cx, data)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

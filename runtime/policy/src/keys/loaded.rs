@@ -1,4 +1,4 @@
-//! Private keys in memory, which sign by rustls. `Keys::add_pem` makes them.
+//! Private keys in memory, which sign by rustls. `Keys::add_file` makes them.
 
 use std::sync::Arc;
 

@@ -22,8 +22,8 @@ const LONGEST_NAME: usize = 64;
 /// The largest file with one private key, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Signs for modules with a private key that they never see: a key in memory, as [`Keys::add_pem`] makes
-/// it, or one in a device or an agent.
+/// Signs for modules with a private key that they never see: a key in memory, as [`Keys::add_file`]
+/// makes it, or one in a device or an agent.
 ///
 /// [`sign`](Signer::sign) is called on the thread of the module that asks, and all of its connections
 /// wait for the result: it should take milliseconds, and must not take more than about a second.
@@ -74,13 +74,6 @@ impl Keys {
         let text = std::fs::read(path).map_err(file)?;
         let key = LoadedKey::of_pem(&text)
             .map_err(|reason| Error::Options(format!("{}: {reason}", path.display())))?;
-        self.add(name, key)
-    }
-
-    /// Adds a key as [`add_file`](Keys::add_file), from the contents of such a file.
-    pub fn add_pem(self, name: &str, text: &[u8]) -> Result<Keys, Error> {
-        let key = LoadedKey::of_pem(text)
-            .map_err(|reason| Error::Options(format!("key \"{name}\": {reason}")))?;
         self.add(name, key)
     }
 
