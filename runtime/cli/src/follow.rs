@@ -37,7 +37,7 @@ where
                 let swap = async |module: Module| {
                     let name = module.name().to_owned();
                     swap(module).await?;
-                    tell_swapped(&name);
+                    log_swapped(&name);
                     Ok(())
                 };
                 updates.follow(&loaded.module, swap).await;
@@ -48,12 +48,12 @@ where
 }
 
 /// Logs that another module serves.
-pub(crate) fn tell_swapped(module: &impl Display) {
+pub(crate) fn log_swapped(module: &impl Display) {
     tracing::info!(target: PROGRAM, %module, "swapped in {module}");
 }
 
 /// Logs that another module could not be put in place.
-pub(crate) fn tell_refused(failure: &Failure) {
+pub(crate) fn log_refused(failure: &Failure) {
     tracing::error!(target: PROGRAM, "{failure}; keeping the previous module");
 }
 
@@ -71,8 +71,8 @@ async fn follow_file<Swapping>(
         if now.is_some() && now == seen && now != known {
             known = now;
             match replace(loaded, swap).await {
-                Ok(()) => tell_swapped(&loaded.file.display()),
-                Err(failure) => tell_refused(&failure),
+                Ok(()) => log_swapped(&loaded.file.display()),
+                Err(failure) => log_refused(&failure),
             }
         }
         seen = now;

@@ -187,7 +187,7 @@ impl RoleBuilder<Relay> {
                         tracing::debug!(target: "watm::server", server = access.name.as_str(), "{error}");
                     }
                     drop(open);
-                    flow.let_go().await;
+                    flow.close_and_release().await;
                     drop(running);
                 });
             }

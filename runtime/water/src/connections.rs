@@ -39,7 +39,7 @@ impl Connections {
     }
 
     /// Notes a failure of an instance that its connections do not explain.
-    pub(super) fn is_at_fault(&self, reason: &str) {
+    pub(super) fn report_fault(&self, reason: &str) {
         self.fault.send_if_modified(|known| {
             let first = known.is_none();
             known.get_or_insert_with(|| reason.to_owned());

@@ -104,7 +104,7 @@ impl WaterRunner {
 
     /// Returns the error for a call of the handshake that did not return.
     fn stopped(&self, stop: Stop) -> Error {
-        self.connections.is_at_fault(&stop.reason());
+        self.connections.report_fault(&stop.reason());
         stop.into_error(&self.name)
     }
 
@@ -345,7 +345,7 @@ impl WaterRunner {
         }
         // A module may refuse what a client sends.
         if !state.outside.accepts() && !state.has_lost() {
-            self.connections.is_at_fault(&reason);
+            self.connections.report_fault(&reason);
         }
         Err(Error::Handshake {
             module: self.name.to_string(),

@@ -19,7 +19,7 @@ pub struct Slot {
 /// A module that makes connections.
 #[derive(Clone)]
 pub struct Serving {
-    /// The number of modules that were begun with before it.
+    /// The number of its generation, counted from 0.
     pub generation: u32,
     /// The module.
     pub module: Module,

@@ -79,7 +79,7 @@ impl State {
     }
 
     /// Notes that the guest waits, in place of asking in a loop.
-    pub(super) fn idles_no_more(&mut self) {
+    pub(super) fn waits_instead(&mut self) {
         self.idle_answers = 0;
     }
 

@@ -70,7 +70,8 @@ impl Worker {
         }
         // The other ends must not take truncated data for complete data, unless one has ended
         // itself.
-        let failed = reason.is_some() && !self.control.was_told() && !self.instance.state().saw_end;
+        let failed =
+            reason.is_some() && !self.control.exit_requested() && !self.instance.state().saw_end;
         match failed || aborted {
             true => self.instance.state().fds.ends().for_each(|end| end.abort()),
             false => self.flush().await,
@@ -136,7 +137,7 @@ impl Worker {
     /// Returns the error that the application sees for the worker's result, or `None` for a plain
     /// end.
     fn conclude(&mut self, result: Result<i32, Stop>) -> Option<String> {
-        let told = self.control.was_told();
+        let told = self.control.exit_requested();
         let state = self.instance.state();
         let result = match result {
             Ok(result) => result,
@@ -146,7 +147,7 @@ impl Worker {
                 // The runtimes of some languages exit this way when a connection has ended.
                 let regular = matches!(stop, Stop::Exit(_)) && (told || state.has_lost());
                 if !regular {
-                    self.connections.is_at_fault(&reason);
+                    self.connections.report_fault(&reason);
                 }
                 return Some(reason);
             }
@@ -163,7 +164,7 @@ impl Worker {
         let reason = format!("the module failed with {result} ({})", errno.name());
         let reason = with_last_words(state, reason);
         if !told && !state.saw_end && !state.outside.accepts() {
-            self.connections.is_at_fault(&reason);
+            self.connections.report_fault(&reason);
         }
         Some(reason)
     }

@@ -285,7 +285,7 @@ impl StreamFlow {
 
     /// Closes the flow, and waits until the held resources are released.
     #[doc(hidden)]
-    pub async fn let_go(self) {
+    pub async fn close_and_release(self) {
         let held = self.held().take();
         self.close();
         if let Some(held) = held {

@@ -44,7 +44,7 @@ impl Control {
     }
 
     /// Returns true if the guest was told to end.
-    pub(crate) fn was_told(&self) -> bool {
+    pub(crate) fn exit_requested(&self) -> bool {
         self.shared.state.load(Ordering::Acquire) != QUIET
     }
 

@@ -105,7 +105,7 @@ async fn poll_oneoff(
         }
         if found == 0 {
             state.wait(cx);
-            state.idles_no_more();
+            state.waits_instead();
             if let Some(next) = next
                 && state.poll_timer(cx, next).is_ready()
             {

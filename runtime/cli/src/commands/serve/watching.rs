@@ -67,9 +67,9 @@ impl Watching {
                         continue;
                     }
                     match service.reload_module(frontend).await {
-                        Ok(true) => follow::tell_swapped(&file.display()),
+                        Ok(true) => follow::log_swapped(&file.display()),
                         Ok(false) => {}
-                        Err(failure) => follow::tell_refused(&failure),
+                        Err(failure) => follow::log_refused(&failure),
                     }
                 }
             }
