@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-use watm_engine::{CacheDir, Code};
+use watm_engine::{CacheDir, Code, Execution};
 use watm_policy::inspection::MAX_MODULE_BYTES;
 
 use crate::{Error, LoadOptions, Module, Trust};
@@ -26,7 +26,8 @@ pub struct EngineConfig {
 }
 
 impl Engine {
-    /// Makes an engine. Fails if a given cache directory is not private to the user.
+    /// Makes an engine. Fails if a given cache directory is not private to the user, or if the
+    /// environment variable `WATM_ENGINE` is neither `native` nor `pulley`.
     pub fn new(config: EngineConfig) -> Result<Engine, Error> {
         Ok(Engine {
             inner: watm_engine::Engine::new(config.cache)?,
@@ -77,6 +78,12 @@ impl Engine {
             Code::Water(..) => watm_water::check_linked(&module)?,
         }
         Ok(module)
+    }
+
+    /// Returns how modules run: as machine code, or in an interpreter if the system forbids machine
+    /// code that is made at run time, or if `WATM_ENGINE` is `pulley`.
+    pub fn execution(&self) -> Execution {
+        self.inner.execution()
     }
 
     /// Returns the trust in the signers of modules.

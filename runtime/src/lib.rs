@@ -169,7 +169,7 @@ pub use swap_options::SwapOptions;
 pub use updates::{
     UpdateError, UpdateOptions, UpdateStatus, UpdateWaiting, Updates, UpdatesHandle,
 };
-pub use watm_engine::{CacheDir, Module, note_usage};
+pub use watm_engine::{CacheDir, Execution, Module, note_usage};
 pub use watm_net::flow::{DatagramFlow, Flow, JoinError, Meter, StreamFlow};
 pub use watm_net::sockets::{
     Accepted, Admission, BindTransparent, Doorbell, TransparentOptions, UpstreamStream,

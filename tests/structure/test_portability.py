@@ -8,11 +8,12 @@ import pytest
 
 from watm_test_support.repository import ROOT
 
-# What knows it. Sockets differ, what keeps a file from other users, and how a program is ended;
-# nothing else does.
+# What knows it. Sockets differ, what keeps a file from other users, what may be executed, and how a
+# program is ended; nothing else does.
 ALLOWED = (
     "runtime/src/driver/slice.rs",
     "runtime/net/src/sockets/",
+    "runtime/engine/src/executable_memory.rs",
     "runtime/cli/src/system.rs",
     "runtime/seal/src/private.rs",
 )
@@ -48,7 +49,13 @@ PATTERNS = {".rs": RUST, ".py": PYTHON}
 
 # Crates that are one operating system's, and who may use them.
 CRATES = re.compile(r"^(libc|nix|rustix|winapi|windows|windows-\w+)\b", re.MULTILINE)
-CRATE_USERS = {"runtime/cli/Cargo.toml", "runtime/Cargo.toml", "runtime/net/Cargo.toml", "runtime/seal/Cargo.toml"}
+CRATE_USERS = {
+    "runtime/Cargo.toml",
+    "runtime/cli/Cargo.toml",
+    "runtime/engine/Cargo.toml",
+    "runtime/net/Cargo.toml",
+    "runtime/seal/Cargo.toml",
+}
 
 
 def product() -> list[str]:

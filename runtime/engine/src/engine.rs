@@ -6,6 +6,7 @@ use std::sync::Arc;
 use watm_policy::{LoadOptions, Trust};
 
 use crate::cache::Cache;
+use crate::execution::Execution;
 use crate::ticker::{Ticker, Ticking};
 use crate::{Error, Module};
 
@@ -16,6 +17,7 @@ pub struct Engine {
 }
 
 struct Inner {
+    execution: Execution,
     wasmtime: wasmtime::Engine,
     cache: Option<Cache>,
     ticker: Ticker,
@@ -37,9 +39,11 @@ pub enum CacheDir {
 }
 
 impl Engine {
-    /// Makes an engine. Fails if a given cache directory is not private to the user.
+    /// Makes an engine. Fails if a given cache directory is not private to the user, or if the
+    /// environment variable `WATM_ENGINE` is neither `native` nor `pulley`.
     pub fn new(cache: CacheDir) -> Result<Engine, Error> {
-        let wasmtime = wasmtime::Engine::new(&wasmtime_config())
+        let execution = Execution::choose()?;
+        let wasmtime = wasmtime::Engine::new(&wasmtime_config(execution)?)
             .map_err(|error| Error::System(format!("wasmtime: {error:#}")))?;
         let cache = match cache {
             CacheDir::Off => None,
@@ -55,6 +59,7 @@ impl Engine {
         };
         Ok(Engine {
             inner: Arc::new(Inner {
+                execution,
                 ticker: Ticker::new(wasmtime.clone()),
                 wasmtime,
                 cache,
@@ -72,6 +77,11 @@ impl Engine {
         options: &LoadOptions,
     ) -> Result<Module, Error> {
         Module::load(self, name, bytes, trust, options)
+    }
+
+    /// Returns how modules run.
+    pub fn execution(&self) -> Execution {
+        self.inner.execution
     }
 
     /// Returns the compiler.
@@ -93,7 +103,7 @@ impl Engine {
 /// The stack of a call: twice the size that wasmtime gives a module.
 const ASYNC_STACK_BYTES: usize = 1 << 20;
 
-fn wasmtime_config() -> wasmtime::Config {
+fn wasmtime_config(execution: Execution) -> Result<wasmtime::Config, Error> {
     let mut config = wasmtime::Config::new();
     // The deadline of a call is checked at every tick; see `cpu` of the component host.
     config.epoch_interruption(true);
@@ -108,5 +118,9 @@ fn wasmtime_config() -> wasmtime::Config {
     // The stack of a call that may wait: half for the module, as by default, and half for the
     // host's functions under it. Only the used part takes memory.
     config.async_stack_size(ASYNC_STACK_BYTES);
-    config
+    // Traps arrive as signals, whose handlers pass on those that are not wasmtime's. A thread for
+    // mach ports would take them from the rest of a process that embeds this one, such as Python.
+    config.macos_use_mach_ports(false);
+    execution.configure(&mut config)?;
+    Ok(config)
 }

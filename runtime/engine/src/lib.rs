@@ -6,6 +6,8 @@
 mod cache;
 pub mod cpu_quota;
 mod engine;
+mod executable_memory;
+mod execution;
 mod granted;
 pub mod hub;
 pub mod job;
@@ -17,6 +19,7 @@ mod ticker;
 mod usage;
 
 pub use engine::{CacheDir, Engine};
+pub use execution::Execution;
 pub use module::{Code, Module};
 pub use rollback::{Rollback, remember};
 pub use ticker::Ticking;

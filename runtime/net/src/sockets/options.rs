@@ -213,7 +213,8 @@ pub(super) fn receive_several(
             socket.as_fd().as_raw_fd(),
             messages.as_mut_ptr().cast(),
             asked,
-            libc::MSG_DONTWAIT,
+            // musl's type differs.
+            libc::MSG_DONTWAIT as _,
             std::ptr::null_mut(),
         )
     };
