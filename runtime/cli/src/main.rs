@@ -44,12 +44,12 @@ mod watch;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 use commands::{
-    dial, doctor, inspect, keygen, listen, note, pluggable, publish, relay, replay, root, seal,
-    serve, status, trust, tunnel, update, verify,
+    completions, dial, doctor, inspect, keygen, listen, man, note, pluggable, publish, relay,
+    replay, root, seal, serve, status, trust, tunnel, update, verify,
 };
 use failure::{Failure, Outcome};
 
@@ -139,6 +139,12 @@ enum Command {
     /// Upload a sealed module to a registry, for hosts to download.
     #[command(after_help = EXIT_STATUS)]
     Publish(publish::Arguments),
+    /// Print the script with which a shell completes this program's command line.
+    #[command(after_help = EXIT_STATUS)]
+    Completions(completions::Arguments),
+    /// Write the manual pages of this program into a folder.
+    #[command(after_help = EXIT_STATUS)]
+    Man(man::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -177,6 +183,8 @@ fn main() -> ExitCode {
         Command::Trust(arguments) => trust::run(&arguments),
         Command::Update(arguments) => update::run(&arguments),
         Command::Publish(arguments) => publish::run(&arguments),
+        Command::Completions(arguments) => completions::run(&arguments, Arguments::command()),
+        Command::Man(arguments) => man::run(&arguments, Arguments::command()),
     };
     // Instances that still run end with the program, without notice.
     watm_runtime::note_usage();

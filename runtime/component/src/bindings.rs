@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::all)]
 
 wasmtime::component::bindgen!({
-    path: "../../wit",
+    path: "wit",
     world: "module",
     imports: { default: trappable },
     // Recordings encode and decode the types.

@@ -1,10 +1,12 @@
 //! The commands, in a file or folder each. `main` calls `run` of the one that the user names.
 
+pub(crate) mod completions;
 pub(crate) mod dial;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod keygen;
 pub(crate) mod listen;
+pub(crate) mod man;
 pub(crate) mod note;
 pub(crate) mod pluggable;
 pub(crate) mod publish;
