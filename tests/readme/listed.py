@@ -75,6 +75,14 @@ NOT_RUN = {
     "watm dial --unsealed wireguard.wasm": "needs a tunnel in a tunnel; tests/tunnel/test_chains.py has one",
     "watm tunnel wg0.conf --socks5 127.0.0.1:1080 --pcap": "needs a capture outside; tests/upstream/test_capture.py has one",
     "tshark -r outer.pcap": "needs a capture outside; tests/upstream/test_capture.py has one",
+    "uvx --from": "there is no release; tests/dist installs the wheel",
+    "pipx install": "there is no release; tests/dist installs the wheel",
+    "pip install \"mitmproxy-watm": "there is no release; tests/dist installs the wheel",
+    "watm completions": "runtime/cli/tests/it/documents.rs has bash read it",
+    "watm man": "runtime/cli/tests/it/documents.rs looks at the pages",
+    "docker": "needs Docker; tests/dist runs the image's only layer",
+    "kubectl": "needs a cluster; tests/dist/test_examples.py validates the file",
+    "sha256sum --check": "needs the artefacts of `make dist`",
     "ssh -o ProxyCommand": "needs an SSH server; tests/tunnel/test_tunnel.py has --stdio without it",
 }
 """Beginnings of commands that no test runs as they are, and why."""

@@ -1,0 +1,112 @@
+# `make dist`: everything of a release, in dist/, built on one machine: see packaging/README.md. Each artefact is a
+# target of its own, such as `make dist-wheel-aarch64-apple-darwin`.
+
+WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu x86_64-unknown-linux-musl aarch64-unknown-linux-musl \
+	aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-gnullvm aarch64-pc-windows-gnullvm
+PROGRAM_TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl \
+	aarch64-apple-darwin x86_64-apple-darwin x86_64-pc-windows-gnullvm aarch64-pc-windows-gnullvm
+# What a package of Debian and an image are made of.
+STATIC_TARGETS := x86_64-unknown-linux-musl aarch64-unknown-linux-musl
+
+PYTHON_OF_DIST := $(BUILD)/dist-tools/bin/python
+
+.PHONY: dist dist-sums dist-about dist-modules dist-prepared
+dist: $(WHEEL_TARGETS:%=dist-wheel-%) $(PROGRAM_TARGETS:%=dist-archive-%) $(PROGRAM_TARGETS:%=dist-command-%) \
+		$(STATIC_TARGETS:%=dist-deb-%) $(STATIC_TARGETS:%=dist-image-%) dist-modules dist-about
+	$(MAKE) --no-print-directory dist-sums
+
+# Of what there is.
+dist-sums:
+	cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS
+
+$(BUILD)/dist-tools/ready: packaging/requirements.txt
+	"$$(tests/setup/find-python.sh)" -m venv --clear $(@D)
+	$(@D)/bin/pip install -q -r $<
+	touch $@
+
+# The bill of materials, the licences, and the changes.
+dist-about: $(BUILD)/dist-tools/ready
+	$(PYTHON_OF_DIST) packaging/dependencies.py licences
+	$(PYTHON_OF_DIST) packaging/dependencies.py sbom
+	$(PYTHON_OF_DIST) packaging/version.py check
+	$(PYTHON_OF_DIST) packaging/version.py notes
+
+# The sealed modules with their root, for hosts that are installed already.
+dist-modules: dist-prepared
+	$(PYTHON_OF_DIST) packaging/program.py modules
+
+# The modules that every artefact carries, and the program that writes the manual.
+dist-prepared: sealed dist-about
+
+.PHONY: $(WHEEL_TARGETS:%=dist-wheel-%)
+$(WHEEL_TARGETS:%=dist-wheel-%): dist-wheel-%: dist-prepared
+	$(PYTHON_OF_DIST) packaging/program.py verify
+	packaging/build.sh wheel $*
+
+.PHONY: $(PROGRAM_TARGETS:%=dist-program-%)
+$(PROGRAM_TARGETS:%=dist-program-%): dist-program-%: dist-prepared
+	packaging/build.sh program $*
+
+.PHONY: $(PROGRAM_TARGETS:%=dist-archive-%) $(PROGRAM_TARGETS:%=dist-command-%)
+$(PROGRAM_TARGETS:%=dist-archive-%): dist-archive-%: dist-program-%
+	$(PYTHON_OF_DIST) packaging/program.py archive $*
+
+$(PROGRAM_TARGETS:%=dist-command-%): dist-command-%: dist-program-%
+	$(PYTHON_OF_DIST) packaging/program.py wheel $*
+
+.PHONY: $(STATIC_TARGETS:%=dist-deb-%) $(STATIC_TARGETS:%=dist-image-%)
+$(STATIC_TARGETS:%=dist-deb-%): dist-deb-%: dist-program-%
+	$(PYTHON_OF_DIST) packaging/program.py deb $*
+
+$(STATIC_TARGETS:%=dist-image-%): dist-image-%: dist-program-%
+	$(PYTHON_OF_DIST) packaging/program.py image $*
+
+# The crates as crates.io would get them, in build/crates.
+.PHONY: dist-crates
+dist-crates:
+	packaging/crates.sh
+
+# What judges them. `make test` has what needs no artefact; `test-dist` judges those that are in dist/.
+
+CHECKS := $(BUILD)/dist-checks
+PYTEST_OF_DIST := $(CHECKS)/bin/python -m pytest -q
+
+$(CHECKS)/ready: tests/dist/requirements.txt
+	"$$(tests/setup/find-python.sh)" -m venv --clear $(@D)
+	$(@D)/bin/pip install -q -r $<
+	touch $@
+
+$(CHECKS)/bin/actionlint: | $(CHECKS)/ready
+	GOBIN=$(CURDIR)/$(@D) "$$(tests/setup/find-go.sh)" install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+
+.PHONY: test-packaging run-test-packaging test-dist test-installed test-native
+test-packaging: sealed $(CHECKS)/bin/actionlint
+	$(MAKE) --no-print-directory run-test-packaging
+
+run-test-packaging: $(CHECKS)/bin/actionlint
+	$(PYTEST_OF_DIST) tests/dist --ignore tests/dist/test_artefacts.py --ignore tests/dist/test_installed.py
+
+test-dist: $(CHECKS)/ready test-installed
+	$(PYTEST_OF_DIST) tests/dist/test_artefacts.py
+
+# What pip takes from dist/ for this machine, installed and used.
+test-installed: $(CHECKS)/ready $(BUILD)/wgclient
+	$(PYTEST_OF_DIST) tests/dist/test_installed.py
+
+# The host's unit tests, on any system that Rust is on.
+test-native:
+	cargo test --release --locked --workspace --lib --bins
+
+# The wheels to PyPI, from a workflow that PyPI trusts.
+.PHONY: publish-wheels
+publish-wheels:
+	"$$(tests/setup/find-python.sh)" -m venv --clear $(BUILD)/publish
+	$(BUILD)/publish/bin/pip install -q uv==0.13.9 pypi-attestations==0.0.30
+	$(BUILD)/publish/bin/pypi-attestations sign dist/*.whl
+	$(BUILD)/publish/bin/uv publish --trusted-publishing always dist/*.whl
+
+# A commit and a tag for VERSION, which nothing is pushed from.
+.PHONY: release
+release:
+	$(if $(VERSION),,$(error VERSION is the version to release, such as 0.2.0))
+	packaging/release.sh $(VERSION)
