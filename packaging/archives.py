@@ -9,6 +9,9 @@ from collections.abc import Iterable
 
 from project import File
 
+LEVEL = 9
+"""The level of compression, which takes most of the time."""
+
 
 def tar(files: Iterable[File], date: int) -> bytes:
     """A tar archive, with the folders above each file."""
@@ -37,13 +40,13 @@ def _entry(path: str, mode: int, date: int, owner: int, kind: bytes) -> tarfile.
 
 def compress(content: bytes) -> bytes:
     """The content in gzip's format, without a name and a time."""
-    return gzip.compress(content, compresslevel=9, mtime=0)
+    return gzip.compress(content, compresslevel=LEVEL, mtime=0)
 
 
 def pack(files: Iterable[File], date: int) -> bytes:
     """A zip archive."""
     output = io.BytesIO()
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED, compresslevel=LEVEL) as archive:
         for file in files:
             # A zip knows no earlier time.
             entry = zipfile.ZipInfo(file.path, max(time.gmtime(date)[:6], (1980, 1, 1, 0, 0, 0)))

@@ -69,7 +69,7 @@ dist-crates:
 # What judges them. `make test` has what needs no artefact; `test-dist` judges those that are in dist/.
 
 CHECKS := $(BUILD)/dist-checks
-PYTEST_OF_DIST := $(CHECKS)/bin/python -m pytest -q
+PYTEST_OF_DIST := PYTHONPATH=$(CURDIR)/tests/support:$(CURDIR)/packaging $(CHECKS)/bin/python -m pytest -q
 
 $(CHECKS)/ready: tests/dist/requirements.txt
 	"$$(tests/setup/find-python.sh)" -m venv --clear $(@D)

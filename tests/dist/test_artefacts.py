@@ -17,12 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lief
+import project
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "packaging"))
-
-import project  # noqa: E402
 
 DIST = ROOT / "dist"
 BIN = Path(sys.executable).parent

@@ -2,21 +2,18 @@
 
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import compose_spec
 import kubernetes_validate
+import program
+import project
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "container"
-sys.path.insert(0, str(ROOT / "packaging"))
-
-import program  # noqa: E402
-import project  # noqa: E402
 
 SETTINGS = (FOLDER / "watm.toml").read_text()
 COMPOSE = yaml.safe_load((FOLDER / "compose.yaml").read_text())
