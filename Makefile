@@ -553,7 +553,7 @@ fuzz: module-plain test-guest
 
 # What tests by example cannot show: see tests/prove/README.md.
 
-.PHONY: prove prove-models prove-miri prove-mutants
+.PHONY: prove prove-models prove-miri prove-mutants prove-defences
 prove: prove-models prove-miri prove-mutants
 
 # MODEL is one of them, or a part of its name.
@@ -574,6 +574,10 @@ prove-miri:
 # PART is one of those in the page's table.
 prove-mutants: $(BUILD)/tools/bin/cargo-mutants
 	tests/prove/mutants.sh $(PART)
+
+# Needs root, since tests of promises do.
+prove-defences: $(BUILD)/venv-3.13/ready $(BUILD)/wgclient test-guest
+	$(BUILD)/venv-3.13/bin/python tests/prove/defences.py $(NAME)
 
 # Other machines: `make check-machines` compiles the runtime and the wheel's crate for them; `make cross`
 # links them too, and runs the runtime in emulation. That takes as long as a third of all tests, which

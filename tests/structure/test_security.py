@@ -1,9 +1,10 @@
-"""SECURITY.md names a test for every promise, and the tests exist."""
+"""SECURITY.md names a test for every promise, the tests exist, and defences can be switched off."""
 
 import re
 
 import pytest
 
+from tests.prove import defences
 from watm_test_support.repository import ROOT
 
 ROW = re.compile(r"^\| (?P<promise>.*?) \| (?P<tests>.*) \|$", re.MULTILINE)
@@ -46,3 +47,44 @@ def test_the_page_has_promises_to_everybody() -> None:
 def test_a_test_that_is_not_there_is_noticed() -> None:
     assert not exists("runtime/tests/it/cache.rs::no_such_test")
     assert not exists("tests/no_such_file.py::test_nothing")
+
+
+DEFENCES, LEFT_OUT = defences.read()
+
+
+def rows_of(beginning: str) -> list[list[str]]:
+    """The tests of each row whose promise begins so."""
+    return [re.findall(r"`([^`]+)`", tests) for promise, tests in promises() if promise.startswith(beginning)]
+
+
+@pytest.mark.parametrize("promise, tests", promises())
+def test_each_test_of_a_promise_has_a_defence_to_switch_off_or_a_reason(promise: str, tests: str) -> None:
+    cited = set(re.findall(r"`([^`]+)`", tests))
+    of_defences = {test for it in DEFENCES if any(promise.startswith(each) for each in it.promises) for test in it.tests}
+    reasons = [it for it in LEFT_OUT if promise.startswith(it.promise)]
+    left_out = {test for it in reasons for test in it.tests or cited - of_defences}
+    assert cited - of_defences == left_out, "in tests/prove/defences.toml"
+    assert all(it.reason for it in reasons)
+
+
+@pytest.mark.parametrize("defence", DEFENCES, ids=lambda it: it.name)
+def test_a_defence_is_found_and_its_tests_are_those_of_its_promises(defence: defences.Defence) -> None:
+    rows = [rows_of(promise) for promise in defence.promises]
+    assert all(len(found) == 1 for found in rows), "a promise is the beginning of one row"
+    assert set(defence.tests) <= {test for [row] in rows for test in row}
+    for switch in defence.switches:
+        text = (ROOT / switch.file).read_text()
+        assert defences.switched(text, defence.name, switch) != text
+    assert any(re.search(r"\bOFF\b", switch.off) for switch in defence.switches)
+
+
+def test_names_of_defences_differ_and_what_is_left_out_is_promised() -> None:
+    names = [defence.name for defence in DEFENCES]
+    assert len(names) == len(set(names))
+    assert [it.promise for it in LEFT_OUT if len(rows_of(it.promise)) != 1] == []
+
+
+def test_a_text_that_moved_is_noticed() -> None:
+    switch = DEFENCES[0].switches[0]
+    with pytest.raises(AssertionError, match="has this 0 times"):
+        defences.switched("another text", "name", switch)

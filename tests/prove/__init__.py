@@ -1,0 +1,1 @@
+"""Proofs beyond tests by example: see README.md."""
