@@ -107,8 +107,21 @@ async def test_peers_are_shown_to_people_and_programs(tmp_path) -> None:
         assert await near.page("/readyz") == (200, "ready\n")
         table = await near.show()
         assert re.search(r"tunnel .*wg0\.conf, by .*wireguard\.wasm", table)
-        assert re.search(r"127\.0\.0\.1:\d+ +\d+ s ago +[\d.]+ KiB +[\d.]+ KiB +[\d.]+ ms +0\.0 %", table), table
+        assert re.search(r"127\.0\.0\.1:\d+ +(just now|\d+ s ago) +[\d.]+ KiB +[\d.]+ KiB +[\d.]+ ms +0 %", table), table
+        assert re.search(r"\n  running, uses [\d.]+ MiB of memory, [\d.]+ MiB at most; [\d.]+ % of a core; ", table), table
+        assert "\n  the module has no seal, " in table and "; cannot read or write files; " in table
         assert "WRITES" not in table
+
+        watching = await asyncio.create_subprocess_exec(WATM, "status", near.status, "--watch", stdout=asyncio.subprocess.PIPE)
+        try:
+            async with asyncio.timeout(LIMIT):
+                for _ in range(2):
+                    # Each answer ends with an empty line.
+                    shown = await watching.stdout.readuntil(b"\n\n")
+                    assert b"tunnel " in shown and b"running, uses " in shown
+        finally:
+            watching.kill()
+            await watching.wait()
 
         (told,) = json.loads(await near.show("--json"))["tunnels"][0]["peers"]
         assert 0 <= told["last_handshake_seconds"] < LIMIT

@@ -1,6 +1,7 @@
 """Words for people: units, and a module's permissions as sentences.
 
-The page in mitmweb and `watm.status` write with them. `tests/words.json` has an example of each.
+The page in mitmweb and `watm.status` write with them. `watm status` of the command line uses the
+same words in `runtime/cli/src/words.rs`, and both are tested against `tests/words.json`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

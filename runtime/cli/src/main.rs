@@ -40,6 +40,7 @@ mod tcp;
 mod through;
 mod transparent;
 mod watch;
+mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -2,13 +2,16 @@
 //! program when a reader has closed the pipe: `watm inspect FILE | head -1`.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::sync::{Mutex, PoisonError};
 
 use crate::failure::Failure;
 
 /// The first error of standard output.
 static FAULT: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Moves a terminal's cursor to the start, and erases everything after it (ECMA-48, CUP and ED).
+const CLEAR: &str = "\x1b[H\x1b[2J";
 
 macro_rules! print {
     ($($text:tt)*) => {
@@ -38,6 +41,17 @@ pub(crate) fn finish() -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Shows a text in place of the last one on a terminal, and after it elsewhere. Returns false if
+/// nobody reads any more; [`finish`] has the error.
+pub(crate) fn refresh(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    let clear = if out.is_terminal() { CLEAR } else { "" };
+    let shown = writeln!(out, "{clear}{text}").and_then(|()| out.flush());
+    let read = shown.is_ok();
+    note(shown);
+    read
 }
 
 fn note(written: io::Result<()>) {

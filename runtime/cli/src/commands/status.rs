@@ -1,6 +1,7 @@
 //! `watm status`: asks a program that runs modules, and shows its answer.
 
 use std::net::SocketAddr;
+use std::thread;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
@@ -15,6 +16,8 @@ use tokio::time::timeout;
 
 use crate::failure::{Failure, Outcome};
 use crate::inputs::listening_address;
+use crate::output::refresh;
+use crate::words;
 
 /// The default address of status pages.
 pub(crate) const ADDRESS: &str = "127.0.0.1:9586";
@@ -25,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest answer, in bytes. No status is larger.
 const LARGEST: usize = 16 << 20;
 
+/// The time between two answers of `--watch`.
+const INTERVAL: Duration = Duration::from_secs(2);
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Address of the program's status page: its --status, or metrics in `watm serve`.
@@ -33,6 +39,9 @@ pub(crate) struct Arguments {
     /// Print the whole answer, in JSON.
     #[arg(long)]
     json: bool,
+    /// Ask every two seconds, and show the latest answer, until it is stopped.
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
@@ -41,12 +50,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Outcome, Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start a runtime: {error}")))?;
-    let asked = runtime.block_on(async { timeout(PATIENCE, ask(address)).await });
-    let said = match asked {
-        Ok(said) => said,
-        Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+    let answer = || {
+        let asked = runtime.block_on(async { timeout(PATIENCE, ask(address)).await });
+        let said = match asked {
+            Ok(said) => said,
+            Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+        };
+        said.map_err(|reason| Failure::failed(format!("{address}: {reason}")))
     };
-    let said = said.map_err(|reason| Failure::failed(format!("{address}: {reason}")))?;
+    let mut said = answer()?;
+    if arguments.watch {
+        while refresh(&text(&said)) {
+            thread::sleep(INTERVAL);
+            said = answer()?;
+        }
+        return Ok(Outcome::Well);
+    }
     match arguments.json {
         true => println!("{said:#}"),
         false => print!("{}", text(&said)),
@@ -93,6 +112,18 @@ fn text(status: &Value) -> String {
             let module = word(&group["module"]["file"]);
             let kind = kind.trim_end_matches('s');
             text += &format!("{kind} {name}, by {module}\n");
+            // A tunnel has one instance, a listener one in each worker.
+            let workers = group["workers"].as_array();
+            let instances = workers.into_iter().flatten();
+            for instance in instances.chain(group.get("instances")) {
+                text += &of_instance(instance);
+            }
+            if let Some(granted) = group["module"].get("granted") {
+                text += &format!(
+                    "  the module {}\n",
+                    clean(&words::permissions(granted).join("; "))
+                );
+            }
             let captures = group["captures"].as_array().into_iter().flatten();
             for capture in captures {
                 text += &format!("  WRITES {}\n", word(capture));
@@ -102,6 +133,22 @@ fn text(status: &Value) -> String {
             }
             text += &table(group["peers"].as_array().map_or(&[], Vec::as_slice));
         }
+    }
+    text
+}
+
+/// Describes an instance: its state, its usage, and former generations that finish their flows.
+fn of_instance(instance: &Value) -> String {
+    let mut text = format!("  {}", word(&instance["phase"]));
+    if let Some(used) = instance.get("used") {
+        text += &format!(", uses {}", words::usage(used).join("; "));
+    }
+    text.push('\n');
+    for known in instance["generations"].as_array().into_iter().flatten() {
+        let number = known["number"].as_u64().unwrap_or_default();
+        let module = word(&known["module"]);
+        let does = words::generation(known);
+        text += &format!("  generation {number}, {module}: {does}\n");
     }
     text
 }
@@ -128,12 +175,11 @@ fn table(peers: &[Value]) -> String {
             } else {
                 endpoint
             },
-            number("last_handshake_seconds").map_or_else(|| "never".to_owned(), age),
-            number("received_bytes").map_or_else(String::new, size),
-            number("sent_bytes").map_or_else(String::new, size),
-            number("round_trip_seconds")
-                .map_or_else(|| "-".to_owned(), |s| format!("{:.1} ms", s * 1e3)),
-            number("loss").map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 1e2)),
+            words::handshake(number("last_handshake_seconds")),
+            number("received_bytes").map_or_else(String::new, words::size),
+            number("sent_bytes").map_or_else(String::new, words::size),
+            number("round_trip_seconds").map_or_else(|| "-".to_owned(), words::milliseconds),
+            number("loss").map_or_else(|| "-".to_owned(), words::percent),
         ]);
     }
     if peers.is_empty() {
@@ -154,30 +200,14 @@ fn table(peers: &[Value]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Makes text of another program safe for a terminal.
+/// Returns text of another program, safe for a terminal.
 fn word(value: &Value) -> String {
-    let text = value.as_str().unwrap_or_default();
+    clean(value.as_str().unwrap_or_default())
+}
+
+/// Makes text safe for a terminal.
+fn clean(text: &str) -> String {
     text.replace(char::is_control, "\u{fffd}")
-}
-
-fn age(seconds: f64) -> String {
-    match seconds {
-        ..120.0 => format!("{seconds:.0} s ago"),
-        ..7200.0 => format!("{:.0} min ago", seconds / 60.0),
-        _ => format!("{:.0} h ago", seconds / 3600.0),
-    }
-}
-
-fn size(bytes: f64) -> String {
-    let mut rest = bytes;
-    for unit in ["B", "KiB", "MiB", "GiB"] {
-        if rest < 1024.0 {
-            let digits = usize::from(unit != "B");
-            return format!("{rest:.digits$} {unit}");
-        }
-        rest /= 1024.0;
-    }
-    format!("{rest:.1} TiB")
 }
 
 #[cfg(test)]
@@ -189,7 +219,10 @@ mod tests {
     #[test]
     fn peers_are_a_table() {
         let status = json!({"tunnels": [{
-            "name": "wg0.conf", "module": {"file": "wireguard.wasm", "warnings": []},
+            "name": "wg0.conf", "module": {"file": "wireguard.wasm", "granted": null, "warnings": []},
+            "instances": {"phase": "running", "generations": [{"number": 0, "module": "wireguard.wasm", "flows": 1,
+                "age_seconds": 20, "draining_seconds": 12}], "used": {"memory_bytes": 1_441_792,
+                "memory_peak_bytes": 1_441_792, "cpu_permille": 43, "flows": 1, "flows_opened": 1}},
             "captures": ["keys of all tunnels to k: 1 bytes so far"],
             "peers": [
                 {"name": "abc=", "endpoint": "192.0.2.1:51820", "last_handshake_seconds": 12.4,
@@ -201,20 +234,15 @@ mod tests {
         let expected = "\
 tunnel wg0.conf, by wireguard.wasm
   WRITES keys of all tunnels to k: 1 bytes so far
-  peer    endpoint         last handshake  received  sent  round trip  lost
-  abc=    192.0.2.1:51820  12 s ago        2.0 KiB   10 B  40.2 ms     1.2 %
-  d\u{fffd}[0m=  -                never           0 B       0 B   -           -
+  the module has no seal, and therefore no limits besides those of this program; cannot read or write files; cannot start other programs
+  running, uses 1.4 MiB of memory, 1.4 MiB at most; 4.3 % of a core; 1 open flow, 1 in all
+  generation 0, wireguard.wasm: finishes 1 flow, for 12 s
+  peer    endpoint         last handshake     received  sent  round trip  lost
+  abc=    192.0.2.1:51820  12 s ago           2 KiB     10 B  40 ms       1.2 %
+  d\u{fffd}[0m=  -                not connected yet  0 B       0 B   -           -
 listener web, by tls.wasm
   no peers
 ";
         assert_eq!(text(&status), expected);
-    }
-
-    #[test]
-    fn ages_and_sizes_have_few_digits() {
-        let ages = [0.4, 119.0, 300.0, 86_400.0].map(age);
-        assert_eq!(ages, ["0 s ago", "119 s ago", "5 min ago", "24 h ago"]);
-        let sizes = [0.0, 1023.0, 1536.0, 5e12].map(size);
-        assert_eq!(sizes, ["0 B", "1023 B", "1.5 KiB", "4.5 TiB"]);
     }
 }

@@ -1,7 +1,9 @@
 //! Modules and their instances in `/status`.
 
 use serde_json::{Value, json};
-use watm_runtime::{Module, Phase, Status};
+use watm_runtime::{Module, Phase, Status, Used};
+
+use crate::sealing::texts;
 
 /// Describes a module.
 pub(crate) fn of_module(module: &Module) -> Value {
@@ -13,11 +15,26 @@ pub(crate) fn of_module(module: &Module) -> Value {
     });
     let warnings = module.warnings();
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    let granted = module.may_have().map(|most| {
+        json!({
+            "sockets": texts(&most.sockets),
+            "connect": texts(&most.connect),
+            "host_crypto": most.host_crypto,
+            "host_keys": most.host_keys,
+            "bind_transparent": most.bind_transparent,
+            "capture": most.capture,
+            "memory_bytes": most.memory_bytes,
+            "cpu_permille": most.cpu_permille,
+            "flows": most.flows,
+            "instances": most.instances,
+        })
+    });
     json!({
         "file": module.name(),
         "sha256": module.info().sha256,
         "kind": module.info().kind.to_string(),
         "seal": seal,
+        "granted": granted,
         "warnings": warnings,
     })
 }
@@ -49,5 +66,20 @@ pub(crate) fn of_instances(status: &Status) -> Value {
         "generation": status.generation,
         "flows": status.flows,
         "generations": generations,
+        "used": of_usage(&status.used),
+    })
+}
+
+/// Describes what a module uses.
+fn of_usage(used: &Used) -> Value {
+    json!({
+        "host_crypto": used.host_crypto,
+        "host_keys": used.host_keys,
+        "memory_bytes": used.memory_bytes,
+        "memory_peak_bytes": used.memory_peak_bytes,
+        "cpu_permille": used.cpu_permille,
+        "flows": used.flows,
+        "flows_opened": used.flows_opened,
+        "instances": used.instances,
     })
 }

@@ -8,7 +8,7 @@ mod root;
 mod state;
 mod wanted;
 
-pub(crate) use capabilities::CapabilitiesText;
+pub(crate) use capabilities::{CapabilitiesText, texts};
 pub(crate) use files::{invalid, now, parse_json, read_complete_root, read_root, write_output};
 pub(crate) use keys::{DelegatedKeyOptions, KeyOptions, new_passphrase};
 pub(crate) use manifest::ManifestText;
