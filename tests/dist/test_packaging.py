@@ -24,7 +24,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = "x86_64-unknown-linux-musl"
-LIMIT = 60
+LIMIT = 300
 
 
 @pytest.fixture
