@@ -63,7 +63,7 @@ pub(super) struct Probation {
     reply: Reply<u32>,
     /// True if the module's acceptance must be written to the state at the end.
     remember: bool,
-    /// That writing, once it has begun.
+    /// The write to the state, once it has begun.
     remembering: Option<Remembering>,
 }
 
