@@ -233,10 +233,10 @@ mod tests {
         }], "listeners": [{"name": "web", "module": {"file": "tls.wasm"}, "peers": []}]});
         let expected = "\
 tunnel wg0.conf, by wireguard.wasm
-  WRITES keys of all tunnels to k: 1 bytes so far
-  the module has no seal, and therefore no limits besides those of this program; cannot read or write files; cannot start other programs
   running, uses 1.4 MiB of memory, 1.4 MiB at most; 4.3 % of a core; 1 open flow, 1 in all
   generation 0, wireguard.wasm: finishes 1 flow, for 12 s
+  the module has no seal, and therefore no limits besides those of this program; cannot read or write files; cannot start other programs
+  WRITES keys of all tunnels to k: 1 bytes so far
   peer    endpoint         last handshake     received  sent  round trip  lost
   abc=    192.0.2.1:51820  12 s ago           2 KiB     10 B  40 ms       1.2 %
   d\u{fffd}[0m=  -                not connected yet  0 B       0 B   -           -
