@@ -9,7 +9,7 @@ const FORMAT: u8 = 1;
 /// The content of a note.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Announcement {
-    /// The [id](Root::id) of the root that it is signed under.
+    /// The [id](crate::Root::id) of the root that it is signed under.
     pub root: Digest,
     /// The name of the module.
     pub name: Name,
