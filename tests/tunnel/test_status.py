@@ -96,7 +96,7 @@ def to(port: int, other: Peer) -> str:
 
 async def test_a_peer_that_does_not_answer_is_shown(tmp_path) -> None:
     async with peer() as other, tunnel(tmp_path, to(9, other)) as near:
-        assert re.search(r"127\.0\.0\.1:9 +never +0 B +0 B +- +-", await near.show())
+        assert re.search(r"127\.0\.0\.1:9 +not connected yet +0 B +0 B +- +-", await near.show())
         assert (await near.page("/readyz"))[0] == 503
 
 
