@@ -38,6 +38,10 @@ class _Handler(app.RequestHandler):
         """Show how to log in."""
         self.render("login.html", invalid_password=invalid_password)
 
+    def _argument(self, name: str) -> str:
+        """An argument of the query, empty if it is missing. Older releases of tornado type it as optional."""
+        return self.get_query_argument(name, "") or ""
+
 
 class Page(_Handler):
     """The page, which its login form posts to as well."""
@@ -59,7 +63,7 @@ class Client(_Handler):
     """A client configuration as a file."""
 
     def get(self) -> None:
-        config = _config(self.get_query_argument("spec", ""), self.get_query_argument("index", ""))
+        config = _config(self._argument("spec"), self._argument("index"))
         # A module wrote both.
         name = re.sub(r"[^A-Za-z0-9._-]", "_", config.name)
         self.set_header("Content-Type", "application/octet-stream")
@@ -113,7 +117,7 @@ class Upload(_Handler):
         self._content += chunk
 
     async def post(self) -> None:
-        spec, name = self.get_query_argument("spec", ""), self.get_query_argument("name", "")
+        spec, name = self._argument("spec"), self._argument("name")
         # A name for people, and none for a path.
         name = re.sub(r"[^\w. ()+-]", "_", name.replace("\\", "/").rpartition("/")[2])[:100]
         self.write(await _swap(_running(spec), NamedBytes(name or "module.wasm", bytes(self._content))))
