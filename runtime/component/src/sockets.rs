@@ -219,14 +219,14 @@ impl sockets::HostDatagramSocket for State {
             .map_err(Failure::into_trap)
     }
 
-    fn refused(
+    fn take_unreachable(
         &mut self,
         socket: Resource<DatagramSocket>,
     ) -> wasmtime::Result<Vec<types::IpAddress>> {
-        self.turn(import::DatagramSocketRefused, || (socket.rep(),))
+        self.turn(import::DatagramSocketTakeUnreachable, || (socket.rep(),))
             .take(self, |state| {
-                let refused = state.table.get(&socket)?.port.refused();
-                Ok(refused.into_iter().map(ip_to_guest).collect())
+                let hosts = state.table.get(&socket)?.port.take_unreachable();
+                Ok(hosts.into_iter().map(ip_to_guest).collect())
             })
             .map_err(Failure::into_trap)
     }

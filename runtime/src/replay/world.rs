@@ -57,7 +57,7 @@ struct Source {
     /// The longest datagram by the encoded address, as last reported.
     longest: BTreeMap<Vec<u8>, Option<u32>>,
     /// Hosts that reported datagrams as unreachable, and that the module has not asked for yet.
-    refusing: Vec<IpAddress>,
+    unreachable: Vec<IpAddress>,
     local: Option<IpSocketAddress>,
     remote: Option<IpSocketAddress>,
 }
@@ -246,9 +246,9 @@ impl World {
                 let known = &self.resources.source(socket)?.longest;
                 Some(done(known.get(&encoded(&remote)).unwrap_or(&None)))
             }
-            Asked::DatagramSocketRefused { socket } => {
+            Asked::DatagramSocketTakeUnreachable { socket } => {
                 let source = self.resources.source(socket)?;
-                Some(done(&std::mem::take(&mut source.refusing)))
+                Some(done(&std::mem::take(&mut source.unreachable)))
             }
             Asked::DatagramSocketLocalAddress { socket: handle }
             | Asked::ListenerLocalAddress { listener: handle } => {
@@ -469,10 +469,10 @@ impl World {
                 let source = resources.recorded(socket)?;
                 source.longest.insert(encoded(&remote), longest);
             }
-            Recorded::DatagramSocketRefused {
+            Recorded::DatagramSocketTakeUnreachable {
                 socket,
-                outcome: Outcome::Done(refused),
-            } => resources.recorded(socket)?.refusing.extend(refused),
+                outcome: Outcome::Done(hosts),
+            } => resources.recorded(socket)?.unreachable.extend(hosts),
             Recorded::DatagramSocketLocalAddress {
                 socket: handle,
                 outcome: Outcome::Done(address),
@@ -512,7 +512,7 @@ impl World {
             | Recorded::ByteStreamWrite { .. }
             | Recorded::DatagramFlowSend { .. }
             | Recorded::DatagramSocketLongest { .. }
-            | Recorded::DatagramSocketRefused { .. }
+            | Recorded::DatagramSocketTakeUnreachable { .. }
             | Recorded::DatagramSocketLocalAddress { .. }
             | Recorded::ListenerLocalAddress { .. }
             | Recorded::ByteStreamRemoteAddress { .. }

@@ -309,7 +309,7 @@ impl Hostile {
             let _ = socket.receive(parts, u32::MAX);
             let _ = socket.longest(remote);
             socket.set_dont_fragment(parts.is_multiple_of(2));
-            socket.refused();
+            socket.take_unreachable();
         }
     }
 

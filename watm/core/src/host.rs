@@ -221,9 +221,9 @@ pub trait DatagramSocket {
     /// first.
     fn set_dont_fragment(&mut self, _on: bool) {}
 
-    /// Hosts that reported port unreachable since the last call. This is only a hint: strangers can
-    /// forge it.
-    fn refused(&mut self) -> Vec<IpAddr> {
+    /// Take the hosts that reported port unreachable since the last call. The first call makes the
+    /// host collect these reports. They are only a hint: strangers can forge them.
+    fn take_unreachable(&mut self) -> Vec<IpAddr> {
         Vec::new()
     }
 

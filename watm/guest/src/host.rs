@@ -157,8 +157,12 @@ impl DatagramSocket for Socket {
         self.socket.set_dont_fragment(on);
     }
 
-    fn refused(&mut self) -> Vec<IpAddr> {
-        self.socket.refused().into_iter().map(to_ip).collect()
+    fn take_unreachable(&mut self) -> Vec<IpAddr> {
+        self.socket
+            .take_unreachable()
+            .into_iter()
+            .map(to_ip)
+            .collect()
     }
 
     fn local_address(&self) -> SocketAddr {

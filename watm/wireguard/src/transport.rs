@@ -112,8 +112,8 @@ impl Transport for WireGuard {
         let (seed, first_id) = random.split_at(8);
         let mut out = Outgoing::new(socket);
         out.socket().set_dont_fragment(config.mtu.is_none());
-        if listens_for_refusals(&config) {
-            out.socket().refused();
+        if collects_unreachable(&config) {
+            out.socket().take_unreachable();
         }
         let mut server = WireGuard {
             peers: Peers::new(
@@ -488,7 +488,7 @@ fn netstack_config(config: &Config) -> watm_netstack::Config {
 
 /// Returns true if port-unreachable reports are requested. A server's port is known to strangers,
 /// who can forge such reports, and so many of them that the host has no room for other datagrams.
-fn listens_for_refusals(config: &Config) -> bool {
+fn collects_unreachable(config: &Config) -> bool {
     config.listen_port.is_none() && config.peers.iter().any(|peer| peer.endpoint.is_some())
 }
 

@@ -374,10 +374,14 @@ fn who_waits_for_a_peer_whose_machine_says_that_nobody_listens_waits_no_longer()
     let stream = pair.dial(None).expect("dialled");
     pair.run_for(SECOND / 10);
     // A report from another machine.
-    pair.client.host.refuse("203.0.113.5".parse().unwrap());
+    pair.client
+        .host
+        .report_unreachable("203.0.113.5".parse().unwrap());
     pair.run_for(2 * SECOND);
     assert_eq!(stream.reset(), None);
-    pair.client.host.refuse("192.0.2.1".parse().unwrap());
+    pair.client
+        .host
+        .report_unreachable("192.0.2.1".parse().unwrap());
     pair.run_for(3 * SECOND / 2);
     let key = public_text(support::SERVER_KEY);
     let expected =
@@ -395,14 +399,18 @@ fn what_works_is_not_ended_by_who_says_that_nobody_listens() {
     let mut pair = pair();
     let (near, far) = connected(&mut pair);
     for _ in 0..200 {
-        pair.client.host.refuse("192.0.2.1".parse().unwrap());
+        pair.client
+            .host
+            .report_unreachable("192.0.2.1".parse().unwrap());
         near.write(b"on");
         pair.run_for(SECOND);
         assert_eq!(far.read(), b"on");
     }
     assert_eq!(near.reset(), None);
     let another = pair.dial(None).expect("dialled");
-    pair.client.host.refuse("192.0.2.1".parse().unwrap());
+    pair.client
+        .host
+        .report_unreachable("192.0.2.1".parse().unwrap());
     pair.run_for(2 * SECOND);
     assert_eq!(another.reset(), None);
     assert_eq!(warnings(&pair), Vec::<String>::new());

@@ -165,7 +165,7 @@ imports! {
     DatagramSocketSetDontFragment = "sockets.datagram-socket.set-dont-fragment"
         (socket: u32, on: bool) -> ();
     DatagramFlowSetLongest = "flows.datagram-flow.set-longest" (flow: u32, bytes: u32) -> ();
-    DatagramSocketRefused = "sockets.datagram-socket.refused" (socket: u32) -> Vec<IpAddress>;
+    DatagramSocketTakeUnreachable = "sockets.datagram-socket.take-unreachable" (socket: u32) -> Vec<IpAddress>;
     Coalesce = "sockets.coalesce" (microseconds: u32) -> ();
 }
 

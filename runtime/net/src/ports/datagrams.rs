@@ -100,10 +100,10 @@ impl DatagramPort {
         }
     }
 
-    /// Returns the hosts that reported a datagram as unreachable (ICMP) since the last call.
-    pub fn refused(&self) -> Vec<IpAddr> {
+    /// Takes the hosts that reported port unreachable (ICMP) since the last call.
+    pub fn take_unreachable(&self) -> Vec<IpAddr> {
         match &self.way {
-            Way::Bound(port) => port.refused(),
+            Way::Bound(port) => port.take_unreachable(),
             Way::Carried(_) => Vec::new(),
         }
     }

@@ -35,7 +35,7 @@ const MAX_RECEIVE_ERRORS: usize = 16;
 const MAX_WAITING: usize = 64;
 
 /// The most unreachable hosts that are reported at once.
-const MAX_REFUSED: usize = 16;
+const MAX_UNREACHABLE: usize = 16;
 
 /// The most ICMP errors that one call takes: more than the kernel keeps, in the memory that it
 /// keeps for what arrives.
@@ -78,8 +78,8 @@ pub struct UdpPort {
     dont_fragment: AtomicBool,
     /// True if the kernel keeps ICMP errors.
     hears_errors: AtomicBool,
-    /// The hosts that have reported datagrams as unreachable since the last call of `refused`.
-    refused: Mutex<Vec<IpAddr>>,
+    /// The hosts that have reported datagrams as unreachable since the last call of `take_unreachable`.
+    unreachable: Mutex<Vec<IpAddr>>,
     /// A source address that is no longer this machine's.
     lost_source: Mutex<Option<IpAddr>>,
     counters: Arc<Counters>,
@@ -161,7 +161,7 @@ impl UdpPort {
             scopes: Mutex::default(),
             dont_fragment: AtomicBool::new(false),
             hears_errors: AtomicBool::new(false),
-            refused: Mutex::default(),
+            unreachable: Mutex::default(),
             lost_source: Mutex::default(),
             counters,
         })
@@ -428,14 +428,14 @@ impl UdpPort {
         }
     }
 
-    /// See [`DatagramPort::refused`](crate::ports::DatagramPort::refused). The first call starts to listen
-    /// for ICMP errors.
-    pub fn refused(&self) -> Vec<IpAddr> {
+    /// See [`DatagramPort::take_unreachable`](crate::ports::DatagramPort::take_unreachable). The first
+    /// call starts to listen for ICMP errors.
+    pub fn take_unreachable(&self) -> Vec<IpAddr> {
         if !self.hears_errors.swap(true, Ordering::Relaxed) {
             options::hear_errors(&self.state(), (&self.socket).into());
         }
         self.hear_errors();
-        std::mem::take(&mut *self.refused.lock().expect("no panic under this lock"))
+        std::mem::take(&mut *self.unreachable.lock().expect("no panic under this lock"))
     }
 
     /// Takes the ICMP errors from the kernel.
@@ -444,10 +444,10 @@ impl UdpPort {
             return;
         }
         let state = self.state();
-        let mut refused = self.refused.lock().expect("no panic under this lock");
+        let mut unreachable = self.unreachable.lock().expect("no panic under this lock");
         for from in options::unreachable(&state, &self.socket, MAX_ERRORS) {
-            if refused.len() < MAX_REFUSED && !refused.contains(&from) {
-                refused.push(from);
+            if unreachable.len() < MAX_UNREACHABLE && !unreachable.contains(&from) {
+                unreachable.push(from);
             }
         }
     }

@@ -3,7 +3,7 @@
 use watm_core::{ErrorCode, Host, Level};
 use watm_netstack::PeerId;
 
-use super::{TARGET, WireGuard, listens_for_refusals};
+use super::{TARGET, WireGuard, collects_unreachable};
 use crate::key;
 use crate::peer::{Peer, Silence};
 
@@ -12,10 +12,10 @@ impl WireGuard {
     /// answered, everything that waits for it is given up. Anybody can forge such a report; nothing
     /// else follows from it, and handshakes go on.
     pub(super) fn handle_unreachable(&mut self, host: &mut dyn Host) {
-        if self.streams.is_some() || !listens_for_refusals(&self.config) {
+        if self.streams.is_some() || !collects_unreachable(&self.config) {
             return;
         }
-        for machine in self.out.socket().refused() {
+        for machine in self.out.socket().take_unreachable() {
             let there = |(id, peer): (_, &Peer)| {
                 let endpoint = peer.endpoint().filter(|at| at.ip() == machine)?;
                 peer.is_called().then_some((id, endpoint))

@@ -55,7 +55,7 @@ struct Socket {
     /// The number of datagrams that were longer.
     too_long: u64,
     /// Hosts that reported port unreachable.
-    refused: Vec<IpAddr>,
+    unreachable: Vec<IpAddr>,
 }
 
 impl SimHost {
@@ -82,7 +82,7 @@ impl SimHost {
                 told: None,
                 dont_fragment: false,
                 too_long: 0,
-                refused: Vec::new(),
+                unreachable: Vec::new(),
             })),
             streams: None,
             mailbox: None,
@@ -124,8 +124,8 @@ impl SimHost {
     }
 
     /// Reports port unreachable from a machine.
-    pub fn refuse(&mut self, machine: IpAddr) {
-        self.socket.borrow_mut().refused.push(machine);
+    pub fn report_unreachable(&mut self, machine: IpAddr) {
+        self.socket.borrow_mut().unreachable.push(machine);
     }
 
     /// Sets the local address that datagrams are reported to arrive at.
@@ -354,8 +354,8 @@ impl DatagramSocket for SocketEnd {
         self.0.borrow_mut().dont_fragment = on;
     }
 
-    fn refused(&mut self) -> Vec<IpAddr> {
-        std::mem::take(&mut self.0.borrow_mut().refused)
+    fn take_unreachable(&mut self) -> Vec<IpAddr> {
+        std::mem::take(&mut self.0.borrow_mut().unreachable)
     }
 
     fn local_address(&self) -> SocketAddr {
